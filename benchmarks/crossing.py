@@ -16,7 +16,7 @@ import numpy as np
 
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.noise.exact.scale_mixture.lattice_laplace import Prepared
-from ppdinf.noise.exact.scale_mixture.two_way_laplace import Crossing
+from ppdinf.noise.exact.scale_mixture.two_way_laplace import TwoWayLaplace
 from ppdinf.noise.primitives.stream import secure_stream
 
 SECONDS = 6.0  # CPU time of each measurement, about
@@ -74,11 +74,11 @@ def report(name, law, setup):
 
 def main():
     print(f"{'system':<36}{'set-up s':>9}{'predicted':>12}{'kept':>10}{'ms a draw':>14}")
-    Crossing((4, 4), Fraction(1))  # loads compiled code
+    TwoWayLaplace((4, 4), Fraction(1))  # loads compiled code
     for epsilon, shapes in ((Fraction(1, 4), SQUARES + LONG), (Fraction(1, 10), [(30, 30)]), (Fraction(1), [(6, 6)])):
         for shape in shapes:
             start = time.process_time()
-            law = Crossing(shape, epsilon)
+            law = TwoWayLaplace(shape, epsilon)
             report("{} x {}".format(*shape) + f", epsilon {epsilon}", law, time.process_time() - start)
     for name, A in OTHERS.items():
         start = time.process_time()

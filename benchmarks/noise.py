@@ -42,7 +42,7 @@ from ppdinf.noise.mcmc.coupling import annealed_meeting, gibbs_meeting, isdp_mee
 from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
-from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 SECONDS = 3.0  # CPU time of each measurement, about
@@ -179,7 +179,7 @@ def sizes():
         A, law, _ = EXAMPLES[name]
         (part,) = exact_noise(structure(A), law).parts
         print(f"\n{name}: {part.sampler}, acceptance {part.acceptance:.4f}", end="")
-    for name, draw in (("Laplace", discrete_laplace), ("Gaussian", discrete_gaussian)):
+    for name, draw in (("Laplace", draw_discrete_laplace), ("Gaussian", draw_discrete_gaussian)):
         draw(Fraction(1, 4), 10, secure_stream())
         _, seconds = clocked(lambda draw=draw: draw(Fraction(1, 4), 10**6, secure_stream()))
         print(f"\n10^6 secure discrete {name} draws: {seconds:.3f} s", end="")

@@ -20,7 +20,7 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.invariants import at_least, groups, hierarchy, linear, margin, total
 from ppdinf.mechanisms.postprocessing.target import Target
-from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 
 CELLS, RATE = 10_000, "1/4"
@@ -67,7 +67,8 @@ def main():
     for name, (public, table) in examples.items():
         system = public.on(table)
         target = Target.of(system)
-        y = system.cells(table) + discrete_laplace(ppd.PostProcessed(public, RATE).epsilon, CELLS, seeded_stream(2))
+        noise = draw_discrete_laplace(ppd.PostProcessed(public, RATE).epsilon, CELLS, seeded_stream(2))
+        y = system.cells(table) + noise
         target.round(target.project(y))  # compiled code and structure outside the clock
         project, real = seconds(lambda: target.project(y))  # noqa: B023
         rounding, _ = seconds(lambda: target.round(real))  # noqa: B023

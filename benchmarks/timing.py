@@ -32,7 +32,7 @@ from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.mcmc.coupled_noise import chain_noise
-from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream
 
 DRAWS, REPLAYS, BINS = 8000, 5, 8
@@ -82,10 +82,10 @@ BOUNDED = ppd.invariants.total() & ppd.invariants.nonnegative()
 TOTAL = np.ones((1, 100), dtype=int)
 THREE_WAY = margin_matrix((3, 3, 3), [(0, 1), (0, 2), (1, 2)])
 SAMPLERS = {
-    "discrete Laplace, 100 cells, eps 1/4": lambda: integers(discrete_laplace, "1/4"),
-    "discrete Laplace, 100 cells, eps 1/500": lambda: integers(discrete_laplace, "1/500"),
-    "discrete Gaussian, 100 cells, sigma 3": lambda: integers(discrete_gaussian, 9),
-    "discrete Gaussian, 100 cells, sigma 1000": lambda: integers(discrete_gaussian, 10**6),
+    "discrete Laplace, 100 cells, eps 1/4": lambda: integers(draw_discrete_laplace, "1/4"),
+    "discrete Laplace, 100 cells, eps 1/500": lambda: integers(draw_discrete_laplace, "1/500"),
+    "discrete Gaussian, 100 cells, sigma 3": lambda: integers(draw_discrete_gaussian, 9),
+    "discrete Gaussian, 100 cells, sigma 1000": lambda: integers(draw_discrete_gaussian, 10**6),
     "class: total of 100 cells, eps 1/4": lambda: lattice(TOTAL, DoubleGeometric("1/4")),
     "class: total of 100 cells, eps 1/100": lambda: lattice(TOTAL, DoubleGeometric("1/100")),
     "elimination: 2 x 5 margins, eps 1/4": lambda: lattice(two_way(2, 5), DoubleGeometric("1/4")),

@@ -15,7 +15,7 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.errors import BudgetError, CountError, LabelError, PpdinfError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import margin, total
-from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream
 
 TABLE = np.array([30, 4, 12, 0, 7, 19])
@@ -72,7 +72,7 @@ def test_tails_have_no_end():
                     left[0] -= 1
                 return found
 
-            reached.append(abs(int(discrete_laplace(epsilon, 1, stream)[0])))
+            reached.append(abs(int(draw_discrete_laplace(epsilon, 1, stream)[0])))
     assert max(reached) > naive + 1
     assert max(reached) > 1.9 * 64 * np.log(2) / float(epsilon)  # two words of one bit: beyond what one word can say
 

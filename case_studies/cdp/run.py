@@ -19,7 +19,7 @@ from ppdinf._internal.rationals import as_fraction
 from ppdinf.invariants import Public, groups, margin, nonnegative, total
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.mcmc.metropolised_independence import independence, proposal
-from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy.conditioning import conditioning_cost
 from ppdinf.report.study import Study, arguments
@@ -111,7 +111,7 @@ def chain(rates, iterations=500_000):
         l1 = np.abs(noise).sum(axis=2).mean(axis=1)
 
         proposed = np.zeros((iterations // 2, 46), dtype=np.int64)
-        words = discrete_laplace(as_fraction(rate, "rate"), proposed.shape[0] * len(FREE), seeded_stream(5))
+        words = draw_discrete_laplace(as_fraction(rate, "rate"), proposed.shape[0] * len(FREE), seeded_stream(5))
         proposed[:, prepared.free] = words.reshape(-1, len(FREE))
         proposed[:, prepared.solved] = proposed[:, prepared.free] @ prepared.factors.T // prepared.divisor
         feasible = proposed[(proposed >= -counts).all(axis=1)]

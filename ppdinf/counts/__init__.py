@@ -1,36 +1,26 @@
-"""Tables whose distribution of counts survives privatization.
+"""Release of tables that preserves the distribution of counts.
 
-Rule: the histogram gets its own budget; everything after it is audited.
+Rule: the histogram has a separate budget; everything after it is audited.
 
-column_systems            the linear systems of an interior-point step for `ppdinf.counts.optimal`, without a
-                          harmful subtraction
-count_mechanism           mechanisms for one count: a row of probabilities of each released count for every true one
-cut_noise                 symmetric noise on a count, cut at both ends: what falls below 0 or above n - 1 is
-                          returned to the nearest end
-discrete_gaussian_matrix  discrete Gaussian noise on a count, cut at both ends, to compare with
-distribution              distributions of counts: how large a share of the cells holds each count
-heuristic                 mechanisms with a given fixed point, one column at a time (Algorithm 1), with sums that
-                          keep their digits
-metrics                   distances between distributions of counts
-optimal                   the mechanism of least error among those with a given fixed point: a linear programme,
-                          solved by its structure
-postprocessing            from a noisy histogram, with negative numbers and another total, to a distribution of
-                          counts
-privatizers               mechanisms for the histogram of counts, which is privatized first
-runs                      what the rows of a mechanism still lack, as runs of rows with one rigid shape each
-scales                    powers of exp(epsilon), and the scales that are built of them
-staircase_matrix          staircase noise on a count, rounded and cut at both ends, to compare with
-sums_of_scales            matrices of probabilities that are stated as sums of scales, and their largest ratio
-theory                    representations of mechanisms by scales: their polytopes, dimensions and extreme points
-truncated_geometric       double geometric noise, cut at both ends: a mechanism whose columns are the single-peaked
-                          scales
-two_stage                 tables whose histogram of counts survives: the histogram is privatized, then every cell,
-                          with that fixed point
-unfixed                   the least error of all mechanisms that satisfy epsilon, whatever becomes of the histogram
+column_systems            The linear systems of an interior-point step for `ppdinf.counts.optimal`. count_mechanism
+Mechanisms for one count: a matrix of probabilities of released counts given true counts. cut_noise
+Symmetric noise on a count, clipped at both ends. discrete_gaussian_matrix  Discrete Gaussian noise on a count, clipped
+at both ends, for comparison. distribution              Distributions of counts: the share of the cells with each count.
+heuristic                 Mechanisms with a given fixed point, column by column (Algorithm 1). metrics
+Distances between distributions of counts. optimal                   The mechanism of smallest error with a given fixed
+point, by linear programming. postprocessing            From a noisy histogram to a distribution of counts. privatizers
+Noise for a histogram of counts, one method per file. runs                      The remaining row sums of a mechanism as
+runs of rows with one rigid shape each. scales                    Powers of exp(epsilon), and the scales that are built
+from them. staircase_matrix          Staircase noise on a count, rounded and clipped at both ends, for comparison.
+sums_of_scales            Matrices of probabilities as sums of scales, and their largest ratio. theory
+Representations of mechanisms by scales: polytopes, dimensions and extreme points. truncated_geometric       Double
+geometric noise on a count, clipped at both ends. two_stage                 Tables with a privatized histogram: the
+histogram first, then every cell given this fixed point. unfixed                   The mechanism of smallest error with
+epsilon and without a fixed point.
 """
 
-from ppdinf.counts.count_mechanism import Audit as Audit
 from ppdinf.counts.count_mechanism import CountMechanism as CountMechanism
+from ppdinf.counts.count_mechanism import MechanismAudit as MechanismAudit
 from ppdinf.counts.discrete_gaussian_matrix import discrete_gaussian as discrete_gaussian
 from ppdinf.counts.distribution import histogram as histogram
 from ppdinf.counts.heuristic import heuristic as heuristic
@@ -54,8 +44,8 @@ from ppdinf.counts.two_stage import budget_share as budget_share
 from ppdinf.counts.unfixed import unfixed as unfixed
 
 __all__ = [
-    "Audit",
     "CountMechanism",
+    "MechanismAudit",
     "TwoStage",
     "affinely_simplified",
     "budget_share",

@@ -1,25 +1,25 @@
-r"""The linear systems of an interior-point step for `ppdinf.counts.optimal`, without a harmful subtraction.
+r"""The linear systems of an interior-point step for `ppdinf.counts.optimal`, without cancellation.
 
 Given multipliers, column j solves ``H dt = dlambda + z dmu + rhs``, ``z' dt = fixed``, with a tridiagonal
 
     H = sum_i  u_i (-1, E)(-1, E)' + v_i (E, -1)(E, -1)'      on rows (i, i + 1),  u, v > 0,
 
 and ``sum_j dt_j = rows`` gives a dense system for dlambda. Near the optimum u and v differ by many orders of magnitude,
-and H is nearly singular along the column itself. Two devices keep the digits.
+and H is nearly singular along the column itself. Two methods preserve the accuracy.
 
-*Elimination.* With c the pivot carried along, p and r the diagonal of a block and q its off-diagonal,
-``d_i = c_i + p_i`` and ``c_(i+1) = (r_i c_i + u_i v_i (E^2 - 1)^2) / d_i``: all terms are positive. From both ends this
-meets at a row k; with theta the entry (k, k) of H^-1, G the inverse without row and column k (two blocks), and h the
-solution of ``H h = e_k / theta``, all non-negative,
+*Elimination.* Let c be the pivot of the recursion, p and r the diagonal of a block and q its off-diagonal entry. Then
+``d_i = c_i + p_i`` and ``c_(i+1) = (r_i c_i + u_i v_i (E^2 - 1)^2) / d_i``, and all terms are positive. The elimination
+from both ends meets at a row k. Let theta be the entry (k, k) of H^-1, G the inverse without row and column k (two
+blocks), and h the solution of ``H h = e_k / theta``. All of them are non-negative, and
 
     H^-1 = G + theta h h'.
 
-*Projection.* theta is large, and ``z' dt = fixed`` forbids just that direction. With ``p = G z``, ``pi = z' p``,
-``zeta = h' z`` and ``kappa = pi + theta zeta^2``, what a column adds to the dense system is
+*Projection.* theta is large, but ``z' dt = fixed`` excludes exactly this direction. With ``p = G z``, ``pi = z' p``,
+``zeta = h' z`` and ``kappa = pi + theta zeta^2``, the contribution of a column to the dense system is
 
     H^-1 - H^-1 z z' H^-1 / (z' H^-1 z)  =  G + (theta pi h h' - theta zeta (p h' + h p') - p p') / kappa,
 
-in which nothing of order theta is left to cancel. The row k is where z' H^-1 z has its largest term.
+in which no terms of order theta cancel. The row k is the row where z' H^-1 z has its largest term.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from ppdinf._internal.numba_jit import jit
 __all__ = ["ColumnSystems", "adjoint", "slacks"]
 
 REFINEMENTS = 10
-SMALL = 1e-15  # error of a sum
+SMALL = 1e-15  # largest error of a sum
 
 type Columns = NDArray[np.float64]  # shape (m, n), or (m, n - 1) for steps
 
 
 def slacks(t: Columns, E: float) -> tuple[Columns, Columns]:
-    """Distances ``E t_(i+1) - t_i`` and ``E t_i - t_(i+1)`` of all steps from their bounds."""
+    """Return the distances ``E t_(i+1) - t_i`` and ``E t_i - t_(i+1)`` of all steps from their bounds."""
     return E * t[:, 1:] - t[:, :-1], E * t[:, :-1] - t[:, 1:]
 
 
 def adjoint(u: Columns, v: Columns, E: float) -> Columns:
-    """Transpose of `slacks`: what multipliers of the steps add up to in the rows."""
+    """Apply the transpose of `slacks`: sum the multipliers of the steps in each row."""
     found = np.zeros((u.shape[0], u.shape[1] + 1))
     found[:, :-1] = E * v - u
     found[:, 1:] += E * u - v
@@ -52,7 +52,7 @@ def adjoint(u: Columns, v: Columns, E: float) -> Columns:
 
 
 class ColumnSystems:
-    """All columns' systems, and the dense one that couples them.
+    """The systems of all columns, and the dense system that couples them.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ class ColumnSystems:
         self.size = np.sqrt(np.maximum(np.diag(dense), np.diag(dense).max() * 1e-200))
         dense /= self.size[:, np.newaxis] * self.size
         if not np.isfinite(dense).all():
-            raise LinAlgError("the multipliers are too far apart for double precision")
-        null = self.size * z  # moving lambda along z and mu against it changes nothing
+            raise LinAlgError("the multipliers differ too much for double precision")
+        null = self.size * z  # adding a multiple of z to lambda and subtracting it in mu changes nothing
         null /= np.linalg.norm(null)
         dense += np.outer(null, null)
         bump = 1e-15
@@ -106,7 +106,7 @@ class ColumnSystems:
     def solve(
         self, rhs: Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
     ) -> tuple[Columns, NDArray[np.float64], NDArray[np.float64]]:
-        """Solve for the step of the matrix and of both multipliers; again for the sums, while that adds digits."""
+        """Solve for the step of the matrix and of both multipliers, with iterative refinement of the sums."""
         dt, dlam, dmu = self._solved(rhs, rows, fixed)
         off = np.inf
         for _ in range(REFINEMENTS):
@@ -136,10 +136,10 @@ class ColumnSystems:
 
 @jit
 def _factored(u, v, z, E, middle, pivot, factor, h, theta):  # type: ignore[no-untyped-def]
-    """Eliminate every column from both ends; find where to meet, the pivots, h and theta."""
+    """Eliminate every column from both ends; return the meeting rows, the pivots, h and theta."""
     m, n = u.shape[0], z.size
     square = (E * E - 1) ** 2
-    down, up = np.empty(n), np.empty(n)  # pivots carried to each row from above and from below
+    down, up = np.empty(n), np.empty(n)  # pivots of each row from above and from below
     for j in range(m):
         down[0] = 0.0
         for i in range(n - 1):
@@ -174,7 +174,7 @@ def _factored(u, v, z, E, middle, pivot, factor, h, theta):  # type: ignore[no-u
 
 @jit
 def _blocks(middle, pivot, factor, rhs):  # type: ignore[no-untyped-def]
-    """Multiply every column by G, the inverse without its middle row."""
+    """Multiply every column by G, the inverse without the middle row."""
     x = rhs.copy()
     m, n = rhs.shape
     for j in range(m):
@@ -194,7 +194,7 @@ def _blocks(middle, pivot, factor, rhs):  # type: ignore[no-untyped-def]
 
 @jit(fastmath=True)
 def _add_inverses(middle, pivot, factor, dense):  # type: ignore[no-untyped-def]
-    """Add the upper triangles of all G: each row follows from the next one by a factor."""
+    """Add the upper triangles of all G; each row is a multiple of the next row."""
     m, n = pivot.shape
     row = np.zeros(n)
     for j in range(m):
@@ -208,7 +208,7 @@ def _add_inverses(middle, pivot, factor, dense):  # type: ignore[no-untyped-def]
                 row[i] = 1 / d[i]
             for c in range(i, k):
                 dense[i, c] += row[c]
-        for i in range(k + 1, n):  # as columns of the upper triangle, which are rows of the lower
+        for i in range(k + 1, n):  # columns of the upper triangle are rows of the lower one
             if i > k + 1:
                 for c in range(k + 1, i):
                     row[c] *= f[i]

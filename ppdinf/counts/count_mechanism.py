@@ -1,8 +1,9 @@
-"""Mechanisms for one count: a row of probabilities of each released count for every true one.
+"""Mechanisms for one count: a matrix of probabilities of released counts given true counts.
 
-Privacy between a count and the next bounds the ratio of neighbouring entries in every column. Kept as scales (see
-`ppdinf.counts.scales`) a column meets the bound by construction: each ratio is an average of exp(epsilon) and
-exp(-epsilon). Kept as logarithms of entries it has to be measured. Both are audited in one go.
+Privacy between a count and the next one bounds the ratio of neighbouring entries in every column. A column that is
+stored as a sum of scales (`ppdinf.counts.scales`) satisfies the bound by construction: each ratio is an average of
+exp(epsilon) and exp(-epsilon). For a matrix of log probabilities the ratio is measured. `CountMechanism.audit` checks
+both.
 
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Section 4.
 """
@@ -26,30 +27,30 @@ from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.categorical_rows import draw_rows
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-__all__ = ["Audit", "CountMechanism", "Scales"]
+__all__ = ["CountMechanism", "MechanismAudit", "Scales"]
 
 
 @dataclass(frozen=True)
-class Audit:
-    """What a mechanism keeps, measured.
+class MechanismAudit:
+    """Measured properties of a mechanism.
 
     Attributes
     ----------
     row_error : float
-        Largest distance of a row's sum from 1.
+        Largest distance of a row sum from 1.
     fixed_point_error : float or None
-        Largest change of a probability of the fixed point; None without one.
+        Largest change of a probability of the fixed point; None without a fixed point.
     epsilon : float
-        Largest absolute logarithm of the ratio of neighbouring entries in a column, infinite where one of the two is
-        0; between it and delta the mechanism chooses one (pure mechanisms have delta 0).
+        Largest absolute log ratio of neighbouring entries in a column. It is infinite if one of the entries is 0. The
+        mechanism chooses a trade-off between epsilon and delta (pure mechanisms have delta 0).
     stated : Fraction
-        The epsilon that was asked for.
+        The epsilon of the mechanism's parameters.
     delta : float
-        Smallest delta for which neighbouring rows are (stated, delta) indistinguishable.
+        Smallest delta for which neighbouring rows are (stated, delta)-indistinguishable.
     scales : int or None
-        Number of scales, where the mechanism is kept as such.
+        Number of scales, if the mechanism is stored as scales.
     most_scales : int or None
-        Number that no extreme mechanism with this fixed point exceeds (Corollary 2).
+        Upper bound on the number of scales of extreme mechanisms with this fixed point (Corollary 2).
     """
 
     row_error: float
@@ -62,21 +63,21 @@ class Audit:
 
 
 class CountMechanism:
-    """A law of released counts 0 to n - 1 for every true count 0 to n - 1.
+    """A distribution of released counts 0 to n - 1 for every true count 0 to n - 1.
 
-    Made by `heuristic`, `optimal`, `unfixed`, `truncated_geometric`, `staircase` and `discrete_gaussian`.
+    The constructors are `heuristic`, `optimal`, `unfixed`, `truncated_geometric`, `staircase` and `discrete_gaussian`.
 
     Attributes
     ----------
     n : int
         Number of possible counts.
     epsilon : Fraction
-        Privacy loss between a count and the next, as asked for.
+        Stated privacy loss between a count and the next one.
     delta : Fraction
-        Probability with which it may be exceeded; 0 for all but the discrete Gaussian.
+        Probability with which epsilon may be exceeded; 0 except for the discrete Gaussian.
     name : str
     z : ndarray of float64, shape (n,), or None
-        Distribution of counts that the mechanism leaves as it is.
+        Distribution of counts that the mechanism preserves (its fixed point).
     scales : Scales or None
         The columns as sums of scales.
 
@@ -109,7 +110,7 @@ class CountMechanism:
         name: str,
         z: NDArray[np.float64] | None = None,
     ) -> CountMechanism:
-        """Make a mechanism of scales: the column of each, its largest entry and its pattern."""
+        """Construct a mechanism from scales: the column, the largest entry and the pattern of each scale."""
         scales = Scales(np.asarray(column), np.asarray(peak, dtype=np.float64), np.asarray(rising, dtype=bool))
         return cls(scales.rising.shape[1] + 1, epsilon, name, scales=scales, z=z)
 
@@ -118,7 +119,7 @@ class CountMechanism:
         cls, log_matrix: NDArray[np.float64], epsilon: Fraction, *, name: str, z: NDArray[np.float64] | None = None,
         delta: Fraction = Fraction(0),
     ) -> CountMechanism:  # fmt: skip
-        """Make a mechanism of the logarithms of its entries, shape (n, n)."""
+        """Construct a mechanism from log probabilities, shape (n, n)."""
         return cls(log_matrix.shape[0], epsilon, name, log_matrix=log_matrix, z=z, delta=delta)
 
     def __repr__(self) -> str:
@@ -126,7 +127,7 @@ class CountMechanism:
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
-        """Probabilities ``matrix[count, released]``, shape (n, n); entries below 1e-308 or so are 0."""
+        """Probabilities ``matrix[count, released]``, shape (n, n); entries below about 1e-308 are 0."""
         if self.scales is None:
             assert self._log_matrix is not None
             found = np.exp(self._log_matrix)
@@ -139,19 +140,19 @@ class CountMechanism:
 
     @cached_property
     def row_error(self) -> float:
-        """Largest distance of a row's sum from 1."""
+        """Largest distance of a row sum from 1."""
         return float(np.abs(self.matrix.sum(axis=1) - 1).max())
 
-    def audit(self) -> Audit:
-        """Measure what the mechanism promises.
+    def audit(self) -> MechanismAudit:
+        """Measure the stated properties of the mechanism.
 
         Returns
         -------
-        Audit
+        MechanismAudit
 
         Notes
         -----
-        O(n k) for k scales, O(n^2) for logarithms: 0.1 s for 2,000 counts.
+        The cost is O(n k) for k scales and O(n^2) for log probabilities: 0.1 s for 2,000 counts.
 
         Examples
         --------
@@ -162,7 +163,7 @@ class CountMechanism:
         """
         fixed = None if self.z is None else float(np.abs(self.z @ self.matrix - self.z).max())
         of_scales = self.scales is not None
-        return Audit(
+        return MechanismAudit(
             row_error=self.row_error,
             fixed_point_error=fixed,
             epsilon=self._worst_ratio(),
@@ -179,7 +180,7 @@ class CountMechanism:
         assert log is not None
         with np.errstate(invalid="ignore"):
             steps = np.abs(np.diff(log, axis=0))
-        steps[np.isnan(steps)] = 0.0  # zero beside zero
+        steps[np.isnan(steps)] = 0.0  # both entries are zero
         return float(steps.max(initial=0.0))
 
     def count_error(self, z: ArrayLike | None = None, *, power: int = 1) -> float:
@@ -188,7 +189,7 @@ class CountMechanism:
         Parameters
         ----------
         z : array_like of float, shape (n,), optional
-            Distribution of the true counts; without it, the fixed point.
+            Distribution of the true counts; by default the fixed point.
         power : int
             1 for ``E|released - count|``, 2 for the squared error.
 
@@ -204,14 +205,16 @@ class CountMechanism:
         """
         given = self.z if z is None else as_distribution(z)
         if given is None:
-            raise PrivacyError("this mechanism has no fixed point: say how the true counts are distributed")
+            raise PrivacyError(
+                "z, the distribution of the true counts, is required: the mechanism does not have a fixed point"
+            )
         if given.size != self.n:
-            raise PrivacyError(f"the mechanism is for {self.n} counts, the distribution for {given.size}")
+            raise PrivacyError(f"z must have {self.n} probabilities like the mechanism, found {given.size}")
         away = np.abs(np.arange(self.n)[:, np.newaxis] - np.arange(self.n)) ** power
         return float(given @ (self.matrix * away).sum(axis=1))
 
     def simulate(self, counts: ArrayLike, rng: int | np.random.Generator | None = None) -> NDArray[np.int64]:
-        """Draw a released count for every count, for research; a release is drawn by `TwoStage`.
+        """Draw a released count for every count, for research; `TwoStage` draws releases.
 
         Parameters
         ----------
@@ -224,7 +227,7 @@ class CountMechanism:
 
         Notes
         -----
-        A million counts take 0.1 s or so: those of one value are drawn together.
+        A million counts take about 0.1 s, because equal counts are drawn together.
 
         Examples
         --------
@@ -235,10 +238,10 @@ class CountMechanism:
         return self.draw(counts, seeded_stream(np.random.default_rng(rng)))
 
     def draw(self, counts: ArrayLike, stream: BitStream) -> NDArray[np.int64]:
-        """Draw a released count for every count from uniform words, exactly by the stated law.
+        """Draw a released count for every count from uniform words, exactly from the stated law.
 
-        Scales are real numbers, sums of ``peak * exp(-epsilon depth)`` with the peaks as they are stored; rows are
-        divided by their sums. No floating point decides a draw (`ppdinf.noise.primitives.categorical_rows`).
+        The exact probabilities are sums of ``peak * exp(-epsilon depth)`` with the stored peaks, divided by the row
+        sums. Rounding errors do not affect a draw (`ppdinf.noise.primitives.categorical_rows`).
 
         Parameters
         ----------
@@ -269,7 +272,7 @@ class CountMechanism:
 
 
 def _delta(matrix: NDArray[np.float64], epsilon: float) -> float:
-    """Smallest delta with which neighbouring rows are (epsilon, delta) indistinguishable."""
+    """Return the smallest delta for which neighbouring rows are (epsilon, delta)-indistinguishable."""
     factor = math.exp(epsilon)
     up = np.maximum(matrix[1:] - factor * matrix[:-1], 0).sum(axis=1)
     down = np.maximum(matrix[:-1] - factor * matrix[1:], 0).sum(axis=1)

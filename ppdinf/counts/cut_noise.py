@@ -1,4 +1,4 @@
-"""Symmetric noise on a count, cut at both ends: what falls below 0 or above n - 1 is returned to the nearest end."""
+"""Symmetric noise on a count, clipped at both ends: values below 0 or above n - 1 are set to the nearest end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["cut_noise"]
 
 
 def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
-    """State the logarithms of the matrix of symmetric noise, cut.
+    """Return the log probabilities of clipped symmetric noise.
 
     Parameters
     ----------
     log_p, log_tail : array of float64, shape (n,) and at least (n,)
-        Log probability of the noise k, and of k and more.
+        Log probability of the noise k, and of values of at least k.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on a count, cut at both ends, to compare with.
+"""Discrete Gaussian noise on a count, clipped at both ends, for comparison.
 
 C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", J. Priv. Confid. 12, 2022.
 """
@@ -21,14 +21,15 @@ __all__ = ["discrete_gaussian"]
 
 
 def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMechanism:
-    """Build the mechanism that adds discrete Gaussian noise and cuts at 0 and n - 1.
+    """Construct the mechanism that adds discrete Gaussian noise and clips at 0 and n - 1.
 
     Parameters
     ----------
     n : int
-        Number of possible counts, from 2 on.
+        Number of possible counts, at least 2.
     epsilon, delta : int, float, str or Fraction
-        The noise is the narrowest that satisfies (epsilon, delta) between a count and the next, before it is cut.
+        The noise is the narrowest that satisfies (epsilon, delta) between a count and the next one, before
+        clipping.
 
     Returns
     -------

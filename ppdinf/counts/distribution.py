@@ -1,4 +1,4 @@
-"""Distributions of counts: how large a share of the cells holds each count."""
+"""Distributions of counts: the share of the cells with each count."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ppdinf.errors import CountError, PrivacyError
 
 __all__ = ["as_distribution", "histogram", "require_counts", "require_size"]
 
-ROUNDING = 1e-9  # error of a total of probabilities that is taken for rounding
+ROUNDING = 1e-9  # tolerance for the sum of probabilities
 
 
 def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
-    """Read a distribution over the counts 0 to n - 1, or refuse it.
+    """Validate a distribution over the counts 0 to n - 1.
 
     Parameters
     ----------
@@ -22,12 +22,13 @@ def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of float64, shape (n,)
-        Divided by its sum, which must be 1 up to 1e-9.
+        The distribution, divided by its sum, which must be 1 up to 1e-9.
 
     Raises
     ------
     PrivacyError
-        Not one row of at least two numbers; a negative one, or one that is not finite; another sum than 1.
+        The input is not one-dimensional with at least two numbers, an entry is negative or not finite, or the sum is
+        not 1.
 
     Examples
     --------
@@ -38,24 +39,26 @@ def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
         found = np.array(z, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise PrivacyError(
-            "a distribution of counts is a row of probabilities, one for each count from 0 on"
+            "a distribution of counts must be an array of probabilities, one for each count from 0 on"
         ) from error
     if found.ndim != 1 or found.size < 2:
-        raise PrivacyError(f"a distribution of counts is one row of at least two probabilities, found {found.shape}")
+        raise PrivacyError(
+            f"a distribution of counts must be one-dimensional with at least two entries, found shape {found.shape}"
+        )
     if not np.isfinite(found).all() or (found < 0).any():
-        raise PrivacyError("a distribution of counts holds finite probabilities from 0 on")
+        raise PrivacyError("a distribution of counts must have finite, non-negative probabilities")
     if abs(found.sum() - 1) > ROUNDING:
-        raise PrivacyError("the probabilities of a distribution must add up to 1: divide them by their sum")
+        raise PrivacyError("the probabilities of a distribution must sum to 1: divide them by their sum")
     return found / found.sum()
 
 
 def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Count the cells that hold 0, 1, ..., n - 1.
+    """Return the number of cells with each count 0, 1, ..., n - 1.
 
     Parameters
     ----------
     counts : array_like of int
-        The cells of a table, none above ``n - 1`` (`numpy.minimum` top-codes them).
+        The cells of a table, at most ``n - 1`` (`numpy.minimum` top-codes them).
     n : int
         At least 2.
 
@@ -66,7 +69,7 @@ def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     Raises
     ------
     CountError
-        Not whole numbers, or outside 0 to n - 1.
+        The counts are not integers from 0 to n - 1.
 
     Examples
     --------
@@ -77,20 +80,20 @@ def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
 
 
 def require_counts(counts: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return whole numbers from 0 to n - 1 as int64, in their shape, or refuse them without showing one."""
+    """Return counts from 0 to n - 1 as int64 in their shape; errors do not show counts."""
     require_size(n)
     found = np.asarray(counts)
     if found.dtype.kind not in "iu":
-        raise CountError(f"counts must be whole numbers, found an array of {found.dtype}")
+        raise CountError(f"counts must be integers, found an array of {found.dtype}")
     if ((found < 0) | (found >= n)).any():
         raise CountError(
-            f"some counts lie outside 0 to {n - 1}: the largest count is public, so choose n without looking at the "
-            "table, and top-code what lies above with numpy.minimum(counts, n - 1)"
+            f"counts must be from 0 to n - 1 = {n - 1}; n is public, so choose n without reference to the table, "
+            "and top-code larger counts with numpy.minimum(counts, n - 1)"
         )
     return found.astype(np.int64)
 
 
 def require_size(n: object) -> None:
-    """Refuse a number of possible counts that is none."""
+    """Raise an error unless n is an integer of at least 2."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2:
-        raise PrivacyError(f"n, the number of possible counts, must be a whole number from 2 on, found {n!r}")
+        raise PrivacyError(f"n, the number of possible counts, must be an integer >= 2, found {n!r}")

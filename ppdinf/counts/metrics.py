@@ -12,7 +12,7 @@ __all__ = ["kolmogorov_smirnov", "total_variation", "wasserstein"]
 
 
 def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
-    """Wasserstein-1 distance of two distributions over 0 to n - 1, in persons: area between their CDFs.
+    """Return the Wasserstein-1 distance of two distributions over 0 to n - 1, in persons: the area between their CDFs.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def kolmogorov_smirnov(p: ArrayLike, q: ArrayLike) -> float:
-    """Largest distance of two distribution functions.
+    """Return the largest distance of two distribution functions.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def kolmogorov_smirnov(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:
-    """Half of the sum of all differences of probabilities.
+    """Return half of the sum of absolute differences of probabilities.
 
     Examples
     --------
@@ -47,5 +47,7 @@ def total_variation(p: ArrayLike, q: ArrayLike) -> float:
 def _difference(p: ArrayLike, q: ArrayLike) -> np.ndarray:
     first, second = as_distribution(p), as_distribution(q)
     if first.size != second.size:
-        raise PrivacyError(f"distributions over {first.size} and {second.size} counts cannot be compared: pad with 0")
+        raise PrivacyError(
+            f"the distributions must have the same number of counts, found {first.size} and {second.size}: pad with 0"
+        )
     return first - second

@@ -1,14 +1,14 @@
-r"""The mechanism of least error among those with a given fixed point: a linear programme, solved by its structure.
+r"""The mechanism of smallest error with a given fixed point, by linear programming.
 
 Minimise ``sum_ij w_ij t_ij`` over matrices with
 
     E t_(i+1)j - t_ij >= 0,   E t_ij - t_(i+1)j >= 0      (E = exp(epsilon): neighbouring rows)
     sum_j t_ij = 1,           sum_i z_i t_ij = z_j        (multipliers lambda_i and mu_j).
 
-The matrix ``1 z`` is in its interior, and a primal-dual interior-point method (Mehrotra's predictor and corrector) goes
-from there to the optimum, every ratio strictly within its bound. Columns meet only in the n row sums, for which one
-dense system of order n is solved in each step (`ppdinf.counts.column_systems`): O(n^3) a step and 20 to 50 steps, where
-general solvers factor a matrix of order n^2.
+The matrix ``1 z`` is an interior point. A primal-dual interior-point method (Mehrotra's predictor and corrector) starts
+there, and every ratio stays strictly within its bound. Columns are coupled only by the n row sums, for which each step
+solves one dense system of order n (`ppdinf.counts.column_systems`). A step costs O(n^3), and 20 to 50 steps are
+necessary. General solvers factor a matrix of order n^2.
 
 S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on Optimization 2, 1992.
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Section 5.1.
@@ -31,43 +31,43 @@ from ppdinf.errors import PrivacyError, RoundingError
 
 __all__ = ["optimal"]
 
-GAP = 1e-8  # between the error and its bound from below, relative, at which the search ends
-ENOUGH = 1e-6  # gap that is accepted where rounding ends the search
-WORST_ROW = 1e-9  # error of a row sum with which a matrix is kept
+GAP = 1e-8  # relative gap between the error and its lower bound at which the search ends
+ENOUGH = 1e-6  # largest accepted gap if rounding ends the search
+WORST_ROW = 1e-9  # largest accepted error of a row sum
 STEPS = 150
-START = 1.0  # least reduced cost at the start, in units of the error of the matrix 1 z
-ROUNDING = 2.0**-50  # relative distance that ratios keep from their bounds
+START = 1.0  # smallest reduced cost at the start, in units of the error of the matrix 1 z
+ROUNDING = 2.0**-50  # relative distance of ratios from their bounds
 
 type Columns = NDArray[np.float64]  # shape (m, n): one row for each column of the mechanism
 
 
 def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = None) -> CountMechanism:
-    """Build the mechanism of least error that leaves a distribution of counts as it is.
+    """Construct the mechanism of smallest error that preserves a distribution of counts.
 
     Parameters
     ----------
     z : array_like of float, shape (n,)
-        Distribution of counts that must survive. Counts of probability 0 are never released.
+        Distribution of counts that is preserved. Counts with probability 0 are never released.
     epsilon : int, float, str or Fraction
-        Privacy loss between a count and the next.
+        Privacy loss between a count and the next one.
     weights : array_like of float, shape (n, n), optional
-        Cost of releasing j when the count is i; without it ``z_i |i - j|``, the expected absolute deviation.
+        Cost of releasing j when the count is i; by default ``z_i |i - j|``, the expected absolute deviation.
 
     Returns
     -------
     CountMechanism
-        With an error within 1e-6 (relative; mostly 1e-8) of the least, and every ratio within its bound.
+        A mechanism with every ratio within its bound and a relative excess error of at most 1e-6 (usually 1e-8).
 
     Raises
     ------
     PrivacyError
-        z is no distribution, `weights` no finite matrix of its size.
+        z is not a distribution, or `weights` is not a finite matrix of its size.
     RoundingError
-        Rounding ended the search before that.
+        Rounding ended the search before this accuracy.
 
     Notes
     -----
-    O(n^3) a step: 300 counts take seconds, 1,000 a minute or so. `ppdinf.counts.heuristic` is the quick one.
+    A step costs O(n^3): 300 counts take seconds, 1,000 counts about a minute. `ppdinf.counts.heuristic` is faster.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
     return CountMechanism.of_logarithms(log_matrix, exact, name="optimal", z=z)
 
 
-@np.errstate(all="ignore")  # what rounding has made infinite ends the search
+@np.errstate(all="ignore")  # values that rounding makes infinite end the search
 def _search(cost: Columns, z: NDArray[np.float64], share: NDArray[np.float64], E: float) -> Columns:
     m, n = cost.shape
     t = np.tile(share[:, np.newaxis], (1, n))
@@ -142,28 +142,28 @@ def _search(cost: Columns, z: NDArray[np.float64], share: NDArray[np.float64], E
         u, v = u + back * du, v + back * dv
         lam, mu = lam + back * dlam, mu + back * dmu
     if reached > ENOUGH:
-        raise RoundingError(f"rounding ended the search for the optimal mechanism {reached:.1e} short of the optimum")
+        raise RoundingError(f"rounding ended the search for the optimal mechanism {reached:.1e} above the optimum")
     return _repaired(kept, share, E)
 
 
 def _shared(cost: Columns, E: float) -> tuple[Columns, Columns]:
-    """Multipliers u, v > 0 with ``adjoint(u, v) == cost`` for positive costs: each step gets half of its two rows'."""
+    """Return multipliers u, v > 0 with ``adjoint(u, v) == cost``: each step gets half of the costs of its two rows."""
     below, above = cost[:, :-1] / 2, cost[:, 1:] / 2
     below[:, 0], above[:, -1] = cost[:, 0], cost[:, -1]
     return (below + E * above) / (E * E - 1), (E * below + above) / (E * E - 1)
 
 
 def _repaired(t: Columns, share: NDArray[np.float64], E: float) -> Columns:
-    """Mix in as much of the matrix ``1 z`` as puts every ratio within its bound, which keeps all sums."""
+    """Mix with the matrix ``1 z`` until every ratio is within its bound; all sums are preserved."""
     centre = np.tile(share[:, np.newaxis], (1, t.shape[1]))
     slack, room = np.stack(slacks(t, E)), np.stack(slacks(centre, E))
     beyond = np.maximum(0, ROUNDING * (t[:, 1:] + t[:, :-1]) - slack)
     mixed = float((beyond / (beyond + room)).max())
     if mixed > ENOUGH:
-        raise RoundingError(f"the optimal mechanism is off its privacy bounds by {mixed:.1e}")
+        raise RoundingError(f"the optimal mechanism violates its privacy bounds by {mixed:.1e}")
     return (1 - mixed) * t + mixed * centre
 
 
 def _longest(a: Columns, da: Columns, b: Columns, db: Columns) -> float:
-    """Largest step up to 1 that leaves no number negative."""
+    """Return the largest step up to 1 that keeps all numbers non-negative."""
     return float(1 / max(1.0, (-da / a).max(), (-db / b).max()))

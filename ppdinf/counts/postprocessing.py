@@ -1,4 +1,4 @@
-"""From a noisy histogram, with negative numbers and another total, to a distribution of counts."""
+"""From a noisy histogram, with negative numbers and a wrong total, to a distribution of counts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ type Postprocessing = Literal["simplex", "clip"]
 
 
 def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex") -> NDArray[np.float64]:
-    """Turn a noisy histogram into a distribution: the nearest one, or clipped at 0 and divided by the sum.
+    """Convert a noisy histogram to a distribution: the nearest one, or clipped at 0 and divided by the sum.
 
     Parameters
     ----------
     noisy : array_like of float, shape (n,)
     postprocessing : {"simplex", "clip"}
-        Euclidean projection of ``noisy / sum``, or what the paper's authors do.
+        Euclidean projection of ``noisy / sum``, or the clipping of the paper's authors.
 
     Returns
     -------
     ndarray of float64, shape (n,)
-        The uniform distribution where clipping leaves nothing.
+        The distribution; it is uniform if all clipped entries are 0.
 
     Examples
     --------

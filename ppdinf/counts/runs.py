@@ -1,7 +1,7 @@
-"""What the rows of a mechanism still lack, as runs of rows with one rigid shape each (see `ppdinf.counts.heuristic`).
+"""The remaining row sums of a mechanism as runs of rows with one rigid shape each (see `ppdinf.counts.heuristic`).
 
-Row i of a run lacks ``amplitude exp(-epsilon depth_i)``, with integer depths; the amplitude is the run's largest entry.
-Heights are minus depths. Runs are linked, and a run goes by its first row.
+The remainder of row i of a run is ``amplitude exp(-epsilon depth_i)``, with integer depths; the amplitude is the
+largest entry of the run. Heights are minus depths. Runs are linked, and a run is identified by its first row.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf.counts.scales import times
 
-__all__ = ["Runs", "heights", "raise_run", "runs_of", "settle", "subtract", "weight_of"]
+__all__ = ["Runs", "heights", "raise_run", "repair_steps", "runs_of", "subtract", "weight_of"]
 
 
 class Runs(NamedTuple):
-    """Entries of a run are at its first row; `tight` has one for every row."""
+    """Linked runs: values of a run are stored at its first row; `tight` has a value for every row."""
 
     after: NDArray[np.int64]
     before: NDArray[np.int64]
     last: NDArray[np.int64]
     amplitude: NDArray[np.float64]
-    top: NDArray[np.int64]  # height of the largest entry over the first row's
-    net: NDArray[np.int64]  # height of the last row over the first row's
-    mass: NDArray[np.float64]  # z times the run's shape, that being 1 at its highest row of positive z
-    held: NDArray[np.int64]  # height of that row over the first one
-    tight: NDArray[np.int8]  # of every row: +1 and -1 where the step to the next is at its bound
+    top: NDArray[np.int64]  # height of the largest entry above the first row
+    net: NDArray[np.int64]  # height of the last row above the first row
+    mass: NDArray[np.float64]  # z times the shape of the run, which is 1 at its highest row with positive z
+    held: NDArray[np.int64]  # height of this row above the first row
+    tight: NDArray[np.int8]  # for every row: +1 or -1 if the step to the next row is at its bound
 
 
 @jit
 def runs_of(z):  # type: ignore[no-untyped-def]
-    """Begin with a run for every row, nothing of it filled yet."""
+    """Return one unfilled run for every row."""
     n = z.size
     return Runs(
         np.arange(1, n + 1), np.arange(-1, n - 1), np.arange(n), np.ones(n), np.zeros(n, np.int64),
@@ -43,9 +43,9 @@ def runs_of(z):  # type: ignore[no-untyped-def]
 
 @jit
 def heights(j, runs, first):  # type: ignore[no-untyped-def]
-    """Heights of the scale that is single-peaked at j, but moves with r within runs: their first rows' into ``first``.
+    """Write the heights of the runs' first rows into ``first``, for the scale with peak j that moves with r.
 
-    Return that of its highest row, and of its highest row of positive z.
+    Return the height of its highest row, and of its highest row with positive z.
     """
     n = runs.last.size
     height, highest, reference = 0, -n - 1, -n - 1
@@ -62,7 +62,7 @@ def heights(j, runs, first):  # type: ignore[no-untyped-def]
 
 @jit
 def weight_of(first, reference, runs, table):  # type: ignore[no-untyped-def]
-    """Weigh the scale by z, both at the reference height."""
+    """Return the inner product of the scale and z, at the reference height."""
     weight = 0.0
     s = 0
     while s < runs.last.size:
@@ -74,7 +74,7 @@ def weight_of(first, reference, runs, table):  # type: ignore[no-untyped-def]
 
 @jit
 def subtract(multiple, at, first, runs, table):  # type: ignore[no-untyped-def]
-    """Take a multiple of the scale from r: from the amplitudes of its runs."""
+    """Subtract a multiple of the scale from r, by the amplitudes of its runs."""
     s = 0
     while s < runs.last.size:
         left = runs.amplitude[s] - times(multiple, first[s] + runs.top[s] - at, table)
@@ -83,8 +83,8 @@ def subtract(multiple, at, first, runs, table):  # type: ignore[no-untyped-def]
 
 
 @jit
-def settle(runs, table):  # type: ignore[no-untyped-def]
-    """Join runs whose step rounding has left beyond its bound; tell whether anything is left of r."""
+def repair_steps(runs, table):  # type: ignore[no-untyped-def]
+    """Join runs whose step is beyond its bound by rounding; return whether r is positive anywhere."""
     after, amplitude, top, up = runs.after, runs.amplitude, runs.top, 1 / table[1]
     s = 0
     while after[s] < runs.last.size:
@@ -92,7 +92,7 @@ def settle(runs, table):  # type: ignore[no-untyped-def]
         step = top[s] - runs.net[s] - top[follows]
         here, there = amplitude[s], times(amplitude[follows], step, table)
         if (here == 0 and there == 0) or (up * here > there and there * up > here):
-            s = follows  # two runs that rounding has left nothing of take their steps from those beside them
+            s = follows  # two runs that are 0 by rounding take their steps from the adjacent runs
             continue
         low = s if here < there else follows
         s = raise_run(low, runs, table)
@@ -103,8 +103,8 @@ def settle(runs, table):  # type: ignore[no-untyped-def]
 
 @jit
 def raise_run(low, runs, table):  # type: ignore[no-untyped-def]
-    """Join a run with the neighbour that keeps it highest, so that it breaks no bound on its other side."""
-    left, right = -1.0, -1.0  # largest entry of this run if a neighbour's step down to it were at its bound
+    """Join a run with the neighbour that keeps it highest, so that it violates no bound on its other side."""
+    left, right = -1.0, -1.0  # largest entry of this run if the step from a neighbour down to it were at its bound
     if runs.before[low] >= 0:
         s = runs.before[low]
         left = times(runs.amplitude[s], runs.net[s] - runs.top[s] - 1 + runs.top[low], table)
@@ -121,11 +121,11 @@ def raise_run(low, runs, table):  # type: ignore[no-untyped-def]
 
 @jit
 def _join(s, step, runs, table):  # type: ignore[no-untyped-def]
-    """Join a run with the next, `step` up or down; the run that reaches higher keeps its amplitude."""
+    """Join a run with the next one, `step` up or down; the higher run keeps its amplitude."""
     after, before, last, amplitude, top, net, mass, held, tight = runs
     follows = after[s]
     tight[last[s]] = step
-    lift = net[s] + step  # height of the next run's first row over this one's
+    lift = net[s] + step  # height of the next run's first row above this run's first row
     other = lift + top[follows]
     if other > top[s]:
         amplitude[s] = amplitude[follows]

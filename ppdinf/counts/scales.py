@@ -1,9 +1,9 @@
-"""Powers of exp(epsilon), and the scales that are built of them.
+"""Powers of exp(epsilon), and the scales that are built from them.
 
 An epsilon-scale is a probability vector whose neighbouring entries all differ by the factor exp(epsilon), up or down:
-``s_i`` is proportional to ``exp(epsilon h_i)`` with integer heights h that change by one at each step. A *pattern* says
-which steps go up. Every column of a mechanism whose neighbouring counts are hard to tell apart is a sum of scales with
-weights that are not negative.
+``s_i`` is proportional to ``exp(epsilon h_i)`` with integer heights h that change by one at each step. A *pattern*
+states which steps increase. Every column of a mechanism with loss epsilon between neighbouring counts is a sum of
+scales with non-negative weights.
 
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Definitions 6,
 9 and 10, Lemma 1.
@@ -24,18 +24,18 @@ from ppdinf.errors import PrivacyError
 
 __all__ = ["as_epsilon", "depths", "falls", "scale", "scales", "single_peaked", "times"]
 
-SMALLEST = 650  # exp(-650) is far from the smallest double, so that products with it keep their digits
-LONGEST = 2**15  # entries of a table; more counts than that no matrix holds
-LEAST, MOST = Fraction(1, 10**6), Fraction(100)  # losses whose powers doubles can hold
-MANY = 20  # counts up to which all 2^(n-1) scales are listed
+SMALLEST = 650  # exp(-650) is far above the smallest double, so that products are accurate
+LONGEST = 2**15  # largest number of entries of a table
+LEAST, MOST = Fraction(1, 10**6), Fraction(100)  # range of losses whose powers are in the range of doubles
+MANY = 20  # largest n for which all 2^(n-1) scales are listed
 
 
 @lru_cache(maxsize=32)
 def falls(epsilon: Fraction) -> NDArray[np.float64]:
-    """Tabulate exp(-epsilon k) for k = 0, 1, ... down to about exp(-650), each correctly rounded or next to it.
+    """Tabulate exp(-epsilon k) for k = 0, 1, ... down to about exp(-650), within one unit in the last place.
 
-    ``exp(-(epsilon * k))`` in floating point is off by ``epsilon k`` rounding errors: neighbours would differ by more
-    than the factor that privacy allows.
+    ``exp(-(epsilon * k))`` in floating point has an error of ``epsilon k`` rounding errors: neighbours would differ by
+    more than the factor that privacy allows.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
 
 
 def as_epsilon(epsilon: Parameter) -> Fraction:
-    """Read the privacy loss between a count and the next, from 1e-6 to 100: beyond, one is known or nothing is.
+    """Validate the privacy loss between a count and the next one, from 1e-6 to 100.
 
     Examples
     --------
@@ -75,17 +75,17 @@ def as_epsilon(epsilon: Parameter) -> Fraction:
     """
     exact = as_fraction(epsilon, "epsilon")
     if not LEAST <= exact <= MOST:
-        raise PrivacyError(f"epsilon must lie between 1e-6 and 100 for mechanisms of single counts, found {epsilon!r}")
+        raise PrivacyError(f"epsilon must be between 1e-6 and 100 for mechanisms of single counts, found {epsilon!r}")
     return exact
 
 
 def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Count the steps down from the highest entry of each scale.
+    """Return the number of steps below the highest entry of each scale.
 
     Parameters
     ----------
     patterns : ndarray of bool, shape (..., n - 1)
-        True where a scale rises.
+        True where a scale increases.
 
     Returns
     -------
@@ -108,13 +108,13 @@ def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
     Parameters
     ----------
     pattern : array_like of bool or of +1 and -1, shape (n - 1,)
-        Where the scale rises.
+        Where the scale increases.
     epsilon : int, float, str or Fraction
 
     Returns
     -------
     ndarray of float64, shape (n,)
-        Positive (but for underflow), with sum 1.
+        The scale, positive (except for underflow) with sum 1.
 
     Examples
     --------
@@ -124,12 +124,14 @@ def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
     """
     rising = np.asarray(pattern)
     if rising.ndim != 1 or not np.isin(rising, (-1, 0, 1)).all():
-        raise PrivacyError("a pattern is a row of +1 (or True) where a scale rises and -1 (or False) where it falls")
+        raise PrivacyError(
+            "pattern must be an array of +1 or True (the scale increases) and -1 or False (it decreases)"
+        )
     return _scales((rising > 0)[np.newaxis], as_epsilon(epsilon))[:, 0]
 
 
 def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
-    """Pattern that rises up to row j and falls from there on.
+    """Return the pattern that increases up to row j and then decreases.
 
     Examples
     --------
@@ -137,7 +139,7 @@ def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
     array([ True, False, False])
     """
     if not 0 <= j < n:
-        raise PrivacyError(f"the peak must be one of the {n} counts 0 to {n - 1}, found {j}")
+        raise PrivacyError(f"the peak must be from 0 to {n - 1}, found {j}")
     return np.arange(n - 1) < j
 
 
@@ -153,7 +155,7 @@ def scales(n: int, epsilon: Parameter) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of float64, shape (n, 2^(n - 1))
-        From the pattern that only falls to the one that only rises, the last step changing fastest.
+        Scales from the decreasing pattern to the increasing pattern; the last step changes fastest.
 
     Examples
     --------
@@ -169,7 +171,7 @@ def scales(n: int, epsilon: Parameter) -> NDArray[np.float64]:
 def patterns(n: int) -> NDArray[np.bool_]:
     """List all patterns of scales of length n, shape (2^(n - 1), n - 1)."""
     if not 1 <= n <= MANY:
-        raise PrivacyError(f"there are 2^(n - 1) scales of length n: ask for n from 1 to {MANY}, found {n}")
+        raise PrivacyError(f"n must be from 1 to {MANY}, because there are 2^(n - 1) scales of length n, found {n}")
     return (np.arange(2 ** (n - 1))[:, np.newaxis] >> np.arange(n - 2, -1, -1) & 1).astype(bool)
 
 
@@ -179,7 +181,7 @@ def _scales(rising: NDArray[np.bool_], epsilon: Fraction) -> NDArray[np.float64]
 
 
 def falling(depth: NDArray[np.int64], epsilon: Fraction) -> NDArray[np.float64]:
-    """Look up exp(-epsilon depth); 0 below the smallest doubles."""
+    """Return exp(-epsilon depth) from the table; 0 below the smallest doubles."""
     table = falls(epsilon)
     below = np.exp(-float(epsilon) * np.maximum(depth, table.size)) if depth.max(initial=0) >= table.size else 0.0
     return np.where(depth < table.size, table[np.minimum(depth, table.size - 1)], below)

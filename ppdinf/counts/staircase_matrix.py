@@ -1,4 +1,4 @@
-"""Staircase noise on a count, rounded and cut at both ends, to compare with.
+"""Staircase noise on a count, rounded and clipped at both ends, for comparison.
 
 Q. Geng, P. Viswanath, "The optimal noise-adding mechanism in differential privacy", IEEE Trans. Inf. Theory 62, 2016.
 """
@@ -19,14 +19,15 @@ __all__ = ["staircase"]
 
 
 def staircase(n: int, epsilon: Parameter) -> CountMechanism:
-    """Build the mechanism that adds staircase noise, rounds and cuts at 0 and n - 1.
+    """Construct the mechanism that adds staircase noise, rounds and clips at 0 and n - 1.
 
     Parameters
     ----------
     n : int
-        Number of possible counts, from 2 on.
+        Number of possible counts, at least 2.
     epsilon : int, float, str or Fraction
-        The width of the first stair is ``1 / (1 + exp(epsilon / 2))``, best for the absolute error of real numbers.
+        The width of the first stair is ``1 / (1 + exp(epsilon / 2))``, which minimises the absolute error for real
+        numbers.
 
     Returns
     -------
@@ -43,7 +44,7 @@ def staircase(n: int, epsilon: Parameter) -> CountMechanism:
     exact = as_epsilon(epsilon)
     rate = float(exact)
     step, fall = 1 / (1 + math.exp(rate / 2)), math.exp(-rate)
-    height = -math.expm1(-rate) / (2 * (step + fall * (1 - step)))  # of the density at 0
+    height = -math.expm1(-rate) / (2 * (step + fall * (1 - step)))  # the density at 0
     log_p = math.log(height * (0.5 + step + (0.5 - step) * fall)) - rate * np.arange(n + 1.0)
     log_p[0] = math.log(2 * height * (step + (0.5 - step) * fall))
     log_tail = log_p - math.log(-math.expm1(-rate))

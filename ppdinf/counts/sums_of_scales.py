@@ -1,4 +1,4 @@
-"""Matrices of probabilities that are stated as sums of scales, and their largest ratio."""
+"""Matrices of probabilities as sums of scales, and their largest ratio."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Scales:
     Attributes
     ----------
     column : ndarray of int64, shape (k,)
-        Where each scale belongs.
+        Column of each scale.
     peak : ndarray of float64, shape (k,)
-        Its largest entry, weight included.
+        Largest entry of each scale, including its weight.
     rising : ndarray of bool, shape (k, n - 1)
-        Its pattern.
+        Pattern of each scale.
     """
 
     column: NDArray[np.int64]
@@ -49,7 +49,7 @@ def add_scales(column, peak, rising, table, found):  # type: ignore[no-untyped-d
 
 
 def scales_ratio(scales: Scales, epsilon: float) -> float:
-    """Largest log ratio of neighbouring entries: epsilon exactly, where all scales of a column step alike."""
+    """Return the largest log ratio of neighbouring entries: exactly epsilon if all scales of a column agree."""
     order = np.argsort(scales.column, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(scales.column[order])) + 1)
     worst = 0.0

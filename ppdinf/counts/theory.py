@@ -1,13 +1,13 @@
-"""Representations of mechanisms by scales: their polytopes, dimensions and extreme points.
+"""Representations of mechanisms by scales: polytopes, dimensions and extreme points.
 
-With the 2^(n-1) scales as columns of S, a representation B >= 0 stands for the mechanism S B: ``S B 1 = 1``, and with a
-fixed point also ``z S B = z``. It is extreme just where the scales in use are independent in the sense of Definition 19
-(without a fixed point: all scales in use, column by column) or of Definition 8 (with one: within each column, the
-differences of scales divided by their z-means).
+With the 2^(n-1) scales as columns of S, a representation B >= 0 gives the mechanism S B: ``S B 1 = 1``, and with a
+fixed point also ``z S B = z``. A representation is extreme exactly if its scales are independent in the sense of
+Definition 19 or 8. Definition 19 applies without a fixed point: all scales, column by column. Definition 8 applies with
+a fixed point: within each column, the differences of scales divided by their z-means.
 
-For rational epsilon > 0, exp(epsilon) is transcendental, so that independence is a matter of polynomials in it: it can
-be certified exactly by the rank over a prime field with exp(epsilon) replaced by a random element. A full rank there is
-a proof; a rank that is not full is wrong with probability below n^2 / 2^61.
+For rational epsilon > 0, exp(epsilon) is transcendental, so that independence is a statement about polynomials in it.
+The rank over a prime field with exp(epsilon) replaced by a random element certifies it exactly. Full rank is a proof; a
+smaller rank is wrong with probability below n^2 / 2^61.
 
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Definitions 7,
 8, 18 and 19, Theorems 4 and 11, Corollaries 2 and 5.
@@ -34,19 +34,19 @@ PRIME = 2**61 - 1
 
 
 def dimensions(n: int, fixed: int | None = None) -> int:
-    """Dimension of the polytope of representations of mechanisms for n counts.
+    """Return the dimension of the polytope of representations of mechanisms for n counts.
 
     Parameters
     ----------
     n : int
     fixed : int, optional
-        Number of counts of positive probability in the fixed point; without it, there is none.
+        Number of counts with positive probability in the fixed point; None without a fixed point.
 
     Returns
     -------
     int
-        ``2^(n-1) n - n`` without a fixed point; with one ``2^(n-1) fixed - n - fixed + 1``: columns of
-        probability 0 are empty, and one of the equations follows from the others.
+        ``2^(n-1) n - n`` without a fixed point, and ``2^(n-1) fixed - n - fixed + 1`` with one, because columns with
+        probability 0 are empty and one equation is redundant.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def dimensions(n: int, fixed: int | None = None) -> int:
 def representation(
     n: int, epsilon: Parameter, z: ArrayLike | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Equations ``M b = r`` of the representations of mechanisms for small n; with ``b >= 0``, their polytope.
+    """Return equations ``M b = r`` of the representations of mechanisms for small n; with ``b >= 0``, their polytope.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def representation(
     Returns
     -------
     M : ndarray of float64, shape (n or 2 n, 2^(n-1) n)
-        For ``b = B.ravel()``, B of shape (2^(n-1), n): weights of the scales, column by column.
+        Matrix for ``b = B.ravel()``, where B of shape (2^(n-1), n) contains the weights of the scales by column.
     r : ndarray of float64
 
     Examples
@@ -92,7 +92,7 @@ def representation(
 
 
 def linearly_simplified(mechanism: CountMechanism) -> bool:
-    """Whether a representation is extreme among those without a fixed point (Definition 19, Theorem 11).
+    """Return whether a representation is extreme among those without a fixed point (Definition 19, Theorem 11).
 
     Examples
     --------
@@ -104,21 +104,21 @@ def linearly_simplified(mechanism: CountMechanism) -> bool:
 
 
 def affinely_simplified(mechanism: CountMechanism) -> bool:
-    """Whether a representation is extreme among those with the mechanism's fixed point (Definition 8, Theorem 4).
+    """Return whether a representation is extreme among those with its fixed point (Definition 8, Theorem 4).
 
     Parameters
     ----------
     mechanism : CountMechanism
-        Of scales, with a fixed point.
+        A mechanism of scales with a fixed point.
 
     Returns
     -------
     bool
-        True is proved, for rational epsilon.
+        For rational epsilon, True is proved.
 
     Notes
     -----
-    The rank of a matrix of order n over a prime field: a second for 1,000 counts.
+    The cost is the rank of a matrix of order n over a prime field: 1 s for 1,000 counts.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
     """
     own = _scales(mechanism)
     if mechanism.z is None:
-        raise PrivacyError("this mechanism has no fixed point: ask whether it is linearly simplified")
+        raise PrivacyError("the mechanism must have a fixed point; use linearly_simplified for mechanisms without one")
     residues = _residues(own)
     share = [Fraction(float(p)) for p in mechanism.z]
     weights = [p.numerator * pow(p.denominator, -1, PRIME) % PRIME for p in share]
@@ -145,12 +145,12 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
 
 def _scales(mechanism: CountMechanism) -> Scales:
     if mechanism.scales is None:
-        raise PrivacyError("this mechanism is not kept as scales")
+        raise PrivacyError("the mechanism must be stored as scales")
     return mechanism.scales
 
 
 def _residues(own: Scales) -> list[list[int]]:
-    """Scales up to a factor, with a random element of the field in place of exp(epsilon)."""
+    """Return scales up to a factor, with a random element of the field instead of exp(epsilon)."""
     n = own.rising.shape[1] + 1
     base = int(np.random.default_rng().integers(2, PRIME - 1))
     powers = [1]

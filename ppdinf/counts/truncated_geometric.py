@@ -1,6 +1,6 @@
-"""Double geometric noise, cut at both ends: a mechanism whose columns are the single-peaked scales.
+"""Double geometric noise on a count, clipped at both ends: a mechanism whose columns are the single-peaked scales.
 
-What falls below 0 or above n - 1 is returned to the nearest end, which no privacy is lost by.
+Values below 0 or above n - 1 are set to the nearest end, which does not affect privacy.
 
 A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing privacy mechanisms", SICOMP 41, 2012.
 """
@@ -20,14 +20,14 @@ __all__ = ["truncated_geometric"]
 
 
 def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
-    """Build the mechanism that adds double geometric noise and cuts at 0 and n - 1.
+    """Construct the mechanism that adds double geometric noise and clips at 0 and n - 1.
 
     Parameters
     ----------
     n : int
-        Number of possible counts, from 2 on.
+        Number of possible counts, at least 2.
     epsilon : int, float, str or Fraction
-        Privacy loss between a count and the next.
+        Privacy loss between a count and the next one.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
     Raises
     ------
     PrivacyError
-        n or epsilon out of range.
+        n or epsilon is out of range.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tables whose histogram of counts survives: the histogram is privatized, then every cell, with that fixed point.
+"""Tables with a privatized histogram: the histogram first, then every cell by a mechanism with this fixed point.
 
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Section 1.2 and
 appendix F (rule of thumb for the budget).
@@ -49,13 +49,15 @@ if TYPE_CHECKING:
 
 __all__ = ["TwoStage", "budget_share"]
 
-LARGEST = 8192  # counts: mechanisms for single ones are square matrices of half a gigabyte there
-SPARE = Fraction(1, 2**30)  # of the second budget, for rows that are divided by their sums
+LARGEST = 8192  # largest n: matrices of single-count mechanisms then take 0.5 GB
+SPARE = Fraction(1, 2**30)  # margin of the second budget for rows that are divided by their sums
 CONSTRUCTORS = (*SELECTORS, "best", "optimal", "unfixed")
 
 
 def budget_share(epsilon: Parameter) -> Fraction:
-    """Share of the budget for the histogram by the paper's rule of thumb, ``0.106 + 0.533 exp(-2.87 epsilon)``.
+    """Return the share of the budget for the histogram by the paper's rule of thumb.
+
+    The share is ``0.106 + 0.533 exp(-2.87 epsilon)``.
 
     Examples
     --------
@@ -68,27 +70,28 @@ def budget_share(epsilon: Parameter) -> Fraction:
 
 @dataclass(frozen=True, eq=False)
 class TwoStage(CellLaw):
-    """Release a table whose histogram of counts survives.
+    """Mechanism that preserves the privatized histogram of counts of a table.
 
     Parameters
     ----------
     epsilon : int, float, str or Fraction
-        Privacy loss of both stages together between tables that differ by one person, present or absent.
+        Total privacy loss of both stages between tables that differ by one person, present or absent.
     n : int
-        Number of possible counts, 0 to n - 1; public, chosen without looking at the table. Top-code what lies above.
+        Number of possible counts, 0 to n - 1. It is public and must be chosen without reference to the table. Top-code
+        larger counts.
     split : int, float, str or Fraction, optional
-        Share of epsilon for the histogram; by the rule of thumb of `budget_share` without it.
+        Share of epsilon for the histogram; by default the rule of thumb of `budget_share`.
     constructor : {"best", "sandwich", "max", "min", "optimal", "unfixed"}
-        How the mechanism of the cells is built; "best" compares the three selectors of `heuristic` by their expected
-        error, which looks at the privatized histogram alone.
+        Constructor of the mechanism of the cells; "best" compares the three selectors of `heuristic` by their expected
+        error, which depends only on the privatized histogram.
     privatizer, postprocessing : str
-        As in `noisy_histogram` and `to_distribution`; for pure privacy, so not the cyclic Gaussian.
+        As in `noisy_histogram` and `to_distribution`, without the cyclic Gaussian, because privacy is pure.
     public : Public, optional
-        Covariates and bounds; no sums, which such releases do not keep.
+        Covariates and bounds. Public sums are not allowed, because such releases do not preserve them.
     measured : sequence of int, optional
-        The noisy sums of the histogram as they were drawn, in releases; `release` draws them.
+        The drawn noisy sums of the histogram, in releases; `release` draws them.
     noisy : sequence of float, optional
-        What was made of them, in files of earlier versions.
+        The post-processed histogram, in files of earlier versions.
 
     Raises
     ------
@@ -98,21 +101,21 @@ class TwoStage(CellLaw):
     Warns
     -----
     DiagnosisWarning
-        `noisy` alone, of a privatizer whose noisy sums cannot be read off it: posteriors leave out what they tell.
+        Only `noisy` is known and does not determine the noisy sums: posteriors omit their likelihood.
 
     Notes
     -----
-    The released cells follow the rows of the mechanism exactly, whose worst ratio is audited; both stages read secure
-    words.
+    The released cells follow the rows of the mechanism exactly, and the largest ratio of the mechanism is audited. Both
+    stages read secure words.
 
-    Where rounding keeps the constructor from a mechanism of its epsilon, the mechanism is that of "best", or else the
+    If rounding prevents the constructor from reaching its epsilon, the mechanism is that of "best", or otherwise the
     truncated geometric one. With "optimal" this affects a few privatized histograms in a thousand. A release therefore
     does not fail after the histogram is drawn.
 
-    Noisy sums are published as they are: they are what the first share of epsilon pays for, and all that follows is
-    made of them. An analyst's likelihood has both stages, ``p(measured | histogram of x) prod_i P(y_i | x_i)``, with
-    the matrix P made of `measured`. The first factor looks at the table as a whole, which therefore is a variable of
-    the model, drawn by exact full conditionals (`ppdinf.fiber.gibbs.histogram_gibbs`).
+    The noisy sums are published; the first share of epsilon covers them, and the second stage depends on them. The
+    likelihood has both stages, ``p(measured | histogram of x) prod_i P(y_i | x_i)``, where `measured` determines the
+    matrix P. The first factor depends on the table as a whole. The table is therefore a variable of the model, sampled
+    by exact full conditionals (`ppdinf.fiber.gibbs.histogram_gibbs`).
 
     Examples
     --------
@@ -127,7 +130,7 @@ class TwoStage(CellLaw):
 
     kind: ClassVar[str] = "two-stage"
     title = "cells from a mechanism with a privatized fixed point"
-    epsilon: Any  # given as a `Parameter`, kept as a Fraction
+    epsilon: Any  # given as a `Parameter`, stored as a Fraction
     n: int
     split: Any = None
     constructor: str = "best"
@@ -142,13 +145,13 @@ class TwoStage(CellLaw):
         exact = as_fraction(self.epsilon, "epsilon")
         share = budget_share(exact) if self.split is None else as_fraction(self.split, "split")
         if share >= 1:
-            raise PrivacyError(f"split is the share of epsilon for the histogram, below 1, found {self.split!r}")
+            raise PrivacyError(f"split, the share of epsilon for the histogram, must be below 1, found {self.split!r}")
         as_epsilon((1 - share) * exact)
         require_counts(np.zeros(1, dtype=np.int64), self.n)
         if self.n > LARGEST:
             raise PrivacyError(
-                f"n is {self.n}: a mechanism for single counts lists n x n probabilities, at most {LARGEST:,} counts: "
-                "top-code what lies above, or use GeneralizedLaplace"
+                f"n must be at most {LARGEST:,} because the mechanism has n x n probabilities, found {self.n}: "
+                "top-code larger counts, or use GeneralizedLaplace"
             )
         for name, known in (("constructor", CONSTRUCTORS), ("privatizer", PURE), ("postprocessing", POSTPROCESSING)):
             if getattr(self, name) not in known:
@@ -164,17 +167,17 @@ class TwoStage(CellLaw):
             object.__setattr__(self, "noisy", tuple(privatizer.estimate(np.array(measured), self.n).tolist()))
 
     def _read_earlier(self) -> None:
-        """Take a histogram from a file that does not hold the noisy sums; where the bins were measured, it does."""
+        """Read the histogram of a file without noisy sums; if the bins were measured, they are the noisy sums."""
         noisy = tuple(float(value) for value in self.noisy)
         if len(noisy) != self.n or not np.isfinite(noisy).all():
-            raise PrivacyError(f"a privatized histogram of {self.n} counts holds as many finite numbers")
+            raise PrivacyError(f"noisy must have {self.n} finite numbers, one for each possible count")
         object.__setattr__(self, "noisy", noisy)
         if self.privatizer in ("cyclic-laplace", "laplace"):
             object.__setattr__(self, "measured", noisy)
             return
         warnings.warn(
-            f"this release is of an earlier version, which kept what was made of the noisy sums of {self.privatizer!r} "
-            "and not the sums: posteriors leave out what they tell of the table, and are not calibrated",
+            f"this release of an earlier version contains the post-processed histogram of {self.privatizer!r} and not "
+            "the noisy sums: posteriors omit the likelihood of the noisy sums and are not calibrated",
             DiagnosisWarning,
             stacklevel=4,
         )
@@ -191,11 +194,11 @@ class TwoStage(CellLaw):
         Raises
         ------
         PrivacyError
-            No histogram was privatized yet: that is what `release` does.
+            The histogram is not privatized yet; `release` does this.
         """
         if self.noisy is None:
             raise PrivacyError(
-                "the mechanism of the cells is known once the histogram is privatized, by release(table)"
+                "the mechanism of the cells requires the privatized histogram: call release(table) first"
             )
         z = to_distribution(self.noisy, self.postprocessing)  # type: ignore[arg-type]
         for constructor in dict.fromkeys((self.constructor, "best")):
@@ -214,56 +217,56 @@ class TwoStage(CellLaw):
             found = heuristic(z, within, constructor)  # type: ignore[arg-type]
         audit = found.audit()
         if audit.epsilon + 3 * audit.row_error > second:
-            raise RoundingError(f"the mechanism of the cells misses its epsilon: {audit}")
+            raise RoundingError(f"the mechanism of the cells exceeds its epsilon: {audit}")
         return found
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
-        """Matrix of the cells' mechanism."""
+        """Matrix of the mechanism of the cells."""
         return self.mechanism.matrix
 
     def _enclosed(self, i: int) -> list[arb]:
         return self.mechanism.enclosed(i)
 
     def likelihood(self, system: System) -> Likelihood:
-        """State the matrix of the cells, and what the noisy sums tell."""
+        """Return the likelihood of the cells and of the noisy sums."""
         return replace(super().likelihood(system), histogram=self.histogram_noise)
 
     @cached_property
     def histogram_noise(self) -> HistogramNoise | None:
-        """What the noisy sums tell of the table; None before they are drawn, and in files that do not hold them."""
+        """The law of the noisy sums given the table; None before they are drawn, and in files without them."""
         if self.measured is None:
             return None
         return PURE[self.privatizer].noise(np.array(self.measured), self.n, self.budgets[0])
 
     def on(self, system: System) -> TwoStage:
-        """Refuse noisy sums that belong to a table of another size.
+        """Check that the noisy sums belong to a table of this size.
 
         Raises
         ------
         PrivacyError
-            They tell another number of cells.
+            The noisy sums have a different number of cells.
         """
         cells = None if self.measured is None else PURE[self.privatizer].cells(np.array(self.measured))
         if cells not in (None, system.frame.size):
             raise PrivacyError(
-                f"the noisy sums are of a histogram of {cells} cells, the table has {system.frame.size}: take both "
-                "from the same release"
+                f"the noisy sums and the table must have the same number of cells, found {cells} and "
+                f"{system.frame.size}: use both from the same release"
             )
         return self
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Check a table; to draw is to privatize the histogram, build the mechanism and draw cells from it.
+        """Check a table, and prepare its release: privatize the histogram, construct the mechanism and draw cells.
 
         Raises
         ------
         PrivacyError
-            This one belongs to a release: its histogram is drawn already.
+            The object belongs to a release: its histogram is already drawn.
         CountError
             A count above n - 1.
         """
         if self.noisy is not None:
-            raise PrivacyError("this belongs to a release already: release another table by a new TwoStage")
+            raise PrivacyError("this TwoStage already belongs to a release: create a new TwoStage for another table")
         frame, cells = validate_input(self.public, table)
         require_counts(cells, self.n)
 
@@ -281,7 +284,7 @@ class TwoStage(CellLaw):
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
-        """Draw releases of a table, each with a histogram of its own unless it is drawn; int64 of shape (draws, d)."""
+        """Draw releases of a table, int64 of shape (draws, d), each with a new histogram unless it is already drawn."""
         if self.noisy is not None:
             return super().draw(system, cells, draws, stream, plan)
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
@@ -291,11 +294,11 @@ class TwoStage(CellLaw):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Both stages, composed: epsilon between tables that differ by one person, present or absent."""
+        """The composition of both stages: epsilon between tables that differ by one person, present or absent."""
         return Guarantee("pure", self.epsilon, neighbours=PRESENT, **self.public.open)
 
     def to_dict(self) -> Json:
-        """Kind, parameters and the noisy sums of the histogram."""
+        """Return the kind, the parameters and the noisy sums of the histogram."""
         known = "noisy" if self.measured is None else "measured"
         found = getattr(self, known)
         return {
@@ -311,11 +314,11 @@ class TwoStage(CellLaw):
 
 
 def _whole(measured: Sequence[float], size: int) -> tuple[int, ...]:
-    """Read noisy sums, or refuse them."""
+    """Validate noisy sums."""
     try:
         found = np.asarray(measured, dtype=np.float64)
     except (TypeError, ValueError):
         found = np.empty(0)
     if found.shape != (size,) or not (np.abs(found) < 2**52).all() or (found != np.rint(found)).any():
-        raise PrivacyError(f"a privatized histogram of this kind holds {size} whole numbers below 2**52")
+        raise PrivacyError(f"measured must have {size} integers below 2**52")
     return tuple(int(value) for value in found)

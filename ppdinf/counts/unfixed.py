@@ -1,7 +1,7 @@
-"""The least error of all mechanisms that satisfy epsilon, whatever becomes of the histogram.
+"""The mechanism of smallest error with a given epsilon, without a fixed point.
 
-It is reached by relabelling what the truncated geometric mechanism returns (Ghosh et al.): its columns are the
-single-peaked scales, each of which goes where it costs least, from left to right (Algorithm 2).
+It relabels the output of the truncated geometric mechanism (Ghosh et al.). The columns of this mechanism are the
+single-peaked scales. Each is assigned to the released count with the smallest cost, from left to right (Algorithm 2).
 
 A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing privacy mechanisms", SICOMP 41, 2012.
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Section 5.3.
@@ -22,7 +22,7 @@ __all__ = ["unfixed"]
 
 
 def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechanism:
-    """Build the mechanism of least error for counts with distribution z, whatever becomes of that (Algorithm 2).
+    """Construct the mechanism of smallest error for counts with distribution z, without a fixed point (Algorithm 2).
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
         Distribution of the true counts.
     epsilon : int, float, str or Fraction
     power : int
-        Of the error ``|released - count|^power``, from 1 on.
+        Exponent of the error ``|released - count|^power``, at least 1.
 
     Returns
     -------
@@ -38,11 +38,11 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
 
     Notes
     -----
-    O(n^2).
+    The cost is O(n^2).
 
     Examples
     --------
-    >>> unfixed([0.8, 0.1, 0.1], epsilon=1).matrix.round(3)  # 2 is never worth releasing
+    >>> unfixed([0.8, 0.1, 0.1], epsilon=1).matrix.round(3)  # 2 is never released
     array([[0.901, 0.099, 0.   ],
            [0.731, 0.269, 0.   ],
            [0.269, 0.731, 0.   ]])

@@ -1,12 +1,12 @@
 """Integer linear algebra of public sums: rows, kernels, structure, feasible points, moves.
 
-Rule: whole numbers, exact or certified; matrices come in, labels and mechanisms stay outside.
+Rule: integer results are exact or certified. Input is matrices; labels and mechanisms belong to other packages.
 
-algebra     integer matrices and exact linear algebra: null spaces, solutions, bases, certificates
-moves       moves that connect the tables of a fiber: Markov bases and special families
-null_space  the real null space N of public sums: projection onto it, and an orthonormal basis
-points      integer points of fibers: feasible tables, enumeration, cells that are fixed, short vectors
-structure   structure of systems of sums: independent blocks, two-way tables, elimination orders
+algebra     Integer matrices and exact linear algebra: kernels, solutions, bases, certificates.
+moves       Moves that connect the tables of a fiber: Markov bases and special families.
+null_space  The real null space N of public sums: projection onto it, and an orthonormal basis.
+points      Integer points of fibers: feasible tables, enumeration, fixed cells, short vectors.
+structure   Structure of systems of sums: independent blocks, two-way tables, elimination orders.
 """
 
 from ppdinf.lattice.algebra.certificate import certify, is_saturated

@@ -1,15 +1,15 @@
 """The real null space N of public sums: projection onto it, and an orthonormal basis.
 
-Cells of a class have equal columns, so the sums see z only through s_c = (sum of z over class c) / sqrt(n_c).
-With E the matrix of these unit vectors and R an orthonormal basis of what the sums fix among the s_c, the
-projection is z - E R R' E' z: for a partition R is the identity, and every class loses its mean. R comes from
-one singular value decomposition per block of crossing sums, of its small side.
+Cells of a class have equal columns, so the sums depend on z only through s_c = (sum of z over class c) / sqrt(n_c). Let
+E be the matrix of the unit vectors of classes, and R an orthonormal basis of the combinations of the s_c that the sums
+determine. The projection is z - E R R' E' z. For a partition R is the identity, and the mean of every class is
+subtracted. R is computed by one singular value decomposition per block of crossing sums.
 
-The basis Q of N is a Haar basis within each class (halves against each other, then quarters, ...) and the
-Gram-Schmidt basis of the lattice of class sums across. It is sparse, n log n entries for a class of n cells,
-and determined by the lattice, whoever computes it. It is the Gram-Schmidt basis of a lattice basis B as well, so that
-Q'B is upper triangular: one cell of the first half against one of the second for every Haar vector, small intervals
-before those that hold them (a tree of differences that spans the class), then class sums carried by representatives.
+The basis Q of N is a Haar basis within each class (differences of halves, then quarters, ...) and the Gram-Schmidt
+basis of the lattice of class sums. It is sparse, with n log n entries for a class of n cells, and determined by the
+lattice. It is also the Gram-Schmidt basis of a lattice basis B, so that Q'B is upper triangular. B has one cell of the
+first half minus one cell of the second half for every Haar vector, small intervals first (a tree of differences that
+spans the class). The class sums follow, assigned to the representatives.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ppdinf.lattice.structure.blocks import Structure
 
 __all__ = ["NullSpace", "null_space"]
 
-NEARLY_DEPENDENT = 1e-7  # extent of the rows along any of their directions, relative to the longest
+NEARLY_DEPENDENT = 1e-7  # smallest relative singular value of the rows
 LARGEST_BASIS = 2**27
-"""Entries of the basis of one block that are still written out: 1 GB."""
+"""Largest number of entries of the basis of one block: 1 GB."""
 
 type Reals = NDArray[np.float64]
 
@@ -40,11 +40,11 @@ class NullSpace:
     Attributes
     ----------
     structure : Structure
-        Of the system.
+        Structure of the system.
     fixed : scipy.sparse.csr_array of float64, shape (d, rank A)
         Orthonormal basis of the row space of A, the orthogonal complement of N.
     sums : scipy.sparse.csr_array of int64, shape (n, d)
-        What the public sums fix: classes whose sum is determined, then the sums that cross.
+        The sums that are determined: first classes with a determined sum, then the crossing sums.
     weights : scipy.sparse.csr_array of float64, shape (rank A, n)
         ``fixed.T @ z = weights @ (sums @ z)``.
     """
@@ -67,12 +67,12 @@ class NullSpace:
 
     @cached_property
     def basis(self) -> sparse.csc_array:
-        """Orthonormal basis Q of N, shape (d, m); built on first use.
+        """Orthonormal basis Q of N, shape (d, m), computed at first use.
 
         Raises
         ------
         InvariantError
-            The sums of one block cross in so many cells that its basis would not fit into memory.
+            The basis of one block of crossing sums would exceed the memory limit.
         """
         lattice, sizes = self.structure.lattice, self.structure.class_sizes
         order = np.argsort(lattice.classes, kind="stable")
@@ -84,7 +84,7 @@ class NullSpace:
             vectors = np.unique(own.indices)
             if classes.size * vectors.size > LARGEST_BASIS:
                 raise InvariantError(
-                    f"{classes.size} cells lie in one block of public sums that cross, too many for a basis: "
+                    f"{classes.size} cells lie in one block of crossing public sums, too many for a basis: "
                     "use method='projected'"
                 )
             q, r = np.linalg.qr(own[:, vectors].toarray() / np.sqrt(sizes[classes])[:, np.newaxis])
@@ -94,7 +94,7 @@ class NullSpace:
 
     @cached_property
     def lattice_basis(self) -> sparse.csc_array:
-        """Basis B of the whole vectors of N, int64, shape (d, m); ``basis.T @ B`` is upper triangular."""
+        """Basis B of the integer vectors of N, int64, shape (d, m); ``basis.T @ B`` is upper triangular."""
         lattice, Q = self.structure.lattice, self.basis
         inner = lattice.classes.size - lattice.representatives.size
         Q.sort_indices()
@@ -111,7 +111,7 @@ class NullSpace:
 
 
 def null_space(structure: Structure) -> NullSpace:
-    """Find the null space of a system from its structure.
+    """Compute the null space of a system from its structure.
 
     Parameters
     ----------
@@ -124,12 +124,12 @@ def null_space(structure: Structure) -> NullSpace:
     Raises
     ------
     InvariantError
-        Public sums that are independent, but hardly.
+        If public sums are nearly dependent.
 
     Notes
     -----
-    O(d) for sums that split the cells into groups. A block of n class sums under k crossing rows costs O(n k^2):
-    20 tables of 14 x 24 with both margins take 0.1 s, 100 x 100 margins 0.3 s.
+    The cost is O(d) for sums that partition the cells, and O(n k^2) for a block of n class sums with k crossing rows:
+    20 tables of 14 x 24 with both margins take 0.1 s, the margins of 100 x 100 take 0.3 s.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def null_space(structure: Structure) -> NullSpace:
         directions, extent, combined = np.linalg.svd(rows.T, full_matrices=False)
         if extent[rank - 1] < NEARLY_DEPENDENT * extent[0]:
             raise InvariantError(
-                "some public sums are nearly combinations of others, too nearly for noise in double precision: use "
+                "some public sums are too close to combinations of other sums for noise in double precision: use "
                 "smaller weights, or an integer mechanism"
             )
         directions = directions[:, :rank]
@@ -175,7 +175,7 @@ def null_space(structure: Structure) -> NullSpace:
 
 
 def _blocks(structure: Structure) -> list[NDArray[np.int64]]:
-    """Classes of each block whose sums are not all fixed."""
+    """Return the classes of each block whose sums are not all fixed."""
     block = structure.blocks[structure.lattice.representatives]
     open_classes = np.flatnonzero(~structure.determined)
     order = open_classes[np.argsort(block[open_classes], kind="stable")]
@@ -183,7 +183,7 @@ def _blocks(structure: Structure) -> list[NDArray[np.int64]]:
 
 
 def _units(structure: Structure) -> sparse.csr_array:
-    """Give the unit vectors along the classes, shape (d, classes)."""
+    """Return the unit vectors along the classes, shape (d, classes)."""
     classes, d = structure.classes, structure.classes.size
     weights = 1 / np.sqrt(structure.class_sizes[classes])
     return sparse.csr_array((weights, classes, np.arange(d + 1)), shape=(d, structure.class_sizes.size))
@@ -196,7 +196,7 @@ def _embedded(directions: Reals, classes: NDArray[np.int64], n_classes: int) -> 
 
 
 def _haar(low: NDArray[np.int64], high: NDArray[np.int64]) -> list[sparse.csr_array]:
-    """Haar vectors of intervals [low, high) of positions, one matrix per level: first half minus second half."""
+    """Return the Haar vectors of intervals [low, high) of positions, one matrix per level: first half minus second."""
     d, levels = int(high.max(initial=0)), []
     while (long := high - low > 1).any():
         low, high = low[long], high[long]

@@ -1,14 +1,11 @@
-"""Drawing noise: from a stream of random words to whole and real numbers.
+"""Noise samplers: from a stream of random 64-bit words to integers and real numbers.
 
-Rule: NumPy in and out; every exact sampler is a function of its stream.
+Rule: input and output are NumPy arrays. Every exact sampler is a function of its stream.
 
-bits/        from random words to integers, coins and reals
-
-exact          exact samplers of integer noise with given sums, one algorithm per file
-exact_noise    exact noise for all cells of a system: samplers are asked in order, and what one leaves the next ones
-               serve
-mcmc           markov chains for noise that no exact sampler covers, with couplings that bound their bias
-primitives     exact draws of integers and of comparisons from a stream of random bits
-real           real-valued noise: K-norm laws, polytopes, and Laplace noise on subspaces
-sampler_plan   which sampler a system of public sums allows, and why
+exact          Exact samplers of integer noise with given sums, one algorithm per file.
+exact_noise    Exact noise for all cells of a system, combined from the exact samplers in a fixed order.
+mcmc           Markov chains for noise without an exact sampler, with couplings that bound their bias.
+primitives     Exact draws of integers and exact comparisons from a stream of random bits.
+real           Real-valued noise: K-norm laws, polytopes, and Laplace noise on subspaces.
+sampler_plan   The choice of a sampler for a system of public sums, with the reason.
 """

@@ -1,6 +1,6 @@
-"""Exact noise for all cells of a system: samplers are asked in order, and what one leaves the next ones serve.
+"""Exact noise for all cells of a system: samplers are tried in order, each on the cells that remain.
 
-Where none serves some cells together, each of their blocks is asked for, for laws under which blocks are independent.
+If no sampler supports some cells together, their blocks are tried one by one, for laws with independent blocks.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact import independent as free
 from ppdinf.noise.exact import single_sums as classes
-from ppdinf.noise.exact.elimination import class_sums
-from ppdinf.noise.exact.elimination import rejection as core
+from ppdinf.noise.exact.elimination import class_sums, rejection
 from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
 from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact.scale_mixture import lattice_laplace as crossing_lattice
@@ -26,29 +25,29 @@ from ppdinf.noise.primitives.stream import BitStream
 __all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
 
 OFFERS: tuple[Sampler, ...] = (
-    free.offer,  # cells in no public sum
+    free.offer,  # cells outside all public sums
     classes.offer,  # cells in classes with a public sum
-    class_sums.quick_offer,  # blocks of crossing sums by elimination, where that is quicker than to look further
-    core.quick_offer,  # by rejection, where that is quicker than to look further
-    crossing.offer,  # two-way tables under both margins, by a mixture over the scales of their cells
-    crossing_lattice.offer,  # other blocks likewise, where that is quicker than rejection
-    core.offer,  # by rejection, where little is left to decide
-    class_sums.offer,  # by elimination, where it takes seconds
+    class_sums.quick_offer,  # blocks of crossing sums by elimination, if it is faster than a search for other samplers
+    rejection.quick_offer,  # by rejection, if it is faster than a search for other samplers
+    crossing.offer,  # two-way tables with both margins public, by a mixture over the scales of their cells
+    crossing_lattice.offer,  # other blocks by the same mixture, if it is faster than rejection
+    rejection.offer,  # by rejection, if few cells decide the acceptance
+    class_sums.offer,  # by elimination, if it takes seconds
     gaussian.offer,  # Gaussian noise on any lattice, by Klein's sampler with rejection
-    mixture.offer,  # l2 Laplace noise likewise, as a mixture of Gaussians
+    mixture.offer,  # l2 Laplace noise by the same sampler, as a mixture of Gaussians
 )
 
 
 @dataclass(frozen=True, eq=False)
 class ExactNoise:
-    """Independent parts that cover all cells.
+    """Exact samplers of independent parts that together cover all cells.
 
     Attributes
     ----------
     d : int
         Number of cells.
     parts : list of Offer
-        What serves them, each with its sampler set up.
+        Offers for disjoint sets of cells, with their samplers set up.
     """
 
     d: int
@@ -61,13 +60,13 @@ class ExactNoise:
 
     @property
     def acceptance(self) -> float | None:
-        """Smallest share of attempts that a part keeps; None where no attempt can fail."""
+        """Smallest acceptance rate of the parts; None if no attempt can fail."""
         return min((part.acceptance for part in self.parts if part.acceptance is not None), default=None)
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return `size` independent draws of the noise, int64 of shape (size, d)."""
         if len(self.parts) == 1 and np.array_equal(self.parts[0].cells, np.arange(self.d)):
-            return self.parts[0].draw(size, stream)  # saves a copy
+            return self.parts[0].draw(size, stream)  # avoids a copy
         noise = np.zeros((size, self.d), dtype=np.int64)
         for part in self.parts:
             noise[:, part.cells] = part.draw(size, stream)
@@ -89,13 +88,13 @@ def exact_noise(structure: Structure, law: Law) -> ExactNoise:
     Raises
     ------
     InvariantError
-        If the lattice is beyond all exact samplers; the message says why each declined.
+        If no exact sampler supports the lattice. The message states why each sampler declined.
     PrivacyError
-        If the noise is so wide that it might not fit the integers used.
+        If the noise might exceed the range of the integers.
 
     Notes
     -----
-    Set-up estimates acceptances from seeded pilot runs; the last eight results are remembered.
+    Set-up estimates acceptance rates from seeded pilot runs. The last eight results are cached.
 
     Examples
     --------
@@ -113,17 +112,17 @@ def exact_noise(structure: Structure, law: Law) -> ExactNoise:
 
 @lru_cache(maxsize=8)
 def exact_or_refusal(structure: Structure, law: Law) -> ExactNoise | str:
-    """Choose exact samplers as `exact_noise` does, or say why there are none."""
+    """Choose exact samplers like `exact_noise`, or return the reason why none is available."""
     d = structure.blocks.size
-    parts, unserved = _served(structure, law, np.arange(d))
-    return _refusal(law, unserved) if unserved else ExactNoise(d, parts)
+    parts, unsampled = _sampled_parts(structure, law, np.arange(d))
+    return _refusal(law, unsampled) if unsampled else ExactNoise(d, parts)
 
 
-type Unserved = list[tuple[NDArray[np.int64], list[Declined]]]
-"""Cells, and why each sampler that knows their kind declined them."""
+type Unsampled = list[tuple[NDArray[np.int64], list[Declined]]]
+"""Cells without a sampler, and the reasons of the samplers for this kind of cells."""
 
 
-def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[list[Offer], Unserved]:
+def _sampled_parts(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[list[Offer], Unsampled]:
     declined = []
     for sampler in OFFERS:
         answer = sampler(structure, law, cells)
@@ -131,8 +130,8 @@ def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[l
         if isinstance(found, Offer):
             if found.cells.size == cells.size:
                 return [found], []
-            parts, unserved = _served(structure, law, np.setdiff1d(cells, found.cells, assume_unique=True))
-            return [found, *parts], unserved
+            parts, unsampled = _sampled_parts(structure, law, np.setdiff1d(cells, found.cells, assume_unique=True))
+            return [found, *parts], unsampled
         if found is not None:
             declined.append(found)
     blocks = structure.blocks[cells]
@@ -141,12 +140,12 @@ def _served(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[l
     groups = np.split(
         cells[np.argsort(blocks, kind="stable")], np.cumsum(np.unique(blocks, return_counts=True)[1])[:-1]
     )
-    answers = [_served(structure, law, group) for group in groups]
-    return [part for parts, _ in answers for part in parts], [one for _, unserved in answers for one in unserved]
+    answers = [_sampled_parts(structure, law, group) for group in groups]
+    return [part for parts, _ in answers for part in parts], [one for _, unsampled in answers for one in unsampled]
 
 
 def _set_up(offer: Offer) -> Offer | Declined:
-    """Build an offered sampler; what that refuses is declined."""
+    """Set up an offered sampler; an InvariantError counts as declined."""
     try:
         offer.draw  # noqa: B018  (kept in the offer)
     except InvariantError as error:
@@ -154,14 +153,16 @@ def _set_up(offer: Offer) -> Offer | Declined:
     return offer
 
 
-def _refusal(law: Law, unserved: Unserved) -> str:
-    """Quote those that declined the hardest cells."""
-    cells, declined = min(unserved, key=lambda one: max((answer.near for answer in one[1]), default=0.0))
+def _refusal(law: Law, unsampled: Unsampled) -> str:
+    """Return a message with the reasons for the cells that are hardest to sample."""
+    cells, declined = min(unsampled, key=lambda one: max((answer.near for answer in one[1]), default=0.0))
     if not declined:
-        return f"no exact sampler for lattices knows {law.name} noise"
-    instead = "choose l2 or Gaussian noise, publish fewer crossing sums, or allow a Markov chain with allow_mcmc=True"
+        return f"no exact sampler on lattices supports {law.name} noise"
+    alternatives = (
+        "choose l2 or Gaussian noise, publish fewer crossing sums, or allow a Markov chain with allow_mcmc=True"
+    )
     return (
-        f"{cells.size:,} cells lie under public sums that cross each other (as row and column sums do) too much for "
-        f"exact {law.title} noise: "
-        + "; ".join([answer.reason() for answer in declined] + [instead] * isinstance(law, DoubleGeometric))
+        f"{cells.size:,} cells lie under public sums that cross each other (like row and column sums) "
+        f"too much for exact {law.title} noise: "
+        + "; ".join([answer.reason() for answer in declined] + [alternatives] * isinstance(law, DoubleGeometric))
     )

@@ -1,4 +1,4 @@
-"""Which sampler a system of public sums allows, and why."""
+"""The choice of a sampler for a system of public sums, with the reason."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ppdinf.noise.primitives.sampler_offer import Offer
 if TYPE_CHECKING:
     from ppdinf.invariants import System
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "plan_sampler"]
 
-WIDEST = 2**36  # sixteen times below what Klein's sampler can hold
+WIDEST = 2**36  # one sixteenth of the limit of Klein's sampler
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,17 @@ class Plan:
     sampler : str
         Short name of the algorithm.
     exact : bool
-        Whether its draws follow the stated law exactly (no Markov chain, no rounding). Where they do not and there is
-        no `distance`, floating-point numbers stand for real ones.
+        Whether the draws follow the stated law exactly (no Markov chain, no rounding). If the draws are neither exact
+        nor have a `distance`, floating-point numbers approximate real numbers.
     reason : str
-        One sentence on the structure that allows it.
+        One sentence on the structure that allows the sampler.
     acceptance : float, optional
-        Predicted share of attempts that are kept, where attempts can fail; two digits.
+        Predicted acceptance rate, rounded to two digits, if attempts can fail.
     distance : float, optional
-        Of a Markov chain: upper confidence limit of the total variation between its draws and the law.
+        For a Markov chain: upper confidence limit of the total variation distance between its draws and the law.
     built : tuple of Structure, Law and ExactNoise or ChainNoise, optional
-        Of lattice noise: the sampler as it was set up for this choice, and for what. Not written to files nor pickled.
+        For lattice noise: the structure, the law and the sampler that was set up for them. It is not written to files
+        and not pickled.
 
     Examples
     --------
@@ -58,12 +59,12 @@ class Plan:
     built: tuple[Structure, Law, ExactNoise | ChainNoise] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        kept = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
+        share = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
         how = "exact" if self.exact else "in double precision" if self.distance is None else "Markov chain"
-        return f"{self.sampler} sampler ({how}): {self.reason}{kept}"
+        return f"{self.sampler} sampler ({how}): {self.reason}{share}"
 
     def to_dict(self) -> Json:
-        """Plain data for the release file."""
+        """Return plain data for the release file."""
         return {name: value for name, value in zip(_WRITTEN, self._written, strict=True) if value is not None}
 
     @property
@@ -74,7 +75,7 @@ class Plan:
         return Plan, self._written
 
     def noise_on(self, structure: Structure, law: Law) -> ExactNoise | ChainNoise:
-        """Return what draws the noise: as it was set up with the plan, or anew where that was read from a file."""
+        """Return the sampler that was set up with the plan, or set it up if the plan was read from a file."""
         if self.built is not None and self.built[:2] == (structure, law):
             return self.built[2]
         return exact_noise(structure, law) if self.exact else chain_noise(structure, law)
@@ -83,7 +84,7 @@ class Plan:
 _WRITTEN = ("sampler", "exact", "reason", "acceptance", "distance")
 
 
-def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
+def plan_sampler(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
     """Choose the sampler for a law of noise on the lattice of a system.
 
     Parameters
@@ -92,36 +93,36 @@ def plan(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
         Public statements bound to a table.
     law : Law
     allow_mcmc : bool
-        Fall back to a Markov chain with a measured distance from the law where no exact sampler suits.
+        Allow a Markov chain with a measured distance from the law if no exact sampler is available.
 
     Returns
     -------
     Plan
-        The first samplers that offer themselves (`ppdinf.noise.exact_noise.OFFERS`), and then a chain, for l1 noise.
+        The first exact samplers that are available (`ppdinf.noise.exact_noise.OFFERS`), then a chain, for l1 noise.
 
     Raises
     ------
     PrivacyError
-        Noise wider than 2**36.
+        The noise may exceed 2**36.
     InvariantError
-        If no sampler suits; the message says why and what to change.
+        If no sampler is available. The message states the reason and a remedy.
 
     Notes
     -----
-    Costs a set-up of the samplers, which the plan keeps for the draws.
+    The samplers are set up once; the plan stores them for the draws.
 
     Examples
     --------
     >>> import numpy as np, ppdinf as ppd
     >>> from ppdinf.laws import DiscreteGaussian
     >>> margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
-    >>> print(plan(margins.on(np.ones((4, 4), dtype=int)), DiscreteGaussian(1)))
+    >>> print(plan_sampler(margins.on(np.ones((4, 4), dtype=int)), DiscreteGaussian(1)))
     Klein sampler (exact): discrete Gaussian on a lattice of rank 9 over 16 cells; its sums form a 4 x 4 table with 2 \
 margins, in closed form; 98 % of attempts are kept
     """
     if not isinstance(law, DoubleGeometric) and law.support_radius(system.frame.size, 1e-12) > WIDEST:
-        # not once a draw shows it: whoever then draws again has noise of another law
-        raise PrivacyError("the noise would be wider than whole numbers are kept exactly: choose a larger epsilon")
+        # checked before drawing: drawing again after a failure would change the law of the noise
+        raise PrivacyError(f"the noise may exceed {WIDEST:,}, the limit of exact integers: choose a larger epsilon")
     found = exact_or_refusal(system.structure, law)
     if isinstance(found, ExactNoise):
         acceptance = None if found.acceptance is None else float(f"{found.acceptance:.2g}")
@@ -130,7 +131,7 @@ margins, in closed form; 98 % of attempts are kept
     if not allow_mcmc or not isinstance(law, DoubleGeometric):
         raise InvariantError(found)
     chain = chain_noise(system.structure, law)
-    reason = f"no exact sampler suits public sums that cross this much; {chain.bound}"
+    reason = f"no exact sampler supports public sums that cross this much; {chain.bound}"
     return Plan(
         chain.sampler, False, reason, distance=_two_digits_up(chain.distance), built=(system.structure, law, chain)
     )
@@ -153,7 +154,7 @@ def _reason(system: System, law: Law, parts: list[Offer]) -> str:
 
 
 def _tables(system: System) -> str:
-    """Name the sums that cross and are orthogonalised in closed form."""
+    """Return a clause on the crossing sums that are orthogonalised in closed form."""
     tables = sorted(system.structure.tables, key=lambda table: -table.classes.size)
     if not tables:
         return ""
@@ -176,7 +177,7 @@ def _classes(system: System) -> str:
 
 
 def _two_digits_up(limit: float) -> float:
-    """Round a positive limit up to two digits: it stays a limit."""
+    """Round a positive upper limit up to two digits."""
     near = float(f"{limit:.2g}")
     return near if near >= limit else float(f"{near + 10.0 ** (math.floor(math.log10(near)) - 1):.2g}")
 

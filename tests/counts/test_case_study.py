@@ -1,4 +1,4 @@
-"""The experiments of the paper, with few replicates: claims, page, figures."""
+"""The experiments of the paper with few replicates: claims, page, figures."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from ppdinf.cli.reproduce_command import cases
 
-# what few replicates leave open, and what tables that are simulated do
+# claims that few replicates or simulated tables leave undecided
 OPEN = (
     "W1 at ε = .1",
     "best shares",
@@ -24,7 +24,7 @@ OPEN = (
 
 @pytest.mark.deep
 def test_claims_page_and_figures(tmp_path, monkeypatch):
-    """All that does not hang on the tables of the paper holds, in 20 s; a second run takes up the first one's draws."""
+    """All claims that do not depend on the tables of the paper hold, in 20 s; a second run reuses the draws."""
     monkeypatch.delenv("PPDINF_DATA", raising=False)
     script = cases()["count_distributions"]
     main = runpy.run_path(str(script))["main"]

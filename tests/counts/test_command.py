@@ -31,18 +31,18 @@ def test_a_release(table):
     assert release.guarantee.epsilon == 1
 
 
-def test_what_is_refused(table):
+def test_refusals(table):
     assert run(table, "--epsilon", "1", "--most", "1").exit_code == 1
     assert not (table.parent / "out.ppd").exists()
     assert run(table, "--epsilon", "1", "--most", "1", "--top-code").exit_code == 0
-    assert run(table, "--epsilon", "1", "--most", "1", "--top-code").exit_code == 1  # the file is there
+    assert run(table, "--epsilon", "1", "--most", "1", "--top-code").exit_code == 1  # the file exists
     assert run(table, "--epsilon", "1", "--most", "0", output="other.ppd").exit_code == 1
     assert run(table, "--epsilon", "much", "--most", "9", output="other.ppd").exit_code == 1
     assert run(table, "--epsilon", "1", "--most", "9", "--constructor", "x", output="other.ppd").exit_code == 1
 
 
 def test_within_a_session(table):
-    """The second release would overspend: nothing is drawn, nothing written."""
+    """The second release would exceed the budget: nothing is drawn and nothing is written."""
     session = ppd.Session.open(table.parent / "schools.budget", epsilon="3/2")
     given = ["--epsilon", "1", "--most", "9", "--session", str(session.path)]
     result = run(table, *given)

@@ -1,4 +1,4 @@
-"""Draws from mechanisms: the stated law by chi-square, by enumerated words, and where floating point leaves it open."""
+"""Draws from mechanisms: the stated law by chi-square and by enumeration, and undecided comparisons."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def p_value(mechanism, i, draws, law=None):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_law_from_secure_words(name):
-    """False alarm below 1e-4 over all rows; a band that is off by 5 % is caught."""
+    """The false alarm rate is below 1e-4 over all rows; an error of 5 % in a band is rejected."""
     mechanism = MECHANISMS[name]()
     drawn = {i: mechanism.draw(np.full(100_000, i), secure_stream()) for i in range(mechanism.n)}
     assert min(p_value(mechanism, i, drawn[i]) for i in drawn) > 1e-4 / mechanism.n / len(MECHANISMS)
@@ -39,9 +39,9 @@ def test_law_from_secure_words(name):
     assert min(p_value(mechanism, i, drawn[i], wrong) for i in drawn) < 1e-4
 
 
-def test_words_that_floating_point_leaves_open():
-    """A word on the very boundary of two columns: one less and one more are told apart, by balls, not by doubles."""
-    third = 2**64 // 3  # 64 bits do not settle it: the next word does
+def test_undecided_words():
+    """Words next to the boundary of two columns: ball arithmetic distinguishes them, doubles do not."""
+    third = 2**64 // 3  # 64 bits do not decide it: the next word does
     for further, column in ((0, 0), (2**64 - 1, 1)):
         words = iter([third, further])
         stream = lambda n, words=words: np.array([next(words) for _ in range(n)], dtype=np.uint64)  # noqa: E731
@@ -59,12 +59,12 @@ def test_shapes_and_refusals():
     mechanism = MECHANISMS["heuristic"]()
     assert mechanism.simulate(np.zeros((3, 4), dtype=int), rng=1).shape == (3, 4)
     assert (mechanism.simulate([3, 4], rng=1) == mechanism.simulate([3, 4], rng=1)).all()
-    with pytest.raises(CountError, match="lie outside"):
+    with pytest.raises(CountError, match="counts must be from 0 to"):
         mechanism.simulate([12])
 
 
-def test_the_histogram_survives():
-    """Cells drawn from z: their released histogram is z but for sampling; a mechanism without fixed point moves it."""
+def test_the_histogram_is_preserved():
+    """For cells drawn from z the released histogram is z up to sampling, but not without a fixed point."""
     z = distribution("binomial", 21)
     counts = np.repeat(np.arange(21), (z * 10_000).round().astype(int))
     away = {}

@@ -1,4 +1,4 @@
-"""Algorithm 1: sums, fixed points and privacy at every size; where the printed form of it fails."""
+"""Algorithm 1: sums, fixed points and privacy at every size, and failures of its printed form."""
 
 import math
 
@@ -14,7 +14,7 @@ from ppdinf.errors import PrivacyError
 
 
 def printed(z, epsilon, order):
-    """Algorithm 1 as printed, row by row in floating point; `None` where it does not end."""
+    """Return Algorithm 1 as printed, row by row in floating point; `None` if it does not end."""
     n, up = z.size, math.exp(epsilon)
     A, r, c = np.zeros((n, n)), np.ones(n), z.copy()
     for j in order:
@@ -41,7 +41,7 @@ def printed(z, epsilon, order):
 
 
 def in_balls(z, epsilon, order, bits):
-    """The same in ball arithmetic, with so many bits that no comparison is open; z and epsilon are rational."""
+    """Return Algorithm 1 in ball arithmetic with enough bits to decide all comparisons; z and epsilon are rational."""
     n = len(z)
     with ctx.workprec(bits):
         up = arb(epsilon.numerator) / epsilon.denominator
@@ -105,7 +105,7 @@ def test_large(name, n):
 
 
 def test_probabilities_near_the_smallest_double():
-    """A binomial law itself, not a sample of it: tails of 1e-600 count as 0, those of 1e-200 do not."""
+    """A binomial law instead of a sample: tails of 1e-600 are treated as 0, tails of 1e-200 are not."""
     from scipy import stats
 
     z = stats.binom.pmf(np.arange(2000), 1999, 0.5)
@@ -117,8 +117,8 @@ def test_probabilities_near_the_smallest_double():
 
 @pytest.mark.parametrize("epsilon", ["1/1000000", "20", "100"])
 @pytest.mark.parametrize("n", [2, 3, 10, 60])
-def test_losses_far_from_the_usual(epsilon, n):
-    """Where steps are beyond 2^53, rounding leaves nothing of some rows: they follow those beside them."""
+def test_extreme_losses(epsilon, n):
+    """If steps exceed 2^53, some rows are 0 by rounding and follow the adjacent rows."""
     z = np.random.default_rng(n).dirichlet(np.full(n, 0.5))
     for selector in SELECTORS:
         audit = ppd.counts.heuristic(z, epsilon, selector).audit()
@@ -127,30 +127,30 @@ def test_losses_far_from_the_usual(epsilon, n):
     assert ppd.counts.optimal(z, epsilon).row_error < 1e-9
 
 
-def test_the_printed_form_loses_its_rows():
+def test_the_printed_form_fails_for_many_counts():
     z = distribution("binomial", 200)
     rows = printed(z, 0.5, columns(z, "sandwich")).sum(axis=1)
-    assert np.abs(rows - 1).max() > 1  # the fault that runs of rows are for
+    assert np.abs(rows - 1).max() > 1  # the error that runs of rows avoid
     assert ppd.counts.heuristic(z, "1/2").row_error < 1e-14
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_printed_form_where_it_holds(selector, seed):
-    """Small and without ties, both forms are the same matrix."""
+def test_the_printed_form_for_small_problems(selector, seed):
+    """For small problems without ties, both forms give the same matrix."""
     z = np.random.default_rng(seed).dirichlet(np.ones(9))
     assert np.abs(printed(z, 0.7, columns(z, selector)) - ppd.counts.heuristic(z, 0.7, selector).matrix).max() < 1e-9
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_against_ball_arithmetic(selector):
-    """60 counts at epsilon 1: small entries of the remainder reach e^-30, which doubles hold only by their shape."""
+    """60 counts at epsilon 1: small entries of the remainder are about e^-30, which requires the rigid shapes."""
     from fractions import Fraction
 
     z = np.random.default_rng(4).dirichlet(np.full(60, 0.5))
     z /= z.sum()
     exact = in_balls(z, Fraction(1), columns(z, selector).tolist(), 600)
-    assert np.abs(exact.sum(axis=1) - 1).max() < 1e-14  # the oracle itself
+    assert np.abs(exact.sum(axis=1) - 1).max() < 1e-14  # the oracle
     assert np.abs(exact - ppd.counts.heuristic(z, 1, selector).matrix).max() < 1e-10
 
 
@@ -161,7 +161,7 @@ def test_best_is_the_best_of_three():
     assert len(set(errors)) == 3
 
 
-def test_scales_add_up_to_the_matrix():
+def test_scales_sum_to_the_matrix():
     mechanism = ppd.counts.heuristic(distribution("geometric", 30), 1, "max")
     added = np.zeros((30, 30))
     for column, peak, rising in zip(*vars(mechanism.scales).values(), strict=True):
@@ -186,11 +186,11 @@ def test_tables_of_powers_are_exact_to_the_last_digit():
 @pytest.mark.parametrize(
     ("z", "says"),
     [
-        ([0.5, 0.4], "add up to 1"),
-        ([1.5, -0.5], "from 0 on"),
+        ([0.5, 0.4], "must sum to 1"),
+        ([1.5, -0.5], "non-negative"),
         ([1.0], "at least two"),
-        ([[0.5, 0.5]], "one row"),
-        (["a", "b"], "row of probabilities"),
+        ([[0.5, 0.5]], "one-dimensional"),
+        (["a", "b"], "array of probabilities"),
         ([np.nan, 1], "finite"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What noisy sums of a histogram tell of a table: against the law of the noise, listed value by value."""
+"""The law of noisy sums of a histogram given a table, against enumerated noise."""
 
 from fractions import Fraction
 from itertools import product
@@ -18,7 +18,7 @@ REACH = np.arange(-14, 15)
 
 
 def listed_cyclic(rate):
-    """Law of ``L_i - L_(i+1)`` for three counts, listed over the noise up to 14; the rest weighs exp(-14 rate)."""
+    """Return the law of ``L_i - L_(i+1)`` for three counts by enumeration up to 14; the rest has mass exp(-14 rate)."""
     around = np.array(list(product(REACH, repeat=N)))
     weight = np.exp(-rate * np.abs(around).sum(axis=1))
     law = {}
@@ -28,7 +28,7 @@ def listed_cyclic(rate):
 
 
 def test_cyclic_noise_against_its_list():
-    """Of 81 tables, up to a constant; with the shift left at its likeliest value instead of summed out it is wrong."""
+    """The law of 81 tables is exact up to a constant; maximising over the shift instead of marginalizing is wrong."""
     rate, law = 1.5, listed_cyclic(1.5)
     measured = np.array([3, -1, 2])
     noise = PURE["cyclic-laplace"].noise(measured, N, Fraction(3, 2))
@@ -43,13 +43,13 @@ def test_cyclic_noise_against_its_list():
 @pytest.mark.parametrize("name", ["laplace", "privelet", "hierarchical"])
 @pytest.mark.parametrize("n", [2, 3, 8, 19])
 def test_noise_of_sums(name, n):
-    """Minus the rate times the distance between the sums, with what a cell's step changes of them."""
+    """The log density is minus the rate times the distance of the sums; steps of a cell change the sums correctly."""
     rng, privatizer = np.random.default_rng(3), PURE[name]
     cells = rng.integers(0, n, 12)
     measured = privatizer.measure(histogram(cells, n), Fraction(1, 2), seeded_stream(rng))
     noise, sums = privatizer.noise(measured, n, Fraction(1, 2)), privatizer.sums(n).toarray()
     rate = float(privatizer.rate(n, Fraction(1, 2)))
-    assert np.abs(sums[:, 1:] - sums[:, :-1])[privatizer.tells_total :].sum(axis=0).max() * rate <= 0.5  # the budget
+    assert np.abs(sums[:, 1:] - sums[:, :-1])[privatizer.includes_total :].sum(axis=0).max() * rate <= 0.5  # the budget
     for table in (cells, rng.integers(0, n, 12)):
         expected = -rate * np.abs(measured - sums @ np.bincount(table, minlength=n)).sum()
         assert noise.log_density(table) == pytest.approx(expected)
@@ -59,7 +59,7 @@ def test_noise_of_sums(name, n):
 
 @pytest.mark.parametrize("name", PURE)
 def test_measured_sums_follow_their_law(name):
-    """Ratios of how often two neighbouring tables give the same sums are those of the law; twice the rate is caught.
+    """Frequencies of equal sums of two neighbouring tables have the ratios of the law; twice the rate is rejected.
 
     3,000 draws of each table, by a chi-square of the two samples' odds against the law (p above 1e-4, four kinds).
     """
@@ -85,7 +85,7 @@ def test_measured_sums_follow_their_law(name):
 
 
 def test_far_tails_and_large_rates():
-    """Sums over shifts stay finite and exact where a list needs thousands of terms, or one."""
+    """Sums over shifts are finite and exact whether a list needs thousands of terms or one."""
     for rate, spread in ((0.003, 40), (20.0, 3)):
         left = np.array([0, spread, -spread, 1])
         noise = HistogramNoise(left, np.zeros(4, np.int64), PURE["laplace"].noise(left, 4, Fraction(1)).steps * 0, rate)

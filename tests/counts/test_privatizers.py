@@ -20,17 +20,17 @@ def spread(name, counts, epsilon, draws=4000, **more):
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_noise_has_no_bias_and_the_total_is_kept(name):
+def test_noise_is_unbiased_and_preserves_the_total(name):
     counts = np.array([40, 30, 20, 5, 0, 0, 3, 2])
     noise = spread(name, counts, 1)
     z = noise.mean(axis=0) / (noise.std(axis=0) / np.sqrt(len(noise)))
-    assert np.abs(z).max() < 4.5  # 32 means: false alarm below 3e-4
+    assert np.abs(z).max() < 4.5  # 32 means: false alarm rate below 3e-4
     if name.startswith(("cyclic", "privelet")):
         assert np.abs(noise.sum(axis=1)).max() < 1e-9
 
 
 def test_spread_of_the_cyclic_laplace():
-    """Each bin has the noise of two double geometric values, each partial sum the same; independent noise adds up."""
+    """Each bin and each partial sum has the noise of two double geometric values; independent noise accumulates."""
     rho = np.exp(-1.0)
     variance = 2 * rho / (1 - rho) ** 2
     cyclic = spread("cyclic-laplace", np.full(16, 100), 1, 20000)
@@ -42,7 +42,7 @@ def test_spread_of_the_cyclic_laplace():
 
 
 def test_a_step_of_one_person_is_a_step_of_one_cyclic_value():
-    """What makes the cyclic privatizers private, for every step: noise shifted by one unit gives the neighbour's."""
+    """For every step of one person, noise shifted by one unit gives the same noisy histogram."""
     for f in range(5):
         around = np.zeros(6, dtype=int)
         around[f + 1] = 1
@@ -54,7 +54,7 @@ def test_a_step_of_one_person_is_a_step_of_one_cyclic_value():
 
 @pytest.mark.parametrize("n", [2, 5, 8, 16, 33])
 def test_sensitivity_of_the_tree_sums(n):
-    """Privelet's differences change by 2 log2 in all, the tree's sums by two on each level."""
+    """Privelet's differences change by 2 log2(n) in total, the sums of the tree by two on each level."""
     levels = max(1, (n - 1).bit_length())
     deep = 1
     while 16**deep < n:
@@ -72,8 +72,8 @@ def test_sensitivity_of_the_tree_sums(n):
         assert sum(np.abs(bins.reshape(16**k, -1).sum(axis=1)).sum() for k in range(1, deep + 1)) <= 2 * deep
 
 
-def test_consistent_sums_are_better_than_leaves():
-    """Weighted averaging pays: sums of many bins are known better than from the bins' own noise."""
+def test_consistent_sums_are_more_accurate_than_bins():
+    """With weighted averaging, sums of many bins are more accurate than with independent noise of bins."""
     counts = np.full(256, 50)
     tree = spread("hierarchical", counts, 1, 300)
     assert tree[:, :128].sum(axis=1).std() < 0.5 * spread("laplace", counts, 1, 300)[:, :128].sum(axis=1).std()
@@ -85,7 +85,7 @@ def test_cyclic_gaussian():
     for more in ({}, {"delta": 2}):
         with pytest.raises(PrivacyError, match="delta"):
             spread("cyclic-gaussian", np.full(8, 50), 1, 1, **more)
-    with pytest.raises(PrivacyError, match="no other"):
+    with pytest.raises(PrivacyError, match="not allowed for others"):
         spread("laplace", np.full(8, 50), 1, 1, delta="1/1000")
 
 
@@ -97,17 +97,17 @@ def test_postprocessing():
     assert not np.allclose(near, cut)
     assert ppd.counts.to_distribution([-1, -2], "clip").tolist() == [0.5, 0.5]
     assert ppd.counts.to_distribution([-1, -2]).sum() == pytest.approx(1)
-    for seed in range(300):  # rounding leaves nothing below 0
+    for seed in range(300):  # no negative values by rounding
         assert ppd.counts.to_distribution(np.random.default_rng(seed).integers(-5, 40, 12)).min() >= 0
     with pytest.raises(PrivacyError, match="postprocessing"):
         ppd.counts.to_distribution(noisy, "sort")
 
 
-def test_histograms_refuse_what_they_cannot_hold():
+def test_invalid_histograms_raise():
     for counts in ([0, 5], [-1, 0]):
-        with pytest.raises(CountError, match="lie outside"):
+        with pytest.raises(CountError, match="counts must be from 0 to"):
             ppd.counts.histogram(counts, 5)
-    with pytest.raises(CountError, match="whole numbers"):
+    with pytest.raises(CountError, match="must be integers"):
         ppd.counts.histogram([0.5], 5)
     with pytest.raises(PrivacyError, match="privatizer must be"):
         ppd.counts.noisy_histogram([1, 2], Fraction(1), seeded_stream(1), "smooth")

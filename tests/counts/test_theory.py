@@ -17,7 +17,7 @@ LOG2 = math.log(2)
 
 
 def vertices(M, r):
-    """Vertices of {b >= 0 : M b = r}: every basis is tried."""
+    """Return the vertices of {b >= 0 : M b = r} by enumeration of all bases."""
     rank = np.linalg.matrix_rank(M)
     found = {}
     for basis in combinations(range(M.shape[1]), rank):
@@ -33,7 +33,7 @@ def vertices(M, r):
 
 
 def extreme_matrices(z=None):
-    """Extreme mechanisms for 3 counts: images of extreme representations that are no mixtures of the others."""
+    """Return extreme mechanisms for 3 counts: images of extreme representations that are not mixtures of others."""
     from scipy.optimize import linprog
 
     M, r = representation(3, LOG2, z)
@@ -56,7 +56,7 @@ def test_example_1_with_a_fixed_point():
     assert extreme_matrices(third) == 36
 
 
-def test_example_2_without():
+def test_example_2_without_a_fixed_point():
     assert len(vertices(*representation(3, LOG2))) == 36
     assert extreme_matrices() == 27
 
@@ -72,7 +72,7 @@ def test_dimensions(n):
 
 
 def of_representation(b, z):
-    """Mechanism of a vertex, from its weights of the four scales of 3 counts in each column."""
+    """Return the mechanism of a vertex from its weights of the four scales of 3 counts in each column."""
     weight = np.reshape(b, (4, 3))
     every = ppd.counts.scales(3, LOG2)
     scale, column = np.nonzero(weight)
@@ -83,7 +83,7 @@ def of_representation(b, z):
 
 
 def test_simplified_is_extreme():
-    """Every vertex passes, and no mixture of two vertices does (Theorems 4 and 11)."""
+    """Every vertex is simplified, and no mixture of two vertices is (Theorems 4 and 11)."""
     third = np.full(3, 1 / 3)
     for z, simplified in ((third, ppd.counts.affinely_simplified), (None, ppd.counts.linearly_simplified)):
         corners = vertices(*representation(3, LOG2, z))
@@ -112,8 +112,8 @@ def test_scales_and_patterns():
         ("peak", lambda: ppd.counts.single_peaked(4, 4)),
         ("2\\^\\(n - 1\\)", lambda: ppd.counts.scales(21, 1)),
         ("pattern", lambda: ppd.counts.scale([2, 3], 1)),
-        ("not kept as scales", lambda: ppd.counts.affinely_simplified(ppd.counts.staircase(4, 1))),
-        ("no fixed point", lambda: ppd.counts.affinely_simplified(ppd.counts.truncated_geometric(4, 1))),
+        ("must be stored as scales", lambda: ppd.counts.affinely_simplified(ppd.counts.staircase(4, 1))),
+        ("must have a fixed point", lambda: ppd.counts.affinely_simplified(ppd.counts.truncated_geometric(4, 1))),
     ):
         with pytest.raises(PrivacyError, match=says):
             call()

@@ -1,4 +1,4 @@
-"""Releases whose histogram survives: both stages audited, files, inference, budgets."""
+"""Releases with a privatized histogram: audits of both stages, files, inference, budgets."""
 
 import math
 import subprocess
@@ -41,12 +41,12 @@ def test_release_and_file(tmp_path):
     assert release.check().empty
     fresh = f"import ppdinf as ppd; print(ppd.read_release({str(tmp_path / 'teachers.ppd')!r}).mechanism.kind)"
     told = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True).stdout
-    assert told == "two-stage\n"  # by a reader that has not asked for ppd.counts
+    assert told == "two-stage\n"  # by a reader that has not imported ppd.counts
 
 
 @pytest.mark.parametrize("constructor", ["sandwich", "max", "min", "best", "optimal", "unfixed"])
-def test_cells_keep_to_the_second_budget(constructor):
-    """Rows divided by their sums, as they are drawn from: no ratio of neighbours beyond epsilon_2."""
+def test_cells_satisfy_the_second_budget(constructor):
+    """For rows divided by their sums, all ratios of neighbours are within epsilon_2."""
     release = ppd.counts.TwoStage("1/2", 12, constructor=constructor).release(COUNTS)
     first, second = release.mechanism.budgets
     assert first + second == Fraction(1, 2)
@@ -59,7 +59,7 @@ def test_cells_keep_to_the_second_budget(constructor):
 def test_both_stages_by_enumeration():
     """Three cells of counts 0 to 2: the law of the noisy histogram, then of the released table, between neighbours.
 
-    Noise beyond 7 is left out; what is left is summed exactly. A rate that forgets one stage is caught.
+    Noise beyond 7 is omitted; the rest is summed exactly. A rate that ignores one stage is rejected.
     """
     epsilon, n = 1.0, 3
     reach = np.arange(-7, 8)
@@ -79,7 +79,7 @@ def test_both_stages_by_enumeration():
     laws = histogram_law(one), histogram_law(other)
     for noisy in set(laws[0]) & set(laws[1]):
         if max(np.abs(noisy)) > 4:
-            continue  # the window cuts what leads there
+            continue  # histograms at the edge of the window are truncated
         stage = abs(math.log(laws[0][noisy] / laws[1][noisy]))
         first_stage = max(first_stage, stage)
         T = ppd.counts.heuristic(ppd.counts.to_distribution(noisy), "1/2").matrix
@@ -89,8 +89,8 @@ def test_both_stages_by_enumeration():
     assert epsilon / 2 + 0.1 < worst <= epsilon + 1e-3
 
 
-def test_the_histogram_survives_a_release():
-    """Release errors of two kinds of cells' mechanism, with one histogram: the fixed point is what keeps it."""
+def test_a_release_preserves_the_histogram():
+    """Errors of two mechanisms of the cells with one histogram: the fixed point preserves it."""
     counts = np.minimum(np.random.default_rng(1).negative_binomial(2, 0.3, 4000), 29)
     true = ppd.counts.histogram(counts, 30) / counts.size
     away = {}
@@ -103,14 +103,14 @@ def test_the_histogram_survives_a_release():
 
 
 def small_release(privatizer="cyclic-laplace"):
-    """Six cells of counts 0 to 3, with noisy sums that say more than the cells do."""
+    """Return a release of six cells with counts 0 to 3, whose noisy sums are more informative than the cells."""
     stage = ppd.counts.TwoStage(4, 4, split="3/4", privatizer=privatizer)
     settled = stage._first_stage(np.array([0, 0, 1, 1, 2, 3]), seeded_stream(np.random.default_rng(6)))
     return ppd.Release([0, 1, 1, 2, 2, 3], settled)
 
 
 def listed_posterior(release, log_prior, p, stages=(True, True)):
-    """Posterior of a geometric law's p on a grid, and of the cells' mean, by listing all 4^6 tables."""
+    """Return the posterior of p of a geometric law on a grid, and of the cells' mean, by listing all 4^6 tables."""
     tables = np.array(list(product(range(4), repeat=6)))
     y, matrix, noise = release.table.values, release.mechanism.probabilities, release.mechanism.histogram_noise
     log_given = np.log(matrix[tables, y]).sum(axis=1) * stages[1]
@@ -123,7 +123,7 @@ def listed_posterior(release, log_prior, p, stages=(True, True)):
 
 @pytest.mark.parametrize("privatizer", ["cyclic-laplace", "laplace", "privelet", "hierarchical"])
 def test_the_density_has_both_stages(privatizer):
-    """What the model says of two tables differs by the data model, the matrix and the noisy sums."""
+    """Log densities of two tables differ by the data model, the matrix and the noisy sums."""
     release = small_release(privatizer)
     with pm.Model(coords=release.coords) as model:
         counts = ppd.PartiallyPrivate("counts", pm.NegativeBinomial.dist(n=1, p=0.4), release=release)
@@ -143,9 +143,9 @@ def test_the_density_has_both_stages(privatizer):
 
 @pytest.mark.deep
 def test_posterior_against_all_tables():
-    """Means of the parameter and of the cells within 4.5 standard errors; neither stage can be left out.
+    """Means of the parameter and of the cells are within 4.5 standard errors; ignoring either stage is rejected.
 
-    Three means: a false alarm has probability below 3e-5.
+    The false alarm rate of the three means is below 3e-5.
     """
     release = small_release()
     with pm.Model(coords=release.coords) as model:
@@ -170,7 +170,7 @@ def test_posterior_against_all_tables():
 
 
 def ranks(draw, replicates, rng):
-    """Ranks of a Gamma(4) rate of 60 Poisson cells, top-coded at 23, in its posterior; and with counts as if true."""
+    """Return ranks of a Gamma(4) rate of 60 Poisson cells, top-coded at 23, in the posterior and a naive one."""
     grid = stats.gamma.ppf((np.arange(300) + 0.5) / 300, 4)
     of_grid = stats.poisson.pmf(np.arange(24), grid[:, None])
     of_grid[:, -1] = stats.poisson.sf(22, grid)
@@ -186,7 +186,7 @@ def ranks(draw, replicates, rng):
 
 
 def test_ranks_with_a_public_fixed_point():
-    """Uniform (p above 1e-4); not with the counts taken as true, nor by the transposed matrix."""
+    """Ranks are uniform (p above 1e-4), but not if counts are treated as exact or the matrix is transposed."""
     rng = np.random.default_rng(8)
     mechanism = ppd.counts.heuristic(distribution("geometric", 24), 1)
     right, naive = ranks(lambda x: (mechanism.draw(x, seeded_stream(rng)), mechanism.matrix), 1500, rng)
@@ -199,14 +199,14 @@ RATES = stats.gamma.ppf((np.arange(400) + 0.5) / 400, 4)
 LAW = stats.poisson.pmf(np.arange(24), RATES[:, None])
 LAW[:, -1] = stats.poisson.sf(22, RATES)
 LOG_LAW = np.log(LAW)
-LENGTH = 128  # of chains
+LENGTH = 128  # number of chains
 
 
 def ranks_in_a_chain(table, rate, fiber, noise, rng):
-    """Ranks of the truth among the draws of a chain that runs through it, of three quantities; ties at random.
+    """Return ranks of the truth among the draws of a chain through it, of three quantities, with random tie-breaking.
 
-    The chain draws the table by one sweep, then the rate. The truth is put at a place at random, and the chain run
-    backwards and forwards from there: ranks are uniform, if it keeps the posterior, however slowly it moves
+    The chain draws the table by one sweep, then the rate. The truth has a random position in the chain, which is run
+    backwards and forwards from there. Ranks are uniform if the chain preserves the posterior, for any mixing rate
     (J. Besag, P. Clifford, "Generalized Monte Carlo significance tests", Biometrika 76, 1989).
     """
     starts, cells, steps = directions(fiber, table.size * LENGTH, rng)
@@ -242,10 +242,10 @@ def ranks_in_a_chain(table, rate, fiber, noise, rng):
 @pytest.mark.parametrize(("epsilon", "split"), [("1", None), ("0.6", "1/2")])
 @pytest.mark.deep
 def test_ranks_through_a_release(epsilon, split):
-    """Rate, mean of the cells, and log probability of the noisy sums in 120 posteriors of 60 Poisson cells: uniform.
+    """Ranks of rate, mean of the cells, and log probability of the noisy sums in 120 posteriors are uniform.
 
-    p above 1e-4 for each of six. With the noisy sums left out, tables of the posterior make them less likely than the
-    true one does: their ranks are off by 0.4 and more.
+    The p-values of six quantities are above 1e-4. Without the likelihood of the noisy sums, tables of the posterior
+    make them less likely than the true table, and their ranks are off by at least 0.4.
     """
     rng = np.random.default_rng(8)
     system, lower = Public().on(np.zeros(60, dtype=np.int64)), np.zeros(60, dtype=np.int64)
@@ -267,7 +267,7 @@ def test_ranks_through_a_release(epsilon, split):
 
 
 def test_files_of_earlier_versions(tmp_path):
-    """Held what was made of the noisy sums: the sums themselves for bins, not those of trees."""
+    """Earlier files contain post-processed histograms: they equal the noisy sums of bins, but not of trees."""
     for privatizer in ("cyclic-laplace", "laplace"):
         mechanism = small_release(privatizer).mechanism
         earlier = {key: value for key, value in mechanism.to_dict().items() if key != "measured"}
@@ -286,7 +286,7 @@ def test_files_of_earlier_versions(tmp_path):
 
 @pytest.mark.parametrize("privatizer", ["cyclic-laplace", "privelet", "hierarchical"])
 def test_noisy_sums_belong_to_their_table(privatizer):
-    with pytest.raises(PrivacyError, match="of a histogram of 6 cells, the table has 3"):
+    with pytest.raises(PrivacyError, match="found 6 and 3"):
         ppd.Release([0, 1, 2], small_release(privatizer).mechanism)
 
 
@@ -294,13 +294,13 @@ def test_budget_and_refusals():
     assert float(ppd.counts.budget_share(5)) == pytest.approx(0.106 + 0.533 * math.exp(-14.35), abs=1e-6)
     assert ppd.counts.TwoStage(1, 5, split="1/4").budgets == (Fraction(1, 4), Fraction(3, 4))
     stage = ppd.counts.TwoStage(1, 5)
-    with pytest.raises(CountError, match="lie outside 0 to 4"):
+    with pytest.raises(CountError, match="from 0 to n - 1 = 4"):
         stage.release([5])
     with pytest.raises(PrivacyError, match="takes no 'rng'"):
         stage.release([1], rng=3)
-    with pytest.raises(PrivacyError, match="known once the histogram"):
+    with pytest.raises(PrivacyError, match="requires the privatized histogram"):
         stage.mechanism  # noqa: B018
-    with pytest.raises(PrivacyError, match="belongs to a release"):
+    with pytest.raises(PrivacyError, match="already belongs to a release"):
         stage.release([1, 2]).mechanism.release([1, 2])
     with pytest.raises(InvariantError, match="keep no sum"):
         ppd.counts.TwoStage(1, 5, public=ppd.invariants.total())
@@ -314,14 +314,14 @@ def test_budget_and_refusals():
             ppd.counts.TwoStage(**({"epsilon": 1, "n": 5} | more))
 
 
-def test_counts_too_many_to_list_are_refused_before_anything_is_allocated():
+def test_too_many_counts_raise_before_allocation():
     for n in (8193, 2**31, 10**30):
-        with pytest.raises(PrivacyError, match="at most 8,192 counts"):
+        with pytest.raises(PrivacyError, match="n must be at most 8,192"):
             ppd.counts.TwoStage(1, n)
 
 
-def test_a_release_does_not_fail_where_rounding_ends_the_search():
-    """The privatized histogram of this seed has no optimal mechanism within rounding: "best" takes over."""
+def test_a_release_does_not_fail_if_rounding_ends_the_search():
+    """The privatized histogram of this seed has no optimal mechanism within rounding: "best" is used."""
     k = 331
     rng = np.random.default_rng(0)
     for i in range(k + 1):
@@ -330,7 +330,7 @@ def test_a_release_does_not_fail_where_rounding_ends_the_search():
     generator = np.random.default_rng(k)
     settled = mechanism._first_stage(counts, seeded_stream(generator))
     z = to_distribution(settled.noisy, "simplex")
-    with pytest.raises(RoundingError, match="short of the optimum"):
+    with pytest.raises(RoundingError, match="above the optimum"):
         optimal(z, settled.budgets[1] * (1 - SPARE))
     assert settled.mechanism.name.startswith("heuristic")
     assert settled.mechanism.audit().epsilon <= settled.budgets[1]

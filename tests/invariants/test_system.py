@@ -37,14 +37,14 @@ def test_stated_values_are_those_read_off(table, data):
 @pytest.mark.parametrize(
     ("public", "values", "error", "message"),
     [
-        (total(), [1, 2], InvariantError, r"values has shape \(2,\)"),
+        (total(), [1, 2], InvariantError, r"values must have one entry for each of 1 rows, found shape \(2,\)"),
         (total(), [0.5], InvariantError, r"values, row 0 \('total'\)"),
         (total(), {"all": 1}, LabelError, "'total' is missing or unknown"),
         (total(), {"total": 1, "all": 1}, LabelError, "'all' is missing or unknown"),
         (total(), pd.Series([1]), LabelError, "'total' is missing or unknown"),
         (total(), pd.Series([1, 2], ["total", "total"]), LabelError, "given twice"),
         (total() & groups("state"), [10, 4, 5], InvariantError, r"'state=A'.*'state=B'.* is 9, but .*'total'.* is 10"),
-        (linear([[0, 0, 0]], ["nobody"]), [3], InvariantError, r"'nobody'\) is 3, but no cell is in it"),
+        (linear([[0, 0, 0]], ["nobody"]), [3], InvariantError, r"'nobody'\) must be 0 .*, found 3"),
         (zeros({"county": "x"}), [3], InvariantError, r"'county=x \(structural zero\)' is not zero"),
         (total() & between(0, 3), [10], InvariantError, "'total'.*within the bounds"),
         (total() & nonnegative(), [-1], InvariantError, "'total'.*within the bounds"),

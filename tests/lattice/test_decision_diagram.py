@@ -8,11 +8,11 @@ from scipy import sparse, stats
 
 from ppdinf.lattice.points.decision_diagram import decision_diagram
 
-RARE = 1e-6  # 60 tests: a false alarm in 17,000 runs
+RARE = 1e-6  # 60 tests: false alarm rate 1 in 17,000 runs
 
 
 def problem(seed):
-    """Rows of small integers, supports with holes, and all solutions."""
+    """Return rows of small integers, supports with holes, and all solutions."""
     rng = np.random.default_rng(seed)
     k, n = int(rng.integers(1, 4)), int(rng.integers(1, 7))
     M = rng.integers(-1, 3, (k, n)) * (rng.random((k, n)) < 0.7)
@@ -60,7 +60,7 @@ def test_values_that_occur_and_the_cheapest_solution(seed):
     assert weights_of(best[None], supports, cost).sum() == pytest.approx(costs.min())
 
 
-def test_no_solution_no_weight_and_too_many_solutions():
+def test_problems_without_draws():
     die = np.array([1, 3, 5])
     odd = decision_diagram(sparse.csc_array(np.ones((1, 2), dtype=int)), np.array([5]), [die, die])
     rng = np.random.default_rng(1)
@@ -74,7 +74,7 @@ def test_no_solution_no_weight_and_too_many_solutions():
 
 
 def test_sums_of_thirty_rows_do_not_overflow():
-    """Thirty open sums of 40 values each, of which few combinations occur."""
+    """Thirty open sums with 40 values each; few combinations occur."""
     M = np.vstack([np.eye(30, dtype=int), np.ones((1, 30), dtype=int)])
     M = np.hstack([M, np.vstack([np.eye(30, dtype=int), np.zeros((1, 30), dtype=int)])])
     supports = [np.array([0, 40])] * 30 + [np.arange(41)] * 30

@@ -20,7 +20,7 @@ def boxed(lower, upper):
 def problems(draw, partition):
     d, k = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    if partition:  # the last label stands for no group
+    if partition:  # the last label means no group
         A = (rng.integers(0, k + 1, d) == np.arange(k)[:, None]).astype(int)
         A = np.vstack([A, A.sum(axis=0)])
     else:
@@ -132,20 +132,20 @@ eye2 = np.eye(2, dtype=int)
         (([[1, 2]], [1], eye2, [1, 1]), r"nearest miss violates bound row 1"),
         (([[1, -1]], [3], [[0, 1], [-1, -1]], [0, -1]), r"nearest miss violates"),
         (([[1, 1]], [1], [[1, 1]], [2]), r"nearest miss violates (row 0 \('all'\)|bound row 0)"),
-        (([[2, 4]], [1], eye2, [0, 0]), r"totals of row 0 \('all'\), only fractions do"),
-        (([[2, -2]], [1]), r"totals of row 0 \('all'\), only fractions do"),
-        (([[0, 0]], [1]), r"total of row 0 \('all'\) is 1, but no cell is in it"),
+        (([[2, 4]], [1], eye2, [0, 0]), r"totals of row 0 \('all'\): the solutions are fractions"),
+        (([[2, -2]], [1]), r"totals of row 0 \('all'\): the solutions are fractions"),
+        (([[0, 0]], [1]), r"total of row 0 \('all'\) must be 0 .*, found 1"),
         (([[1, 1]], [3], [[1, 0], [-1, 0]], [2, -1]), r"bounds of cell 0 exclude each other: row 0, row 1"),
-        (([[1, 1]], [3], [[0, 0]], [2]), r"bound of row 0 has no cell"),
-        (([[1, 1]], [3], [[1, 0, 0]], [2]), r"A is about 2 cells, but B about 3"),
-        (([[1, 1]], [3], eye2, [2]), r"b has shape \(1,\)"),
-        (([[1, 1]], [3], eye2, [0, 0], [1, 2, 3]), r"near has shape \(3,\)"),
-        (([[1, 1]], [3], eye2, [0, 0], [1, 0.5]), r"near, cell 1: the entry is not a whole number"),
-        (([[1, 1]], [3], eye2, [0, 2**60]), r"b, row 1: the entry is not a whole number of at most 2\^53"),
+        (([[1, 1]], [3], [[0, 0]], [2]), r"bound of row 0 cannot be satisfied"),
+        (([[1, 1]], [3], [[1, 0, 0]], [2]), r"same number of columns, found 2 and 3"),
+        (([[1, 1]], [3], eye2, [2]), r"b must have one entry for each of 2 rows, found shape \(1,\)"),
+        (([[1, 1]], [3], eye2, [0, 0], [1, 2, 3]), r"near must have one entry for each of 2 cells, found shape \(3,\)"),
+        (([[1, 1]], [3], eye2, [0, 0], [1, 0.5]), r"near, cell 1: the entry is not an integer"),
+        (([[1, 1]], [3], eye2, [0, 2**60]), r"b, row 1: the entry is not an integer of at most 2\^53"),
         (([[1, 0.5]], [3]), r"A, row 0 \('all'\), column 1"),
         (([[1, 1]], [3], [[1, 0.5]], [0]), r"B, row 0, column 1"),
     ],
 )
-def test_what_cannot_be_met_is_refused_by_name(arguments, message):
+def test_infeasible_problems_raise_with_names(arguments, message):
     with pytest.raises(InvariantError, match=message):
         nearest_feasible(*arguments, row_names=["all"])

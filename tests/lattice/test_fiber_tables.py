@@ -13,7 +13,7 @@ def test_equals_a_filtered_grid(seed):
     d, k = rng.integers(2, 5), rng.integers(1, 3)
     A, x = rng.integers(-1 if seed % 4 == 0 else 0, 3, size=(k, d)), rng.integers(0, 4, size=d)
     B, limits = np.vstack([np.eye(d, dtype=int), -np.eye(d, dtype=int)]), np.r_[np.zeros(d, int), np.full(d, -5)]
-    if seed % 2:  # and a bound that links cells
+    if seed % 2:  # and a bound that connects cells
         row = np.zeros(d, dtype=int)
         row[:2] = 1, -1
         B, limits = np.vstack([B, row]), np.r_[limits, x[0] - x[1]]
@@ -26,7 +26,7 @@ def test_equals_a_filtered_grid(seed):
     assert np.all(high >= expected.max(axis=0))
 
 
-def test_gives_up_where_tables_are_many_or_endless():
+def test_large_and_infinite_fibers_return_none():
     none = np.zeros((0, 3), dtype=int), np.zeros(0, dtype=int)
     assert fiber_tables([[1, 1, 1]], np.array([3]), *none) is None
     positive = np.eye(3, dtype=int), np.zeros(3, dtype=int)

@@ -1,4 +1,4 @@
-"""Cells that follow from sums and bounds, against all tables of small systems."""
+"""Cells that are determined by sums and bounds, against all tables of small systems."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from ppdinf.lattice.structure.blocks import structure
 
 
 def system(seed):
-    """Random sums and bounds that a table meets; some bounds are tight, some link cells, some cells have none."""
+    """Return random sums and bounds of a table; some bounds are tight, some connect cells, some cells are unbounded."""
     rng = np.random.default_rng(seed)
     d, k = int(rng.integers(2, 6)), int(rng.integers(1, 4))
     A = rng.integers(-1 if seed % 3 == 0 else 0, 3, size=(k, d))
@@ -30,20 +30,20 @@ def system(seed):
 
 @pytest.mark.parametrize("part", range(10))
 def test_equals_enumeration(part):
-    """Forty random systems a part; in some of them propagation alone misses a cell."""
+    """Forty random systems per part; in some of them propagation alone misses a cell."""
     for seed in range(40 * part, 40 * part + 40):
         A, a, B, b, expected = system(seed)
         assert fixed_cells(structure(A), A, a, B, b).tolist() == expected.tolist(), seed
 
 
-def test_enumeration_catches_propagation_alone_and_sums_alone(monkeypatch):
-    """The wrong variants: one row at a time, and no bounds at all."""
+def test_enumeration_rejects_propagation_alone_and_sums_alone(monkeypatch):
+    """Wrong variants: propagation alone, and no bounds."""
     missed = {"propagation": 0, "sums": 0}
     monkeypatch.setattr(room, "SMALL", 0)
     for seed in range(200):
         A, a, B, b, expected = system(seed)
         found = fixed_cells(structure(A), A, a, B, b)
-        assert not np.any(found & ~expected), seed  # never a cell too many
+        assert not np.any(found & ~expected), seed  # only fixed cells are marked
         missed["propagation"] += not np.array_equal(found, expected)
         missed["sums"] += not np.array_equal(structure(A).fixed, expected)
     assert missed["propagation"] > 1
@@ -51,7 +51,7 @@ def test_enumeration_catches_propagation_alone_and_sums_alone(monkeypatch):
 
 
 def test_cells_without_bounds_stay_free():
-    """A cell below no limit: x1 + x2 = 5 with x1 >= 0 alone leaves everything open."""
+    """A cell without an upper limit: x1 + x2 = 5 with x1 >= 0 alone fixes no cell."""
     A, B = sparse.csr_array([[1, 1]]), sparse.csr_array([[1, 0]])
     assert not fixed_cells(structure(A), A, np.array([5]), B, np.array([0])).any()
     tight = sparse.csr_array([[1, 0], [0, 1]])
@@ -59,7 +59,7 @@ def test_cells_without_bounds_stay_free():
 
 
 def test_large_counts_are_decided_in_integers():
-    """2 x 2 with margins of 2**50: one unit is free, or none."""
+    """2 x 2 tables with margins of 2**50: one unit is free, or no unit."""
     A = sparse.csr_array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]])
     eye, n = sparse.csr_array(sparse.eye_array(4, dtype=np.int64)), 2**50
     for least, fixed in ((0, True), (1, False)):

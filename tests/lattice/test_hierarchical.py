@@ -1,4 +1,4 @@
-"""Complete tables under margins are found in the rows of a system, whatever else is in them, and nothing else is."""
+"""Complete tables with margins are detected in the rows of a system, and only such tables."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,14 @@ MARGINS = [
 
 
 def grouped_columns():
-    """Four rows of seven cells: row sums, and sums of columns in groups of 2, 3 and 2."""
+    """Return four rows of seven cells: row sums, and sums of columns in groups of 2, 3 and 2."""
     groups = np.zeros((3, 7), dtype=int)
     groups[0, :2] = groups[1, 2:5] = groups[2, 5:] = 1
     return np.vstack([np.kron(np.eye(4, dtype=int), np.ones((1, 7), int)), np.kron(np.ones((1, 4), int), groups)])
 
 
 def columns_within_states():
-    """Five counties in two states and three ages: counties, ages by state, and the nation."""
+    """Return sums of five counties in two states and three ages: counties, ages by state, and the nation."""
     states = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
     counties = np.kron(np.eye(5, dtype=int), np.ones((1, 3), int))
     return np.vstack([counties, np.kron(states, np.eye(3, dtype=int)), np.ones((1, 15), int)])
@@ -38,7 +38,7 @@ def ranks(A):
 
 
 @pytest.mark.parametrize(("shape", "generators"), MARGINS)
-def test_margins_are_found_with_their_rank(shape, generators):
+def test_margins_are_detected_with_their_rank(shape, generators):
     A = margin_matrix(shape, generators).toarray()
     found = structure(A)
     assert sum(int(table.moving.sum()) for table in found.tables) == found.lattice.class_basis.shape[1] > 0
@@ -57,7 +57,7 @@ def test_levels_of_margins_are_levels_of_dimensions():
         assert row.sum() == np.prod([size for axis, size in enumerate(table.shape) if axis not in varies])
 
 
-def test_sums_that_follow_and_rows_in_another_order_change_nothing():
+def test_redundant_rows_and_their_order_do_not_matter():
     A = margin_matrix((4, 6), [(0,), (1,)]).toarray()
     wider = np.vstack([A[0] + A[1], A.sum(axis=0), A[4:][::-1], A[:4], A[4:6].sum(axis=0), A[4:]])
     assert ranks(wider)[1] == 15
@@ -72,7 +72,7 @@ def test_groups_and_blocks():
 
 
 @pytest.mark.parametrize("case", ["hole", "a sum is missing", "weights", "sizes of classes", "general"])
-def test_what_is_no_table_is_left_alone(case):
+def test_other_systems_are_not_tables(case):
     A = margin_matrix((3, 4), [(0,), (1,)]).toarray()
     A = {
         "hole": A[:, :-1],

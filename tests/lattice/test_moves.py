@@ -16,7 +16,7 @@ ORDER = np.random.default_rng(3).permutation(16)
 
 
 def small_fibers():
-    """Name, system and a table that sets its totals; nonnegative fibers of at most a few hundred points."""
+    """Yield name, system and a table with its totals; non-negative fibers of at most a few hundred points."""
     tables = np.random.default_rng(7)
     for R, C in [(2, 2), (2, 3), (2, 4), (3, 3), (3, 3), (3, 4), (3, 4), (4, 4)]:
         yield f"two-way {R}x{C}", two_way(R, C), tables.multinomial(5, np.ones(R * C) / (R * C))
@@ -87,7 +87,7 @@ def test_fibers_with_further_inequalities_are_connected(case):
     assert pieces(ordered, distinct(connected_moves(A, bounds="any").draw(DRAWS, rng=1))) == 1
 
 
-def test_basis_moves_disconnect_several_of_these_fibers():
+def test_basis_moves_do_not_connect_several_fibers():
     apart = [name for name, A, table in FIBERS if pieces(points_of(A, table), kernel(A).basis.toarray().T) > 1]
     assert {"permutations", "weights 3 5 7"} <= set(apart)
     assert len(FIBERS) >= 30
@@ -100,14 +100,14 @@ def test_basis_moves_connect_without_bounds():
     assert len(distinct(moves.draw(200, rng=1))) == 2
 
 
-def test_transfers_through_one_cell_are_stuck_where_pair_transfers_are_not():
+def test_pair_transfers_are_necessary():
     A = np.ones((1, 3), int)
     points = fiber(A, [1], [0, 0, 0], [0, 1, 1])
     assert pieces(points, kernel(A).basis.toarray().T) == 2
     assert pieces(points, distinct(connected_moves(A, bounds="box").draw(50, rng=1))) == 1
 
 
-def test_swaps_are_stuck_around_a_forbidden_diagonal_where_cycles_are_not():
+def test_cycles_are_necessary_with_a_forbidden_diagonal():
     A = two_way(3, 3)
     allowed = 1 - np.eye(3, dtype=int).ravel()
     points = fiber(A, [1] * 6, [0] * 9, allowed)
@@ -143,8 +143,8 @@ TWO = margin_matrix((2, 2, 2), [(0, 1), (1, 2)]).toarray()
     ],
     ids=["chain", "cells in another order", "classes under two margins", "classes of unlike size", "two blocks"],
 )
-def test_decomposable_margins_of_class_sums_are_seen_without_the_shape(A, separators):
-    """Each fiber of a few records is one piece; without the swaps across a separator it falls apart (below)."""
+def test_decomposable_margins_of_class_sums_are_detected(A, separators):
+    """Each fiber of a few records is connected; without the swaps across a separator it is not (below)."""
     moves = connected_moves(A, seconds=0)
     drawn = distinct(moves.draw(DRAWS, rng=1))
     assert not (A @ drawn.T).any()
@@ -156,7 +156,7 @@ def test_decomposable_margins_of_class_sums_are_seen_without_the_shape(A, separa
         assert pieces(points_of(A, table), drawn) == 1
 
 
-def test_margins_without_a_theorem_are_not_said_to_have_one():
+def test_margins_without_a_theorem_are_not_proved():
     for generators in ([(0, 1), (1, 2), (0, 2)], [(0, 1), (1, 2), (2, 3), (3, 0)]):
         A = margin_matrix((2,) * (1 + max(map(max, generators))), generators)
         assert "separator" not in connected_moves(A, seconds=0).reason
@@ -171,7 +171,7 @@ def test_swaps_across_one_separator_alone_do_not_connect():
     family = next(family for family, _, _ in moves.families if isinstance(family, MarginSwaps))
     across_two = family.groups[family.groups[:, 2] == 0]
     partial = MarginSwaps(family.shape, across_two).draw(DRAWS, np.random.default_rng(1))
-    table = np.bincount([0b0000, 0b1011], minlength=16)  # agree in dimension 1 only
+    table = np.bincount([0b0000, 0b1011], minlength=16)  # equal in dimension 1 only
     assert pieces(points_of(A, table), distinct(partial)) > 1
     assert pieces(points_of(A, table), distinct(moves.draw(DRAWS, rng=1))) == 1
 
@@ -220,7 +220,7 @@ def test_every_short_lattice_vector_is_drawn():
     assert (0, 0, 0, 0) not in drawn
 
 
-def test_large_tables_are_drawn_without_listing():
+def test_moves_of_large_tables_are_not_listed():
     found = structure(groups(np.arange(200_000) % 51, 51))
     moves = connected_moves(found)
     assert moves.draw(1000, rng=1).nnz == 2000
@@ -228,7 +228,7 @@ def test_large_tables_are_drawn_without_listing():
     assert county_age.draw(1000, rng=1).nnz == 4000
 
 
-def test_draws_repeat_with_the_seed_and_share_a_generator():
+def test_draws_are_reproducible():
     moves = connected_moves(two_way(3, 3))
     assert (moves.draw(50, rng=3) != moves.draw(50, rng=3)).nnz == 0
     shared = np.random.default_rng(3)
@@ -236,20 +236,20 @@ def test_draws_repeat_with_the_seed_and_share_a_generator():
 
 
 @pytest.mark.skipif(program("markov") is None, reason="4ti2 is not installed")
-def test_4ti2_bases_are_used_when_the_program_is_there():
+def test_4ti2_bases_are_used_if_available():
     assert "Markov bases by 4ti2" in connected_moves([[2, 3, 5]]).reason
     assert "Graver bases by 4ti2" in connected_moves([[2, 3, 5]], bounds="box").reason
     assert computed_basis(integer_matrix(margin_matrix((5, 5, 5), [(0, 1), (0, 2), (1, 2)])), "graver", 0.2) is None
 
 
-def test_without_4ti2_combinations_take_over(monkeypatch):
+def test_without_4ti2_combinations_are_used(monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert program("markov") is None
     assert "integer combinations" in connected_moves([[2, 3, 5]]).reason
 
 
-def test_unknown_bounds_are_refused():
-    with pytest.raises(InvariantError, match="bounds='upper' is not one of 'none', 'lower', 'box', 'any'"):
+def test_unknown_bounds_raise():
+    with pytest.raises(InvariantError, match="bounds must be one of 'none', 'lower', 'box', 'any', found 'upper'"):
         connected_moves([[1, 1]], bounds="upper")
 
 
@@ -257,13 +257,13 @@ CUBE = [(0, 1), (0, 2), (1, 2)]
 
 
 def signless(vectors):
-    """Vectors up to sign."""
+    """Return vectors up to sign."""
     first = vectors[np.arange(len(vectors)), abs(vectors).argmax(axis=1)]
     return {tuple(v) for v in (vectors * np.sign(first)[:, None]).tolist()}
 
 
 def test_swaps_of_a_cube_are_its_markov_basis():
-    """27 cubes and 54 moves of 12 cells (Diaconis and Sturmfels 1998), found here among all that a corner decides."""
+    """27 cubes and 54 moves of 12 cells (Diaconis and Sturmfels 1998), by enumeration of all moves of a corner."""
     A = margin_matrix((3, 3, 3), CUBE).toarray()
     basis = kernel(A).basis.toarray()
     coefficients = np.array(list(itertools.product((-1, 0, 1), repeat=8)))
@@ -285,7 +285,7 @@ def test_swaps_of_a_cube_are_its_markov_basis():
     ((2, 1, 3, 2), [(0, 2), (2, 3), (0, 3)]),
     ((2, 3, 2, 2), [(0, 1), (2,)]),
 ])  # fmt: skip
-def test_swaps_keep_the_margins_that_a_system_holds(shape, generators):
+def test_swaps_preserve_the_margins_of_a_system(shape, generators):
     A = margin_matrix(shape, generators)
     doubled = np.vstack([A.toarray(), A.toarray()[:3] + A.toarray()[1:4]])
     found = margins_of(kernel(doubled), shape)
@@ -298,7 +298,7 @@ def test_swaps_keep_the_margins_that_a_system_holds(shape, generators):
     combined = np.linalg.matrix_rank(drawn.toarray())
     transfers = kernel(A).rank - kernel(margin_matrix(shape, found)).class_basis.shape[1]
     assert combined + transfers >= kernel(A).rank
-    partly = np.vstack([A.toarray(), np.eye(A.shape[1], dtype=int)[:1]])  # a cell is public besides
+    partly = np.vstack([A.toarray(), np.eye(A.shape[1], dtype=int)[:1]])  # a cell is also public
     assert margins_of(kernel(partly), shape) != found
 
 
@@ -312,11 +312,11 @@ def test_models_without_a_theorem_get_swaps_and_combinations(bounds):
     assert [type(family).__name__ for family, _, _ in chain.families] == ["MarginSwaps"]
 
 
-def test_half_of_the_moves_change_class_sums_however_large_the_classes():
-    """Six margins of 2**8 cells: 16 classes of 16 cells, within which transfers have 240 of 245 dimensions."""
+def test_half_of_the_moves_change_class_sums():
+    """Six margins of 2**8 cells: 16 classes of 16 cells, so that transfers have 240 of 245 dimensions."""
     moves = margin_moves((2,) * 8, list(itertools.combinations(range(4), 2)), seconds=0)
     classes = np.arange(256) // 16
     sums = np.equal.outer(np.arange(16), classes).astype(np.int64)
     drawn = moves.draw(4000, rng=1)
     across = np.count_nonzero(abs(sums @ drawn).sum(axis=0))
-    assert abs(across - 2000) < 4 * np.sqrt(1000)  # once in 16,000
+    assert abs(across - 2000) < 4 * np.sqrt(1000)  # false alarm rate 1 in 16,000

@@ -1,4 +1,4 @@
-"""The nearest alternative table against brute force over all short vectors."""
+"""Shortest lattice vectors against brute force over all short vectors."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_equals_brute_force(seed):
     rng = np.random.default_rng(seed)
     A = rng.integers(-2 if seed % 3 == 0 else 0, 3, size=(rng.integers(1, 4), rng.integers(2, 6)))
     found, expected = shortest_distance(structure(A)), brute_force(A)
-    if expected is None:  # nothing within reach: whatever was found must be further out
+    if expected is None:  # no vector within the search radius: the result must be longer
         assert found is None or found > 3
     else:
         assert found == expected
@@ -30,7 +30,7 @@ def test_equals_brute_force(seed):
         assert (step is None) == (found is None)
         assert step is None or (np.any(step) and not np.any(A @ step))
     euclidean, squares = shortest_distance(structure(A), "l2"), brute_force(A, power=2)
-    if squares is not None and squares <= 9:  # no entry beyond 3 can do better
+    if squares is not None and squares <= 9:  # vectors with entries beyond 3 cannot be shorter
         assert euclidean == pytest.approx(np.sqrt(squares))
 
 
@@ -54,8 +54,8 @@ def test_three_way_table_with_all_two_way_margins_needs_eight():
         [[1, 0], [0, 1]],
     ],
 )
-def test_nearest_steps_stand_for_all(A):
-    """Every shortest vector has the law of <z, h> of one that is listed."""
+def test_nearest_steps_represent_all(A):
+    """Every shortest vector h has the same law of <z, h> as a listed vector."""
     found = structure(A)
     listed = nearest_steps(found)
     d = len(A[0])
@@ -87,14 +87,14 @@ def test_nearest_steps_stand_for_all(A):
 
 
 @pytest.mark.deep
-def test_nearest_steps_refuse_what_cannot_be_listed():
+def test_nearest_steps_of_large_blocks_raise():
     rng = np.random.default_rng(1)
     with pytest.raises(InvariantError, match="too many to list"):
         nearest_steps(structure(rng.integers(0, 50, size=(3, 40))))
 
 
 def test_blocks_with_the_same_entries_in_other_columns_are_not_merged():
-    """The entries of both, row after row, are the same, in the same columns; where rows begin is not."""
+    """Both systems have the same entries in the same columns, row after row, but different row lengths."""
     first = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [1, 0, 1, 1, 0]])
     second = np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 0, 1, 1, 0]])
     A = np.zeros((6, 10), dtype=int)

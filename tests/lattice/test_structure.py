@@ -15,7 +15,7 @@ fixed = settings(deadline=None, derandomize=True, max_examples=120)
 
 
 def finest_blocks(A):
-    """Split cells by the definition: S is a union of blocks when rank(S) + rank(not S) = rank."""
+    """Split cells by the definition: S is a union of blocks if rank(S) + rank(not S) = rank."""
     cells = range(A.shape[1])
     together = np.ones((A.shape[1], A.shape[1]), dtype=bool)
     for size in cells:
@@ -55,7 +55,7 @@ def test_structure_by_definition(A):
 
 @fixed
 @given(systems())
-def test_core_variables_carry_the_class_sums(A):
+def test_core_variables_determine_the_class_sums(A):
     found = structure(A)
     core, K = found.core, found.lattice.class_basis.toarray()
     inside = core.variables >= 0
@@ -73,7 +73,7 @@ def test_core_variables_carry_the_class_sums(A):
 
 @fixed
 @given(systems())
-def test_elimination_order_keeps_every_variable_within_its_bucket(A):
+def test_elimination_order_assigns_every_variable_to_a_bucket(A):
     system = integer_matrix(A)
     order = elimination_order(system)
     assert sorted(order.rows.tolist()) == list(range(len(A)))
@@ -156,12 +156,12 @@ def test_weights_give_rational_ties():
 
 
 @pytest.mark.parametrize(("A", "line"), [
-    (np.eye(3, dtype=int), "Released exactly as they are: 3 cells (0, 1, 2)."),
+    (np.eye(3, dtype=int), "Released without noise: 3 cells (0, 1, 2)."),
     (np.zeros((1, 12), int), "In no constraint: 12 cells (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...)."),
     (np.ones((1, 5), int), "Sum over the class is public: 5 cells in 1 class."),
     ([[1, 1]], "Tied to another cell: 1 cell (1)."),
 ])  # fmt: skip
-def test_summary_says_what_moves(A, line):
+def test_summary_lines(A, line):
     assert line in structure(A).summary()
 
 

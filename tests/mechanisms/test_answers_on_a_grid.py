@@ -12,7 +12,7 @@ from scipy import stats
 from ppdinf import read_release
 from ppdinf.mechanisms import KNormGradient, LinearRegression, Mean, Quantile
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.integer_k_norm import one_of, whole_k_norm
+from ppdinf.noise.real.integer_k_norm import draw_integer_k_norm, one_of
 from ppdinf.noise.real.k_norm_draws import K_NORMS
 
 NEIGHBOURS = np.array([60.1, 70.2, 80.3]), np.array([61.3, 70.2, 80.3])
@@ -78,7 +78,7 @@ def test_digits_of_a_quantile_prove_nothing():
 @pytest.mark.parametrize("norm", K_NORMS)
 def test_integer_k_norm_vectors_against_enumeration(norm):
     """Two dimensions, chi-square over the square of side 25; wrong: the rate 10 % off."""
-    z = whole_k_norm(2, norm, Fraction(1, 2), 100_000, seeded_stream(1))
+    z = draw_integer_k_norm(2, norm, Fraction(1, 2), 100_000, seeded_stream(1))
     points = box(-12, 12, 2)
     far = box(-90, 90, 2)
     for rate, agrees in ((0.5, True), (0.55, False)):
@@ -95,7 +95,7 @@ def test_integer_k_norm_vectors_against_enumeration(norm):
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), Fraction(7, 3)])
 def test_radii_of_cubes(rate):
     """Means of narrow and wide noise: E |z| of linf noise in three dimensions, by summation or its limit 3 / rate."""
-    size = np.abs(whole_k_norm(3, "linf", rate, 40_000, seeded_stream(2))).max(axis=1)
+    size = np.abs(draw_integer_k_norm(3, "linf", rate, 40_000, seeded_stream(2))).max(axis=1)
     k = np.arange(200)
     p = np.where(k, (2 * k + 1) ** 3 - (2 * k - 1) ** 3, 1) * np.exp(-float(rate) * k)
     mean = 3 / float(rate) if rate < 1 else p @ k / p.sum()
@@ -121,7 +121,7 @@ def test_means_are_sums_on_the_grid(norm):
         1000
     )
     # noise of a step of the grid in the sum costs rate / 4 / diameter, rate being half of epsilon
-    step = whole_k_norm(2, norm, Fraction(1, 4) / 2 * (1 - Fraction(1, 10**10)), 1000, seeded_stream(1))
+    step = draw_integer_k_norm(2, norm, Fraction(1, 4) / 2 * (1 - Fraction(1, 10**10)), 1000, seeded_stream(1))
     own = KNormGradient(Mean(1), 2, norm=norm, grid="1/4")._draw(np.zeros((3, 2)), 1000, seeded_stream(1))
     assert np.array_equal(own, step / 4 / 3)
 

@@ -15,7 +15,7 @@ from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import CorrelatedGaussian, Mechanism, SubspaceGaussian
 from ppdinf.mechanisms.real.correlated_gaussian import base_decomposition
 from ppdinf.mechanisms.real.sensitivity_directions import sensitivity_directions
-from ppdinf.noise.primitives.keyed import keyed_tape
+from ppdinf.noise.primitives.keyed import keyed_stream
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy import gaussian_delta
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
@@ -135,7 +135,7 @@ def test_agents_draw_it_together():
     mechanism = CorrelatedGaussian(total(), 1, "1e-6")
     shared = {"key": bytes(range(32)), "occasion": "May"}
     parts = [mechanism.distributed(part, 0 * whole, **shared) for part in (whole[:2], whole[2:])]
-    stream = keyed_tape(**shared)
+    stream = keyed_stream(**shared)
     assert np.array_equal(np.concatenate(parts), whole + mechanism.draw_noise(total().on(whole), 1, stream)[0])
 
 

@@ -14,7 +14,7 @@ from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import Mechanism, SubspaceGaussian, SubspaceLaplace
 from ppdinf.noise.primitives.continuous import laplaces
-from ppdinf.noise.primitives.keyed import keyed_tape
+from ppdinf.noise.primitives.keyed import keyed_stream
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 from ppdinf.privacy import gaussian_delta
 
@@ -266,7 +266,7 @@ def test_the_parts_of_agents_are_one_release():
         together = xr.full_like(whole, np.nan, dtype=float)
         for part in ({"site": ["c"]}, {"site": ["a", "b"], "hour": [3, 1]}, {"site": ["b", "a"], "hour": [0, 2]}):
             together.loc[part] = mechanism.distributed(whole.sel(part), 0 * whole, key=KEY, occasion="May")
-        stream = keyed_tape(KEY, "May")
+        stream = keyed_stream(KEY, "May")
         central = whole + mechanism.draw_noise(public.on(whole), 1, stream)[0].reshape(3, 4)
         assert np.array_equal(together, central)  # the same draw, to the last bit
         assert np.allclose(together.sum("hour"), whole.sum("hour"), rtol=1e-12)

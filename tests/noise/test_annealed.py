@@ -1,4 +1,4 @@
-"""Annealed independence against enumeration, with the weights left out and cut short as wrong variants."""
+"""Annealed independence against enumeration; wrong variants omit or reduce the weights."""
 
 import numba
 import numpy as np
@@ -18,7 +18,7 @@ LAW = DoubleGeometric(1)
 
 @numba.njit
 def with_weights(system, draws, thin, power, rng):
-    """The chain with its weights raised to a power: 0 leaves them out."""
+    """Run the chain with its weights raised to a power; 0 ignores them."""
     room, d = move_space(system.moves), system.moves.d
     out, z, candidate = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64)
     log_weight = anneal(z, system, room, rng)
@@ -44,20 +44,20 @@ def test_draws_have_the_enumerated_law(system):
 
 
 @pytest.mark.deep
-def test_weights_are_needed():
+def test_chains_without_weights_are_rejected():
     points, p = enumerate_law(SYSTEMS["2 x 3 margins"], LAW)
     system = own_rates(annealing(SYSTEMS["2 x 3 margins"], LAW, levels=2))
     assert p_value(with_weights(system, 20_000, 10, 1.0, np.random.default_rng(2)), points, p) > 1e-6
     assert p_value(with_weights(system, 20_000, 10, 0.0, np.random.default_rng(2)), points, p) < 1e-6
 
 
-def test_the_size_of_the_noise_agrees_with_lattice_gibbs_on_ten_by_ten():
+def test_ten_by_ten_agrees_with_lattice_gibbs():
     system = annealing(margin_matrix((10, 10), [(0,), (1,)]), DoubleGeometric("1/4"), levels=100)
     noise, _ = annealed(system, 150, burn=10, chains=2, rng=3)
-    assert abs(np.abs(noise).sum(axis=2).mean() - 319.3) < 12  # sd of |z| is 36; some 100 effective draws
+    assert abs(np.abs(noise).sum(axis=2).mean() - 319.3) < 12  # sd of |z| is 36; about 100 effective draws
 
 
-def test_chains_meet_and_threads_do_not_matter():
+def test_meeting_times_do_not_depend_on_threads():
     system = annealing(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4"))
     one, three = (tv_bound(annealed_meeting(system), pairs=100, limit=1000, rng=4, threads=n) for n in (1, 3))
     assert (one.meetings == three.meetings).all()
@@ -66,8 +66,8 @@ def test_chains_meet_and_threads_do_not_matter():
     assert (first == second).all()
 
 
-def test_bad_input_is_refused():
-    with pytest.raises(PrivacyError, match="for the l1 law"):
+def test_invalid_input_raises():
+    with pytest.raises(PrivacyError, match="requires an l1 law"):
         annealing([[1, 1]], L2Laplace(1))
     with pytest.raises(PrivacyError, match="levels must be"):
         annealing([[1, 1]], LAW, levels=0)

@@ -1,4 +1,4 @@
-"""The generator behind chains of releases: the published block, its words in NumPy and in compiled code."""
+"""The ChaCha20 generator: the block of the standard, and its words in NumPy and in compiled code."""
 
 import numba
 import numpy as np
@@ -27,7 +27,7 @@ def test_the_block_of_the_standard():
 
 
 def reference(key, stream, blocks):
-    """The words of a stream, with Python's integers."""
+    """Return the words of a stream, computed with Python integers."""
 
     def rotate(x, n):
         return (x << n | x >> (32 - n)) & 0xFFFFFFFF
@@ -59,7 +59,7 @@ def compiled(rng, n):
     return out
 
 
-def test_numpy_and_compiled_code_read_the_words_of_the_key_in_order():
+def test_numpy_and_compiled_code_read_the_same_words():
     words = reference(KEY, 7, 4)
     assert (ChaCha20(KEY, 7).random_raw(32) == words).all()
     doubles = (words >> np.uint64(11)) * 2.0**-53
@@ -79,7 +79,7 @@ def test_counter_carries_into_its_upper_half():
     assert state.size == SIZE
 
 
-def test_streams_keys_and_bits_differ():
+def test_streams_and_keys_give_different_words():
     stream = seeded_stream(1)
     first = np.random.Generator(ChaCha20(stream(4)))
     generators = first.spawn(2) + first.spawn(1)
@@ -87,7 +87,7 @@ def test_streams_keys_and_bits_differ():
     assert np.unique(words).size == 3000
     ones = np.unpackbits(words.view(np.uint8)).sum()
     assert stats.binomtest(int(ones), 3000 * 64).pvalue > 1e-4
-    with pytest.raises(ValueError, match="no streams of its own"):
+    with pytest.raises(ValueError, match="cannot spawn further"):
         generators[0].spawn(1)
     other = KEY.copy()
     other[3] ^= np.uint64(1) << np.uint64(63)

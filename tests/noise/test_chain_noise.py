@@ -1,4 +1,4 @@
-"""Noise by chains of measured distance: the road from plan to file, the limit's coverage, and where seeds come from."""
+"""Noise by chains with a measured distance: plans and files, coverage of the limit, and seeds."""
 
 import math
 import secrets
@@ -13,7 +13,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise import exact_noise as exact
-from ppdinf.noise.mcmc import coupled_noise as chain_noise
+from ppdinf.noise.mcmc import coupled_noise
 from ppdinf.noise.mcmc.coupling import gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
@@ -34,7 +34,7 @@ def no_exact_sampler(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_exact_sampler")
-def test_a_release_by_a_chain_says_so_wherever_it_is_read(tmp_path):
+def test_release_by_a_chain_states_the_chain_in_files_and_reports(tmp_path):
     mechanism = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2")
     release = mechanism.release(TABLE, allow_mcmc=True)
     assert not (release.table - TABLE).sum("dim_0").any()
@@ -45,7 +45,7 @@ def test_a_release_by_a_chain_says_so_wherever_it_is_read(tmp_path):
         assert found.plan.sampler == "annealed independence"
         assert "Markov chain" in str(found.plan)
         assert "200 pairs of chains" in str(found.plan)
-        assert 3 / 200 / 1.01 < found.plan.distance < 0.03  # no 200 pairs show less than 0.0149
+        assert 3 / 200 / 1.01 < found.plan.distance < 0.03  # the limit of 200 pairs is at least 0.0149
         promise = found.guarantee
         assert promise.sampler_distance == found.plan.distance
         assert promise.nearest == 4
@@ -58,7 +58,7 @@ def test_a_release_by_a_chain_says_so_wherever_it_is_read(tmp_path):
 
 
 @pytest.mark.usefixtures("no_exact_sampler")
-def test_without_leave_and_for_other_laws_it_is_refused():
+def test_chains_require_permission_and_the_l1_law():
     with pytest.raises(InvariantError, match="too much for exact noise"):
         ppd.GeneralizedLaplace(MARGINS, epsilon="1/2").release(TABLE)
     for norm_or_sigma in ({"epsilon": 1, "norm": "l2"},):
@@ -66,7 +66,7 @@ def test_without_leave_and_for_other_laws_it_is_refused():
             ppd.GeneralizedLaplace(MARGINS, **norm_or_sigma).release(TABLE, allow_mcmc=True)
 
 
-def test_an_exact_sampler_goes_before_a_chain():
+def test_exact_samplers_have_priority():
     plan = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2").sampler_plan(TABLE, allow_mcmc=True)
     assert plan.exact
     assert plan.distance is None
@@ -74,13 +74,13 @@ def test_an_exact_sampler_goes_before_a_chain():
 
 @pytest.mark.deep
 def test_twelve_by_twelve_margins(monkeypatch):
-    """The mean of |z| by the chain, and exactly, is that of row-pair Gibbs, a chain of another kind."""
-    monkeypatch.setattr(chain_noise, "PAIRS", 15)
+    """The mean of |z| of the chain and of exact draws agrees with row-pair Gibbs."""
+    monkeypatch.setattr(coupled_noise, "PAIRS", 15)
     mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon="1/4"), np.full((12, 12), 9)
     assert mechanism.sampler_plan(table).exact
     noise = mechanism.simulate(table, draws=40, rng=1) - table
-    assert abs(float(abs(noise).sum(("dim_0", "dim_1")).mean()) - 477) < 35  # sd 43 a draw, so five standard errors
-    chain = chain_noise.chain_noise(structure(MARGINS.on(table).A), DoubleGeometric("1/4"))
+    assert abs(float(abs(noise).sum(("dim_0", "dim_1")).mean()) - 477) < 35  # five standard errors
+    chain = coupled_noise.chain_noise(structure(MARGINS.on(table).A), DoubleGeometric("1/4"))
     drawn = chain.draw(10, seeded_stream(1))
     assert not drawn.reshape(10, 12, 12).sum(axis=2).any()
     assert abs(abs(drawn).sum(axis=1).mean() - 477) < 80
@@ -88,8 +88,8 @@ def test_twelve_by_twelve_margins(monkeypatch):
 
 @pytest.mark.deep
 def test_narrow_noise_under_both_margins_of_a_table(monkeypatch):
-    """Beyond every exact sampler, and said so where a chain is allowed."""
-    monkeypatch.setattr(chain_noise, "PAIRS", 10)
+    """The system is beyond every exact sampler; the plan states it if a chain is allowed."""
+    monkeypatch.setattr(coupled_noise, "PAIRS", 10)
     mechanism, table = ppd.GeneralizedLaplace(MARGINS, epsilon=2), np.full((14, 14), 9)
     with pytest.raises(InvariantError, match="196 cells lie under public sums that cross"):
         mechanism.release(table)
@@ -103,19 +103,19 @@ def test_narrow_noise_under_both_margins_of_a_table(monkeypatch):
 
 
 @pytest.mark.deep
-def test_draws_have_the_law_and_shorter_chains_do_not():
-    chain = chain_noise.chain_noise(structure(MARGINS.on(TABLE).A), DoubleGeometric(1))
+def test_draws_have_the_law_and_short_chains_are_rejected():
+    chain = coupled_noise.chain_noise(structure(MARGINS.on(TABLE).A), DoubleGeometric(1))
     truth = margins_law(1.0, "l1")
     assert fit(chain.draw(3000, seeded_stream(1)), truth) > 1e-6
-    system = chain_noise.annealing(structure(MARGINS.on(TABLE).A), DoubleGeometric(1), levels=1)
-    first, _ = chain_noise.annealed(system, 1, chains=3000, rng=1)
+    system = coupled_noise.annealing(structure(MARGINS.on(TABLE).A), DoubleGeometric(1), levels=1)
+    first, _ = coupled_noise.annealed(system, 1, chains=3000, rng=1)
     assert fit(first[:, 0], truth) < 1e-6
 
 
 @pytest.mark.deep
-def test_lattice_gibbs_where_solved_cells_would_be_fractions():
+def test_lattice_gibbs_is_used_for_non_integer_solutions():
     A, law = np.array([[2, 3, 5]]), DoubleGeometric("2/3")
-    chain = chain_noise.chain_noise(structure(A), law)
+    chain = coupled_noise.chain_noise(structure(A), law)
     assert chain.sampler == "lattice Gibbs"
     z = chain.draw(5000, seeded_stream(2))
     assert not (z @ A.T).any()
@@ -129,17 +129,17 @@ def test_lattice_gibbs_where_solved_cells_would_be_fractions():
     assert distance > 3 * float(short.upper(short.meetings.max()))
 
 
-def test_pairs_that_do_not_meet_leave_no_chain(monkeypatch):
-    monkeypatch.setattr(chain_noise, "LIMIT", 3)
-    with pytest.raises(InvariantError, match=r"no chain serves.*had not met after 3 steps.*Choose l2 or Gaussian"):
-        chain_noise.chain_noise(structure([[1, 1, 1, 1], [1, 2, 0, 3]]), DoubleGeometric("1/9"))
+def test_pairs_that_do_not_meet_raise(monkeypatch):
+    monkeypatch.setattr(coupled_noise, "LIMIT", 3)
+    with pytest.raises(InvariantError, match=r"no Markov chain.*had not met after 3 steps.*choose l2 or Gaussian"):
+        coupled_noise.chain_noise(structure([[1, 1, 1, 1], [1, 2, 0, 3]]), DoubleGeometric("1/9"))
 
 
 # -- seeds ----------------------------------------------------------------------------------------------
 
 
-def test_every_seed_word_matters_and_nothing_but_the_tape_decides():
-    chain = chain_noise.chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric("1/4"))
+def test_draws_depend_on_every_word_of_the_stream_only():
+    chain = coupled_noise.chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric("1/4"))
     taken = []
 
     def stream(words):
@@ -162,25 +162,25 @@ def test_every_seed_word_matters_and_nothing_but_the_tape_decides():
     assert len(np.unique(first, axis=0)) > 5  # chains of one call differ
 
 
-def test_chains_read_the_streams_of_a_cipher_whose_key_is_the_tape():
-    """A generator made for simulation would do for no release: its words tell of each other."""
+def test_chains_use_a_cipher_keyed_by_the_stream():
+    """A simulation generator would not be secure for releases: its words can be computed from each other."""
     seen = []
 
     def run(size, rng):
         seen.append(rng)
         return np.zeros((size, 1), dtype=np.int64)
 
-    chain_noise.ChainNoise("any", 1, TVBound(1, np.array([2, 2]), limit=10), run).draw(1, seeded_stream(1))
+    coupled_noise.ChainNoise("any", 1, TVBound(1, np.array([2, 2]), limit=10), run).draw(1, seeded_stream(1))
     (generator,) = seen
     words = np.array([stream.bit_generator.random_raw(8) for stream in generator.spawn(2)])
     key = seeded_stream(1)(4)
     assert (words == [ChaCha20(key, 1).random_raw(8), ChaCha20(key, 2).random_raw(8)]).all()
 
 
-def test_a_release_takes_its_key_from_the_operating_system_and_a_simulation_from_its_seed(monkeypatch):
+def test_keys_of_releases_and_of_simulations(monkeypatch):
     monkeypatch.setattr(exact, "OFFERS", (lambda structure, law, cells: Declined(lambda: "too much"),))
     keys, given = [], []
-    monkeypatch.setattr(chain_noise, "ChaCha20", lambda key: keys.append(key) or ChaCha20(key))
+    monkeypatch.setattr(coupled_noise, "ChaCha20", lambda key: keys.append(key) or ChaCha20(key))
     monkeypatch.setattr("os.urandom", lambda n: given.append(secrets.token_bytes(n)) or given[-1])
     mechanism = ppd.GeneralizedLaplace(MARGINS, epsilon="1/2")
     mechanism.release(TABLE, allow_mcmc=True)
@@ -195,7 +195,7 @@ def test_a_release_takes_its_key_from_the_operating_system_and_a_simulation_from
 
 @numba.njit
 def meetings(pairs, lag, spread, rng):
-    """Coupled independence chains whose log weights are normal."""
+    """Return meeting times of coupled independence chains with normal log weights."""
     out = np.empty(pairs, np.int64)
     for k in range(pairs):
         ahead = spread * rng.standard_normal()
@@ -217,23 +217,23 @@ def meetings(pairs, lag, spread, rng):
     return out
 
 
-def test_the_limit_covers_the_bound_at_the_steps_that_are_run_and_not_at_the_slowest_meeting():
+def test_coverage_of_the_confidence_limit():
     rng, lag, spread, trials = np.random.default_rng(3), 8, 1.0, 400
     many = meetings(400_000, lag, spread, rng)
-    covered = {1: 0, chain_noise.LONGER: 0}
+    covered = {1: 0, coupled_noise.LONGER: 0}
     for _ in range(trials):
-        bound = TVBound(lag, meetings(chain_noise.PAIRS, lag, spread, rng), limit=10**6)
+        bound = TVBound(lag, meetings(coupled_noise.PAIRS, lag, spread, rng), limit=10**6)
         for times in covered:
             steps = times * (int(bound.meetings.max()) - lag)
             truth = np.maximum(0, np.ceil((many - lag - steps) / lag)).mean()
             covered[times] += float(bound.upper(steps)) >= truth
-    assert covered[chain_noise.LONGER] > 0.98 * trials
+    assert covered[coupled_noise.LONGER] > 0.98 * trials
     assert covered[1] < 0.92 * trials
 
 
 def test_distance_is_rounded_upwards():
     for meeting_times in ([2] * 200, [2] * 190 + [9] * 10, [2, 3, 4]):
-        chain = chain_noise.ChainNoise("any", 1, TVBound(1, np.array(meeting_times), limit=10), None)
+        chain = coupled_noise.ChainNoise("any", 1, TVBound(1, np.array(meeting_times), limit=10), None)
         exact_limit = float(chain.bound.upper(1))
         assert exact_limit <= chain.distance <= min(1.0, 1.1 * exact_limit)
         assert float(f"{chain.distance:.2g}") == chain.distance

@@ -1,8 +1,8 @@
-"""Every chain on a hundred random small systems, against enumeration, with wrong variants that must be seen.
+"""Every chain on a hundred random small systems, against enumeration; wrong variants must be rejected.
 
-Two measures. Each system alone: total variation between draws and law below what n independent draws exceed with
-probability 1e-8 (McDiarmid's inequality: one draw moves the distance by 1 / n). All systems together: the sum of their
-chi-square statistics, which sees the small errors, such as a scale that is 5 percent off.
+There are two measures. Each system alone: the total variation between draws and law is below the value that n
+independent draws exceed with probability 1e-8 (McDiarmid's inequality: one draw changes the distance by 1 / n). All
+systems together: the sum of their chi-square statistics, which detects small errors such as a scale error of 5 %.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.mcmc.annealed import anneal, annealed, annealing, own_rates
 from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, noise_gibbs, step, word
-from ppdinf.noise.mcmc.metropolised_independence import independence, proposal, propose
+from ppdinf.noise.mcmc.metropolised_independence import draw_candidate, independence, proposal
 
 pytestmark = pytest.mark.deep  # single systems are in the tests of each chain
 
@@ -45,7 +45,7 @@ def problem(number):
 
 
 def enumerate_noise(A, law, lower=None):
-    """Points and probabilities; what is left out has a mass below 1e-5."""
+    """Return points and probabilities; the omitted points have a mass below 1e-5."""
     basis = kernel(A).basis.toarray()
     for reach in (3, 5, 8, 12, 20, 40, 80, 200):
         x = box(-reach, reach, basis.shape[1])
@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def agrees(self):
-        """Whether no system alone, and not all of them together, differ from enumeration."""
+        """Return whether each system alone and all systems together agree with enumeration."""
         return self.systems >= SYSTEMS and not any(self.far) and self.p_value > 1e-6
 
 
@@ -99,7 +99,7 @@ def compare(chain, systems=SYSTEMS, **wrong):
 
 
 def doubled(basis):
-    """A basis of a sublattice of index 2."""
+    """Return a basis of a sublattice of index 2."""
     basis = basis.toarray()
     basis[:, 0] *= 2
     return basis
@@ -120,7 +120,7 @@ def test_published_chain():
     assert compare(published).agrees
 
 
-def test_wrong_published_chains_are_seen():
+def test_wrong_published_chains_are_rejected():
     assert compare(published, HALF, factor="1.05").p_value < 1e-6
     assert np.mean(compare(published, FEW, sublattice=True).far) > 0.8
     assert np.mean(compare(published, FEW, accept=False).far) > 0.9
@@ -141,7 +141,7 @@ def lower_of(number):
 
 @numba.njit
 def advanced(starts, moves, n_steps, rng):
-    """Every start after as many moves of its own."""
+    """Move every start independently by `n_steps` moves."""
     room = move_space(moves)
     for row in range(len(starts)):
         for _ in range(n_steps):
@@ -150,7 +150,7 @@ def advanced(starts, moves, n_steps, rng):
 
 
 def gibbs(A, law, number, factor=1, sublattice=False):
-    """Draws of the law after moves that must not change it; on a sublattice, of zero."""
+    """Return draws of the law after moves that must preserve it; on a sublattice, start from zero."""
     moves, rng = moves_of(number), np.random.default_rng(number)
     moves = moves._replace(rates=factor * moves.rates)
     _, _, points, p = problem(number)
@@ -190,7 +190,7 @@ def test_gibbs_with_bounds():
     assert wrong.p_value < 1e-6
 
 
-def test_wrong_gibbs_is_seen():
+def test_wrong_gibbs_is_rejected():
     assert compare(gibbs, HALF, factor=1.05).p_value < 1e-6
     assert np.mean(compare(gibbs, FEW, sublattice=True).far) > 0.8
 
@@ -200,16 +200,16 @@ def test_wrong_gibbs_is_seen():
 
 @numba.njit
 def proposals(prepared, draws, rng):
-    """The chain without its acceptance step; proposals that are not whole are still left out."""
+    """Return the chain without its acceptance step; non-integer proposals are still rejected."""
     out = np.zeros((draws, prepared.free.size + prepared.solved.size), np.int64)
     for k in range(draws):
-        while not propose(out[k], prepared, rng):
+        while not draw_candidate(out[k], prepared, rng):
             pass
     return out
 
 
 def independent(A, law, number, factor=1, accept=True):
-    rate = law.epsilon / 2 if law.is_mixture else law.kernel_id[1]  # wider than the target where that has no l1 tails
+    rate = law.epsilon / 2 if law.is_mixture else law.kernel_id[1]  # wider than targets without l1 tails
     prepared = proposal(A, scaled(law, factor), rate)
     if not accept:
         return proposals(prepared, DRAWS, np.random.default_rng(number))
@@ -220,7 +220,7 @@ def test_independence():
     assert compare(independent).agrees
 
 
-def test_wrong_independence_is_seen():
+def test_wrong_independence_is_rejected():
     assert compare(independent, HALF, factor="1.05").p_value < 1e-6
     assert np.mean(compare(independent, FEW, accept=False).far) > 0.7
 
@@ -238,7 +238,7 @@ def annealed_proposals(system, draws, rng):
 
 @cache
 def annealing_problem(number):
-    """A system whose solved cells are whole, its l1 law by enumeration, and the shortest annealing."""
+    """Return a system with integer solved cells, its enumerated l1 law, and the shortest annealing."""
     rng = np.random.default_rng([number, 2024])
     law = DoubleGeometric(str(rng.choice(SCALES["l1"])))
     while proposal(A := random_system(rng), law, 1).divisor != 1:
@@ -264,7 +264,7 @@ def test_annealed_independence():
     assert compare_annealed().agrees
 
 
-def test_wrong_annealed_independence_is_seen():
+def test_wrong_annealed_independence_is_rejected():
     assert compare_annealed(HALF, factor=1.05).p_value < 1e-6
     assert compare_annealed(FEW, accept=False).p_value < 1e-6
 
@@ -275,8 +275,8 @@ WIDTH = 5
 
 
 @numba.njit
-def walked(x, starts, cells, steps, lower, log_weights, draws, each, rng):
-    """Tables after `each` directions, from a random place of a long list of directions."""
+def gibbs_tables(x, starts, cells, steps, lower, log_weights, draws, each, rng):
+    """Return tables after `each` directions from a random position of a long list of directions."""
     out = np.empty((draws, x.size), np.int64)
     for k in range(draws):
         first = int(rng.random() * (starts.size - 1 - each))
@@ -286,7 +286,7 @@ def walked(x, starts, cells, steps, lower, log_weights, draws, each, rng):
 
 
 def fiber_problem(number):
-    """A table in a box, on every other fiber below one more linear bound, with Poisson cells and noise."""
+    """Return a table in a box with Poisson cells and noise; every other fiber has one more linear bound."""
     rng = np.random.default_rng([number, 2025])
     A = MARGINS[number // 10 % 2] if number % 10 == 0 else random_system(rng)
     d = A.shape[1]
@@ -302,7 +302,7 @@ def fiber_problem(number):
     return rng, A, B, limits, lower, table, points, weights
 
 
-def compare_walks(systems=SYSTEMS, factor=1.0, sublattice=False, bounded=True):
+def compare_line_gibbs(systems=SYSTEMS, factor=1.0, sublattice=False, bounded=True):
     found = Comparison()
     for number in range(systems):
         rng, A, B, limits, lower, table, points, weights = fiber_problem(number)
@@ -316,21 +316,21 @@ def compare_walks(systems=SYSTEMS, factor=1.0, sublattice=False, bounded=True):
         x = np.concatenate([table, B @ table - limits])
         each = 90 if len(B) else 25
         args = (lower, factor * weights, 2 * DRAWS, each, rng)
-        tables = walked(x, starts, rows.astype(np.int32), v[rows, columns], *args)[:, : table.size]
+        tables = gibbs_tables(x, starts, rows.astype(np.int32), v[rows, columns], *args)[:, : table.size]
         log_p = weights[np.arange(table.size), points - lower].sum(axis=1)
         p = np.exp(log_p - log_p.max())
         found.add(tables, points, p / p.sum())
     return found
 
 
-def test_walk():
-    assert compare_walks().agrees
+def test_line_gibbs():
+    assert compare_line_gibbs().agrees
 
 
-def test_wrong_walks_are_seen():
-    assert compare_walks(HALF, factor=1.05).p_value < 1e-6
-    assert np.mean(compare_walks(FEW, sublattice=True).far) > 0.3  # many fibers have one or two points
-    assert compare_walks(FEW, bounded=False).p_value < 1e-6
+def test_wrong_line_gibbs_is_rejected():
+    assert compare_line_gibbs(HALF, factor=1.05).p_value < 1e-6
+    assert np.mean(compare_line_gibbs(FEW, sublattice=True).far) > 0.3  # many fibers have one or two points
+    assert compare_line_gibbs(FEW, bounded=False).p_value < 1e-6
 
 
 @pytest.mark.parametrize("number", [0, 10, 20])

@@ -1,4 +1,4 @@
-"""Noise on classes: the law itself, then the draws, each with a wrong variant that must be caught."""
+"""Noise of classes given their sums: the law and the draws, each with a wrong variant that must be rejected."""
 
 from collections import Counter
 from fractions import Fraction
@@ -24,7 +24,7 @@ LARGER = [(102, 0, Fraction(24, 125)), (102, -40, Fraction(24, 125)), (5000, 7, 
 
 
 def brute_law(n, total, epsilon, reach):
-    """Double geometric noise conditioned on its sum, by enumeration."""
+    """Return the law of double geometric noise given its sum, by enumeration."""
     law = {}
     for head in product(range(-reach, reach + 1), repeat=n - 1):
         z = (*head, total - sum(head))
@@ -34,7 +34,7 @@ def brute_law(n, total, epsilon, reach):
 
 
 def law_from(t_weights, n, total, zs):
-    """Law of z when t has the given weights and U, V are uniform compositions of t + total and t."""
+    """Return the law of z if t has the given weights and U, V are uniform compositions of t + total and t."""
     law = {}
     for z in zs:
         negative = -sum(x for x in z if x < 0)  # V exceeds the negative part of z, cell by cell
@@ -53,7 +53,7 @@ def weights_of_t(n, total, epsilon, end=400):
 
 
 @pytest.mark.parametrize(("n", "total", "epsilon"), SMALL)
-def test_construction_has_the_conditioned_law(n, total, epsilon):
+def test_construction_has_the_conditional_law(n, total, epsilon):
     truth = brute_law(n, total, epsilon, {2: 100, 3: 45, 4: 12}[n])
     zs = [z for z, p in truth.items() if p > 1e-7]
     right = law_from(weights_of_t(n, total, epsilon), n, total, zs)
@@ -87,7 +87,7 @@ def test_certified_bounds_of_t(n, total, epsilon):
 
 
 def word_for(ball_number, balls):
-    """A word that `bounded` maps to this ball and never rejects."""
+    """Return a word that `bounded` maps to this ball and accepts."""
     return -(-ball_number * 2**64 // balls) + 1
 
 
@@ -108,7 +108,7 @@ def test_every_composition_has_the_same_number_of_urn_histories(n, total):
 
 
 def fit(draws, truth):
-    """p-value of draws (rows) against a law on tuples, rare outcomes pooled."""
+    """Return the p-value of draws (rows) against a law on tuples, with rare outcomes pooled."""
     counts = Counter(map(tuple, draws.tolist()))
     common = [z for z, p in truth.items() if p * len(draws) > 20]
     observed = [counts[z] for z in common]
@@ -142,7 +142,7 @@ def test_draws_and_power(monkeypatch, n, total, epsilon):
         patched.setattr(classes, "_negative_part", wrong_exponent)
         assert fit(draw_class(n, total, epsilon, seeded_stream(6), size=size), truth) < 1e-6
 
-    def independent_bars(totals, n, _tape):
+    def independent_bars(totals, n, _stream):
         inner = np.random.default_rng(1).integers(0, totals[:, np.newaxis] + 1, size=(len(totals), n - 1))
         return np.column_stack([np.zeros_like(totals), np.sort(inner, axis=1), totals])
 
@@ -159,7 +159,7 @@ def test_hundred_and_two_cells():
     # U_1 and V_1 are independent given t, with a uniform composition's first part
     variance = float(p @ (2 * t * (n - 1) * (t + n))) / (n**2 * (n + 1))
 
-    # the same by the other road: one cell against the sum of the others, by convolution
+    # the same law by convolution: one cell against the sum of the other cells
     k = np.arange(-2048, 2048)
     cell = np.tanh(float(epsilon) / 2) * np.exp(-float(epsilon) * np.abs(k))
     others = np.fft.fftshift(np.fft.irfft(np.fft.rfft(np.fft.ifftshift(cell)) ** (n - 1)))
@@ -189,7 +189,7 @@ def test_many_large_draws_through_blocks():
     assert _negative_part(n, 0, epsilon).block > 1
     z = draw_class(n, 0, epsilon, seeded_stream(2), size=size)
     assert not z.sum(axis=1).any()
-    # in the limit: Laplace noise conditioned on its sum, whose l1 size is Gamma(n - 1, 1/epsilon)
+    # in the limit: Laplace noise given its sum, whose l1 norm is Gamma(n - 1, 1/epsilon)
     l1 = np.abs(z).sum(axis=1) * float(epsilon)
     assert stats.kstest(l1, stats.gamma(n - 1).cdf).pvalue > 1e-6
     assert stats.kstest(l1 * 1.05, stats.gamma(n - 1).cdf).pvalue < 1e-6
@@ -209,7 +209,7 @@ def test_partition_keeps_every_class_sum():
     assert z[:, 1:].any(axis=0).all()
 
 
-def test_partition_is_class_by_class_the_class_law():
+def test_partition_has_the_law_of_each_class():
     labels = np.array([1, 0, 2, 1, 2, 0, 1])  # sizes 2, 3, 2
     z = draw_partition(labels, 3, Fraction(2, 3), seeded_stream(12), 60_000)
     pair, triple = brute_law(2, 0, Fraction(2, 3), 60), brute_law(3, 0, Fraction(2, 3), 30)
@@ -222,13 +222,13 @@ def test_partition_is_class_by_class_the_class_law():
     assert fit(np.column_stack([z[:, 1], z[:, 1]]), joint) < 1e-6 < fit(np.column_stack([z[:, 1], z[:, 1]]), shared)
 
 
-def test_draws_do_not_depend_on_how_the_tape_is_cut(monkeypatch):
+def test_draws_do_not_depend_on_the_size_of_reads(monkeypatch):
     whole = draw_class(50, 3, Fraction(1, 2), seeded_stream(1), size=30)
     monkeypatch.setattr(stream, "ROW", 17)
     np.testing.assert_array_equal(draw_class(50, 3, Fraction(1, 2), seeded_stream(1), size=30), whole)
 
 
-def test_words_read_do_not_depend_on_the_noise():
+def test_the_number_of_words_does_not_depend_on_the_noise():
     words, read = seeded_stream(0), []
 
     def counting(n):
@@ -247,10 +247,10 @@ def test_single_cells_and_no_draws():
     assert draw_partition(np.array([], dtype=int), 0, Fraction(1), seeded_stream(1), 5).shape == (5, 0)
 
 
-def test_huge_epsilon_gives_the_least_noise():
+def test_huge_epsilon_gives_the_smallest_noise():
     assert not draw_class(30, 0, Fraction(100), seeded_stream(1), size=1000).any()
     z = draw_class(3, -6, Fraction(100), seeded_stream(1), size=20_000)
-    assert (z <= 0).all()  # all 28 compositions of 6 have the least l1 size
+    assert (z <= 0).all()  # all 28 compositions of 6 have the smallest l1 norm
     law = {tuple(-x for x in u): 1 / 28 for u in product(range(7), repeat=3) if sum(u) == 6}
     assert fit(z, law) > 1e-6
 
@@ -263,18 +263,18 @@ def test_huge_totals():
 
 
 REFUSED = [
-    ((0, 0, Fraction(1)), InvariantError, "n = 0 cells"),
-    ((2.5, 0, Fraction(1)), InvariantError, "n is 2.5"),
-    ((3, 0.0, Fraction(1)), InvariantError, "total is 0.0"),
-    ((3, 2**62, Fraction(1)), InvariantError, "62 bits"),
-    ((3, 0, 0.5), PrivacyError, "epsilon is 0.5"),
+    ((0, 0, Fraction(1)), InvariantError, "n must be at least 1, found 0"),
+    ((2.5, 0, Fraction(1)), InvariantError, "n must be an integer, found 2.5"),
+    ((3, 0.0, Fraction(1)), InvariantError, "total must be an integer, found 0.0"),
+    ((3, 2**62, Fraction(1)), InvariantError, "below 2..62"),
+    ((3, 0, 0.5), PrivacyError, "found 0.5"),
     ((3, 0, Fraction(-1)), PrivacyError, "epsilon"),
     ((3, 0, Fraction(1, 10**20)), PrivacyError, "64-bit"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
-def test_bad_class(arguments, error, message):
+def test_invalid_class_raises(arguments, error, message):
     with pytest.raises(error, match=message):
         draw_class(*arguments, seeded_stream(1))
 
@@ -289,7 +289,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("message", LABELS)
-def test_bad_labels(message):
+def test_invalid_labels_raise(message):
     with pytest.raises(InvariantError, match=message):
         draw_partition(LABELS[message], 2, Fraction(1), seeded_stream(1), 1)
 

@@ -1,4 +1,4 @@
-"""Real-valued draws by inversion: laws, reach of the tails, symmetry; words from a key."""
+"""Real-valued draws by inversion: laws, extent of the tails, symmetry; words from a key."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy import stats
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.continuous import exponentials, laplaces, normals
-from ppdinf.noise.primitives.keyed import BLOCK, keyed_tape
+from ppdinf.noise.primitives.keyed import BLOCK, keyed_stream
 from ppdinf.noise.primitives.stream import seeded_stream
 
 LAWS = [(normals, stats.norm), (laplaces, stats.laplace), (exponentials, stats.expon)]
@@ -24,7 +24,7 @@ def words(*values):
     return lambda n: np.array(values, dtype=np.uint64)[:n]
 
 
-def test_the_ends_of_the_tape_reach_the_last_bit_of_the_tails():
+def test_extreme_words_reach_the_last_bit_of_the_tails():
     ends = words(0, 2**63 - 1, 2**63, 2**64 - 1)
     for sampler, law, tail in ((normals, stats.norm, 2.0**-65), (laplaces, stats.laplace, 2.0**-65)):
         low, middle, high, other = sampler(ends, 4)
@@ -34,18 +34,18 @@ def test_the_ends_of_the_tape_reach_the_last_bit_of_the_tails():
     assert exponentials(ends, 4)[0] == pytest.approx(65 * np.log(2), rel=1e-12)
 
 
-def test_every_word_decides_one_draw():
+def test_every_draw_reads_one_word():
     stream = seeded_stream(1)
     whole = normals(seeded_stream(1), 6)
     assert np.array_equal(np.concatenate([normals(stream, 2), normals(stream, 4)]), whole)
 
 
-def test_words_of_a_key_depend_on_key_occasion_and_place_alone():
+def test_keyed_words_depend_on_key_occasion_and_position():
     n = 2 * BLOCK + 5
-    whole = keyed_tape(KEY, "May")(n)
-    stream = keyed_tape(KEY, "May")
+    whole = keyed_stream(KEY, "May")(n)
+    stream = keyed_stream(KEY, "May")
     assert np.array_equal(np.concatenate([stream(0), stream(3), stream(BLOCK), stream(n - BLOCK - 3)]), whole)
-    for other in (keyed_tape(KEY, "June"), keyed_tape(KEY[::-1], "May"), keyed_tape(KEY + b"M", "ay")):
+    for other in (keyed_stream(KEY, "June"), keyed_stream(KEY[::-1], "May"), keyed_stream(KEY + b"M", "ay")):
         assert not np.any(other(n) == whole)
     bits = np.unpackbits(whole.view(np.uint8))
     assert stats.binomtest(int(bits.sum()), bits.size).pvalue > 1e-6
@@ -56,10 +56,10 @@ def test_words_of_a_key_depend_on_key_occasion_and_place_alone():
     [
         (b"short", "May", "at least 32 secret bytes"),
         ("x" * 32, "May", "at least 32 secret bytes"),
-        (KEY, "", "names this release"),
-        (KEY, 5, "names this release"),
+        (KEY, "", "names this release uniquely"),
+        (KEY, 5, "names this release uniquely"),
     ],
 )
-def test_refuses_keys_and_occasions_that_are_none(key, occasion, message):
+def test_invalid_keys_and_occasions_raise(key, occasion, message):
     with pytest.raises(PrivacyError, match=message):
-        keyed_tape(key, occasion)
+        keyed_stream(key, occasion)

@@ -1,4 +1,4 @@
-"""Couplings: each chain alone follows its kernel, chains that have met stay together, and lags are honest."""
+"""Couplings: each chain alone follows its kernel, chains stay together after meeting, and lags are respected."""
 
 import math
 
@@ -20,7 +20,7 @@ LAW = DoubleGeometric(1)
 
 @numba.njit
 def jump_pairs(gap, rate, faithful, size, rng):
-    """Coupled jumps of two states `gap` apart; unfaithful: the residual is drawn from the whole jump law."""
+    """Return coupled jumps of two states `gap` apart; the wrong variant draws the residual from the full jump law."""
     out = np.empty((size, 2), np.int64)
     for k in range(size):
         e = double_geometric(rate, rng)
@@ -50,7 +50,7 @@ def gibbs_pairs(z, y, moves, n_steps, rng):
 
 
 @pytest.mark.parametrize("gap", [0, 1, 4])
-def test_coupled_jumps_have_the_jump_law_and_agree_as_often_as_they_can(gap):
+def test_coupled_jumps_are_maximally_coupled(gap):
     rate, k = 1.0, np.arange(-60, 61)
     p = np.exp(-rate * abs(k))
     p /= p.sum()
@@ -62,7 +62,7 @@ def test_coupled_jumps_have_the_jump_law_and_agree_as_often_as_they_can(gap):
     assert abs(met - overlap) < 6 * math.sqrt(overlap * (1 - overlap) / len(pairs)) + 1e-12
 
 
-def test_an_unfaithful_coupling_is_seen():
+def test_a_wrong_coupling_is_rejected():
     k = np.arange(-60, 61)
     p = np.exp(-1.0 * abs(k))
     pairs = jump_pairs(1, 1.0, False, 200_000, np.random.default_rng(2))
@@ -71,7 +71,7 @@ def test_an_unfaithful_coupling_is_seen():
 
 @pytest.mark.parametrize("system", ["total", "weights", "2 x 3 margins"])
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
-def test_each_chain_of_a_published_pair_keeps_the_law(system, kind):
+def test_each_chain_of_a_published_pair_preserves_the_law(system, kind):
     law = KINDS[kind](1)
     points, p = enumerate_law(SYSTEMS[system], law)
     basis = kernel(SYSTEMS[system]).basis
@@ -88,7 +88,7 @@ def test_each_chain_of_a_published_pair_keeps_the_law(system, kind):
 
 @pytest.mark.parametrize("system", ["total", "weights", "2 x 3 margins"])
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
-def test_each_chain_of_a_gibbs_pair_keeps_the_law(system, kind):
+def test_each_chain_of_a_gibbs_pair_preserves_the_law(system, kind):
     law = KINDS[kind](1)
     points, p = enumerate_law(SYSTEMS[system], law)
     z, y = exact_draws(points, p, 20_000, 6), exact_draws(points, p, 20_000, 7)
@@ -111,7 +111,7 @@ def test_chains_that_have_met_stay_together():
     assert (z == y).all()
 
 
-def test_meeting_times_are_beyond_the_lag_and_do_not_depend_on_threads():
+def test_meeting_times_exceed_the_lag_and_do_not_depend_on_threads():
     A, law = margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4")
     for meeting in (isdp_meeting(jumps(kernel(A).basis, law, a=np.exp(-1.0))), gibbs_meeting(gibbs_moves(A, law))):
         one, three = (in_threads(lambda g: meeting(50, 10**5, g), 40, rng=10, threads=n) for n in (1, 3))  # noqa: B023
@@ -125,7 +125,7 @@ def test_a_pair_that_has_not_met_is_reported():
     assert meeting(1, 200, np.random.default_rng(12)) == -1
 
 
-def test_gibbs_meets_within_some_ten_sweeps_on_four_by_four():
+def test_gibbs_meets_within_about_ten_sweeps_on_four_by_four():
     A, none = margin_matrix((4, 4), [(0,), (1,)]), np.empty((0, 0), dtype=np.int64)
     moves = gibbs_moves(A, DoubleGeometric("1/4"))
     for kind in (moves, moves._replace(rows=none, columns=none, sweep=9)):

@@ -26,7 +26,7 @@ from ppdinf.noise.primitives.stream import seeded_stream
 
 
 def random_problem(rng):
-    """Random constraints, windows and weights (some zero) around a point that obeys them, and the law."""
+    """Return random constraints, windows and weights (some zero) around a feasible point, and the law."""
     n, k = int(rng.integers(2, 7)), int(rng.integers(1, 4))
     A = rng.integers(-1, 3, size=(k, n))
     widths, first = rng.integers(2, 5, size=n), rng.integers(-2, 2, size=n)
@@ -56,7 +56,7 @@ def test_random_tables_with_bounds(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_lattices(seed):
     rng = np.random.default_rng(300 + seed)
-    while len(A := random_system(rng, largest_rank=2)) > 2:  # three weighted sums that cross are refused
+    while len(A := random_system(rng, largest_rank=2)) > 2:  # three crossing weighted sums raise
         pass
     epsilon = [Fraction(3, 2), Fraction(10, 11), Fraction(3)][seed % 3]
     law = Elimination(A, [0] * len(A), [class_sum(1, epsilon)] * A.shape[1])
@@ -76,7 +76,7 @@ def chain():
     return A, [4, 4, 5], weights, dict(zip(map(tuple, x.tolist()), (mass / mass.sum()).tolist(), strict=True))
 
 
-def test_wrong_variants_are_caught(monkeypatch):
+def test_wrong_variants_are_rejected(monkeypatch):
     A, a, weights, truth = chain()
 
     def p_value(weights=weights, size=100_000):
@@ -98,18 +98,18 @@ def test_wrong_variants_are_caught(monkeypatch):
         assert p_value() < 1e-6
 
 
-def test_ball_arithmetic_decides_alike(monkeypatch):
+def test_ball_arithmetic_gives_the_same_decisions(monkeypatch):
     A, a, weights, _ = chain()
     bounded = Elimination(A, a, [table(0, w) for w in weights])
     noise = Elimination([[1, 1, 0], [0, 1, 1]], [0, 0], [class_sum(n, Fraction(2)) for n in (1, 2, 3)])
     usual = bounded.draw(40, seeded_stream(5)), noise.draw(40, seeded_stream(5))
     with monkeypatch.context() as patched:
-        patched.setattr(elimination, "UNIT", 1e300)  # no comparison of doubles settles anything
+        patched.setattr(elimination, "UNIT", 1e300)  # comparisons of doubles decide nothing
         np.testing.assert_array_equal(bounded.draw(40, seeded_stream(5)), usual[0])
         np.testing.assert_array_equal(noise.draw(40, seeded_stream(5)), usual[1])
 
 
-def test_double_tables_are_as_good_as_they_claim():
+def test_error_bounds_of_double_tables_hold():
     potentials = [class_sum(n, Fraction(1, 2)) for n in (1, 3, 2)]
     law = Elimination([[1, 1, 0], [0, 1, 1]], [0, 0], potentials)
     rough, _, _ = law._forward(80)
@@ -127,7 +127,7 @@ def test_double_tables_are_as_good_as_they_claim():
 
 
 def test_a_conditioned_mechanism_with_bounds():
-    # double geometric noise around counts, conditioned on two sums and on no cell below zero
+    # double geometric noise around counts, given two sums and non-negative cells
     counts, epsilon = [2, 0, 1, 3], Fraction(3, 4)
     A, a = [[1, 1, 1, 1], [1, 1, 0, 0]], [6, 2]
 
@@ -168,11 +168,11 @@ def test_product_of_proportional_sums():
             assert abs(ratio / (arb(0.5).tanh() * (-3 * arb(abs(k))).exp()) - 1) < 1e-15
 
 
-def test_far_apart_values_are_found():
-    # twenty dice of which the total is the least possible: probability 6^-20
+def test_improbable_values_are_enumerated():
+    # twenty dice with the smallest possible total: probability 6^-20
     dice = Elimination([[1] * 20], [20], [table(1, [-math.log(6)] * 6)] * 20)
     assert dice.log_normaliser == pytest.approx(-20 * math.log(6), rel=1e-13)
-    # Laplace noise that must travel far: beyond the first windows
+    # Laplace noise with values outside the first windows
     far = Elimination([[1, 1]], [400], [class_sum(1, Fraction(1))] * 2)
     expected = math.log(math.tanh(0.5) ** 2 * (401 * math.exp(-400) + 2 * math.exp(-402) / (1 - math.exp(-2))))
     assert far.log_normaliser == pytest.approx(expected, rel=1e-12)
@@ -187,7 +187,7 @@ def test_free_and_redundant():
 
 
 def test_refusals():
-    with pytest.raises(InvariantError, match="no integers obey"):
+    with pytest.raises(InvariantError, match="no integers satisfy"):
         Elimination([[1, 1]], [9], [table(0, [0.0, 0.0])] * 2)
     crossing = np.vstack(
         [np.kron(np.eye(5, dtype=int), np.ones(5, int)), np.kron(np.ones(5, int), np.eye(5, dtype=int))]
@@ -195,7 +195,7 @@ def test_refusals():
     with pytest.raises(InvariantError, match="partial sums"):
         Elimination(crossing, [0] * 10, [class_sum(1, Fraction(1, 4))] * 25)
     for bad in ([np.nan, 0.0], [-np.inf], [np.inf], [[0.0]]):
-        with pytest.raises(ModelError, match="log weights"):
+        with pytest.raises(ModelError, match="log_weights"):
             table(0, bad)
 
 
@@ -203,7 +203,7 @@ def test_refusals():
 
 
 @pytest.mark.parametrize("shape", [(100, 100), (90, 130), (66, 66)])
-def test_work_beyond_floating_point_is_refused_before_it_starts(shape):
+def test_work_beyond_floating_point_raises_before_it_starts(shape):
     found = structure(margin_matrix(shape, [(0,), (1,)]))
     answer = class_sums.offer(found, DoubleGeometric("1/4"), np.arange(found.blocks.size))
     assert isinstance(answer, Declined)
@@ -221,13 +221,13 @@ def test_work_of_very_narrow_noise_is_finite(epsilon):
     assert not answer.draw(3, seeded_stream(1)).any()
 
 
-def test_more_constraints_than_dimensions_are_refused_by_name():
+def test_more_constraints_than_dimensions_raise():
     with pytest.raises(InvariantError, match="tables of 70 dimensions, more than 64: they cross too much"):
         Elimination(margin_matrix((70, 70), [(0,), (1,)]), [0] * 140, [table(0, [0.0])] * 4900)
 
 
-def test_a_sparse_table_with_many_crossing_sums_is_refused_by_the_plan():
-    """The cells that can move are few, and tables of partial sums have 70 dimensions nevertheless."""
+def test_the_plan_of_a_sparse_table_with_many_crossing_sums_raises():
+    """Few cells can move, but the tables of partial sums have 70 dimensions."""
     counts = np.zeros((70, 70), dtype=int)
     counts[0, 0], counts[3, 4] = 4, 2
     public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1") & ppd.invariants.nonnegative()

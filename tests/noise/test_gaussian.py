@@ -17,7 +17,7 @@ from ppdinf.noise.exact.gaussian.gram_schmidt import klein
 from ppdinf.noise.exact.gaussian.klein import Klein
 from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian, gaussian_acceptance
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass, log_ratio
-from ppdinf.noise.primitives import bernoulli as coins
+from ppdinf.noise.primitives import bernoulli
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 SIGMAS = [Fraction(1, 2), Fraction(3, 2), Fraction(2, 3), Fraction(10, 11), Fraction(2)]
@@ -52,10 +52,10 @@ def test_acceptance_of_a_total():
     assert gaussian_acceptance(klein(kernel(np.ones((1, 102), dtype=int))), Fraction(1)) > 0.9998
 
 
-HALF = Fraction(1, 4)  # sigma = 1/2: where Klein's sampler alone is biased
+HALF = Fraction(1, 4)  # sigma = 1/2: Klein's sampler without rejection is biased
 
 
-def test_wrong_variants_are_caught(monkeypatch):
+def test_wrong_variants_are_rejected(monkeypatch):
     A = two_way(3, 3)
     truth = margins_law(0.5)
     right = klein(kernel(A))
@@ -64,22 +64,22 @@ def test_wrong_variants_are_caught(monkeypatch):
         return fit(draw_gaussian(basis, sigma_squared, seeded_stream(3), size=size), truth)
 
     assert p_value() > 1e-6
-    assert p_value(sigma_squared=HALF * Fraction(441, 400)) < 1e-6  # scale off by five percent
+    assert p_value(sigma_squared=HALF * Fraction(441, 400)) < 1e-6  # scale error of 5 %
     uncentered = replace(right, factors=np.zeros_like(right.factors))
     with monkeypatch.context() as patched:
         patched.setattr(gaussian, "draw_bernoulli", lambda logs, *_: np.ones(len(logs), dtype=bool))
         assert p_value() < 1e-6  # no rejection
         assert p_value(uncentered) < 1e-6  # wrong centers
-    with monkeypatch.context() as patched:  # a coin biased by a tenth of its exponent
+    with monkeypatch.context() as patched:  # acceptance with an exponent error of 10 %
         patched.setattr(
             gaussian,
             "draw_bernoulli",
-            lambda logs, error, enclose, stream: coins.draw_bernoulli(0.5 * logs, error, enclose, stream),
+            lambda logs, error, enclose, stream: bernoulli.draw_bernoulli(0.5 * logs, error, enclose, stream),
         )
         assert p_value() < 1e-6
 
 
-def test_an_unsaturated_basis_is_caught():
+def test_an_unsaturated_basis_is_rejected():
     A = np.array([[2, 3, 5]])
     lattice = kernel(A)
     truth = enumerated(A, "gaussian", Fraction(3, 2))
@@ -98,8 +98,8 @@ def test_the_law_does_not_depend_on_the_basis():
     assert fit(z, enumerated(A, "gaussian", 1, reach=12)) > 1e-6
 
 
-def test_rounded_bases_cost_acceptance_not_correctness():
-    # orthogonal parts and centers of three digits: proposals are off, the law is not
+def test_rounded_bases_reduce_acceptance_only():
+    # orthogonal parts and centers with three digits: the proposals are inexact, the law is exact
     A = two_way(3, 3)
     exact = klein(kernel(A))
     rough = Klein(
@@ -116,19 +116,19 @@ def test_rounded_bases_cost_acceptance_not_correctness():
     assert fit(z, margins_law(1)) > 1e-6
 
 
-def test_ball_arithmetic_decides_alike(monkeypatch):
+def test_ball_arithmetic_gives_the_same_decisions(monkeypatch):
     basis = klein(kernel(np.array([[1, 1, 1, 2]])))
     usual = draw_gaussian(basis, Fraction(3, 7), seeded_stream(5), size=60)
     wide = draw_gaussian(basis, Fraction(10**9), seeded_stream(5), size=20)
     with monkeypatch.context() as patched:
-        patched.setattr(klein_module, "_walk", klein_module._walk.py_func)
-        patched.setattr(klein_module, "ERROR", 1e6)  # no comparison of doubles settles anything
-        patched.setattr(coins, "ROUNDING", 1e6)
+        patched.setattr(klein_module, "_draw_coordinates", klein_module._draw_coordinates.py_func)
+        patched.setattr(klein_module, "ERROR", 1e6)  # comparisons of doubles decide nothing
+        patched.setattr(bernoulli, "ROUNDING", 1e6)
         np.testing.assert_array_equal(draw_gaussian(basis, Fraction(3, 7), seeded_stream(5), size=60), usual)
         np.testing.assert_array_equal(draw_gaussian(basis, Fraction(10**9), seeded_stream(5), size=20), wide)
 
 
-def test_logarithms_of_acceptances_are_as_good_as_they_claim():
+def test_error_bounds_of_log_acceptances_hold():
     for A, sigma in ((two_way(4, 4), "1/2"), (np.array([[2, 3, 5, 7]]), "1/3"), (np.ones((1, 40), int), "1/2")):
         proposals = klein(kernel(A)).propose([Fraction(sigma) ** 2] * 20, seeded_stream(1))
         logs, error = proposals.log_keep()
@@ -149,8 +149,8 @@ def test_gaussian_masses():
                 assert abs(log - arb(log_ratio(f, v))) < 1e-15 * (1 + abs(float(log)))
 
 
-def test_words_that_say_nothing_are_lengthened():
-    # a first word of zeros leaves the block open; 2^70 blocks out, no coin but zero keeps the proposal
+def test_undecided_words_are_extended():
+    # a first word of zeros leaves the block undecided; after 2^70 blocks only the word 0 accepts the proposal
     begin, rest = [0, 2**63, 0, 2**6], seeded_stream(1)
 
     def stream(n):
@@ -174,13 +174,13 @@ def test_many_cells_and_wide_noise():
         draw_gaussian(basis, 0.5, seeded_stream(1))
 
 
-def test_ill_conditioned_bases_are_refused():
+def test_ill_conditioned_bases_raise():
     lattice = kernel([[1, 2, 4]])
     skewed = lattice.class_basis @ np.array([[1, 10**7], [0, 1]])
     with pytest.raises(InvariantError, match="ill-conditioned"):
         klein(replace(lattice, class_basis=sparse.csc_array(skewed)))
 
 
-def test_nothing_to_draw():
+def test_empty_draws():
     assert draw_gaussian(klein(kernel(np.eye(3, dtype=int))), Fraction(1), seeded_stream(1), size=4).shape == (4, 3)
     assert draw_gaussian(klein(kernel([[1, 1]])), Fraction(1), seeded_stream(1), size=0).shape == (0, 2)

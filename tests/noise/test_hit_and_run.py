@@ -1,4 +1,4 @@
-"""Hit-and-run: where its chains end, and that coupled chains are the chain and stay together."""
+"""Hit-and-run: the law after many steps, and couplings whose chains follow the kernel and stay together."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ BODY = polytope(POINTS)
 ROOT = np.linalg.cholesky(enclosing_ellipsoid(POINTS))
 
 
-def test_chains_of_certified_length_end_uniformly():
+def test_chains_of_certified_length_are_uniform():
     bound = tv_bound(hit_and_run_meeting(BODY.chord, ROOT), pairs=200, limit=2000, rng=1)
     steps = int(bound.meetings.max()) - bound.lag
     assert bound.unmet == 0
@@ -33,8 +33,8 @@ def test_chains_of_certified_length_end_uniformly():
 
 
 @pytest.mark.parametrize("near", [0, 16, 1000])
-def test_each_of_two_coupled_chains_takes_the_steps_of_the_chain(monkeypatch, near):
-    """From two near points: both new points have the law of a single step, whichever way they are coupled."""
+def test_each_coupled_chain_follows_the_kernel(monkeypatch, near):
+    """From two near points, both new points have the law of a single step under either coupling."""
     monkeypatch.setattr(module, "NEAR", near)
     w, v = np.zeros(4), np.array([0.05, 0.1, -0.1, 0.3])
     stream = seeded_stream(4)
@@ -49,8 +49,8 @@ def test_each_of_two_coupled_chains_takes_the_steps_of_the_chain(monkeypatch, ne
     assert all(np.array_equal(pair[0], pair[1]) for pair in pairs if pair[2])
 
 
-def test_the_density_of_a_step_is_the_one_that_is_coupled():
-    """Integrated over a grid of the plane, times 1 / pi for two directions of each line, it is 1."""
+def test_the_density_of_a_step_integrates_to_one():
+    """The density integrates to 1 over a grid of the plane, with the factor 1 / pi for two directions of each line."""
     square = polytope(np.array([[1.0, 1.0], [1.0, -1.0]]))
     start, h = np.array([0.3, -0.2]), 0.01
     grid = np.arange(-1 + h / 2, 1, h)
@@ -60,7 +60,7 @@ def test_the_density_of_a_step_is_the_one_that_is_coupled():
     assert sum(density) * h**2 / np.pi == pytest.approx(1, abs=0.02)
 
 
-def test_a_release_repeats_from_its_tape_and_a_limit_is_reported():
+def test_a_release_is_a_function_of_its_stream():
     first, again = (hit_and_run(hull_chord(np.eye(2)), np.eye(2), 5, 2, seeded_stream(6)) for _ in range(2))
     assert np.array_equal(first, again)
     assert hit_and_run_meeting(BODY.chord, ROOT)(1, 1, np.random.default_rng(1)) == -1

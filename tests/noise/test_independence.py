@@ -1,4 +1,4 @@
-"""The published independence sampler against enumeration, and the misprinted ratio that the test must see."""
+"""The published independence sampler against enumeration; the misprinted ratio must be rejected."""
 
 import numba
 import numpy as np
@@ -7,17 +7,17 @@ from enumerated import SYSTEMS, enumerate_law, p_value
 
 from ppdinf.errors import InvariantError
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric
-from ppdinf.noise.mcmc.metropolised_independence import importance, independence, proposal, propose
+from ppdinf.noise.mcmc.metropolised_independence import draw_candidate, independence, log_importance, proposal
 
 
 @numba.njit
 def with_ratio(prepared, draws, thin, rng, printed, scale):
-    """The chain with the printed ratio, q of all cells of the current state, or with a wrong scale."""
+    """Run the chain with the printed ratio (q of all cells of the current state) or with a wrong scale."""
     d = prepared.free.size + prepared.solved.size
     out, z, candidate = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64)
     for iteration in range(draws * thin):
-        if propose(candidate, prepared, rng):
-            ratio = scale * (importance(candidate, prepared) - importance(z, prepared))
+        if draw_candidate(candidate, prepared, rng):
+            ratio = scale * (log_importance(candidate, prepared) - log_importance(z, prepared))
             if printed:
                 for i in prepared.solved:
                     ratio -= prepared.rate * abs(z[i])
@@ -49,7 +49,7 @@ def test_inequalities_truncate_the_law():
 
 
 @pytest.mark.deep
-def test_the_printed_ratio_and_a_wrong_scale_are_seen():
+def test_the_printed_ratio_and_a_wrong_scale_are_rejected():
     A, law = SYSTEMS["total"], DoubleGeometric(1)
     points, p = enumerate_law(A, law)
     prepared = proposal(A, law, 0.5)
@@ -59,7 +59,7 @@ def test_the_printed_ratio_and_a_wrong_scale_are_seen():
     assert p_value(draw(False, 1.05), points, p) < 1e-6
 
 
-def test_index_set_is_respected_and_solutions_are_exact():
+def test_index_set_and_exact_solutions():
     prepared = proposal([[2, 3, 5]], DoubleGeometric(1), 1, free=[0, 1])
     assert prepared.free.tolist() == [0, 1]
     assert prepared.solved.tolist() == [2]
@@ -67,8 +67,8 @@ def test_index_set_is_respected_and_solutions_are_exact():
     assert prepared.divisor == 5
 
 
-def test_acceptance_on_the_papers_kind_of_table():
-    """2 x 23 ages by sex, totals by sex and of voting age, no negative counts: the paper accepts 1.68 %."""
+def test_acceptance_on_a_table_like_that_of_the_paper():
+    """Table of 2 x 23 ages by sex with totals by sex and voting age, non-negative: the paper accepts 1.68 %."""
     A = np.zeros((3, 46), dtype=int)
     A[0], A[1, :23], A[2, 4:23], A[2, 27:] = 1, 1, 1, 1
     table = np.random.default_rng(4).poisson(5.5, 46)
@@ -80,20 +80,20 @@ def test_acceptance_on_the_papers_kind_of_table():
     assert (noise[0] + table >= 0).all()
 
 
-def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
+def test_draws_do_not_depend_on_the_number_of_threads():
     prepared = proposal(SYSTEMS["total"], DoubleGeometric(1), 1)
     one, three = (independence(prepared, 50, chains=4, rng=6, threads=threads)[0] for threads in (1, 3))
     assert (one == three).all()
     assert (one[0] != one[1]).any()
 
 
-def test_bad_input_is_refused():
+def test_invalid_input_raises():
     law = DoubleGeometric(1)
-    with pytest.raises(InvariantError, match="do not determine the others"):
+    with pytest.raises(InvariantError, match="do not determine the other cells"):
         proposal([[1, 1, 1]], law, 1, free=[0])
-    with pytest.raises(InvariantError, match="do not determine the others"):
+    with pytest.raises(InvariantError, match="do not determine the other cells"):
         proposal([[1, 1, 0]], law, 1, free=[0, 1])
-    with pytest.raises(InvariantError, match="names cell 7"):
+    with pytest.raises(InvariantError, match="found 7"):
         proposal([[1, 1, 1]], law, 1, free=[0, 7])
     with pytest.raises(InvariantError, match=r"limits\[0\] is positive"):
         proposal([[1, 1, 1]], law, 1, B=[[1, 0, 0]], limits=[1])

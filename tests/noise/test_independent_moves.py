@@ -1,4 +1,4 @@
-"""K-norm noise from independent moves against the same body's faces, and a wrong number of points that gain."""
+"""K-norm noise from independent moves against the facets of the same body, and a wrong number of gaining points."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def hull(columns, differences):
 
 
 @pytest.mark.parametrize(("columns", "differences"), POINTS.values(), ids=POINTS)
-def test_norms_and_draws_are_those_of_the_hull(columns, differences):
+def test_norms_and_draws_agree_with_the_hull(columns, differences):
     body, faces = independent_moves(columns, differences=differences), hull(columns, differences)
     w = RNG.normal(size=(50, len(columns)))
     np.testing.assert_allclose(np.abs(w @ body.forms.T).sum(axis=1), faces.gauge(w))
@@ -40,7 +40,7 @@ def test_norms_and_draws_are_those_of_the_hull(columns, differences):
     assert stats.kstest(1.1 * faces.gauge(found), stats.gamma(len(columns)).cdf).pvalue < 1e-6
 
 
-def test_how_many_points_gain_is_not_uniform(monkeypatch):
+def test_a_uniform_number_of_gaining_points_is_rejected(monkeypatch):
     columns = np.column_stack([np.eye(5), np.zeros(5)])
     expected = hull(columns, True).noise(20_000, seeded_stream(2))
     body = independent_moves(columns, differences=True)
@@ -49,7 +49,7 @@ def test_how_many_points_gain_is_not_uniform(monkeypatch):
     assert stats.ks_2samp(body.noise(20_000, seeded_stream(1)).max(axis=1), expected.max(axis=1)).pvalue < 1e-6
 
 
-def test_dependent_points_are_left_to_others():
+def test_dependent_points_return_none():
     assert independent_moves(RNG.normal(size=(2, 4)), differences=True) is None
     assert independent_moves(RNG.normal(size=(2, 3)), differences=False) is None
 

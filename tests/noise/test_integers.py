@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.primitives.integers import bernoulli_exp, discrete_gaussian, discrete_laplace
+from ppdinf.noise.primitives.integers import bernoulli_exp, draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 AWKWARD = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2, 3)]
@@ -22,7 +22,7 @@ def gaussian_pmf(sigma_squared, k):
 
 
 def fit(draws, pmf):
-    """p-value of a chi-square test against a symmetric pmf, tails pooled to expected counts above 20."""
+    """Return the chi-square p-value against a symmetric pmf, with tails pooled to expected counts above 20."""
     k = np.arange(-4000, 4001)
     expected = pmf(k) * len(draws)
     reach = int(k[expected > 20].max())
@@ -33,9 +33,11 @@ def fit(draws, pmf):
 
 
 @pytest.mark.parametrize("parameter", [*AWKWARD, Fraction(24, 125), Fraction(1, 40)])
-@pytest.mark.parametrize(("sampler", "pmf"), [(discrete_laplace, laplace_pmf), (discrete_gaussian, gaussian_pmf)])
+@pytest.mark.parametrize(
+    ("sampler", "pmf"), [(draw_discrete_laplace, laplace_pmf), (draw_discrete_gaussian, gaussian_pmf)]
+)
 def test_law_and_power(sampler, pmf, parameter):
-    if sampler is discrete_gaussian and parameter < 1:
+    if sampler is draw_discrete_gaussian and parameter < 1:
         parameter = 1 / parameter
     draws = sampler(parameter, 400_000, seeded_stream(8))
     assert fit(draws, lambda k: pmf(float(parameter), k)) > 1e-6
@@ -44,8 +46,8 @@ def test_law_and_power(sampler, pmf, parameter):
 
 @pytest.mark.parametrize("scale", [10**3, 10**9, 10**16])
 def test_huge_scales_approach_the_continuous_laws(scale):
-    laplace = discrete_laplace(Fraction(1, scale), 60_000, seeded_stream(9)) / scale
-    gaussian = discrete_gaussian(Fraction(scale**2), 60_000, seeded_stream(9)) / scale
+    laplace = draw_discrete_laplace(Fraction(1, scale), 60_000, seeded_stream(9)) / scale
+    gaussian = draw_discrete_gaussian(Fraction(scale**2), 60_000, seeded_stream(9)) / scale
     jitter = np.random.default_rng(1).uniform(-0.5, 0.5, 60_000) / scale  # ties at scale 1000
     for draws, law in ((laplace + jitter, stats.laplace), (gaussian + jitter, stats.norm)):
         assert stats.kstest(draws, law.cdf).pvalue > 1e-6
@@ -53,10 +55,10 @@ def test_huge_scales_approach_the_continuous_laws(scale):
 
 
 def test_parity_is_fair_in_wide_laws():
-    # A block that offered only even integers would pass every test above.
+    # A block that proposed only even integers would pass every test above.
     for draws in (
-        discrete_laplace(Fraction(1, 10**9), 40_000, seeded_stream(2)),
-        discrete_gaussian(10**12, 40_000, seeded_stream(2)),
+        draw_discrete_laplace(Fraction(1, 10**9), 40_000, seeded_stream(2)),
+        draw_discrete_gaussian(10**12, 40_000, seeded_stream(2)),
     ):
         for bit in range(4):
             assert stats.binomtest(int((draws >> bit & 1).sum()), len(draws)).pvalue > 1e-6
@@ -67,37 +69,38 @@ def test_bernoulli_exp(q):
     happens = bernoulli_exp(q, 1_000_000, seeded_stream(3))
     assert happens.dtype == bool
     assert stats.binomtest(int(happens.sum()), len(happens), np.exp(-float(q))).pvalue > 1e-6
-    if q in AWKWARD:  # elsewhere five percent of q change too few outcomes
+    if q in AWKWARD:  # for other q, a change of 5 % affects too few outcomes
         assert stats.binomtest(int(happens.sum()), len(happens), np.exp(-float(q * WIDER))).pvalue < 1e-6
 
 
-def test_bernoulli_exp_at_the_ends():
+def test_bernoulli_exp_at_extreme_q():
     assert bernoulli_exp(0, 1000, secure_stream()).all()
     assert not bernoulli_exp(10**9, 1000, secure_stream()).any()
 
 
 def test_secure_draws_differ():
-    assert len({tuple(discrete_gaussian(10**6, 8, secure_stream())) for _ in range(50)}) == 50
+    assert len({tuple(draw_discrete_gaussian(10**6, 8, secure_stream())) for _ in range(50)}) == 50
 
 
-def test_no_draws():
-    for sampler in (discrete_laplace, discrete_gaussian, bernoulli_exp):
+def test_empty_draws():
+    for sampler in (draw_discrete_laplace, draw_discrete_gaussian, bernoulli_exp):
         assert sampler(Fraction(1, 10**6), 0, seeded_stream(1)).shape == (0,)
 
 
 @pytest.mark.parametrize("bad", [0, -1, Fraction(-1, 2), 0.5, "1/2", True, None, float("nan"), np.float64(1)])
 @pytest.mark.parametrize(
-    ("sampler", "name"), [(discrete_laplace, "epsilon"), (discrete_gaussian, "sigma_squared"), (bernoulli_exp, "q")]
+    ("sampler", "name"),
+    [(draw_discrete_laplace, "epsilon"), (draw_discrete_gaussian, "sigma_squared"), (bernoulli_exp, "q")],
 )
-def test_refuses_what_is_not_a_positive_rational(sampler, name, bad):
+def test_parameters_must_be_positive_rationals(sampler, name, bad):
     if sampler is bernoulli_exp and bad == 0:
         return
-    with pytest.raises(PrivacyError, match=f"{name} is .*Fraction"):
+    with pytest.raises(PrivacyError, match=f"{name} must be .*Fraction"):
         sampler(bad, 1, seeded_stream(1))
 
 
-def test_refuses_scales_beyond_64_bits():
+def test_scales_beyond_64_bits_raise():
     with pytest.raises(PrivacyError, match="64-bit"):
-        discrete_laplace(Fraction(1, 10**18), 1, seeded_stream(1))
+        draw_discrete_laplace(Fraction(1, 10**18), 1, seeded_stream(1))
     with pytest.raises(PrivacyError, match="64-bit"):
-        discrete_gaussian(10**40, 1, seeded_stream(1))
+        draw_discrete_gaussian(10**40, 1, seeded_stream(1))

@@ -1,4 +1,4 @@
-"""The certified tables against distribution functions computed independently by mpmath."""
+"""Certified inversion tables against distribution functions computed independently by mpmath."""
 
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -70,16 +70,16 @@ class TrueGaussian:
 LAWS = [(laplace, TrueLaplace), (gaussian, TrueGaussian)]
 
 
-class TapeEndError(Exception):
+class StreamEndError(Exception):
     """A finite stream was read to its end."""
 
 
-def finite_tape(words):
+def finite_stream(words):
     left = list(words)
 
     def take(n):
         if n > len(left):
-            raise TapeEndError
+            raise StreamEndError
         taken, left[:] = left[:n], left[n:]
         return np.array(taken, dtype=np.uint64)
 
@@ -87,10 +87,10 @@ def finite_tape(words):
 
 
 def branches(sample, width, depth, words=()):
-    """Yield (words, outcome) for every shortest stream that settles ``sample``; outcome None at the depth."""
+    """Yield (words, outcome) for every shortest stream that decides ``sample``; outcome None at the maximal depth."""
     try:
-        yield words, sample(finite_tape(words))
-    except TapeEndError:
+        yield words, sample(finite_stream(words))
+    except StreamEndError:
         if len(words) == depth:
             yield words, None
         else:
@@ -104,7 +104,7 @@ def interval(words, width):
 
 
 def all_inside(law, truth, depth=2):
-    """Check that each settled stream lies between F(k-1) and F(k), and return the mass left open."""
+    """Check that each decided stream is between F(k-1) and F(k), and return the undecided mass."""
     opened = Fraction(0)
     for words, k in branches(lambda stream: int(law.draw(1, stream)[0]), law.width, depth):
         low, high = interval(words, law.width)
@@ -129,13 +129,13 @@ def test_bounds_enclose_the_distribution_function(law, truth, parameters):
                 assert int(table.lower[i]) <= scaled
                 assert int(table.upper[i]) >= min(before, 2**bits - 1)
                 gaps.append(int(table.upper[i]) - before)
-            assert max(gaps) < 2  # rounding costs less than 1, the tails less than 1
+            assert max(gaps) < 2  # the effects of rounding and of the tails are each below 1
             assert (1 - exact.cdf(table.first + len(table.lower) - 1)) * 2**bits < 1
 
 
 @pytest.mark.parametrize(("law", "truth"), LAWS)
 @QUICK_AND_ALL
-def test_enumerated_tapes_are_settled_where_they_belong(law, truth, parameters):
+def test_enumerated_streams_are_decided_correctly(law, truth, parameters):
     for parameter in parameters:
         sampler = law(parameter, width=6)
         opened = all_inside(sampler, truth(parameter))
@@ -144,12 +144,12 @@ def test_enumerated_tapes_are_settled_where_they_belong(law, truth, parameters):
 
 
 @pytest.mark.parametrize(("law", "truth"), LAWS)
-def test_enumeration_catches_a_scale_off_by_five_percent(law, truth):
+def test_enumeration_rejects_a_scale_error_of_five_percent(law, truth):
     for parameter in AWKWARD:
         assert all_inside(law(parameter * Fraction(21, 20), width=6), truth(parameter)) is None
 
 
-def test_enumeration_catches_bounds_that_are_only_rounded(monkeypatch):
+def test_enumeration_rejects_rounded_bounds(monkeypatch):
     monkeypatch.setattr(inversion, "integer_bounds", lambda ball: (round(float(ball.mid())),) * 2)
     for parameter in AWKWARD:
         assert all_inside(laplace(parameter, width=6), TrueLaplace(parameter)) is None
@@ -171,7 +171,7 @@ def test_outcome_probabilities_as_fractions():
 
 
 @pytest.mark.parametrize("first", [None, -3])
-def test_blocks_keep_each_integer_with_its_probability(monkeypatch, first):
+def test_blocks_accept_each_integer_with_its_probability(monkeypatch, first):
     monkeypatch.setattr(inversion, "HALF_TABLE", 2)
     sampler = gaussian(Fraction(9), first=first, width=4)
     assert sampler.block == 4
@@ -219,12 +219,12 @@ def test_certain_acceptance_is_certain(monkeypatch, half_table, first):
         nearest, step = (block * j, 1) if j >= 0 else (block * (j + 1) - 1, -1)
         least, beyond = weight(nearest + step * (block - 1)), weight(nearest + step * block)
         assert int(kept) <= 2**64 * least / weight(nearest)
-        if j not in (table.first, table.first + len(table.kept) - 1):  # and no weaker than it could be
+        if j not in (table.first, table.first + len(table.kept) - 1):  # and the bound is sharp
             assert int(kept) >= 2**64 * beyond / weight(nearest) - 2
 
 
 def fit(draws, sigma):
-    """p-value of the draws against the discrete Gaussian, in bins of about equal mass."""
+    """Return the p-value of the draws against the discrete Gaussian, in bins of about equal mass."""
     edges = np.unique(np.round(stats.norm.ppf(np.arange(1, 40) / 40) * sigma).astype(int))
     k = np.arange(int(-12 * sigma), int(12 * sigma) + 1)
     pmf = np.exp(-(k**2) / (2 * sigma**2))
@@ -240,11 +240,11 @@ def test_wide_laws(monkeypatch, half_table, sigma):
     draws = sampler.draw(30_000, seeded_stream(11))
     assert fit(draws, sigma) > 1e-6
     assert fit(draws, 1.05 * sigma) < 1e-6
-    assert fit(draws[:5_000], sigma) > 1e-6  # kept and repeated draws stay in order of the stream, not of size
+    assert fit(draws[:5_000], sigma) > 1e-6  # accepted and repeated draws are in the order of the stream
     assert stats.pearsonr(draws[:-1], draws[1:]).pvalue > 1e-6
 
 
-def test_wide_laws_need_their_rejections(monkeypatch):
+def test_wide_laws_without_rejection_are_rejected(monkeypatch):
     monkeypatch.setattr(inversion, "HALF_TABLE", 4)
     monkeypatch.setattr(Inversion, "_keeps", lambda *_: True)
     assert fit(gaussian(Fraction(900)).draw(40_000, seeded_stream(11)), 30) < 1e-6
@@ -261,22 +261,22 @@ def test_support_with_a_lower_end():
     assert stats.chisquare(counts, pmf * 50_000).pvalue > 1e-6
 
 
-def test_laws_narrower_than_one_part_in_two_to_the_64():
+def test_very_narrow_laws():
     for scale in (50, 1000, 10**30):
         assert not laplace(Fraction(scale)).draw(1000, seeded_stream(1)).any()
         assert not gaussian(Fraction(1, scale)).draw(1000, seeded_stream(1)).any()
 
 
 def test_probability_below_one_word_is_still_drawn():
-    # exp(-50) < 2^-64: only a first word of zero, lengthened, can give -1
+    # exp(-50) < 2^-64: only an extended first word of zero can give -1
     sampler = laplace(Fraction(50))
-    assert sampler.draw(1, finite_tape([0, 2**40]))[0] == -1
-    assert sampler.draw(1, finite_tape([0, 2**63]))[0] == 0
-    assert sampler.draw(1, finite_tape([2**64 - 1, 2**64 - 2**40]))[0] == 1
+    assert sampler.draw(1, finite_stream([0, 2**40]))[0] == -1
+    assert sampler.draw(1, finite_stream([0, 2**63]))[0] == 0
+    assert sampler.draw(1, finite_stream([2**64 - 1, 2**64 - 2**40]))[0] == 1
 
 
 @pytest.mark.parametrize("numerator", [0, 1, 2, 3])
-def test_enumerated_coins(numerator):
+def test_enumerated_bernoulli_draws(numerator):
     for denominator in (1, 2, 3, 7, 11, 24, 125):
         q = Fraction(numerator, denominator)
         truth, heads, opened = mp.exp(-real(q)), Fraction(0), Fraction(0)
@@ -299,6 +299,6 @@ def test_tables_do_not_depend_on_other_threads():
         np.testing.assert_array_equal(a, b)
 
 
-def test_too_wide_for_64_bits():
+def test_laws_beyond_64_bits_raise():
     with pytest.raises(PrivacyError, match="64-bit"):
         laplace(Fraction(1, 10**19))

@@ -16,7 +16,7 @@ LAWS = [DoubleGeometric("1"), L2Laplace("3/2"), DiscreteGaussian("10/11")]
 
 @numba.njit
 def advance(starts, system, n_steps, always, rng):
-    """Move every start by `n_steps`; `always` leaves out the acceptance step."""
+    """Move every start by `n_steps`; `always` omits the acceptance step."""
     out, e = starts.copy(), np.empty(system.starts.size - 1, np.int64)
     for row in range(len(out)):
         for _ in range(n_steps):
@@ -30,7 +30,7 @@ def advance(starts, system, n_steps, always, rng):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_the_chain_leaves_the_enumerated_law_unchanged(system, law):
+def test_the_enumerated_law_is_invariant(system, law):
     A = SYSTEMS[system]
     points, p = enumerate_law(A, law)
     chain = jumps(kernel(A).basis, law, a=np.exp(-1.0))
@@ -38,7 +38,7 @@ def test_the_chain_leaves_the_enumerated_law_unchanged(system, law):
     assert p_value(end, points, p) > 1e-6
 
 
-def test_wrong_variants_are_seen():
+def test_wrong_variants_are_rejected():
     A, law = SYSTEMS["total"], LAWS[0]
     points, p = enumerate_law(A, law)
     basis, start = kernel(A).basis, exact_draws(points, p, 60_000, 3)
@@ -50,14 +50,14 @@ def test_wrong_variants_are_seen():
     assert p_after() > 1e-6
     assert p_after(scale="1.05") < 1e-6
     assert p_after(always=True) < 1e-6
-    zero = np.zeros_like(start)  # an unsaturated basis never leaves its sublattice
+    zero = np.zeros_like(start)  # a chain on an unsaturated basis stays on its sublattice
     sublattice = advance(zero, jumps(2 * basis, law, a=np.exp(-1.0)), 60, False, np.random.default_rng(4))
     assert p_value(sublattice, points, p) < 1e-6
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_one_step_has_the_transition_probabilities_of_algorithm_1(law):
-    """Rows of the transition matrix by enumeration of all jumps; detailed balance of that matrix to rounding."""
+    """Enumerate the rows of the transition matrix, and check detailed balance up to rounding."""
     A, a = SYSTEMS["total"], np.exp(-1.0)
     basis = kernel(A).basis.toarray()
     jumps_e = box(-30, 30, 2)
@@ -85,7 +85,7 @@ def test_one_step_has_the_transition_probabilities_of_algorithm_1(law):
     assert np.allclose(flow, flow.T, rtol=1e-9, atol=0)
 
 
-def test_recorded_draws_have_the_law_and_keep_margins():
+def test_recorded_draws_have_the_law_and_the_margins():
     law = DoubleGeometric(1)
     points, p = enumerate_law(SYSTEMS["2 x 3 margins"], law)
     system = jumps(kernel(SYSTEMS["2 x 3 margins"]).basis, law, a=np.exp(-1.0))
@@ -95,15 +95,15 @@ def test_recorded_draws_have_the_law_and_keep_margins():
     assert (accepted < 0.8).all()
 
 
-def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
+def test_draws_do_not_depend_on_the_number_of_threads():
     system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, DoubleGeometric("1/4"), a=np.exp(-1.0))
     one, three = (isdp(system, 50, chains=4, rng=7, threads=threads)[0] for threads in (1, 3))
     assert (one == three).all()
     assert (one[0] != one[1]).any()
 
 
-def test_bad_input_is_refused():
-    with pytest.raises(PrivacyError, match="ratio a"):
+def test_invalid_input_raises():
+    with pytest.raises(PrivacyError, match="0 < a < 1"):
         jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=1.0)
-    with pytest.raises(InvariantError, match="whole numbers"):
+    with pytest.raises(InvariantError, match="integer"):
         jumps(np.array([[0.5], [-0.5]]), DoubleGeometric(1), a=0.5)

@@ -1,4 +1,4 @@
-"""K-norm draws: the size is Gamma(d), and the direction is that of a uniform point of the unit ball."""
+"""K-norm draws: the norm is Gamma(d), and the direction is the direction of a uniform point of the unit ball."""
 
 import numpy as np
 import pytest
@@ -9,15 +9,15 @@ from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
 
 
 def in_ball(dimension, norm, rng):
-    """Uniform points of the unit ball, by rejection from the cube."""
+    """Return uniform points of the unit ball, by rejection from the cube."""
     cube = rng.uniform(-1, 1, (400_000, dimension))
     return cube[np.linalg.norm(cube, K_NORMS[norm], axis=1) <= 1]
 
 
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("dimension", [1, 2, 4])
-def test_sizes_and_directions(norm, dimension):
-    """100,000 draws; a degree more in the size is seen, a scale 5 % off, and another norm's directions."""
+def test_norms_and_directions(norm, dimension):
+    """100,000 draws reject a wrong degree of the norm, a scale error of 5 % and directions of another norm."""
     rng = np.random.default_rng(100)
     z = k_norm(dimension, norm, 100_000, seeded_stream(dimension))
     size = np.linalg.norm(z, K_NORMS[norm], axis=1)
@@ -35,13 +35,13 @@ def test_sizes_and_directions(norm, dimension):
             assert largest < 1e-6
 
 
-def test_coordinates_are_independent_of_the_size():
+def test_directions_are_independent_of_the_norm():
     z = k_norm(3, "l2", 100_000, seeded_stream(5))
     size = np.linalg.norm(z, axis=1)
     large = size > np.median(size)
     assert stats.ks_2samp(z[large, 0] / size[large], z[~large, 0] / size[~large]).pvalue > 1e-6
 
 
-def test_uniforms_leave_out_both_ends():
+def test_uniforms_exclude_both_ends():
     assert uniforms(lambda n: np.zeros(n, dtype=np.uint64), 1)[0] > 0
     assert uniforms(lambda n: np.full(n, 2**64 - 1, dtype=np.uint64), 1)[0] < 1

@@ -1,9 +1,10 @@
-"""l1 noise with public margins on tables of all shapes: sums are kept, and the order of axes does not change the law.
+"""l1 noise with public margins on tables of all shapes: sums are preserved, and the order of axes does not change the
+law.
 
 The sampler of two-way tables draws the longer side row by row, so that tall and wide tables take different paths.
 Small tables are compared with an enumeration of the law. Larger tables are compared with the table whose axes are in
 another order, in which every cell has the same law. There are fewer than 300 comparisons, each of which fails by
-chance with probability 1e-6 at most: a false alarm has probability 3e-4.
+chance with probability at most 1e-6: the false alarm rate is at most 3e-4.
 """
 
 import itertools
@@ -19,7 +20,7 @@ import ppdinf as ppd
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise import exact_noise
-from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
+from ppdinf.noise.exact.scale_mixture import two_way_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 
 RARE = 1e-6
@@ -35,7 +36,7 @@ PUBLIC = {
 
 
 def noise_of(shape, generators, draws, seed):
-    """Noise of shape (draws, *shape), whose public sums are checked to be zero."""
+    """Return noise of shape (draws, *shape); its public sums are checked to be zero."""
     public = None
     for generator in generators:
         margin = ppd.invariants.margin(*(f"dim_{k}" for k in generator))
@@ -48,12 +49,12 @@ def noise_of(shape, generators, draws, seed):
 
 
 def single_sums(dimensions):
-    """Sets of axes that the sums over single axes keep."""
+    """Return the sets of axes that remain after sums over single axes."""
     return [tuple(k for k in range(dimensions) if k != axis) for axis in range(dimensions)]
 
 
 def law(shape, epsilon):
-    """Law of the noise, all sums over single axes zero: by the cells without the last label of any axis."""
+    """Return the law of noise with zero sums over single axes, by the cells without the last label of any axis."""
     free = tuple(n - 1 for n in shape)
     reach = {1: 60, 2: 24, 4: 9}[math.prod(free)]
     z = box(-reach, reach, math.prod(free)).reshape(-1, *free)
@@ -66,7 +67,7 @@ def law(shape, epsilon):
 
 
 def p_value(one, other):
-    """Of the total size of the noise and of each cell's, corrected for the number of tests."""
+    """Return the smallest p-value of the total size of the noise and of each cell's, corrected for multiple tests."""
     one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
     size = stats.ks_2samp(np.abs(one).sum(axis=1), np.abs(other).sum(axis=1)).pvalue
     cells = [stats.ks_2samp(a, b, method="asymp").pvalue for a, b in zip(one.T, other.T, strict=True)]
@@ -74,7 +75,7 @@ def p_value(one, other):
 
 
 @pytest.mark.parametrize("shape", [(10, 6), (6, 10), (9, 5)])
-def test_sums_are_kept(shape):
+def test_sums_are_preserved(shape):
     noise_of(shape, [(0,), (1,)], 5, 1)
 
 
@@ -82,8 +83,8 @@ def test_sums_are_kept(shape):
     "shape", [(3, 2), (2, 3), (3, 3), *(pytest.param(shape, marks=pytest.mark.deep) for shape in [(2, 5), (5, 2)])]
 )
 def test_the_mixture_over_scales_has_the_law(shape, monkeypatch):
-    """Small tables are left to the sampler of large ones."""
-    monkeypatch.setattr(exact_noise, "OFFERS", (crossing.offer,))
+    """Small tables are drawn by the sampler of large tables."""
+    monkeypatch.setattr(exact_noise, "OFFERS", (two_way_laplace.offer,))
     found = exact_noise.exact_or_refusal.__wrapped__(
         structure(margin_matrix(shape, single_sums(2))), DoubleGeometric("3/2")
     )

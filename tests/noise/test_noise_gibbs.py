@@ -1,4 +1,4 @@
-"""Line laws and Gibbs moves against enumeration, and the wrong variants that the comparison must see."""
+"""Line laws and Gibbs moves against enumeration; the comparison must reject wrong variants."""
 
 import numba
 import numpy as np
@@ -26,7 +26,7 @@ def quantiles(z, cells, steps, kind, scale, least, most, u):
 
 @numba.njit
 def advance(starts, moves, n_steps, rng):
-    """Move every start by the same number of steps, each with randomness of its own."""
+    """Move every start independently by the same number of steps."""
     out, room = starts.copy(), move_space(moves)
     for row in range(len(out)):
         for _ in range(n_steps):
@@ -48,7 +48,7 @@ def line_cdf(law, z, steps, least, most):
 
 
 def disagreement(law, z, cells, steps, least, most, rng, *, truth=None):
-    """Share of uniforms whose quantile differs from that of the enumerated line, rounding at jumps aside."""
+    """Return the share of uniforms whose quantile differs from the enumerated line, except for rounding at jumps."""
     t, cdf = line_cdf(*(truth or (law, z, steps)), least, most)
     u = rng.random(400)
     got = quantiles(z, cells, steps, *law.kernel_id, least, most, u)
@@ -59,7 +59,7 @@ def disagreement(law, z, cells, steps, least, most, rng, *, truth=None):
 
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
 @pytest.mark.parametrize("bounded", [False, True])
-def test_line_quantiles_equal_those_of_the_enumerated_line(kind, bounded):
+def test_line_quantiles_equal_enumerated_quantiles(kind, bounded):
     rng = np.random.default_rng(1)
     for trial in range(60):
         law = KINDS[kind](rng.choice([0.3, 1.0, 2.5]))
@@ -67,7 +67,7 @@ def test_line_quantiles_equal_those_of_the_enumerated_line(kind, bounded):
         assert disagreement(law, *random_line(rng, trial % 2), least, most, rng) == 0
 
 
-def test_the_line_comparison_sees_a_wrong_scale_and_a_dropped_breakpoint():
+def test_the_line_comparison_rejects_wrong_variants():
     rng = np.random.default_rng(2)
     for kind in ("l1", "l2", "gaussian"):
         law, wrong = KINDS[kind](1), KINDS[kind]("1.05")
@@ -85,7 +85,7 @@ def test_quantiles_in_far_tails_and_at_the_ends_are_finite_and_ordered():
         assert (abs(t + 5_000_000) <= 5_001_000).all()
 
 
-def test_states_on_one_line_go_to_one_point():
+def test_states_on_one_line_move_to_the_same_point():
     rng = np.random.default_rng(3)
     for law in LAWS:
         z, cells, steps = random_line(rng, False)
@@ -97,7 +97,7 @@ def test_states_on_one_line_go_to_one_point():
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("draws", [10_000, pytest.param(40_000, marks=pytest.mark.deep)])
-def test_moves_leave_the_enumerated_law_unchanged(system, law, draws):
+def test_the_enumerated_law_is_invariant(system, law, draws):
     points, p = enumerate_law(SYSTEMS[system], law)
     moves = gibbs_moves(SYSTEMS[system], law)
     end = advance(exact_draws(points, p, draws, 4), moves, 12, np.random.default_rng(5))
@@ -157,7 +157,7 @@ def test_double_geometric_has_its_law():
     assert p_value(draws, points, p / p.sum()) < 1e-6
 
 
-def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
+def test_draws_do_not_depend_on_the_number_of_threads():
     moves = gibbs_moves(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4"))
     one, three = (noise_gibbs(moves, 50, chains=4, rng=11, threads=threads) for threads in (1, 3))
     assert (one == three).all()
@@ -167,17 +167,17 @@ def test_draws_depend_on_the_seed_and_not_on_the_number_of_threads():
     assert not one.reshape(-1, 4, 4).sum(axis=2).any()
 
 
-def test_a_system_that_fixes_everything_gives_no_noise():
+def test_a_fully_fixed_system_has_zero_noise():
     assert not noise_gibbs(gibbs_moves(np.eye(3, dtype=int), DoubleGeometric(1)), 4, rng=1).any()
 
 
-def test_bad_input_is_refused():
+def test_invalid_input_raises():
     law = DoubleGeometric(1)
     with pytest.raises(InvariantError, match="one bound for each of the 3 cells"):
         gibbs_moves([[1, 1, 1]], law, lower=[0, 0])
     with pytest.raises(InvariantError, match=r"lower\[1\] is positive"):
         gibbs_moves([[1, 1, 1]], law, lower=[0, 1, 0])
-    with pytest.raises(PrivacyError, match="do not know staircase"):
+    with pytest.raises(PrivacyError, match="do not support staircase"):
         gibbs_moves([[1, 1, 1]], Staircase(1))
     with pytest.raises(PrivacyError, match="sigma must be positive"):
         DiscreteGaussian(0)

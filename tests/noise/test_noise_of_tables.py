@@ -1,4 +1,4 @@
-"""Gaussian and l2 noise on tables under margins, orthogonalised in closed form: small ones enumerated, large ones."""
+"""Gaussian and l2 noise on tables with margins, orthogonalised in closed form: small and large tables."""
 
 import sys
 from dataclasses import replace
@@ -18,7 +18,7 @@ from ppdinf.lattice.points.shortest import nearest_steps
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.noise.exact.gaussian.gaussian_masses import GaussianMasses
 from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-from ppdinf.noise.exact.gaussian.l2_laplace_mixture import Mixture
+from ppdinf.noise.exact.gaussian.l2_laplace_mixture import L2Mixture
 from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
 from ppdinf.noise.exact.gaussian.orthogonal_complement import squares_across
 from ppdinf.noise.exact.gaussian.theta import log_mass
@@ -71,12 +71,12 @@ def test_three_way_draws_against_enumeration():
 def test_l2_draws_against_enumeration():
     truth = margins_law(2.5, "l2")
     basis = closed_form(two_way(3, 3))
-    assert fit(Mixture(basis, Fraction(5, 2)).draw(40_000, seeded_stream(5)), truth) > 1e-4
-    assert fit(Mixture(basis, Fraction(11, 4)).draw(40_000, seeded_stream(5)), truth) < 1e-6
+    assert fit(L2Mixture(basis, Fraction(5, 2)).draw(40_000, seeded_stream(5)), truth) > 1e-4
+    assert fit(L2Mixture(basis, Fraction(11, 4)).draw(40_000, seeded_stream(5)), truth) < 1e-6
 
 
-def test_wrong_orthogonal_parts_are_caught():
-    """Parts that are too long would keep a vector with more than certainty; wrong centers keep next to none."""
+def test_wrong_orthogonal_parts_are_rejected():
+    """Parts that are too long give acceptance probabilities above 1; wrong centers give almost no acceptance."""
     basis, sigma = closed_form(two_way(8, 9)), [Fraction(4)] * 200
     right = basis.propose(sigma, seeded_stream(6)).log_keep()[0]
     assert -0.01 < right.min() <= right.max() <= 0
@@ -90,7 +90,7 @@ def test_wrong_orthogonal_parts_are_caught():
 
 
 def moments(z, sigma, m, swaps):
-    """p-values: of |z|^2, and of projections <z, h> on swaps, normal on the integers with variance 4 sigma^2."""
+    """Return p-values of |z|^2 and of projections <z, h> on swaps, discrete normal with variance 4 sigma^2."""
     energy = float((z.astype(float) ** 2).sum() / sigma**2)
     total = 2 * min(stats.chi2.cdf(energy, m * len(z)), stats.chi2.sf(energy, m * len(z)))
     t = np.concatenate([z[:, a] - z[:, b] - z[:, c] + z[:, d] for a, b, c, d in swaps])
@@ -103,7 +103,7 @@ def moments(z, sigma, m, swaps):
 
 @pytest.mark.parametrize(("rows", "columns", "draws"), [(67, 24, 300), (200, 50, 60)])
 def test_large_two_way_tables(rows, columns, draws):
-    """Wide noise: |z|^2 / sigma^2 is chi-square, a swap's projection a normal integer; both to 1e-9 and better."""
+    """Wide noise: |z|^2 / sigma^2 is chi-square, and a swap's projection is discrete normal, both within 1e-9."""
     noise = exact_noise(structure(two_way(rows, columns)), DiscreteGaussian(5))
     assert noise.parts[0].acceptance > 0.99
     z = noise.draw(draws, seeded_stream(7))
@@ -124,9 +124,9 @@ def test_large_two_way_tables(rows, columns, draws):
 
 
 def test_l2_noise_on_a_large_table_has_its_radius():
-    """epsilon |z| is Gamma(m, 1) where noise is wide; what is left out of the nodes is not missed."""
+    """epsilon |z| is Gamma(m, 1) for wide noise; the omitted nodes are negligible."""
     basis = closed_form(two_way(67, 24))
-    law = Mixture(basis, Fraction(1, 2))
+    law = L2Mixture(basis, Fraction(1, 2))
     assert law._counted[0] > 0
     radius = np.linalg.norm(law.draw(200, seeded_stream(8)).astype(float), axis=1) / 2
     assert stats.kstest(radius, stats.gamma(1518).cdf).pvalue > 1e-4
@@ -147,8 +147,8 @@ def test_products_of_masses(v):
         assert enclosed.rad() < 1e-25
 
 
-def test_ball_arithmetic_finds_the_same_nodes(monkeypatch):
-    law = Mixture(klein(kernel(np.ones((1, 200), dtype=int))), Fraction(3))
+def test_ball_arithmetic_gives_the_same_nodes(monkeypatch):
+    law = L2Mixture(klein(kernel(np.ones((1, 200), dtype=int))), Fraction(3))
     assert law._counted[0] > 0
     usual = law._draw_nodes(200, seeded_stream(9))
     monkeypatch.setattr(law, "_margin", 2.0)
@@ -156,7 +156,7 @@ def test_ball_arithmetic_finds_the_same_nodes(monkeypatch):
 
 
 @pytest.mark.parametrize("A", [two_way(4, 6), two_way(3, 3), two_way(3, 2), margin_matrix((4, 5, 2), [(0,), (1,)])])
-def test_sublattices_across_steps(A):
+def test_sublattices_orthogonal_to_steps(A):
     for block, step in nearest_steps(structure(A)):
         squares = squares_across(block, step)
         rows = sparse.csc_array(block.class_system)[:, block.classes]
@@ -164,8 +164,8 @@ def test_sublattices_across_steps(A):
         assert np.log(squares).sum() == pytest.approx(np.linalg.slogdet((across.T @ across).toarray())[1], abs=1e-8)
 
 
-def test_calibration_does_not_grow_with_the_table():
-    """Between nearest tables the loss depends on the step alone, once noise is wide."""
+def test_calibration_does_not_depend_on_the_size_of_the_table():
+    """For wide noise, the loss between nearest tables depends only on the step."""
     found = []
     for shape in [(3, 3), (60, 40)]:
         [(block, step)] = nearest_steps(structure(two_way(*shape)))
@@ -174,9 +174,9 @@ def test_calibration_does_not_grow_with_the_table():
     assert found[0] == pytest.approx(found[1], rel=1e-8)
 
 
-def test_noise_too_narrow_for_many_cells_is_refused_with_what_works():
+def test_noise_too_narrow_for_many_cells_raises_with_a_remedy():
     table = np.full((60, 40), 9)
-    with pytest.raises(InvariantError, match=r"from about sigma = 0\.\d+ on it can be drawn") as refused:
+    with pytest.raises(InvariantError, match=r"from about sigma = 0\.\d+ can be drawn") as refused:
         ppd.GeneralizedGaussian(BOTH, sigma="3/8").sampler_plan(table)
     works = str(refused.value).split("sigma = ")[1].split()[0]
     assert ppd.GeneralizedGaussian(BOTH, sigma=works).sampler_plan(table).exact
@@ -201,7 +201,7 @@ def test_release_of_a_large_table(shape, tmp_path):
         assert (again.table.values != table).mean() > 0.5
 
 
-def test_structural_zeros_in_a_large_table_are_refused_before_anything_dense_is_built():
+def test_structural_zeros_in_a_large_table_raise_before_dense_algebra():
     table = np.ones((120, 60), dtype=int)
     table[0, 0] = 0
     holes = BOTH & ppd.invariants.zeros({"dim_0": 0, "dim_1": 0})

@@ -1,7 +1,7 @@
-"""Every sampler that is asked for exact noise, on every small system and law: what it offers has the stated law.
+"""Every exact sampler on every small system and law: the offered draws have the stated law.
 
-A new sampler is tested here once it stands in `OFFERS`. Draws are compared with the enumerated law by chi-square; with
-some two hundred comparisons, each failing by chance with probability 1e-6, a false alarm has probability 2e-4.
+Every sampler in `OFFERS` is tested. Draws are compared with the enumerated law by chi-square. There are about 200
+comparisons, each of which fails by chance with probability 1e-6: the false alarm rate is 2e-4.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace, Staircase
 from ppdinf.noise import exact_noise as exact
-from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
+from ppdinf.noise.exact.scale_mixture import mixture
 from ppdinf.noise.exact_noise import OFFERS, exact_noise
 from ppdinf.noise.primitives.sampler_offer import Declined, Offer
 from ppdinf.noise.primitives.stream import seeded_stream
@@ -38,8 +38,8 @@ SYSTEMS = {
 }
 
 
-def asked(found):
-    """Cells that samplers may be asked for: all, all but the simple ones, and every block."""
+def sets_of_cells(found):
+    """Return sets of cells that samplers may receive: all, all except the simple ones, and every block."""
     every = np.arange(found.blocks.size)
     sizes = np.bincount(found.blocks)
     simple = found.partition | ((sizes == 1) & (found.sum_ranks == 1))
@@ -50,7 +50,7 @@ def asked(found):
 
 @cache
 def enumerated(system, cells, law):
-    """Law of the noise of whole blocks, each vector with its probability."""
+    """Return the law of the noise of complete blocks, each vector with its probability."""
     basis = kernel(np.array(SYSTEMS[system])[:, list(cells)]).basis.toarray()
     reach = {0: 0, 1: 200, 2: 40, 3: 16}[basis.shape[1]]
     z = box(-reach, reach, basis.shape[1]) @ basis.T
@@ -64,7 +64,7 @@ def enumerated(system, cells, law):
 def offers(sampler, law):
     for system, A in SYSTEMS.items():
         found = structure(np.array(A))
-        for cells in asked(found):
+        for cells in sets_of_cells(found):
             answer = sampler(found, law, cells)
             assert answer is None or isinstance(answer, Offer | Declined)
             if isinstance(answer, Declined):
@@ -77,14 +77,14 @@ def name(value):
     return f"{inspect.getmodule(value).__name__.rpartition('.')[2]}.{value.__name__}" if callable(value) else value.name
 
 
-# mixtures over scales have enumerations of their own among the quick tests
+# mixtures over scales have separate enumerations in the quick tests
 LONG = {"crossing.offer", "crossing_lattice.offer"}
 
 
 @pytest.mark.parametrize(
     "sampler", [pytest.param(o, marks=pytest.mark.deep) if name(o) in LONG else o for o in OFFERS], ids=name
 )
-def test_what_is_offered_is_drawn(sampler):
+def test_offered_draws_have_the_law(sampler):
     served = 0
     for law in LAWS:
         for n, (system, cells, offer) in enumerate(offers(sampler, law)):
@@ -92,7 +92,7 @@ def test_what_is_offered_is_drawn(sampler):
             assert set(offer.cells) <= set(cells), system
             assert offer.acceptance is None or 0 < offer.acceptance <= 1
             draw = offer.build()
-            draws = 2_000 if offer.sampler == "scale mixture" else DRAWS  # a millisecond each
+            draws = 2_000 if offer.sampler == "scale mixture" else DRAWS  # 1 ms each
             z = draw(draws, seeded_stream(n))
             assert z.shape == (draws, offer.cells.size)
             assert z.dtype == np.int64
@@ -103,8 +103,8 @@ def test_what_is_offered_is_drawn(sampler):
 
 
 @pytest.mark.parametrize("law", LAWS[:3], ids=name)
-def test_a_scale_that_is_off_is_found(law):
-    """By 7 percent."""
+def test_a_wrong_scale_is_rejected(law):
+    """The scale has an error of 7 %."""
     wrong = type(law)(next(iter(vars(law).values())) * 107 / 100)
     cells = np.arange(4)
     for sampler in OFFERS:
@@ -113,53 +113,53 @@ def test_a_scale_that_is_off_is_found(law):
             z = answer.build()(DRAWS, seeded_stream(0))
             assert fit(z, enumerated("crossing sums", tuple(cells.tolist()), law)) < RARE
             return
-    raise AssertionError("nobody offers")
+    raise AssertionError("no sampler offers")
 
 
 @pytest.mark.parametrize("law", LAWS[:3], ids=name)
 @pytest.mark.parametrize("system", ["a fixed cell and two classes", "a crossing block and a free cell"])
 def test_parts_together_have_the_law(system, law):
-    """A system of several blocks, by whatever its parts are drawn."""
+    """A system of several blocks, drawn by the samplers of its parts."""
     A = np.array(SYSTEMS[system])
     noise = exact_noise(structure(A), law)
     assert sorted(np.concatenate([part.cells for part in noise.parts])) == list(range(A.shape[1]))
     assert fit(noise.draw(DRAWS, seeded_stream(3)), enumerated(system, tuple(range(A.shape[1])), law)) > RARE
 
 
-def test_what_is_refused_names_every_reason(monkeypatch):
-    monkeypatch.setattr(crossing_mixture, "PILOT", 2**15)  # how little is kept need not be known so well
+def test_refusals_state_every_reason(monkeypatch):
+    monkeypatch.setattr(mixture, "PILOT", 2**15)  # the small acceptance rate need not be accurate
     with pytest.raises(InvariantError) as refused:
         exact_noise(structure(two_way(14, 14)), DoubleGeometric(2))
     for reason in (
         "196 cells",
         "elimination would take",
-        "a mixture over scales would keep",
-        "rejection would keep",
+        "the acceptance rate of a mixture over scales",
+        "the acceptance rate of rejection",
         "l2 or Gaussian",
         "allow_mcmc=True",
     ):
         assert reason in str(refused.value)
-    with pytest.raises(InvariantError, match="no exact sampler for lattices knows staircase noise"):
+    with pytest.raises(InvariantError, match="no exact sampler on lattices supports staircase noise"):
         exact_noise(structure([[1, 1, 1]]), LAWS[3])
 
 
 def test_the_hardest_cells_are_named():
-    """Blocks of 900 and 100 cells, both too narrow: what can be drawn for the larger one can be for both."""
+    """For blocks of 900 and 100 cells with too narrow noise, the message states noise that is valid for both."""
     A = np.block([[two_way(10, 10), np.zeros((20, 900), int)], [np.zeros((60, 100), int), two_way(30, 30)]])
-    with pytest.raises(InvariantError, match=r"900 cells .* from about sigma = 0\.\d+ on"):
+    with pytest.raises(InvariantError, match=r"900 cells .* from about sigma = 0\.\d+ can"):
         exact_noise(structure(A), DiscreteGaussian("1/2"))
 
 
-def test_what_fails_in_its_setup_counts_as_declined(monkeypatch):
+def test_failures_in_set_up_count_as_declined(monkeypatch):
     def fails():
         raise InvariantError("tables turned out too large")
 
-    def promises(structure, law, cells):
+    def offers_and_fails(structure, law, cells):
         return Offer("promising", cells, fails)
 
-    monkeypatch.setattr(exact, "OFFERS", (promises, *OFFERS))
+    monkeypatch.setattr(exact, "OFFERS", (offers_and_fails, *OFFERS))
     noise = exact_noise(structure([[1, 1, 1]]), DoubleGeometric(1))
     assert [part.sampler for part in noise.parts] == ["class"]
-    monkeypatch.setattr(exact, "OFFERS", (promises,))
+    monkeypatch.setattr(exact, "OFFERS", (offers_and_fails,))
     with pytest.raises(InvariantError, match="tables turned out too large"):
         exact_noise(structure([[1, 1, 1]]), DoubleGeometric(1))

@@ -1,4 +1,4 @@
-"""The choice of a sampler for a system, and noise for all of its parts together."""
+"""The choice of a sampler for a system, and joint draws of all of its parts."""
 
 import pickle
 from fractions import Fraction
@@ -17,7 +17,7 @@ from ppdinf.noise.exact.elimination import class_sums
 from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
-from ppdinf.noise.sampler_plan import Plan, _two_digits_up, plan
+from ppdinf.noise.sampler_plan import Plan, _two_digits_up, plan_sampler
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 
@@ -26,7 +26,7 @@ def used(A, law):
     return [part.sampler for part in exact_noise(structure(np.array(A)), law).parts]
 
 
-# 12 is a mixture over scales: seconds, and with enumerations of its own among the quick tests
+# 12 is a mixture over scales: it takes seconds and has separate enumerations in the quick tests
 @pytest.mark.parametrize("seed", [pytest.param(s, marks=pytest.mark.deep) if s == 12 else s for s in range(30)])
 def test_random_systems(seed):
     rng = np.random.default_rng(400 + seed)
@@ -62,7 +62,7 @@ def test_l1_samplers(A, samplers):
     assert used(A, DoubleGeometric("1/4")) == samplers
 
 
-def test_samplers_agree_where_two_are_exact(monkeypatch):
+def test_two_exact_samplers_agree(monkeypatch):
     A, law, truth = two_way(2, 3), DoubleGeometric("3/2"), enumerated(two_way(2, 3), "l1", Fraction(3, 2))
     assert used(A, law) == ["elimination"]
     assert fit(exact_noise(structure(A), law).draw(30_000, seeded_stream(1)), truth) > 1e-6
@@ -100,26 +100,26 @@ def test_narrow_gaussians_are_drawn_block_by_block(monkeypatch):
         assert fit(z[:, 9 * block : 9 * block + 9], margins_law(0.5)) > 1e-6
 
 
-def test_plans_say_what_and_why():
+def test_plans_state_sampler_and_reason():
     bound = MARGINS.on(np.ones((4, 4), dtype=int))
-    found = plan(bound, DoubleGeometric("1/4"))
+    found = plan_sampler(bound, DoubleGeometric("1/4"))
     assert str(found) == (
         "rejection sampler (exact): 16 cells lie in 1 block of public sums that cross; 3.3 % of attempts are kept"
     )
     assert found.acceptance == 0.033
     assert Plan(**found.to_dict()) == found
-    assert plan(bound, L2Laplace("1/4")).sampler == "mixture"
-    assert plan(bound, DiscreteGaussian(1)).sampler == "Klein"
+    assert plan_sampler(bound, L2Laplace("1/4")).sampler == "mixture"
+    assert plan_sampler(bound, DiscreteGaussian(1)).sampler == "Klein"
     total = ppd.invariants.total().on(np.ones(3, dtype=int))
-    found = plan(total, DoubleGeometric(1))
+    found = plan_sampler(total, DoubleGeometric(1))
     assert found.to_dict() == {"sampler": "class", "exact": True, "reason": found.reason}
     assert found.reason == ("the public sums split 3 cells into 1 group with noise that sums to zero")
 
 
-def test_a_plan_keeps_what_was_built_for_it(monkeypatch):
-    """Draws ask nobody again; only those of another system, or by a plan from a file or another process, do."""
+def test_a_plan_stores_its_sampler(monkeypatch):
+    """Draws do not repeat the set-up, except for another system, or a plan from a file or another process."""
     system, law = MARGINS.on(np.ones((2, 3), dtype=int)), DoubleGeometric("3/2")
-    found = plan(system, law)
+    found = plan_sampler(system, law)
     read = [Plan(**found.to_dict()), pickle.loads(pickle.dumps(found))]
     first = found.noise_on(system.structure, law).draw(5, seeded_stream(1))
     other = ppd.invariants.total().on(np.ones((2, 3), dtype=int)).structure
@@ -135,11 +135,11 @@ def test_a_plan_keeps_what_was_built_for_it(monkeypatch):
     exact_noise_module.exact_or_refusal.cache_clear()
 
 
-def test_what_is_beyond_exact_sampling_is_refused():
+def test_systems_beyond_exact_sampling_raise():
     with pytest.raises(InvariantError, match="cross each other"):
-        plan(MARGINS.on(np.ones((14, 14), dtype=int)), DoubleGeometric(2))
+        plan_sampler(MARGINS.on(np.ones((14, 14), dtype=int)), DoubleGeometric(2))
     with pytest.raises(InvariantError, match="narrow"):
-        plan(MARGINS.on(np.ones((30, 30), dtype=int)), DiscreteGaussian("1/2"))
+        plan_sampler(MARGINS.on(np.ones((30, 30), dtype=int)), DiscreteGaussian("1/2"))
 
 
 def test_intersecting_sets_over_few_records():

@@ -1,4 +1,4 @@
-"""Uniform points, gauges and K-norm noise of polytopes, against known bodies, rejection and linear programmes."""
+"""Uniform points, gauges and K-norm noise of polytopes against known bodies, rejection and linear programmes."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_gauges_and_chords_against_linear_programmes(points):
 
 @pytest.mark.parametrize("points", BODIES.values(), ids=BODIES)
 def test_uniform_points_against_rejection_from_a_box(points):
-    """Each coordinate, and the gauge, whose m-th power is uniform; a point shrunk by 5 % is seen."""
+    """Test each coordinate, and the gauge, whose m-th power is uniform; points scaled by 0.95 are rejected."""
     body, m = polytope(points), len(points)
     w = body.uniform(20_000, seeded_stream(3))
     assert body.gauge(w).max() <= 1 + 1e-9
@@ -50,8 +50,8 @@ def test_uniform_points_against_rejection_from_a_box(points):
         assert stats.ks_2samp(w @ direction, oracle @ direction).pvalue > 1e-6
 
 
-def test_uniform_points_need_the_volumes():
-    """Simplices chosen all alike would favour the small ones."""
+def test_equal_probabilities_of_simplices_are_rejected():
+    """Simplices with equal probabilities would favour the small ones."""
     body = polytope(BODIES["random"])
     even = type(body)(body.forms, body.corners, np.arange(1, len(body.corners) + 1) / len(body.corners))
     right, wrong = (b.uniform(20_000, seeded_stream(4)) for b in (body, even))
@@ -70,7 +70,7 @@ def test_volumes_of_differences_are_known():
 
 @pytest.mark.parametrize("points", BODIES.values(), ids=BODIES)
 def test_the_norm_of_the_noise_is_gamma(points):
-    """A uniform point times Gamma(m + 1) has norm Gamma(m); a radius of Gamma(m) would not do."""
+    """A uniform point times a Gamma(m + 1) variable has norm Gamma(m); the radius Gamma(m) would be wrong."""
     body, m = polytope(points), len(points)
     size = body.gauge(body.noise(20_000, seeded_stream(5)))
     assert stats.kstest(size, stats.gamma(m).cdf).pvalue > 1e-6

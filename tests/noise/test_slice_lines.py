@@ -1,4 +1,4 @@
-"""Slice sampling along lines leaves its target alone and gets there."""
+"""Slice sampling along lines preserves its target and converges to it."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def laplace(norm, rate=1.0):
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("m", [1, 3])
 def test_steps_leave_the_target_invariant(norm, m):
-    """Exact draws stay exact after three steps; a target whose rate is 5 % off pulls them away."""
+    """Exact draws have the target law after three steps; a rate error of 5 % is rejected."""
     start = k_norm(m, norm, 60_000, seeded_stream(1))
     scale = np.array([[2.0, 0.0, 0.3], [0.5, 1.0, 0.0], [0.0, 0.0, 0.2]])[:m, :m]
     for rate, good in ((1.0, True), (1.1, False)):
@@ -29,7 +29,7 @@ def test_steps_leave_the_target_invariant(norm, m):
 
 @pytest.mark.parametrize("m", [2, 8])
 def test_chains_started_at_the_mode_reach_the_target(m):
-    """Fifty lines per dimension are enough; two per dimension are not."""
+    """Fifty lines per dimension are sufficient; two per dimension are not."""
     for steps, good in ((50 * (m + 1), True), (m, False)):
         ends = slice_lines(laplace("l2"), np.zeros((4000, m)), np.eye(m), steps=steps, stream=seeded_stream(3))
         p = stats.kstest(np.linalg.norm(ends, axis=1), stats.gamma(m).cdf).pvalue
@@ -37,7 +37,7 @@ def test_chains_started_at_the_mode_reach_the_target(m):
 
 
 def test_on_a_ball():
-    """A flat density is uniform on the ball; one beyond its mode piles up at the edge as it should."""
+    """A constant density is uniform on the ball; a density with its mode outside concentrates at the boundary."""
     start = np.tile([0.9, 0.0, 0.0], (20_000, 1))
     flat = slice_lines(lambda b: np.zeros(len(b)), start, np.eye(3), steps=60, stream=seeded_stream(4), radius=1.0)
     size = np.linalg.norm(flat, axis=1)
@@ -51,8 +51,8 @@ def test_on_a_ball():
     assert stats.kstest(-up[:, 0], law.cdf).pvalue > 1e-6
 
 
-def test_two_modes_that_a_bracket_can_bridge():
-    """Stepping out and shrinkage are right for any density, not for log-concave ones alone."""
+def test_two_modes_within_a_bracket():
+    """Stepping out and shrinkage are valid for any density, not only for log-concave ones."""
 
     def density(b):
         return np.logaddexp(-0.5 * (b[:, 0] - 3) ** 2, np.log(2) - 0.5 * (b[:, 0] + 3) ** 2)

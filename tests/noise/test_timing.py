@@ -1,4 +1,4 @@
-"""Random words read by a draw, which its time follows, against the size of its noise; `benchmarks/timing.py` clocks."""
+"""The number of random words per draw against the noise; `benchmarks/timing.py` measures times."""
 
 from fractions import Fraction
 from functools import cache
@@ -12,15 +12,15 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.lattice import structure
 from ppdinf.noise.exact_noise import exact_noise
-from ppdinf.noise.primitives.integers import discrete_gaussian, discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 
-DRAWS = 4000  # without any relation the correlation has a standard error of 0.016
+DRAWS = 4000  # standard error of the correlation under independence: 0.016
 TOTAL = np.ones((1, 100), dtype=int)
 
 
 def words_and_sizes(draw, draws=DRAWS):
-    """Words read and |z|_1 of each of many draws from one stream."""
+    """Return the number of words and |z|_1 of each of many draws from one stream."""
     source, read = seeded_stream(1), []
 
     def stream(n):
@@ -46,14 +46,14 @@ def lattice(A, kind, scale):
 @pytest.mark.parametrize(
     ("draw", "words"),
     [
-        (lambda stream: discrete_laplace(Fraction(1, 4), 100, stream), 100),
-        (lambda stream: discrete_gaussian(Fraction(9), 100, stream), 100),
+        (lambda stream: draw_discrete_laplace(Fraction(1, 4), 100, stream), 100),
+        (lambda stream: draw_discrete_gaussian(Fraction(9), 100, stream), 100),
         (lattice(TOTAL, "l1", "1/4"), 199),
     ],
     ids=["discrete Laplace", "discrete Gaussian", "class"],
 )
 def test_words_are_the_same_for_every_noise(draw, words):
-    """Rejected words are rarer than one in 2**50 here."""
+    """Fewer than one word in 2**50 is rejected here."""
     read, sizes = words_and_sizes(draw, 300)
     assert set(read.tolist()) == {words}
     assert np.ptp(sizes) > 50
@@ -74,8 +74,8 @@ def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda stream: discrete_laplace(Fraction(1, 500), 100, stream),
-        lambda stream: discrete_gaussian(Fraction(10**6), 100, stream),
+        lambda stream: draw_discrete_laplace(Fraction(1, 500), 100, stream),
+        lambda stream: draw_discrete_gaussian(Fraction(10**6), 100, stream),
         lattice(TOTAL, "l1", "1/100"),
         lattice(two_way(2, 5), "l1", "1/4"),
         lattice(two_way(3, 3), "l1", "1/4"),
@@ -92,13 +92,13 @@ def test_words_of_extended_noise_on_a_grid_are_the_same_for_every_noise():
     ],
 )
 @pytest.mark.deep
-def test_words_are_nearly_unrelated_to_the_noise(draw):
+def test_words_are_nearly_independent_of_the_noise(draw):
     assert abs(spearman(*words_and_sizes(draw))) < 0.16  # 0.1, and four standard errors
 
 
-def test_a_sampler_that_counts_up_to_its_noise_is_seen():
+def test_a_sampler_with_a_counting_loop_is_detected():
     def unary(stream):
-        """Geometric noise, one word a step: the textbook loop."""
+        """Draw geometric noise with one word per step: the textbook loop."""
         z = 0
         while stream(1)[0] > 2**62:
             z += 1
@@ -107,6 +107,6 @@ def test_a_sampler_that_counts_up_to_its_noise_is_seen():
     assert spearman(*words_and_sizes(unary)) > 0.9
 
 
-def test_what_the_documentation_states_of_l2_noise_under_one_total():
-    """The narrower the mixing scale, the more attempts its Gaussian coordinates take: docs/timing.md."""
+def test_documented_timing_of_l2_noise_with_one_total():
+    """A narrower mixing scale requires more attempts for its Gaussian coordinates: docs/timing.md."""
     assert -0.35 < spearman(*words_and_sizes(lattice(TOTAL, "l2", "1/4"))) < -0.1

@@ -24,7 +24,7 @@ def lattice(reach=14):
 
 
 def gibbs_matrix(points, q, moves):
-    """Transition probabilities of one sweep, every line law by enumeration."""
+    """Return the transition probabilities of one sweep, with every line law by enumeration."""
     step, place = np.zeros((len(points), len(points))), {tuple(x): k for k, x in enumerate(points.tolist())}
     n = len(moves.starts) - 1
     for r in range(n):
@@ -38,7 +38,7 @@ def gibbs_matrix(points, q, moves):
 
 
 @pytest.mark.deep
-def test_the_bound_lies_above_the_exact_distance_of_gibbs():
+def test_the_bound_exceeds_the_exact_distance_of_gibbs():
     law = DoubleGeometric("2/3")
     moves = gibbs_moves(A, law)
     _, points = lattice()
@@ -55,7 +55,7 @@ def test_the_bound_lies_above_the_exact_distance_of_gibbs():
             law_t = law_t @ matrix
 
 
-def test_the_bound_lies_above_the_exact_distance_of_the_published_chain_and_a_wrong_one_does_not():
+def test_the_bound_exceeds_the_exact_distance_of_the_published_chain():
     law, a, reach = DoubleGeometric(1), math.exp(-2.5), 7
     coordinates, points = lattice(reach)
     g = a ** abs(coordinates[:, None] - coordinates).sum(axis=2) * ((1 - a) / (1 + a)) ** 2
@@ -70,7 +70,7 @@ def test_the_bound_lies_above_the_exact_distance_of_the_published_chain_and_a_wr
     for t in range(120):
         exact = 0.5 * abs(law_t - q).sum()
         assert exact <= bound.estimate(t) + 4 * bound.excess(t).std() / math.sqrt(4000) + 1e-6
-        violated |= exact > (late > 3 * t + 1).mean() + 0.02  # time counted three times as fast
+        violated |= exact > (late > 3 * t + 1).mean() + 0.02  # time counted 3 times too fast
         law_t = law_t @ matrix
     assert violated
 
@@ -83,8 +83,8 @@ def test_the_estimate_is_the_formula_of_the_theorem():
 
 
 @pytest.mark.parametrize("t", [5, 20, 45])
-def test_upper_limits_cover_and_a_plain_normal_limit_does_not(t):
-    """Geometric meeting times with a known mean; at t = 45 hardly any pair of 100 is still apart."""
+def test_coverage_of_upper_limits(t):
+    """Geometric meeting times with a known mean; at t = 45 almost all of 100 pairs have met."""
     rng, lag, p = np.random.default_rng(3), 4, 0.1
     truth = sum((1 - p) ** (t + k * lag) for k in range(200))
     covered, normal = 0, 0
@@ -98,7 +98,7 @@ def test_upper_limits_cover_and_a_plain_normal_limit_does_not(t):
         assert normal < 0.9 * 400
 
 
-def test_pairs_that_have_not_met_leave_no_bound():
+def test_pairs_that_have_not_met_give_no_bound():
     bound = TVBound(lag=2, meetings=np.array([5, -1, 7]), limit=50)
     assert bound.unmet == 1
     assert (bound.estimate([0, 40]) == 1).all()
@@ -115,7 +115,7 @@ def test_a_ten_by_ten_table_is_reported_as_not_met():
     assert "no bound" in str(bound)
 
 
-def test_the_chosen_lag_makes_the_bound_informative_and_threads_do_not_matter():
+def test_default_lag_and_threads():
     meeting = gibbs_meeting(gibbs_moves(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4")))
     one, three = (tv_bound(meeting, pairs=300, rng=5, threads=threads) for threads in (1, 3))
     assert one.lag == three.lag
@@ -127,7 +127,7 @@ def test_the_chosen_lag_makes_the_bound_informative_and_threads_do_not_matter():
     assert one.delta("1/4", 2, t) == pytest.approx((1 + math.exp(0.5)) * float(one.upper(t)))
 
 
-def test_bad_input_is_refused():
+def test_invalid_input_raises():
     with pytest.raises(PrivacyError, match="pairs must be at least 1"):
         tv_bound(lambda lag, limit, rng: 1, pairs=0, rng=1)
     with pytest.raises(PrivacyError, match="below limit = 10"):
@@ -136,7 +136,7 @@ def test_bad_input_is_refused():
 
 @pytest.mark.deep
 def test_published_chain_on_four_by_four_needs_about_ten_thousand_iterations():
-    """ISDP, Figure 1: l1, epsilon = .25, a = exp(-1), 200 pairs, stable in the lag."""
+    """ISDP, Figure 1: l1, epsilon = 0.25, a = exp(-1), 200 pairs, stable in the lag."""
     system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, DoubleGeometric("1/4"), a=math.exp(-1.0))
     for lag in (1000, 5000, 20_000):
         bound = tv_bound(isdp_meeting(system), pairs=200, lag=lag, rng=6)

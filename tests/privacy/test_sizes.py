@@ -94,7 +94,7 @@ def test_measurements_are_counted_before_they_are_listed():
 
 def test_noise_is_too_wide_before_it_is_drawn():
     """A refusal that depends on the draw cuts the law off for whoever draws again."""
-    with pytest.raises(PrivacyError, match="wider than whole numbers"):
+    with pytest.raises(PrivacyError, match="limit of exact integers"):
         ppd.GeneralizedLaplace(total(), epsilon="1e-12", norm="l2").sampler_plan([3, 1, 2])
     ppd.GeneralizedLaplace(total(), epsilon="1e-6", norm="l2").sampler_plan([3, 1, 2])
     for count, allowed in ((2**52, True), (2**52 + 1, False)):

@@ -1,15 +1,12 @@
-"""Noise for a histogram of counts, one way a file.
+"""Noise for a histogram of counts, one method per file.
 
-Rule: sums are measured with whole noise from secure words; what repairs them is named in the output.
+Rule: sums are measured with integer noise from secure words; post-processing is named in the output.
 
-base                     what every privatizer shares: sums of a histogram, their noise, and what the noisy sums
-                         tell of a table
-cyclic_privatizer        noise around a cycle of counts: ``h_i + L_i - L_(i+1)``
-hierarchical_privatizer  noise on the sums of all intervals of a tree with 16 branches, of which a person changes
-                         two on each level
-independent_privatizer   independent noise on every bin of a histogram: a person changes two of them
-privelet_privatizer      privelet: noise on the differences between the left and the right half of every dyadic
-                         interval (Haar wavelets)
+base                     The base class of privatizers: sums of a histogram, their noise, and its law.
+cyclic_privatizer        Noise around a cycle of counts: ``h_i + L_i - L_(i+1)``.
+hierarchical_privatizer  Noise on the sums of all intervals of a tree with 16 branches.
+independent_privatizer   Independent noise on every bin of a histogram.
+privelet_privatizer      Privelet: noise on differences of halves of dyadic intervals (Haar wavelets).
 """
 
 from __future__ import annotations
@@ -54,24 +51,25 @@ def noisy_histogram(
     Parameters
     ----------
     histogram : array_like of int, shape (n,)
-        Number of cells that hold each count.
+        Number of cells with each count.
     epsilon : int, float, str or Fraction
         Privacy loss between tables that differ by one person, present or absent.
     stream : BitStream
         `ppdinf.noise.primitives.stream.secure_stream` for releases, `seeded_stream` for research.
     privatizer : {"cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"}
     delta : int, float, str or Fraction, optional
-        For "cyclic-gaussian", which needs it, and no other.
+        Required for "cyclic-gaussian", not allowed for others.
 
     Returns
     -------
     ndarray of float64, shape (n,)
-        Whole numbers but for the last two, which estimate the histogram from noisy sums; they may be negative.
+        Integers, except for "privelet" and "hierarchical", which estimate the histogram from noisy sums. Entries may be
+        negative.
 
     Raises
     ------
     PrivacyError
-        An unknown privatizer; a delta where none belongs.
+        The privatizer is unknown, or delta is missing or not allowed.
 
     Examples
     --------
@@ -82,7 +80,7 @@ def noisy_histogram(
     if privatizer not in PRIVATIZERS:
         raise PrivacyError(f"privatizer must be one of {list(PRIVATIZERS)}, found {privatizer!r}")
     if (privatizer == "cyclic-gaussian") != (delta is not None):
-        raise PrivacyError("delta belongs to the cyclic Gaussian privatizer, which needs it, and to no other")
+        raise PrivacyError("delta is required for the privatizer 'cyclic-gaussian' and not allowed for others")
     exact = as_fraction(epsilon, "epsilon")
     counts = np.asarray(histogram, dtype=np.int64)
     if delta is not None:

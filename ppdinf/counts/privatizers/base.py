@@ -1,4 +1,4 @@
-"""What every privatizer shares: sums of a histogram, their noise, and what the noisy sums tell of a table."""
+"""The base class of privatizers: sums of a histogram, their noise, and its law given a table."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Privatizer"]
 
 
 class Privatizer(ABC):
-    """Whole sums of a histogram, measured with double geometric noise of one rate.
+    """Integer sums of a histogram, measured with double geometric noise of one rate.
 
     Attributes
     ----------
-    tells_total : bool
-        Whether the first sum is that of all bins, the number of cells, which is public and has no noise.
+    includes_total : bool
+        Whether the first sum is the number of cells, which is public and has no noise.
     """
 
-    tells_total: ClassVar[bool] = False
+    includes_total: ClassVar[bool] = False
 
     @abstractmethod
     def sums(self, n: int) -> sparse.csc_array:
-        """State the sums of a histogram of n counts, int64 of shape (k, n)."""
+        """Return the matrix of sums of a histogram of n counts, int64 of shape (k, n)."""
 
     @abstractmethod
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
-        """Rate of the noise, at which a person's step costs epsilon at most."""
+        """Return the rate of the noise at which a step of one person has privacy loss at most epsilon."""
 
     @abstractmethod
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
         """Estimate the histogram from its noisy sums, shape (n,)."""
 
     def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
-        """Draw the noisy sums of a histogram: what its share of the budget pays for, and what is published."""
+        """Draw the noisy sums of a histogram, which are published."""
         measured = _sums(self, histogram.size) @ histogram
-        noisy = measured[self.tells_total :]
-        noisy += discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, stream)
+        noisy = measured[self.includes_total :]
+        noisy += draw_discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, stream)
         found: NDArray[np.int64] = measured
         return found
 
@@ -54,11 +54,11 @@ class Privatizer(ABC):
         return int(_sums(self, n).shape[0])
 
     def cells(self, measured: NDArray[np.int64]) -> int | None:
-        """Read the number of cells off noisy sums that tell it."""
-        return int(measured[0]) if self.tells_total else None
+        """Return the number of cells if the noisy sums include it, otherwise None."""
+        return int(measured[0]) if self.includes_total else None
 
     def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
-        """State what noisy sums tell of the table."""
+        """Return the law of the noisy sums given a table."""
         return HistogramNoise.of_sums(_sums(self, n), measured, float(self.rate(n, epsilon)))
 
 

@@ -1,6 +1,6 @@
-"""Noise on the sums of all intervals of a tree with 16 branches, of which a person changes two on each level.
+"""Noise on the sums of all intervals of a tree with 16 branches; a person changes two sums on each level.
 
-The estimate is the tree's own: weighted averaging upwards of a node's noisy sum and its children's, then mean
+The estimate uses the tree: weighted averages of a node's noisy sum and the sums of its children upwards, then mean
 consistency downwards from the total, which is public.
 
 M. Hay, V. Rastogi, G. Miklau, D. Suciu, "Boosting the accuracy of differentially private histograms", VLDB 2010.
@@ -23,12 +23,12 @@ BRANCHES = 16
 
 
 class Hierarchical(Privatizer):
-    """Double geometric noise on the sums of a tree's intervals, the total first."""
+    """Double geometric noise on the sums of the intervals of a tree; the total is first."""
 
-    tells_total = True
+    includes_total = True
 
     def sums(self, n: int) -> sparse.csc_array:
-        """Add up the tree's intervals, level by level from the root."""
+        """Return the sums over the tree's intervals, level by level from the root."""
         levels, leaf = _levels(n), np.arange(n)
         parts = [
             sparse.csc_array(
@@ -39,11 +39,11 @@ class Hierarchical(Privatizer):
         return sparse.csc_array(sparse.vstack(parts))
 
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
-        """Rate of the noise: a person changes two sums on each level by one."""
+        """Return the rate of the noise: a person changes two sums on each level by one."""
         return epsilon / (2 * _levels(n))
 
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-        """Average upwards, then make sums agree downwards."""
+        """Average upwards, then make the sums consistent downwards."""
         sizes = BRANCHES ** np.arange(_levels(n) + 1)
         levels = np.split(measured.astype(np.float64), np.cumsum(sizes)[:-1])
         averaged = [levels[-1]]

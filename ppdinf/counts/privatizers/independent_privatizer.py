@@ -17,13 +17,13 @@ class Independent(Privatizer):
     """Double geometric noise with rate epsilon / 2 on every bin."""
 
     def sums(self, n: int) -> sparse.csc_array:
-        """Publish every bin."""
+        """Return the identity matrix: every bin is published."""
         return sparse.csc_array(sparse.eye_array(n, dtype=np.int64))
 
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
-        """Rate of the noise: a person changes two bins by one each."""
+        """Return the rate of the noise: a person changes two bins by one each."""
         return epsilon / 2
 
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-        """Take the noisy bins as they are."""
+        """Return the noisy bins."""
         return measured.astype(np.float64)

@@ -1,7 +1,7 @@
-"""Privelet: noise on the differences between the left and the right half of every dyadic interval (Haar wavelets).
+"""Privelet: noise on differences between the halves of dyadic intervals (Haar wavelets).
 
-A person changes the difference of the smallest interval that holds both counts by 2, and one of each length below in
-either half by 1: 2 log2(n) in all at most, the total being public.
+A person changes the difference of the smallest interval with both counts by 2, and one difference of each smaller
+length in either half by 1. The sensitivity is therefore at most 2 log2(n); the total is public.
 
 X. Xiao, G. Wang, J. Gehrke, "Differential privacy via wavelet transforms", IEEE TKDE 23, 2011.
 """
@@ -20,12 +20,12 @@ __all__ = ["Privelet"]
 
 
 class Privelet(Privatizer):
-    """Double geometric noise on differences of halves, the total first."""
+    """Double geometric noise on differences of halves; the total is first."""
 
-    tells_total = True
+    includes_total = True
 
     def sums(self, n: int) -> sparse.csc_array:
-        """Return the total, then for intervals of every length, longest first, left half minus right half."""
+        """Return the total, then left half minus right half for intervals of every length, longest first."""
         levels, leaf = _levels(n), np.arange(n)
         parts = [np.ones((1, n), dtype=np.int64)]
         for level in range(levels):
@@ -35,11 +35,11 @@ class Privelet(Privatizer):
         return sparse.csc_array(sparse.vstack(parts))
 
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
-        """Rate of the noise: a person changes the differences by 2 log2(n) in all."""
+        """Return the rate of the noise: a person changes the differences by 2 log2(n) in total."""
         return epsilon / (2 * _levels(n))
 
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-        """Give each half its half of the interval's sum and difference, from the total down."""
+        """Compute each half from the interval's sum and difference, from the total down."""
         found = measured[:1].astype(np.float64)
         for level in range(_levels(n)):
             difference = measured[2**level : 2 ** (level + 1)]

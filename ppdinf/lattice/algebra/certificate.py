@@ -1,9 +1,8 @@
 """Proof that a matrix is a saturated kernel basis: A B = 0 and unit invariant factors.
 
-B (d x m) generates every integer point of its rational span exactly when its Smith
-form is all ones, equivalently when its Hermite form is an identity. An identity block
-shows it at a glance; otherwise B is eliminated on unit pivots, which contribute ones,
-and the Hermite form of what remains decides.
+B (d x m) generates every integer point of its rational span exactly if its Smith form is all ones, equivalently if its
+Hermite form is an identity. An identity block is sufficient. Otherwise B is eliminated on unit pivots, which contribute
+ones, and the Hermite form of the remainder decides.
 """
 
 import numpy as np
@@ -23,8 +22,8 @@ def certify(A: MatrixLike, B: MatrixLike) -> str:
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
-    B : array_like or scipy sparse of whole numbers, shape (d, m)
+    A : array_like or scipy sparse of int, shape (k, d)
+    B : array_like or scipy sparse of int, shape (d, m)
 
     Returns
     -------
@@ -38,8 +37,8 @@ def certify(A: MatrixLike, B: MatrixLike) -> str:
 
     Notes
     -----
-    Exact. Sparse products and eliminations; the part of B without unit entries costs
-    one dense Hermite form.
+    The test is exact. It uses sparse products and eliminations, and one dense Hermite form for the part of B without
+    unit entries.
 
     Examples
     --------
@@ -48,16 +47,18 @@ def certify(A: MatrixLike, B: MatrixLike) -> str:
     >>> certify([[1, 1, 1]], [[1, 1], [-1, 1], [0, -2]])
     Traceback (most recent call last):
     ...
-    ppdinf.errors.InvariantError: The basis is not saturated: it misses integer solutions of A z = 0.
+    ppdinf.errors.InvariantError: The basis is not saturated: it does not generate all integer solutions.
     """
     matrix, basis = integer_matrix(A), integer_matrix(B, name="B")
     if matrix.shape[1] != basis.shape[0]:
-        raise InvariantError(f"A has {matrix.shape[1]} columns, but the basis has {basis.shape[0]} rows.")
+        raise InvariantError(
+            f"A must have one column and B one row per cell, found {matrix.shape[1]} and {basis.shape[0]}."
+        )
     return prove(matrix, basis)
 
 
 def prove(matrix: sparse.csc_array, basis: sparse.csc_array) -> str:
-    """Do the work of `certify` on canonical matrices, the basis with entries up to 2^63."""
+    """Certify canonical matrices like `certify`; the basis may have entries up to 2^63."""
     d, m = basis.shape
     if not _annihilates(matrix, basis):
         raise InvariantError("A B is not zero: the basis leaves the kernel of A.")
@@ -66,7 +67,7 @@ def prove(matrix: sparse.csc_array, basis: sparse.csc_array) -> str:
     elif _generates(basis):
         proof = "unit Smith form"
     else:
-        raise InvariantError("The basis is not saturated: it misses integer solutions of A z = 0.")
+        raise InvariantError("The basis is not saturated: it does not generate all integer solutions.")
     nullity = d - rank(matrix)
     if m != nullity:
         raise InvariantError(f"The basis has {m} vectors, but the kernel of A has rank {nullity}.")
@@ -74,21 +75,21 @@ def prove(matrix: sparse.csc_array, basis: sparse.csc_array) -> str:
 
 
 def is_saturated(B: MatrixLike) -> bool:
-    """Whether the columns of B generate every integer point of their rational span.
+    """Return whether the columns of B generate every integer point of their rational span.
 
     Parameters
     ----------
-    B : array_like or scipy sparse of whole numbers, shape (d, m)
+    B : array_like or scipy sparse of int, shape (d, m)
 
     Returns
     -------
     bool
-        False also when the columns are linearly dependent.
+        False also if the columns are linearly dependent.
 
     Raises
     ------
     InvariantError
-        If B is not a matrix of whole numbers of at most 2^53.
+        If B is not a matrix of integers of at most 2^53.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def _generates(basis: sparse.csc_array) -> bool:
     if left == 0:
         return True
     if len(steps.remainder) < left:
-        return False  # a zero row is left: dependent columns
+        return False  # a zero row remains: dependent columns
     cells = sorted(set().union(*steps.remainder.values()))
     hermite = fmpz_mat(dense_integers(list(steps.remainder.values()), cells)).transpose().hnf()
     return len(cells) >= left and all(int(hermite[i, i]) == 1 for i in range(left))

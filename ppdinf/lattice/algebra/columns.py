@@ -1,8 +1,7 @@
-"""Equal columns of a sparse integer matrix: cells that no constraint can tell apart.
+"""Equal columns of a sparse integer matrix.
 
-Columns are grouped by a random linear hash (one sparse product modulo 2^64), then
-every column is compared entry by entry with the first of its group, so the answer
-is exact: a collision costs another round, never a wrong class.
+Columns are grouped by a random linear hash (one sparse product modulo 2^64). Then every column is compared entry by
+entry with the first column of its group, so the result is exact: a collision requires another round.
 """
 
 import numpy as np
@@ -31,7 +30,7 @@ def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
 
     Notes
     -----
-    O(nnz + d log d); about 10 s and 1 GB for ten million columns.
+    The cost is O(nnz + d log d): about 10 s and 1 GB for ten million columns.
 
     Examples
     --------
@@ -39,7 +38,7 @@ def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
     >>> equal_columns(integer_matrix([[1, 0, 1, 2], [0, 3, 0, 0]]))
     (array([0, 1, 0, 2]), array([0, 1, 3]))
     """
-    rng = np.random.default_rng(0)  # any stream does: the comparison below is exact
+    rng = np.random.default_rng(0)  # any generator is valid, because the comparison below is exact
     lengths = np.diff(A.indptr)
     keys = lengths.astype(np.uint64)
     while True:
@@ -61,11 +60,11 @@ def _column_hash(A: sparse.csc_array, weights: NDArray[np.uint64]) -> NDArray[np
     return found
 
 
-def _all_equal_to(A: sparse.csc_array, lengths: NDArray[np.integer], twin: NDArray[np.integer]) -> bool:
-    """Whether every column equals its twin, entry by entry."""
-    if (lengths != lengths[twin]).any():
+def _all_equal_to(A: sparse.csc_array, lengths: NDArray[np.integer], representative: NDArray[np.integer]) -> bool:
+    """Return whether every column equals its representative, entry by entry."""
+    if (lengths != lengths[representative]).any():
         return False
-    offsets = np.repeat(A.indptr[twin] - A.indptr[:-1], lengths)
+    offsets = np.repeat(A.indptr[representative] - A.indptr[:-1], lengths)
     partner = np.arange(A.nnz) + offsets
     return bool((A.indices == A.indices[partner]).all() and (A.data == A.data[partner]).all())
 

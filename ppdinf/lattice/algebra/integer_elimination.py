@@ -1,10 +1,9 @@
-"""Sparse integer elimination on unit pivots.
+"""Sparse integer elimination with unit pivots.
 
-Pivots of value +1 or -1 keep every quantity an integer and every step unimodular:
-on its pivot rows and columns the matrix is carried to an identity, and what is left
-(`remainder`) has no unit entry. The pivot is taken in the shortest row that has a
-unit entry, at the unit entry whose column is shortest: Markowitz's rule (1957) with
-the row chosen first. Entries are Python integers and cannot overflow.
+With pivots +1 or -1 all quantities are integers and all steps are unimodular. The matrix is transformed to an identity
+on its pivot rows and columns; the rest (`remainder`) has no unit entry. The pivot is in the shortest row with a unit
+entry, at the unit entry whose column is shortest: Markowitz's rule (1957) with the row chosen first. Entries are Python
+integers and cannot overflow.
 """
 
 import heapq
@@ -21,23 +20,22 @@ SparseRow = dict[int, int]
 
 @dataclass(frozen=True, eq=False)
 class UnitElimination:
-    """Outcome of `eliminate_units`.
+    """Result of `eliminate_units`.
 
-    Stage t uses the pivot at (`rows[t]`, `columns[t]`). With u_t the pivot row as it
-    stood then, every original row i satisfies
-    ``row_i = sum_t lower[i][t] u_t + (u_s if i = rows[s]; remainder[i] if i was no pivot)``.
+    Stage t uses the pivot at (`rows[t]`, `columns[t]`). Let u_t be the pivot row at this stage. Every original row i
+    satisfies
+    ``row_i = sum_t lower[i][t] u_t + (u_s if i = rows[s], otherwise remainder[i])``.
 
     Attributes
     ----------
     rows, columns : list of int
         Pivot positions by stage.
     upper : list of SparseRow
-        Pivot rows u_t: ``upper[t][columns[t]]`` is +1 or -1, and u_t is zero in the
-        pivot columns of earlier stages.
+        Pivot rows u_t: ``upper[t][columns[t]]`` is +1 or -1, and u_t is zero in the pivot columns of earlier stages.
     lower : list of SparseRow
         Multipliers of each original row, by stage.
     remainder : dict of int to SparseRow
-        Rows that are neither pivots nor zero when no unit entry is left.
+        Rows that are neither pivots nor zero at the end.
     """
 
     rows: list[int]
@@ -48,7 +46,7 @@ class UnitElimination:
 
 
 def sparse_rows(A: sparse.sparray) -> list[SparseRow]:
-    """Rows of a sparse integer matrix as dictionaries of Python integers.
+    """Return the rows of a sparse integer matrix as dictionaries of Python integers.
 
     Examples
     --------
@@ -62,7 +60,7 @@ def sparse_rows(A: sparse.sparray) -> list[SparseRow]:
 
 
 def eliminate_units(rows: list[SparseRow]) -> UnitElimination:
-    """Eliminate with unit pivots until no unit entry is left.
+    """Eliminate with unit pivots until no unit entry remains.
 
     Parameters
     ----------
@@ -75,8 +73,8 @@ def eliminate_units(rows: list[SparseRow]) -> UnitElimination:
 
     Notes
     -----
-    Linear in the number of entries for groups and nested groups; in general the cost
-    is that of the fill-in (20 stacked margins of 14 x 24: about 0.2 s).
+    The cost is linear in the number of entries for groups and nested groups. In general it is the cost of the fill-in
+    (20 stacked margins of 14 x 24 tables: about 0.2 s).
 
     Examples
     --------
@@ -85,7 +83,7 @@ def eliminate_units(rows: list[SparseRow]) -> UnitElimination:
     ([0, 1], [0, 1], {})
     """
     active = [dict(row) for row in rows]
-    holders: dict[int, set[int]] = {}  # rows still active with an entry in the column
+    holders: dict[int, set[int]] = {}  # active rows with an entry in the column
     for i, row in enumerate(active):
         for j in row:
             holders.setdefault(j, set()).add(i)
@@ -100,7 +98,7 @@ def eliminate_units(rows: list[SparseRow]) -> UnitElimination:
             continue  # an outdated entry of the queue
         units = [(len(holders[j]), j) for j, value in row.items() if value in (1, -1)]
         if not units:
-            continue  # queued again when the row changes
+            continue  # the row is queued again if it changes
         _, column = min(units)
         stage, sign = len(done.rows), row[column]
         done.rows.append(i)
@@ -129,7 +127,7 @@ def eliminate_units(rows: list[SparseRow]) -> UnitElimination:
 
 
 def dense_integers(rows: list[SparseRow], columns: list[int]) -> list[list[int]]:
-    """Spread sparse rows over the given columns.
+    """Return dense rows over the given columns.
 
     Examples
     --------

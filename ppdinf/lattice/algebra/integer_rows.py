@@ -1,8 +1,7 @@
 """Exact row algebra of an integer system: rank, redundant rows, contradictions.
 
-Unit-pivot elimination does most of the work; a remainder without unit entries goes
-to FLINT's fraction-free row reduction of its transpose, whose columns are the
-coordinates of every row in terms of the independent ones.
+Unit-pivot elimination does most of the work. A remainder without unit entries is transformed by FLINT's fraction-free
+row reduction of its transpose, whose columns are the coordinates of every row in terms of the independent rows.
 """
 
 import heapq
@@ -31,12 +30,12 @@ __all__ = ["RowAlgebra", "check_consistent", "contradiction", "rank", "row_algeb
 
 @dataclass(frozen=True, eq=False)
 class RowAlgebra:
-    """Which rows of a system follow from which.
+    """Independent rows of a system, and the other rows as combinations of them.
 
     Attributes
     ----------
     independent : ndarray of int64
-        Rows that form a basis of the row space, ascending.
+        Rows that form a basis of the row space, in increasing order.
     redundant : dict of int to dict of int to Fraction
         Every other row as a rational combination of independent rows.
     """
@@ -51,11 +50,11 @@ class RowAlgebra:
 
 
 def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> RowAlgebra:
-    """Split the rows of A into independent ones and combinations of them, exactly.
+    """Split the rows of A into independent rows and rational combinations of them exactly.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    A : array_like or scipy sparse of int, shape (k, d)
     row_names : sequence of str, optional
         Labels for error messages.
 
@@ -66,13 +65,12 @@ def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Row
     Raises
     ------
     InvariantError
-        If A is not a matrix of whole numbers of at most 2^53.
+        If A is not a matrix of integers of at most 2^53.
 
     Notes
     -----
-    Equal columns are merged first. Then linear time for groups and hierarchies; 740
-    margin rows over 6,720 cells take about 0.2 s. Rows left without unit entries
-    cost one dense exact row reduction.
+    Equal columns are merged first. The time is then linear for groups and hierarchies; 740 margin rows over 6,720 cells
+    take about 0.2 s. Remaining rows without unit entries require one dense exact row reduction.
 
     Examples
     --------
@@ -95,11 +93,11 @@ def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Row
 
 
 def rank(A: MatrixLike) -> int:
-    """Exact rank of an integer matrix.
+    """Return the exact rank of an integer matrix.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    A : array_like or scipy sparse of int, shape (k, d)
 
     Returns
     -------
@@ -108,11 +106,11 @@ def rank(A: MatrixLike) -> int:
     Raises
     ------
     InvariantError
-        If A is not a matrix of whole numbers of at most 2^53.
+        If A is not a matrix of integers of at most 2^53.
 
     Notes
     -----
-    Cost as `row_algebra`.
+    The cost is that of `row_algebra`.
 
     Examples
     --------
@@ -123,22 +121,22 @@ def rank(A: MatrixLike) -> int:
 
 
 def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = None) -> dict[int, int] | None:
-    """Find integers y with yᵀA = 0 and yᵀa ≠ 0, if there are any.
+    """Return integers y with yᵀA = 0 and yᵀa ≠ 0, or None if they do not exist.
 
-    By the Fredholm alternative such a y exists exactly when A x = a has no rational
-    solution. (A system with rational solutions may still lack integer ones.)
+    By the Fredholm alternative such a y exists exactly if A x = a has no rational solution. (A system with rational
+    solutions may have no integer solutions.)
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
-    a : array_like of whole numbers, shape (k,)
+    A : array_like or scipy sparse of int, shape (k, d)
+    a : array_like of int, shape (k,)
     algebra : RowAlgebra, optional
-        ``row_algebra(A)``, when already at hand.
+        ``row_algebra(A)``, if it is already computed.
 
     Returns
     -------
     dict of int to int, or None
-        Nonzero entries of the first such y by row; None when the rows agree.
+        Nonzero entries of the first such y by row; None if the rows are consistent.
 
     Raises
     ------
@@ -147,7 +145,7 @@ def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = N
 
     Notes
     -----
-    Cost as `row_algebra`.
+    The cost is that of `row_algebra`.
 
     Examples
     --------
@@ -167,25 +165,25 @@ def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = N
 def check_consistent(
     A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
 ) -> None:
-    """Refuse a right side that contradicts itself.
+    """Raise an error if the right-hand side contradicts itself.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
-    a : array_like of whole numbers, shape (k,)
+    A : array_like or scipy sparse of int, shape (k, d)
+    a : array_like of int, shape (k,)
     row_names : sequence of str, optional
         Labels for error messages.
     algebra : RowAlgebra, optional
-        ``row_algebra(A)``, when already at hand.
+        ``row_algebra(A)``, if it is already computed.
 
     Raises
     ------
     InvariantError
-        Naming the combination of rows that is zero on the left and not on the right.
+        If some combination of rows is zero on the left and not on the right; the message names the rows.
 
     Notes
     -----
-    Cost as `row_algebra`.
+    The cost is that of `row_algebra`.
 
     Examples
     --------
@@ -201,7 +199,9 @@ def check_consistent(
     if len(y) == 1:
         (row,) = y
         off = y[row] * int(np.asarray(a)[row])
-        raise InvariantError(f"The total of {row_label(row, row_names)} is {off}, but no cell is in it.")
+        raise InvariantError(
+            f"The total of {row_label(row, row_names)} must be 0 because it contains no cell, found {off}."
+        )
     sides = [{row: sign * weight for row, weight in y.items() if sign * weight > 0} for sign in (1, -1)]
     left, right = sorted(sides, key=len, reverse=True)
     sums = [sum(weight * int(np.asarray(a)[row]) for row, weight in side.items()) for side in (left, right)]
@@ -218,7 +218,7 @@ def _sum_of(side: dict[int, int], row_names: Sequence[str] | None, shown: int = 
 
 
 def _reduce_remainder(remainder: dict[int, SparseRow]) -> tuple[list[int], dict[int, dict[int, Fraction]]]:
-    """Independent rows of the remainder, and the others in terms of them."""
+    """Return independent rows of the remainder, and the other rows in terms of them."""
     if not remainder:
         return [], {}
     names = list(remainder)
@@ -237,7 +237,7 @@ def _reduce_remainder(remainder: dict[int, SparseRow]) -> tuple[list[int], dict[
 
 
 def _in_original_rows(steps: UnitElimination, i: int, leftover: dict[int, Fraction]) -> dict[int, Fraction]:
-    """Row i as a combination of original independent rows: unwind the stages, latest first."""
+    """Return row i as a combination of original independent rows, from the last stage to the first."""
     combination: dict[int, Fraction] = dict(leftover)
     weights: dict[int, Fraction] = {}
     pending: list[int] = []

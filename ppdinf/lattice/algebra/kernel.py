@@ -1,17 +1,16 @@
-"""Saturated kernel bases: every integer solution of A z = 0, and nothing else.
+"""Saturated kernel bases: bases of all integer solutions of A z = 0.
 
-Three steps, each unimodular, so that no integer solution is lost on the way:
+Three unimodular steps give a basis of all integer solutions:
 
-1. Equal columns. With cells j, r in one class, e_j - e_r is in the kernel; these
-   differences together with a kernel basis on one representative per class span it.
-2. Elimination on pivots +1 and -1: pivot cells are integer combinations of the others.
-3. What is left goes through FLINT: the transform of a Hermite form (Cohen 1993,
-   section 2.4), one connected component at a time. A basis with an entry beyond 1
-   is then LLL-reduced, again by FLINT.
+1. Equal columns. For cells j, r in one class, e_j - e_r is in the kernel. These differences together with a kernel
+basis
+   on one representative per class span the kernel.
+2. Elimination on pivots +1 and -1: pivot cells are integer combinations of the other cells.
+3. FLINT solves the remainder: the transform of a Hermite form (Cohen 1993, section 2.4), one connected component at a
+   time. A basis with an entry larger than 1 is then LLL-reduced, again by FLINT.
 
-A rational nullspace scaled to integers is *not* enough: for A = [2, 3, 5] the columns
-(-3, 2, 0) and (-5, 0, 2) span every other integer solution only, and noise on them would
-never reach half of the tables.
+A rational null space scaled to integers is *not* sufficient. For A = [2, 3, 5] the columns (-3, 2, 0) and (-5, 0, 2)
+span only every other integer solution, and noise on them would not reach half of the tables.
 """
 
 import math
@@ -34,24 +33,23 @@ from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix
 __all__ = ["Lattice", "kernel", "support_components"]
 
 LARGEST_REDUCTION = 1000
-"""Rank beyond which a component is left unreduced: LLL would take minutes."""
+"""Largest rank of a component for LLL reduction, which would otherwise take minutes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The lattice {z : A z = 0}, held as classes of equal cells and a kernel on class sums.
+    """The lattice {z : A z = 0}, stored as classes of equal cells and a kernel of class sums.
 
     Attributes
     ----------
     classes : ndarray of int64, shape (d,)
-        Class of each cell: cells of one class have equal columns in A. Cells in no
-        constraint are classes of their own.
+        Class of each cell: cells of one class have equal columns in A. A cell in no constraint is a separate class.
     representatives : ndarray of int64, shape (n_classes,)
         First cell of each class.
     class_basis : scipy.sparse.csc_array of int64, shape (n_classes, r)
         Saturated basis of the lattice of class sums.
     certificate : str
-        What proves that the basis is saturated, and the route that found it.
+        The proof that the basis is saturated, and the steps that computed it.
     """
 
     classes: IntVector
@@ -66,11 +64,10 @@ class Lattice:
 
     @cached_property
     def basis(self) -> sparse.csc_array:
-        """Saturated basis, int64, shape (d, m).
+        """Saturated basis, int64, shape (d, m), computed at first use (two entries per cell).
 
-        First e_j - e_r for every cell j that does not represent its class r, in the
-        order of cells; then the vectors of `class_basis`, carried by representatives.
-        Built on first use (two entries per cell).
+        The first vectors are e_j - e_r for every cell j that does not represent its class r, in the order of cells. The
+        other vectors are those of `class_basis`, with class sums assigned to the representatives.
         """
         d = self.classes.size
         others = np.delete(np.arange(d), self.representatives)
@@ -89,11 +86,11 @@ class Lattice:
 
 
 def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
-    """Find a saturated basis of {z in Z^d : A z = 0}, with a certificate.
+    """Compute a saturated basis of {z in Z^d : A z = 0}, with a certificate.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    A : array_like or scipy sparse of int, shape (k, d)
         Any rank.
     row_names : sequence of str, optional
         Labels for error messages.
@@ -105,14 +102,13 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     Raises
     ------
     InvariantError
-        If A is malformed, or a basis entry does not fit into int64.
+        If A is invalid, or a basis entry exceeds int64.
 
     Notes
     -----
-    All arithmetic is exact. One core: 51 groups over 3,143 cells 1 ms; 20 stacked
-    margins of 14 x 24 0.1 s; random 0/1 of 40 x 200 0.15 s; ten million cells under 51
-    totals 3 s, basis built only when asked for. Components of rank above 1,000 are
-    not LLL-reduced, and the certificate says so.
+    All arithmetic is exact. Times on one core: 1 ms for 51 groups over 3,143 cells, 0.1 s for 20 stacked margins of 14
+    x 24 tables, 0.15 s for a random 0/1 matrix of 40 x 200, and 3 s for ten million cells with 51 totals (without the
+    basis). Components of rank above 1,000 are not LLL-reduced, which the certificate states.
 
     Examples
     --------
@@ -150,7 +146,7 @@ def support_components(basis: sparse.csc_array) -> IntVector:
 
 
 def _constrained_classes(matrix: sparse.csc_array) -> tuple[IntVector, IntVector]:
-    """Equal columns, except that every zero column is a class of its own."""
+    """Return equal columns, with a separate class for every zero column."""
     classes, representatives = equal_columns(matrix)
     free = np.flatnonzero(np.diff(matrix.indptr) == 0)
     if free.size > 1:
@@ -169,7 +165,7 @@ def _class_kernel(matrix: sparse.csc_array, routes: list[str]) -> sparse.csc_arr
     entries = [value for vector in vectors for value in vector.values()]
     if entries and max(max(entries), -min(entries)) >= 2**63:
         raise InvariantError(
-            "A basis of this system needs entries beyond 64-bit integers; use smaller weights in its rows."
+            "A basis of this system requires entries beyond 64-bit integers; use smaller weights in its rows."
         )
     ends = np.concatenate([[0], np.cumsum([len(vector) for vector in vectors])]).astype(np.int64)
     cells = np.array([cell for vector in vectors for cell in vector], dtype=np.int64)
@@ -180,7 +176,7 @@ def _class_kernel(matrix: sparse.csc_array, routes: list[str]) -> sparse.csc_arr
 
 
 def _solve(rows: list[SparseRow], cells: list[int], routes: list[str]) -> list[SparseRow]:
-    """Saturated kernel basis of sparse rows over the given cells."""
+    """Return a saturated kernel basis of sparse rows over the given cells."""
     if not any(rows):
         return [{cell: 1} for cell in cells]
     steps = eliminate_units([_primitive(row) for row in rows])
@@ -191,7 +187,7 @@ def _solve(rows: list[SparseRow], cells: list[int], routes: list[str]) -> list[S
     pivots = set(steps.columns)
     rest = [cell for cell in cells if cell not in pivots]
     vectors = _solve(list(steps.remainder.values()), rest, routes)
-    values: dict[int, SparseRow] = {}  # by cell: its coefficient in each basis vector
+    values: dict[int, SparseRow] = {}  # by cell: the coefficients of the basis vectors
     for index, vector in enumerate(vectors):
         for cell, value in vector.items():
             values.setdefault(cell, {})[index] = value
@@ -208,7 +204,7 @@ def _solve(rows: list[SparseRow], cells: list[int], routes: list[str]) -> list[S
 
 
 def _hermite_kernel(rows: list[SparseRow], cells: list[int]) -> list[SparseRow]:
-    """Kernel from the transform of a Hermite form: T Mᵀ = H with T unimodular, where H is zero."""
+    """Return the kernel: the rows of T for zero rows of H in a Hermite form T Mᵀ = H with T unimodular."""
     used = sorted(set().union(*rows))
     vectors: list[SparseRow] = [{cell: 1} for cell in sorted(set(cells).difference(used))]
     echelon, _, size = fmpz_mat(dense_integers(rows, used)).rref()
@@ -224,7 +220,7 @@ def _hermite_kernel(rows: list[SparseRow], cells: list[int]) -> list[SparseRow]:
 
 
 def _reduce(vectors: list[SparseRow], n: int, routes: list[str]) -> list[SparseRow]:
-    """LLL-reduce every connected component that has an entry beyond 1."""
+    """LLL-reduce every connected component with an entry larger than 1."""
     if all(abs(value) <= 1 for vector in vectors for value in vector.values()):
         return vectors
     reduced: list[SparseRow] = []

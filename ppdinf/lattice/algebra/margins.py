@@ -1,15 +1,13 @@
-"""Kernels of margins of any order, in closed form.
+"""Kernels of margins of any order in closed form.
 
-Fix one level r_n of each dimension n of size I_n, say the last. The vectors e_i - e_r
-(i != r) and e_r are a unimodular basis of Z^(I_n), so their tensor products are a
-unimodular basis of the tables Z^(I_1 ... I_N). Write t(S, i) for the product that takes
-e_(i_s) - e_(r_s) for the dimensions s in S and e_(r_s) for the others.
+Fix one level r_n of each dimension n of size I_n, for example the last. The vectors e_i - e_r (i != r) and e_r are a
+unimodular basis of Z^(I_n). Their tensor products are therefore a unimodular basis of the tables Z^(I_1 ... I_N). Write
+t(S, i) for the product of e_(i_s) - e_(r_s) for the dimensions s in S and of e_(r_s) for the other dimensions.
 
-Summing a dimension out sends e_i - e_r to 0 and e_r to 1. The margin over a generator G
-therefore sends t(S, i) to 0 if S is not within G, and otherwise to the element of the
-same kind of the basis of Z^G: distinct elements to distinct elements. So a table
-z = sum c(S, i) t(S, i) has zero margins over all generators exactly when c(S, i) = 0
-whenever S lies within some generator, and the kernel is spanned by
+Summing over a dimension maps e_i - e_r to 0 and e_r to 1. The margin over a generator G therefore maps t(S, i) to 0 if
+S is not contained in G, and otherwise to an element of the same kind of the basis of Z^G. Distinct elements have
+distinct images. A table z = sum c(S, i) t(S, i) therefore has zero margins over all generators exactly if c(S, i) = 0
+for all S contained in some generator, and the kernel is spanned by
 
     t(S, i)  with S contained in no generator.
 
@@ -30,20 +28,20 @@ __all__ = ["margin_kernel", "margin_matrix", "maximal_generators"]
 
 
 def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> Lattice:
-    """Give a saturated kernel basis of margins of an n-way table in closed form.
+    """Return a saturated kernel basis of margins of an n-way table in closed form.
 
     Parameters
     ----------
     shape : sequence of int
         Size of each dimension; cells are in C order.
     generators : iterable of iterables of int
-        Dimensions that each margin keeps: ``[(0, 1), (1, 2)]`` for two two-way margins,
+        Dimensions of each margin: ``[(0, 1), (1, 2)]`` for two two-way margins,
         ``[()]`` for the grand total.
 
     Returns
     -------
     Lattice
-        Entries 0, 1 and -1; a vector for dimensions S has 2^len(S) of them.
+        A lattice with entries 0, 1 and -1; a vector for dimensions S has 2^len(S) nonzero entries.
 
     Raises
     ------
@@ -52,9 +50,8 @@ def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
 
     Notes
     -----
-    The derivation is in the docstring of the module; the model family is that of
-    hierarchical log-linear models (Lauritzen 1996, chapter 4). No elimination: the cost
-    is that of writing the basis down.
+    The derivation is in the docstring of the module. The model family is that of hierarchical log-linear models
+    (Lauritzen 1996, chapter 4). No elimination is necessary: the cost is the number of entries of the basis.
 
     Examples
     --------
@@ -79,14 +76,14 @@ def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
 
 
 def margin_matrix(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> sparse.csc_array:
-    """Write margins of an n-way table as a 0/1 system.
+    """Return margins of an n-way table as a 0/1 system.
 
     Parameters
     ----------
     shape : sequence of int
         Size of each dimension; cells are in C order.
     generators : iterable of iterables of int
-        Dimensions that each margin keeps; margins that follow from others are left out.
+        Dimensions of each margin; margins that follow from others are omitted.
 
     Returns
     -------
@@ -112,7 +109,7 @@ def margin_matrix(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
 
 
 def maximal_generators(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> list[frozenset[int]]:
-    """Drop generators that lie within others, and check the rest against the shape.
+    """Remove generators that are contained in others, and validate the remaining ones.
 
     Examples
     --------
@@ -120,24 +117,23 @@ def maximal_generators(shape: Sequence[int], generators: Iterable[Iterable[int]]
     [[0, 1], [2]]
     """
     if any(n < 1 for n in shape):
-        raise InvariantError(f"A table of shape {tuple(shape)} has no cells; every size must be positive.")
+        raise InvariantError(f"Every size of a table must be positive, found shape {tuple(shape)}.")
     sets = list(dict.fromkeys(frozenset(generator) for generator in generators))
     for generator in sets:
         unknown = sorted(generator.difference(range(len(shape))))
         if unknown:
             raise InvariantError(
-                f"Generator {sorted(generator)} names dimension {unknown[0]}, "
-                f"but the table has {len(shape)} dimensions (0 to {len(shape) - 1})."
+                f"Generator {sorted(generator)} must contain dimensions from 0 to {len(shape) - 1}, found {unknown[0]}."
             )
     return [generator for generator in sets if not any(generator < other for other in sets)]
 
 
 def _kron(left: sparse.csc_array, right: sparse.csc_array) -> sparse.csc_array:
-    return sparse.kron(left, right, format="csc")  # without a format, zeros may be stored
+    return sparse.kron(left, right, format="csc")  # without a format, explicit zeros may be stored
 
 
 def _factor(n: int, within: bool) -> sparse.csc_array:
-    """Columns e_i - e_last, or the column e_last."""
+    """Return the columns e_i - e_last, or the column e_last."""
     last = np.zeros((n, 1), dtype=np.int64)
     last[-1] = 1
     if not within:

@@ -1,8 +1,7 @@
-"""One integer solution of A x = a, or the reason why there is none.
+"""One integer solution of A x = a, or the reason why it does not exist.
 
-Every step is unimodular, as for kernels: unit pivots first, then the transform T of a
-Hermite form, T Mᵀ = H. With x = Tᵀ v the system becomes the triangular Hᵀ v = a, whose
-divisions must come out even.
+Every step is unimodular, as for kernels: unit pivots first, then the transform T of a Hermite form, T Mᵀ = H. With
+x = Tᵀ v the system becomes the triangular system Hᵀ v = a. Its divisions must have integer results.
 """
 
 import math
@@ -21,7 +20,7 @@ __all__ = ["integer_solution"]
 
 
 class _FractionalError(Exception):
-    """Rows that have solutions only in fractions."""
+    """Rows whose solutions are not integers."""
 
     def __init__(self, rows: list[int]) -> None:
         self.rows = rows
@@ -30,33 +29,32 @@ class _FractionalError(Exception):
 def integer_solution(
     A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
 ) -> SparseRow:
-    """Solve A x = a in integers, without regard to signs or sizes.
+    """Solve A x = a in integers of any sign and size.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
-    a : array_like of whole numbers, shape (k,)
+    A : array_like or scipy sparse of int, shape (k, d)
+    a : array_like of int, shape (k,)
     row_names : sequence of str, optional
         Labels for error messages.
     algebra : RowAlgebra, optional
-        ``row_algebra(A)``, when already at hand.
+        ``row_algebra(A)``, if it is already computed.
 
     Returns
     -------
     dict of int to int
-        Nonzero entries of one solution by cell, in integers of any size; in each class
-        of equal columns only the first cell is used. For a solution near a given
-        table, or within bounds, see `ppdinf.lattice.points.feasible.nearest_feasible`.
+        Nonzero entries of one solution by cell, as integers of any size. Only the first cell of each class of equal
+        columns is used. For a solution near a given table, or within bounds, see
+        `ppdinf.lattice.points.feasible.nearest_feasible`.
 
     Raises
     ------
     InvariantError
-        Malformed or contradictory rows; or rows that only fractions satisfy (they are
-        named).
+        If rows are invalid or contradictory, or if only fractions satisfy them; the message names the rows.
 
     Notes
     -----
-    Exact. Cost as `ppdinf.lattice.algebra.kernel.kernel` without reduction.
+    The algorithm is exact. The cost is that of `ppdinf.lattice.algebra.kernel.kernel` without reduction.
 
     Examples
     --------
@@ -65,7 +63,7 @@ def integer_solution(
     >>> integer_solution([[2, 4]], [3], row_names=["pairs"])
     Traceback (most recent call last):
     ...
-    ppdinf.errors.InvariantError: No table of whole numbers has the totals of row 0 ('pairs'), only fractions do.
+    ppdinf.errors.InvariantError: No integer table has the totals of row 0 ('pairs'): the solutions are fractions.
     """
     matrix = integer_matrix(A, row_names)
     totals = integer_vector(a, matrix.shape[0], row_names)
@@ -77,14 +75,14 @@ def integer_solution(
     except _FractionalError as fractional:
         names = ", ".join(row_label(row, row_names) for row in fractional.rows[:8])
         raise InvariantError(
-            f"No table of whole numbers has the totals of {names}"
-            f"{' and others' if len(fractional.rows) > 8 else ''}, only fractions do."
+            f"No integer table has the totals of {names}"
+            f"{' and others' if len(fractional.rows) > 8 else ''}: the solutions are fractions."
         ) from None
     return {int(representatives[j]): value for j, value in sorted(solved.items()) if value}
 
 
 def _solve(rows: dict[int, SparseRow], totals: dict[int, int]) -> SparseRow:
-    """Integer solution of consistent rows by cell; cells that are left out are zero."""
+    """Return an integer solution of consistent rows by cell, without zero cells."""
     names = [i for i, row in rows.items() if row]
     if not names:
         return {}

@@ -1,8 +1,7 @@
-"""Integer systems ``A x = a`` as sparse int64 arrays, checked once at the door.
+"""Validation and canonical form of integer systems ``A x = a``.
 
-Everything behind this module may assume a canonical ``csc_array`` of int64 with
-entries of at most 2^53, so that a table read through floating point (CSV, JSON,
-R, a float array) cannot have been rounded on its way in.
+A canonical system is a ``csc_array`` of int64 with entries of at most 2^53. All other modules require it. The limit
+ensures that a table that was read as floating-point numbers (CSV, JSON, R, a float array) was not rounded.
 """
 
 from collections.abc import Sequence
@@ -17,16 +16,16 @@ from ppdinf.errors import InvariantError
 __all__ = ["LARGEST", "IntVector", "exact_product", "integer_matrix", "integer_vector", "row_label"]
 
 type MatrixLike = ArrayLike | sparse.sparray | sparse.spmatrix
-"""Rows of whole numbers, dense or sparse."""
+"""Rows of integers, dense or sparse."""
 
 IntVector = NDArray[np.int64]
 
 LARGEST = 2**53
-"""Largest absolute value accepted in a matrix or a vector: beyond it floats skip integers."""
+"""Largest absolute value in a matrix or a vector. Floats do not represent all larger integers."""
 
 
 def row_label(row: int, row_names: Sequence[str] | None = None, unit: str = "row") -> str:
-    """Name a row for an error message.
+    """Return the name of a row for an error message.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ def row_label(row: int, row_names: Sequence[str] | None = None, unit: str = "row
     row_names : sequence of str, optional
         Labels of all rows.
     unit : str
-        What a row stands for.
+        The noun for a row.
 
     Returns
     -------
@@ -50,33 +49,33 @@ def row_label(row: int, row_names: Sequence[str] | None = None, unit: str = "row
 
 
 def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, name: str = "A") -> sparse.csc_array:
-    """Check a matrix of whole numbers and bring it to canonical sparse form.
+    """Validate an integer matrix and convert it to canonical sparse form.
 
     Parameters
     ----------
     A : array_like or scipy sparse, shape (k, d)
-        Whole numbers of at most 2^53 in absolute value, in an integer dtype, a float
-        dtype or Python integers. Booleans are refused: say whether they mean 0/1 sums.
+        Integers of at most 2^53 in absolute value, in an integer dtype, a float dtype or Python integers. Booleans are
+        not allowed; write 0 and 1.
     row_names : sequence of str, optional
         Labels for error messages.
     name : str
-        What to call the matrix in error messages.
+        Name of the matrix in error messages.
 
     Returns
     -------
     scipy.sparse.csc_array of int64, shape (k, d)
-        Sorted indices, no duplicates, no explicit zeros. Never shares memory with
-        `A` unless `A` already is exactly that.
+        A matrix with sorted indices, without duplicates and explicit zeros. It shares memory with `A` only if `A`
+        already is canonical.
 
     Raises
     ------
     InvariantError
-        Not a matrix; or an entry that is fractional, NaN, infinite or too large
-        (the first such row is named).
+        If A is not a matrix, or an entry is fractional, NaN, infinite or too large. The message names the first such
+        row.
 
     Notes
     -----
-    O(nnz) per call.
+    The cost is O(nnz) per call.
 
     Examples
     --------
@@ -85,24 +84,26 @@ def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, nam
     >>> integer_matrix([[1, 0, 0.5]], ["half"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ppdinf.errors.InvariantError: A, row 0 ('half'), column 2: 0.5 is not a whole number of at most 2^53; ...
+    ppdinf.errors.InvariantError: A, row 0 ('half'), column 2: 0.5 is not an integer of at most 2^53; ...
     """
     try:
         given: sparse.sparray = A if sparse.issparse(A) else np.asanyarray(A)
     except ValueError:
-        raise InvariantError(f"{name} has rows of different lengths, or entries that are no numbers.") from None
+        raise InvariantError(f"{name} must have rows of equal length with numeric entries.") from None
     if given.ndim != 2:
-        raise InvariantError(f"{name} has {given.ndim} dimension(s); a system needs a matrix, rows by cells.")
+        raise InvariantError(f"{name} must be a matrix, rows by cells, found {given.ndim} dimension(s).")
     if row_names is not None and len(row_names) != given.shape[0]:
-        raise InvariantError(f"{name} has {given.shape[0]} rows but {len(row_names)} row names.")
+        raise InvariantError(
+            f"row_names must have one name for each of the {given.shape[0]} rows of {name}, found {len(row_names)}."
+        )
     if not sparse.issparse(given):
-        refused = np.argwhere(_refused(given))
+        refused = np.argwhere(_is_invalid(given))
         if refused.size:
             row, column = refused[0].tolist()
             raise InvariantError(_complaint(name, row_label(row, row_names), column, given[row, column]))
         given = np.asarray(given).astype(np.int64)
     matrix = sparse.csc_array(given)
-    found = np.flatnonzero(_refused(matrix.data))
+    found = np.flatnonzero(_is_invalid(matrix.data))
     if found.size:
         at = int(found[0])
         row, column = int(matrix.indices[at]), int(np.searchsorted(matrix.indptr, at, side="right")) - 1
@@ -116,10 +117,10 @@ def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, nam
     return matrix
 
 
-def _refused(values: Array) -> NDArray[np.bool_]:
-    """Mark what is masked or not a whole number of at most 2^53 in absolute value."""
+def _is_invalid(values: Array) -> NDArray[np.bool_]:
+    """Return which entries are masked or not integers of at most 2^53 in absolute value."""
     if np.ma.isMaskedArray(values):
-        return np.ma.getmaskarray(values) | _refused(values.data)
+        return np.ma.getmaskarray(values) | _is_invalid(values.data)
     if values.dtype == object:
         whole = (isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values.flat)
         fits = [ok and abs(int(v)) <= LARGEST for ok, v in zip(whole, values.flat, strict=True)]
@@ -134,7 +135,7 @@ def _refused(values: Array) -> NDArray[np.bool_]:
 
 def _complaint(name: str, row: str, column: int, value: object) -> str:
     return (
-        f"{name}, {row}, column {column}: {value} is not a whole number of at most 2^53; "
+        f"{name}, {row}, column {column}: {value} is not an integer of at most 2^53; "
         "scale or split the row (and write 0/1 for booleans)."
     )
 
@@ -142,18 +143,18 @@ def _complaint(name: str, row: str, column: int, value: object) -> str:
 def integer_vector(
     a: ArrayLike, length: int, row_names: Sequence[str] | None = None, *, name: str = "a", unit: str = "row"
 ) -> IntVector:
-    """Check a vector of whole numbers of known length.
+    """Validate an integer vector of known length.
 
     Parameters
     ----------
     a : array_like, shape (length,)
-        Whole numbers of at most 2^53 in absolute value.
+        Integers of at most 2^53 in absolute value.
     length : int
         Required length.
     row_names : sequence of str, optional
         Labels of the entries for error messages.
     name, unit : str
-        What to call the vector and its entries in error messages.
+        Names of the vector and of an entry in error messages.
 
     Returns
     -------
@@ -162,8 +163,8 @@ def integer_vector(
     Raises
     ------
     InvariantError
-        Wrong length; or an entry that is not a whole number of at most 2^53. The value
-        itself is not printed: it may be confidential.
+        If the length is wrong, or an entry is not an integer of at most 2^53. The message does not contain the value,
+        which may be confidential.
 
     Examples
     --------
@@ -172,20 +173,20 @@ def integer_vector(
     >>> integer_vector([1, 2, 3], 2)
     Traceback (most recent call last):
     ...
-    ppdinf.errors.InvariantError: a has shape (3,); it needs one entry for each of 2 rows.
+    ppdinf.errors.InvariantError: a must have one entry for each of 2 rows, found shape (3,).
     """
     values = np.asanyarray(a)
     if values.shape != (length,):
-        raise InvariantError(f"{name} has shape {values.shape}; it needs one entry for each of {length} {unit}s.")
-    refused = _refused(values)
+        raise InvariantError(f"{name} must have one entry for each of {length} {unit}s, found shape {values.shape}.")
+    refused = _is_invalid(values)
     if refused.any():
         entry = row_label(int(np.flatnonzero(refused)[0]), row_names, unit)
-        raise InvariantError(f"{name}, {entry}: the entry is not a whole number of at most 2^53.")
+        raise InvariantError(f"{name}, {entry}: the entry is not an integer of at most 2^53.")
     return np.asarray(values).astype(np.int64)
 
 
 def exact_product(A: sparse.csc_array, x: Array) -> Array:
-    """Multiply a sparse integer matrix with integer vectors without overflow.
+    """Multiply a sparse integer matrix by integer vectors without overflow.
 
     Parameters
     ----------
@@ -195,7 +196,7 @@ def exact_product(A: sparse.csc_array, x: Array) -> Array:
     Returns
     -------
     ndarray, shape (k,) or (k, n)
-        int64 when a bound on every partial sum fits, Python integers (dtype object) otherwise.
+        int64 if a bound on every partial sum fits, otherwise Python integers (dtype object).
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Decomposable models: sets of margins that hang together like a tree.
+"""Decomposable models: junction trees of sets of margins.
 
-Margins whose generators form an acyclic hypergraph have a junction tree: its edges are the separators. Cutting one edge
-splits the dimensions into a side, the separator and another side; with the separator at a common level, exchanging
-partners between the sides keeps every margin. Dobra (2003, Bernoulli 9) proves that these swaps, over all separators,
-are a Markov basis. They are among those of `ppdinf.lattice.moves.margin_swaps`.
+Margins whose generators form an acyclic hypergraph have a junction tree; its edges are the separators. Removing one
+edge splits the dimensions into a side, the separator and another side. Exchanging partners between the sides at a
+common level of the separator preserves every margin. Dobra (2003, Bernoulli 9) proves that these swaps, over all
+separators, are a Markov basis. They are among the swaps of `ppdinf.lattice.moves.margin_swaps`.
 """
 
 from collections.abc import Sequence
@@ -14,23 +14,22 @@ Tree = list[tuple[int, int]]
 
 
 def junction_tree(generators: Sequence[frozenset[int]]) -> Tree | None:
-    """Join generators by largest overlaps, if that keeps every dimension in one piece.
+    """Return a junction tree of generators, or None if the model is not decomposable.
 
     Parameters
     ----------
     generators : sequence of frozenset of int
-        None contained in another.
+        Generators, none of which contains another.
 
     Returns
     -------
     list of (int, int), or None
-        Edges of a junction tree; None when the model is not decomposable.
+        Edges of a junction tree; None if the model is not decomposable.
 
     Notes
     -----
-    A spanning tree of largest total overlap is a junction tree exactly when that total
-    reaches the sum, over dimensions, of the number of generators holding it minus one
-    (Jensen and Jensen 1994).
+    A spanning tree of largest total overlap is a junction tree exactly if the total equals the sum, over dimensions, of
+    the number of generators with this dimension minus one (Jensen and Jensen 1994).
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Families of moves, drawn at random without being listed.
+"""Families of moves that are drawn at random without a list of all moves.
 
-A family draws directions on class sums (classes x size, integer, sparse) or, for pair
-transfers, on cells. `lift` carries a direction on class sums to cells.
+A family draws directions of class sums (classes x size, integer, sparse) or, for pair transfers, of cells. `lift` maps
+a direction of class sums to cells.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """Columns of a matrix, uniformly."""
+    """Columns of a matrix, drawn uniformly."""
 
     vectors: sparse.csc_array
 
@@ -36,10 +36,10 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Combinations:
-    """Integer combinations of a lattice basis: every vector of the lattice but 0.
+    """Integer combinations of a lattice basis: every nonzero vector of the lattice.
 
-    A geometric number of basis vectors is drawn with replacement, each with a geometric
-    multiplicity and a random sign.
+    A geometric number of basis vectors is drawn with replacement, each with a geometric multiplicity and a random
+    sign.
     """
 
     basis: sparse.csc_array
@@ -64,7 +64,7 @@ class Combinations:
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """One unit from a cell to another of its class: e_j - e_k for all pairs in a class.
+    """Transfers of one unit between two cells of a class: e_j - e_k for all pairs.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Transfers:
     sizes: IntVector
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
-        """Draw `size` directions, one per column; a class has the weight of its rank."""
+        """Draw `size` directions, one per column; the probability of a class is proportional to its rank."""
         ranks = np.cumsum(self.sizes - 1)
         chosen = np.searchsorted(ranks, rng.integers(ranks[-1], size=size), "right")
         starts = np.cumsum(self.sizes) - self.sizes
@@ -88,7 +88,7 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Cycles:
-    """Alternating cycles of a two-way table: +1 and -1 in turn around rows and columns.
+    """Alternating cycles of a two-way table: +1 and -1 in turn along rows and columns.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Cycles:
     n : int
         Number of class sums of the system.
     longest : int
-        Number of rows a cycle may visit; 2 for basic swaps. Each further row is half as likely.
+        Largest number of rows of a cycle; 2 for basic swaps. Each further row has half the probability.
     """
 
     table: IntVector
@@ -119,12 +119,12 @@ class Cycles:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Directions of a table whose cells are some of the class sums.
+    """Directions of a table whose cells are a subset of the class sums.
 
     Attributes
     ----------
     family : Family
-        Of the table.
+        Family of moves of the table.
     classes : ndarray of int64
         Class at each cell of the table.
     n : int
@@ -142,7 +142,7 @@ class Placed:
 
 
 def lift(vectors: sparse.csc_array, members: IntVector, sizes: IntVector, rng: np.random.Generator) -> sparse.csc_array:
-    """Carry directions on class sums to cells, each unit to a random cell of its class.
+    """Map directions of class sums to cells, each unit to a random cell of its class.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def lift(vectors: sparse.csc_array, members: IntVector, sizes: IntVector, rng: n
 
 
 def _distinct_pairs(sizes: IntVector, rng: np.random.Generator) -> IntVector:
-    """Two different positions below each size, shape (n, 2)."""
+    """Draw two different positions below each size, shape (n, 2)."""
     first = rng.integers(sizes)
     second = rng.integers(sizes - 1)
     return np.column_stack([first, second + (second >= first)])

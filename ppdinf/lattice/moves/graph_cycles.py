@@ -1,9 +1,9 @@
-"""Systems whose columns are the edges of a graph, and random cycles of that graph as moves.
+"""Systems whose columns are the edges of a graph, and random cycles of this graph as moves.
 
-A two-way table under both margins is such a system, also where some of its cells are known and left out: every cell is
-an edge between its row and its column. A cell that lies in one sum alone, or the slack of a sum that is known within
-bounds, is an edge to one further vertex. Once the signs of some rows are turned, the system is the incidence matrix of
-a directed graph, which is totally unimodular: the cycles of the graph are its circuits and its Graver basis (B.
+A two-way table with both margins public is such a system, also if some of its cells are known and removed: every cell
+is an edge between its row and its column. A cell in a single sum, or the slack of a sum that is known within bounds, is
+an edge to one further vertex. After a change of the signs of some rows, the system is the incidence matrix of a
+directed graph, which is totally unimodular. The cycles of the graph are its circuits and its Graver basis (B.
 Sturmfels, Gröbner Bases and Convex Polytopes, 1996, chapter 8). The Graver basis connects every fiber with lower and
 upper bounds.
 """
@@ -20,14 +20,14 @@ from ppdinf.lattice.algebra.systems import IntVector
 
 __all__ = ["GraphCycles", "graph_of"]
 
-EARLY = 0.5  # probability that a path which can be closed is closed: short cycles are drawn more often
+EARLY = 0.5  # probability of closing a path that can be closed: short cycles are drawn more often
 
 type Ends = tuple[IntVector, IntVector]
 
 
 @dataclass(frozen=True, eq=False)
 class GraphCycles:
-    """Cycles of a graph in which every edge lies on a cycle: +1 for edges along the cycle, -1 for edges against it.
+    """Cycles of a graph whose edges are all on cycles: +1 for edges along the cycle, -1 for edges against it.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class GraphCycles:
         ends = np.concatenate([self.tails, self.heads])
         order = np.argsort(ends, kind="stable")
         first = np.searchsorted(ends[order], np.arange(ends.max() + 2)).astype(np.int64)
-        # an edge is listed twice: as k where it leaves its tail, and as k + m where it leaves its head
+        # an edge is listed twice: as k at its tail, and as k + m at its head
         to = np.concatenate([self.heads, self.tails])
         lengths, cycles = _cycles(first, order.astype(np.int64), to, m, size, rng)
         signs = np.where(cycles < m, 1, -1)
@@ -59,12 +59,12 @@ class GraphCycles:
 
 
 def graph_of(system: sparse.csc_array) -> Ends | None:
-    """Return the vertices of every column as an edge, tails and heads; None if the columns are not those of a graph.
+    """Return tails and heads of the columns as edges, or None if the columns are not the edges of a graph.
 
     Parameters
     ----------
     system : scipy.sparse.csc_array of int64, shape (k, n)
-        A row that covers every column alike (the grand total) is left out if there are others.
+        The system. A row with equal entries in all columns (the grand total) is ignored if there are others.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def graph_of(system: sparse.csc_array) -> Ends | None:
     if np.any(np.abs(system.data) != 1) or np.any((degrees < 1) | (degrees > 2)):
         return None
     hub = system.shape[0]
-    turned = _turned_rows(system, degrees)
+    turned = _signs_of_rows(system, degrees)
     if turned is None:
         return None
     signs = system.data * turned[system.indices]
@@ -95,8 +95,8 @@ def graph_of(system: sparse.csc_array) -> Ends | None:
     return tails.astype(np.int64), heads.astype(np.int64)
 
 
-def _turned_rows(system: sparse.csc_array, degrees: IntVector) -> IntVector | None:
-    """Find signs of the rows such that the two entries of every column have opposite signs; None if there are none."""
+def _signs_of_rows(system: sparse.csc_array, degrees: IntVector) -> IntVector | None:
+    """Return signs of the rows that give every column entries of opposite signs, or None if they do not exist."""
     pairs = np.flatnonzero(degrees == 2)
     at = system.indptr[pairs]
     one, other = system.indices[at], system.indices[at + 1]
@@ -126,12 +126,15 @@ def _turned_rows(system: sparse.csc_array, degrees: IntVector) -> IntVector | No
 def _cycles(
     first: IntVector, leaving: IntVector, to: IntVector, m: int, size: int, rng: np.random.Generator
 ) -> tuple[IntVector, IntVector]:
-    """Draw cycles: the number of edges of each, and all of their edges as they leave their vertices.
+    """Draw cycles: the number of edges of each, and all of their edges in the direction of the cycle.
 
-    A path starts at a random edge and goes on at random, never straight back, until it meets itself.
+    A path starts at a random edge and continues at random, never back along the same edge, until it meets itself.
     """
     vertices = first.size - 1
-    place, path = np.full(vertices, -1), np.empty(vertices + 1, dtype=np.int64)  # when the path came by each vertex
+    place, path = (
+        np.full(vertices, -1),
+        np.empty(vertices + 1, dtype=np.int64),
+    )  # step at which the path visited each vertex
     lengths, cycles, total = np.zeros(size, dtype=np.int64), np.empty(8 * size, dtype=np.int64), 0
     for r in range(size):
         edge = leaving[int(rng.random() * leaving.size)]

@@ -1,14 +1,15 @@
-"""Swaps that keep margins of an n-way table, for any set of margins.
+"""Swaps that preserve margins of an n-way table, for any set of margins.
 
-Take disjoint groups of dimensions D_1, ..., D_k such that every public margin misses one of them altogether. Fix the
-levels of all other dimensions, take two levels a_j, b_j of each group, and form the product of the differences
-e(a_j) - e(b_j): 2^k cells change by +1 or -1. Summed over D_j a difference is 0, so every margin stays as it is. Two
-groups on the two sides of a separator give the swaps that connect decomposable models (Dobra 2003, Bernoulli 9), three
-single dimensions the cubes of tables without three-way interaction (Diaconis and Sturmfels 1998, section 4).
+Take disjoint groups of dimensions D_1, ..., D_k such that every public margin contains no dimension of at least one
+group. Fix the levels of all other dimensions, take two levels a_j, b_j of each group, and form the product of the
+differences e(a_j) - e(b_j): 2^k cells change by +1 or -1. The sum of a difference over D_j is 0, so every margin is
+preserved. Two groups on the two sides of a separator give the swaps that connect decomposable models (Dobra 2003,
+Bernoulli 9). Three single dimensions give the cubes of tables without three-way interaction (Diaconis and Sturmfels
+1998, section 4).
 
-In place of the two differences of two groups, any alternating cycle over their levels serves: its sums over either
-group are 0 as well. With cycles over three levels a 3 x 3 x 3 table with all two-way margins has its whole Markov basis
-(Diaconis and Sturmfels: 27 cubes and 54 moves of 12 cells); for larger models these moves are the short ones only.
+The two differences of two groups can be replaced by any alternating cycle over their levels, whose sums over either
+group are also 0. With cycles over three levels, a 3 x 3 x 3 table with all two-way margins has its complete Markov
+basis (Diaconis and Sturmfels: 27 cubes and 54 moves of 12 cells). For larger models these are only the short moves.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from ppdinf.lattice.algebra.systems import IntVector
 
 __all__ = ["MarginSwaps", "margin_swaps", "margins_of"]
 
-ASSIGNMENTS = 2**18  # of dimensions to groups that are looked through
+ASSIGNMENTS = 2**18  # largest number of assignments of dimensions to groups that are enumerated
 DIMENSIONS = 12
 
 Generators = list[frozenset[int]]
 
 
 def margins_of(lattice: Lattice, shape: Sequence[int]) -> Generators | None:
-    """Find the margins of a table that a system makes public, if they and nothing else are what it fixes.
+    """Return the margins that a system makes public, if the system is equivalent to a set of margins.
 
     Parameters
     ----------
     lattice : Lattice
-        Of a system over the cells of the table, in C order.
+        Lattice of a system over the cells of the table, in C order.
     shape : sequence of int
 
     Returns
     -------
     list of frozenset of int, or None
-        Dimensions that each of the largest margins keeps. None where the lattice is not that of a set of margins.
+        Dimensions of each of the largest margins; None if the lattice is not that of a set of margins.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def margins_of(lattice: Lattice, shape: Sequence[int]) -> Generators | None:
     basis = lattice.basis
     for size in range(len(shape) + 1):
         for kept in map(frozenset, itertools.combinations(range(len(shape)), size)):
-            # a margin is public only if all of its own margins are
+            # a margin is public only if all of its sub-margins are
             if all(kept - {s} in public for s in kept) and not (margin_matrix(shape, [kept]) @ basis).count_nonzero():
                 public.append(kept)
     largest = maximal_generators(shape, public)
@@ -71,7 +72,7 @@ def margins_of(lattice: Lattice, shape: Sequence[int]) -> Generators | None:
 
 
 def margin_swaps(shape: Sequence[int], generators: Generators) -> MarginSwaps | None:
-    """Find the groups of dimensions whose swaps keep margins.
+    """Return the groups of dimensions whose swaps preserve margins.
 
     Parameters
     ----------
@@ -81,8 +82,7 @@ def margin_swaps(shape: Sequence[int], generators: Generators) -> MarginSwaps | 
     Returns
     -------
     MarginSwaps or None
-        With all groups where these are not too many to look through, else those of single dimensions. None where there
-        are no groups.
+        All groups if they can be enumerated, otherwise groups of single dimensions. None if no group exists.
 
     Examples
     --------
@@ -94,12 +94,12 @@ def margin_swaps(shape: Sequence[int], generators: Generators) -> MarginSwaps | 
     found: dict[tuple[int, ...], None] = {}
     for k in range(2, len(wide) + 1):
         single = (tuple(c.index(s) + 1 if s in c else 0 for s in wide) for c in itertools.combinations(wide, k))
-        for labels in itertools.product(range(k + 1), repeat=len(wide)) if _all_looked_through(k, shape) else single:
+        for labels in itertools.product(range(k + 1), repeat=len(wide)) if _all_enumerated(k, shape) else single:
             firsts = [labels.index(j) for j in range(1, k + 1) if j in labels]
             if len(firsts) == k and firsts == sorted(firsts):
                 groups = [{s for s, label in zip(wide, labels, strict=True) if label == j} for j in range(1, k + 1)]
                 missed = [[not (group & kept) for group in groups] for kept in generators]
-                # no group to spare: where one is, the product is a sum of products without it
+                # only minimal sets of groups: other products are sums of products without a redundant group
                 needed = [any(row[j] and sum(row) == 1 for row in missed) for j in range(k)]
                 if all(map(any, missed)) and all(needed):
                     found[labels] = None
@@ -118,8 +118,8 @@ class MarginSwaps:
     ----------
     shape : tuple of int
     groups : ndarray of int64, shape (n, dimensions)
-        Group of each dimension, from 1; 0 for those whose level stays. Each further dimension in a group is half as
-        likely.
+        Group of each dimension, from 1; 0 for dimensions with a fixed level. Each further dimension in a group has half
+        the probability.
     """
 
     shape: tuple[int, ...]
@@ -127,8 +127,8 @@ class MarginSwaps:
 
     @property
     def holds_all_pairs(self) -> bool:
-        """Whether every pair of groups that keeps the margins is among them."""
-        return _all_looked_through(2, self.shape)
+        """Whether all pairs of groups that preserve the margins are included."""
+        return _all_enumerated(2, self.shape)
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
         """Draw `size` directions, one per column."""
@@ -138,7 +138,7 @@ class MarginSwaps:
         cells, signs, columns = [], [], []
         for k in np.unique(numbers[chosen]).tolist():
             mine = np.flatnonzero(numbers[chosen] == k)
-            order = np.argsort(rng.random((mine.size, k)), axis=1) + 1  # which two groups a cycle runs over
+            order = np.argsort(rng.random((mine.size, k)), axis=1) + 1  # the two groups of the cycle
             order = np.column_stack([np.zeros(mine.size, dtype=np.int64), order])
             groups = np.take_along_axis(order, self.groups[chosen[mine]], axis=1)
             levels = self._levels(groups, rng)
@@ -155,7 +155,7 @@ class MarginSwaps:
         return sparse.csc_array(sparse.coo_array((values, place), shape=(math.prod(self.shape), size)))
 
     def _levels(self, groups: IntVector, rng: np.random.Generator) -> IntVector:
-        """Three levels of every dimension, shape (3, n, dimensions), that differ as far as there are so many."""
+        """Draw three levels of every dimension, shape (3, n, dimensions), different if there are enough levels."""
         shape = np.array(self.shape)
         first = rng.integers(shape, size=groups.shape)
         second = (first + 1 + rng.integers(np.maximum(shape - 1, 1), size=groups.shape)) % shape
@@ -166,12 +166,12 @@ class MarginSwaps:
         return np.stack([first, second, third])
 
 
-def _all_looked_through(k: int, shape: Sequence[int]) -> bool:
+def _all_enumerated(k: int, shape: Sequence[int]) -> bool:
     return bool((k + 1) ** sum(n > 1 for n in shape) <= ASSIGNMENTS)
 
 
 def _corners(length: int, k: int) -> list[tuple[IntVector, int]]:
-    """Level of each of the groups 0..k in every cell of a move, and its sign; the cycle runs over groups 1 and 2."""
+    """Return the level of groups 0..k in every cell of a move, and the sign; groups 1 and 2 form the cycle."""
     cycle = [((i, (i + step) % length), 1 - 2 * step) for i in range(length) for step in (0, 1)]
     rest = list(itertools.product((0, 1), repeat=k - 2))
     return [(np.array([0, *two, *bits]), sign * (-1) ** sum(bits)) for two, sign in cycle for bits in rest]

@@ -1,8 +1,8 @@
-"""Markov and Graver bases computed by 4ti2, where that program is installed.
+"""Markov and Graver bases computed by 4ti2, if it is installed.
 
-A Markov basis connects {A x = a, x >= l} for every a and every lower bound l (Diaconis
-and Sturmfels 1998); a Graver basis also connects it under upper bounds. 4ti2 (4ti2
-team; Debian package ``4ti2``) is run as a separate program on small systems.
+A Markov basis connects {A x = a, x >= l} for every a and every lower bound l (Diaconis and Sturmfels 1998); a Graver
+basis also connects it under upper bounds. 4ti2 (4ti2 team; Debian package ``4ti2``) runs as a separate program on small
+systems.
 """
 
 import shutil
@@ -23,7 +23,7 @@ Kind = Literal["markov", "graver"]
 
 
 def program(kind: Kind) -> str | None:
-    """Path of the 4ti2 program on this machine, under its own name or Debian's.
+    """Return the path of the 4ti2 program, under its own name or Debian's name, or None.
 
     Examples
     --------
@@ -41,16 +41,16 @@ def computed_basis(A: sparse.csc_array, kind: Kind, seconds: float) -> sparse.cs
     A : scipy.sparse.csc_array of int64, shape (k, d)
     kind : {"markov", "graver"}
     seconds : float
-        Time allowed; these bases can be astronomically large.
+        Time limit; these bases can be extremely large.
 
     Returns
     -------
     scipy.sparse.csc_array of int64, shape (d, n), or None
-        None when the program is missing, fails or takes too long.
+        None if the program is missing, fails or exceeds the time limit.
 
     Notes
     -----
-    That the moves lie in the kernel is checked; that they are complete is 4ti2's word.
+    The function checks that the moves are in the kernel. Their completeness relies on 4ti2.
 
     Examples
     --------

@@ -1,28 +1,26 @@
-"""Sets of moves that connect every fiber, with the reason why they do.
+"""Sets of moves that connect every fiber, with the reason.
 
-A lattice basis spans all differences of tables, but with bounds on the cells a chain
-that steps along basis vectors can be stuck: the tables in between may not exist. What
-is used instead, and what is proved:
+A lattice basis spans all differences of tables. With bounds on the cells, however, a chain that steps along basis
+vectors may not reach all tables, because the tables in between may violate the bounds. The moves and the theorems are:
 
-- *Unbounded*: basis vectors connect, by definition of a basis.
-- *Classes*: if a set connects the class sums of every fiber with bounds, then the set
-  with each unit carried by a random cell of its class, together with transfers of one
-  unit between two cells of a class, connects the tables. (Walk the class sums first: a
-  class whose sum may still fall has a cell that may still fall. Then transfers, each
-  towards the goal, finish within each class.) With one public sum per class, transfers
-  alone do it.
+- *Unbounded*: basis vectors connect, by the definition of a basis.
+- *Classes*: let a set connect the class sums of every fiber with bounds. Then this set, with each unit assigned to a
+random
+  cell of its class, and transfers of one unit between two cells of a class connect the tables. Proof: change the class
+  sums first; a class whose sum can decrease has a cell that can decrease. Then transfers within each class, each
+  towards the target, connect. If every class has a public sum, transfers alone are sufficient.
 - *One dimension*: the fiber is a segment, so its primitive vector connects it.
-- *Two-way tables*: basic 2 x 2 swaps connect under lower bounds (Diaconis and Sturmfels
-  1998); alternating cycles connect under upper bounds too, as they are the Graver basis
-  of a totally unimodular system. The same holds of any other graph whose edges are the cells, such as a two-way table
-  some of whose cells are known (`ppdinf.lattice.moves.graph_cycles`).
-- *Decomposable margins*, of the table or of the class sums of a block: swaps across
-  each separator of a junction tree connect under lower bounds (Dobra 2003), see
-  `ppdinf.lattice.moves.decomposable`.
-- *Small systems*: Markov (lower bounds) or Graver (lower and upper) bases by 4ti2.
-- *Anything else*: random integer combinations of the reduced basis. Every vector of the
-  lattice has positive probability, so any two tables are one move apart; alone that can
-  be very slow, so that margins get the short moves of `ppdinf.lattice.moves.margin_swaps` too.
+- *Two-way tables*: basic 2 x 2 swaps connect under lower bounds (Diaconis and Sturmfels 1998). Alternating cycles also
+  connect under upper bounds, because they are the Graver basis of a totally unimodular system. The same holds for any
+  other graph whose edges are the cells, such as a two-way table with known cells
+  (`ppdinf.lattice.moves.graph_cycles`).
+- *Decomposable margins*, of the table or of the class sums of a block: swaps across each separator of a junction tree
+  connect under lower bounds (Dobra 2003), see `ppdinf.lattice.moves.decomposable`.
+- *Small systems*: Markov (lower bounds) or Graver (lower and upper bounds) bases by 4ti2.
+- *Other systems*: random integer combinations of the reduced basis. Every vector of the lattice has positive
+probability,
+  so any two tables are one move apart. Such moves alone can mix slowly, so that margins also get the short moves of
+  `ppdinf.lattice.moves.margin_swaps`.
 
 Blocks are independent under bounds on single cells, so the union over blocks connects.
 """
@@ -45,7 +43,7 @@ from ppdinf.lattice.moves.graph_cycles import GraphCycles, graph_of
 from ppdinf.lattice.moves.margin_swaps import MarginSwaps, margin_swaps, margins_of
 from ppdinf.lattice.moves.markov import Kind, computed_basis
 from ppdinf.lattice.structure.blocks import Structure, structure
-from ppdinf.lattice.structure.tables_in_rows import Hierarchical
+from ppdinf.lattice.structure.tables_in_rows import HierarchicalTable
 from ppdinf.lattice.structure.two_way import two_way_table
 
 __all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
@@ -53,26 +51,26 @@ __all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
 Bounds = Literal["none", "lower", "box", "any"]
 
 LARGEST_COMPUTED = 100
-"""Number of class sums of a block beyond which 4ti2 is not tried."""
+"""Largest number of class sums of a block for 4ti2."""
 
 PREFERRED = 3
-"""Swaps of margins for every combination of basis vectors, which seldom has anywhere to go."""
+"""Number of margin swaps per combination of basis vectors, which is rarely feasible."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Random directions along which a chain on a fiber moves.
+    """Random directions for a Markov chain on a fiber.
 
     Attributes
     ----------
     families : list of (Family, weight, bool)
-        What is drawn, how often, and whether it speaks of class sums (to be lifted).
+        The families, their weights, and whether they are directions of class sums (which are lifted).
     members, sizes : ndarray of int64
         Cells class by class, and the size of each class.
     connected : bool
-        Whether the moves are proved to connect every fiber under the bounds asked for.
+        Whether the moves are proved to connect every fiber under the given bounds.
     reason : str
-        The statement that is proved, part by part.
+        The theorem that is used, for each part.
     """
 
     families: Sequence[tuple[Family, float, bool]]
@@ -93,13 +91,13 @@ class Moves:
         Returns
         -------
         scipy.sparse.csc_array of int64, shape (d, size)
-            One direction per column, of random order and family, families in
-            proportion to their rank, those across classes at least as often as those within. A
-            chain may step any integer number of times along it, either way.
+            One direction per column, in random order. Families have probabilities proportional to their rank, and
+            directions across classes are at least as frequent as those within. A chain may move any integer multiple
+            along a direction.
 
         Notes
         -----
-        Linear in the entries drawn; large tables are never listed move by move.
+        The cost is linear in the drawn entries; moves are not listed.
 
         Examples
         --------
@@ -124,20 +122,20 @@ class Moves:
 def connected_moves(
     A: MatrixLike | Structure, *, bounds: Bounds = "lower", seconds: float = 10.0, shape: Sequence[int] = ()
 ) -> Moves:
-    """Find moves that connect all tables with the same public sums.
+    """Return moves that connect all tables with the same public sums.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
+    A : array_like or scipy sparse of int, shape (k, d), or Structure
     bounds : {"none", "lower", "box", "any"}
-        What else restricts the tables: nothing; a lower bound on each cell (such as
-        x >= 0); lower and upper bounds on each cell; any inequalities B x >= b.
+        Further restrictions of the tables: none, a lower bound on each cell (such as x >= 0), lower and upper bounds on
+        each cell, or any inequalities B x >= b.
     seconds : float
-        Time that 4ti2, if installed, is given per block of at most 100 class sums that
-        no theorem covers; 0 leaves it out (moves then do not depend on the machine).
+        Time limit of 4ti2, if installed, per block of at most 100 class sums without a theorem. With 0, 4ti2 is not
+        used, and the moves do not depend on the machine.
     shape : sequence of int, optional
-        Of the table whose cells, in C order, are the columns of A. Where A turns out to
-        hold margins of it, their swaps are among the moves.
+        Shape of the table whose cells, in C order, are the columns of A. If A contains margins of the table, their
+        swaps are among the moves.
 
     Returns
     -------
@@ -146,12 +144,12 @@ def connected_moves(
     Raises
     ------
     InvariantError
-        If A is malformed or `bounds` is not one of the four words.
+        If A is invalid or `bounds` is not one of the four words.
 
     Notes
     -----
-    Cost as `ppdinf.lattice.structure.blocks.structure`, and 4ti2's time; a second for the margins
-    of eight dimensions.
+    The cost is that of `ppdinf.lattice.structure.blocks.structure` and of 4ti2: one second for the margins of eight
+    dimensions.
 
     Examples
     --------
@@ -160,7 +158,7 @@ def connected_moves(
     Connects every fiber with lower bounds on cells: basic swaps of a 3 x 4 table.
     """
     if bounds not in get_args(Bounds):
-        raise InvariantError(f"bounds={bounds!r} is not one of {', '.join(map(repr, get_args(Bounds)))}.")
+        raise InvariantError(f"bounds must be one of {', '.join(map(repr, get_args(Bounds)))}, found {bounds!r}.")
     found = A if isinstance(A, Structure) else structure(A)
     members = np.argsort(found.classes, kind="stable")
     sizes = found.class_sizes
@@ -178,7 +176,7 @@ def connected_moves(
         families.append((Transfers(members, sizes), int((sizes - 1).sum()), False))
         reasons.append("transfers within classes of equal cells")
     across = list(_on_class_sums(found, bounds, seconds, shape))
-    # as often as transfers, at least: most of those that meet a random cell of a class find nobody there
+    # at least as often as transfers: most moves with random cells of a class would make a count negative
     share = max(1.0, sum(weight for _, weight, _ in families) / max(1, sum(rank for _, rank, *_ in across)))
     for family, rank, on_sums, theorems in across:
         families.append((family, share * rank, on_sums))
@@ -189,14 +187,14 @@ def connected_moves(
 def margin_moves(
     shape: Sequence[int], generators: Iterable[Iterable[int]], *, bounds: Bounds = "lower", seconds: float = 10.0
 ) -> Moves:
-    """Find moves that connect all n-way tables with the same margins.
+    """Return moves that connect all n-way tables with the same margins.
 
     Parameters
     ----------
     shape : sequence of int
         Size of each dimension; cells are in C order.
     generators : iterable of iterables of int
-        Dimensions that each margin keeps.
+        Dimensions of each margin.
     bounds, seconds
         As for `connected_moves`.
 
@@ -220,7 +218,7 @@ def margin_moves(
 def _on_class_sums(
     found: Structure, bounds: Bounds, seconds: float, shape: Sequence[int]
 ) -> Iterable[tuple[Family, int, bool, list[str]]]:
-    """Families with their weight, whether they speak of class sums, and why they connect these."""
+    """Return families with weights, whether they are directions of class sums, and why they connect."""
     basis = found.lattice.class_basis
     block_of_class = found.blocks[found.lattice.representatives]
     block_of_vector = block_of_class[basis.indices[basis.indptr[:-1]]]
@@ -266,7 +264,7 @@ def _on_class_sums(
 
 
 def _swaps(found: Structure, shape: Sequence[int]) -> tuple[MarginSwaps | None, list[str]]:
-    """Find swaps of the margins that a system holds, and why they connect under lower bounds, where they do."""
+    """Return swaps of the margins of a system, and the reason if they connect under lower bounds."""
     generators = margins_of(found.lattice, shape) if math.prod(shape) == found.blocks.size and shape else None
     if generators is None:
         return None, []
@@ -274,8 +272,8 @@ def _swaps(found: Structure, shape: Sequence[int]) -> tuple[MarginSwaps | None, 
     return swaps, [f"swaps across separator ({', '.join(map(str, separator))})" for separator in separators]
 
 
-def _table_swaps(table: Hierarchical | None) -> tuple[MarginSwaps | None, list[str]]:
-    """Find swaps of a block of class sums that is a table under margins, as `_swaps` does."""
+def _table_swaps(table: HierarchicalTable | None) -> tuple[MarginSwaps | None, list[str]]:
+    """Return swaps of a block of class sums that is a table with margins, like `_swaps`."""
     swaps, separators = (None, []) if table is None else _across_separators(table.shape, table.generators)
     return swaps, [f"swaps across the {len(separators)} separators of a {table}"] * bool(separators)
 
@@ -283,14 +281,14 @@ def _table_swaps(table: Hierarchical | None) -> tuple[MarginSwaps | None, list[s
 def _across_separators(
     shape: Sequence[int], generators: list[frozenset[int]]
 ) -> tuple[MarginSwaps | None, list[list[int]]]:
-    """Find swaps of margins, and the separators of a junction tree where all swaps across them are there."""
+    """Return swaps of margins, and the separators of a junction tree if all swaps across them are included."""
     swaps = margin_swaps(shape, generators)
     tree = junction_tree(generators) if swaps is not None and swaps.holds_all_pairs else None
     return swaps, [sorted(generators[i] & generators[j]) for i, j in tree or []]
 
 
 def reason(bounds: Bounds, parts: Sequence[str]) -> str:
-    """Word the statement that the parts together prove.
+    """Return the statement that the parts together prove.
 
     Examples
     --------

@@ -1,16 +1,16 @@
-"""Moves for the tables within a given support: which theorem holds for it, and whether one does.
+"""Moves for the tables within a support, with the theorem that proves that they connect, if any.
 
-Moves that connect tables under lower bounds alone can be cut by an upper bound, a known cell, a bound on a sum or a
-hole in the support. So:
+Moves that connect tables under lower bounds only may be blocked by an upper bound, a known cell, a bound on a sum or a
+hole in the support. Therefore:
 
-1. Known cells leave the problem: moves are those of the other cells' columns.
-2. A bound on a sum, ``B x >= b``, is an equation with one more variable, ``B x - s = 0``. Moves of the longer system
-   that connect under lower and upper bounds connect the tables too.
-3. Upper bounds matter where they exclude a count that public sums and lower bounds do not exclude.
-4. Cells that are nearly known, since a step away from their count is improbable, are treated as known by one half of
-   the moves: the others would pass through improbable tables.
+1. Known cells are removed: moves are those of the columns of the other cells.
+2. A bound on a sum, ``B x >= b``, is an equation with one more variable, ``B x - s = 0``. Moves of the extended system
+   that connect under lower and upper bounds also connect the tables.
+3. Upper bounds matter if they exclude a count that public sums and lower bounds do not exclude. 4. Cells that are
+nearly known, because other counts are improbable, are treated as known by half of the moves. Other moves
+   would require improbable tables.
 
-No theorem is known for supports with holes.
+No theorem is available for supports with holes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ type Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Moves of a system over some of the cells, and perhaps over further variables that are left out.
+    """Moves of a system over a subset of the cells, and possibly over further variables, which are removed.
 
     Attributes
     ----------
@@ -64,13 +64,13 @@ class SupportMoves:
     Attributes
     ----------
     support : Support
-        Without counts that no table has.
+        The support without impossible counts.
     moves : Moves
     proved : bool
-        Whether a theorem says that finitely many moves connect the tables. Otherwise any two tables are one move apart,
-        but that move may be improbable.
+        Whether a theorem proves that finitely many moves connect the tables. Otherwise any two tables are one move
+        apart, but this move may be improbable.
     held : ndarray of bool, shape (d,), or None
-        Cells that are known, or nearly so. None where lower bounds alone restrict the tables.
+        Cells that are known or nearly known. None if only lower bounds restrict the tables.
     """
 
     support: Support
@@ -79,7 +79,7 @@ class SupportMoves:
     held: Mask | None
 
     def with_sums(self, A: sparse.csr_array, shape: tuple[int, ...]) -> Moves:
-        """Find moves for the same tables that leave further sums as they are; A holds all sums."""
+        """Return moves for the same tables that also preserve further sums; A contains all sums."""
         if self.held is None or not self.held.any():
             return connected_moves(A, bounds="lower" if self.held is None else "box", seconds=0, shape=shape)
         return _of_free(A, sparse.csr_array((0, A.shape[1]), dtype=np.int64), ~self.held, None, (), 0)
@@ -98,18 +98,18 @@ def support_moves(
     shape: tuple[int, ...] = (),
     seconds: float = 10.0,
 ) -> SupportMoves:
-    """Find moves that connect the tables with ``A x = values``, ``B x >= limits`` and counts in a support.
+    """Return moves that connect the tables with ``A x = values``, ``B x >= limits`` and counts in a support.
 
     Parameters
     ----------
     A, B : scipy sparse of int64, shapes (k, d), (l, d)
     values, limits : ndarray of int64, shapes (k,), (l,)
     support : Support
-        A possible count in the last column says that the end of the window does not bound the cell.
+        A possible count in the last column means that the end of the window does not bound the cell.
     nearly_known : ndarray of bool, shape (d,)
         Cells for which all counts but one are improbable.
     found : Structure
-        Of A.
+        Structure of A.
     cut : bool
         Whether cells may have upper bounds that are not part of the support.
     shape, seconds
@@ -121,7 +121,7 @@ def support_moves(
         proved = by_theorem(moves)
         return SupportMoves(support if proved else presolve(A, values, B, limits, support), moves, proved, None)
     support = presolve(A, values, B, limits, support)
-    if support.is_empty:  # no table agrees with everything, which the search for a start says
+    if support.is_empty:  # no table is feasible; the search for a start raises the error
         return SupportMoves(support, connected_moves(found, bounds="lower", seconds=0, shape=shape), False, None)
     up, down = B.maximum(0), B.minimum(0)
     B = sparse.csr_array(B[np.flatnonzero(up @ support.low + down @ support.high < limits)])
@@ -142,7 +142,7 @@ def support_moves(
 
 
 def by_theorem(*moves: Moves) -> bool:
-    """Tell whether moves are finitely many that a theorem proves to connect, not combinations of all of the lattice."""
+    """Return whether a theorem proves that finitely many moves connect (not all combinations of the lattice)."""
     families = [family for each in moves for family, _, _ in each.families]
     return all(
         by_theorem(family.moves) if isinstance(family, Embedded) else not isinstance(family, Combinations)
@@ -151,7 +151,7 @@ def by_theorem(*moves: Moves) -> bool:
 
 
 def _is_cut(A: sparse.csr_array, values: IntVector, support: Support) -> bool:
-    """Tell whether the support excludes counts that public sums and its own lower bounds do not exclude."""
+    """Return whether the support excludes counts that public sums and its lower bounds allow."""
     if support.is_empty or support.holes.any():
         return True
     bounded = ~support.possible[:, -1]
@@ -170,7 +170,7 @@ def _of_free(
     shape: tuple[int, ...],
     seconds: float,
 ) -> Moves:
-    """Find moves of the free cells that connect under lower and upper bounds on cells and on the sums B."""
+    """Return moves of the free cells that connect under lower and upper bounds on cells and on the sums B."""
     d, cells = free.size, np.flatnonzero(free)
     if free.all() and not B.shape[0] and found is not None:
         return connected_moves(found, bounds="box", seconds=seconds, shape=shape)

@@ -1,7 +1,7 @@
-"""Rows of a system that contradict each other: a certificate with few rows, by linear programming.
+"""Contradictory rows of a system: a certificate with few rows, by linear programming.
 
-By Farkas' lemma no x obeys A x = a, B x >= b exactly if there are multipliers y, w with w >= 0, A' y + B' w = 0 and
-a y + b w > 0. The multipliers of the smallest sum of absolute values are nonzero for few rows.
+By Farkas' lemma no x satisfies A x = a, B x >= b exactly if there are multipliers y, w with w >= 0, A' y + B' w = 0 and
+a y + b w > 0. The multipliers with the smallest sum of absolute values are nonzero for few rows.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ from ppdinf.lattice.algebra.systems import IntVector
 
 __all__ = ["conflicting_rows"]
 
-LARGEST = 20_000  # rows and columns of the program, beyond which no certificate is searched for
+LARGEST = 20_000  # largest number of rows and columns of the linear program
 ZERO = 1e-7
 
 
 def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Array) -> tuple[IntVector, IntVector]:
-    """Find rows of A x = a and of B x >= b that no real x obeys together.
+    """Return rows of A x = a and of B x >= b that no real x satisfies together.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Arra
     Returns
     -------
     equalities, bounds : ndarray of int64
-        Empty where real numbers obey all rows, or the system is too large to search.
+        Empty if real numbers satisfy all rows, or if the system is too large.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 """All integer tables with given sums and supports as a decision diagram, and exact draws from it.
 
-The variables v_1, ..., v_n have finite supports, possibly with holes, and obey ``M v = c``. Layer k of the diagram
-holds one node for every vector of sums that the variables from k on still have to reach. An edge of a node is a value
-of variable k. Every path from the root to the end is one solution, and every solution is one path. Given a log weight
-for every value of every variable, one backward pass sums the weights of all paths below each node, and one forward
-pass draws a path with probability proportional to its weight. The draw needs no moves, so that neither holes nor
-bounds can cut the fiber in two.
+The variables v_1, ..., v_n have finite supports, possibly with holes, and satisfy ``M v = c``. Layer k of the diagram
+has one node for every vector of sums that the variables from k on must contribute. An edge of a node is a value of
+variable k. Every path from the root to the end is one solution, and every solution is one path. Given a log weight for
+every value of every variable, one backward pass sums the weights of all paths below each node, and one forward pass
+draws a path with probability proportional to its weight. The draw does not use moves, so holes and bounds cannot
+disconnect the fiber.
 
 The diagram is dynamic programming over partial sums (Bertele and Brioschi, Nonserial Dynamic Programming, 1972) with
 states that are listed instead of tabulated. Variables are ordered so that few sums are open at a time.
@@ -26,13 +26,13 @@ from ppdinf.lattice.algebra.systems import IntVector
 
 __all__ = ["DecisionDiagram", "decision_diagram"]
 
-EDGES = 2**20  # of a diagram
-WASTE = 2  # edges that are looked at for each that a diagram may have: some lead nowhere
-VARIABLES = 1000  # beyond this, the order of the variables would take too long
-BASE = 2.0**200  # of the powers that weights are multiples of
+EDGES = 2**20  # largest number of edges of a diagram
+WASTE = 2  # visited edges per allowed edge: some edges have no path to the end
+VARIABLES = 1000  # largest size for which variables are ordered
+BASE = 2.0**200  # base of the exponents of weights
 LOG_BASE = 200 * 0.6931471805599453
-HUGE = 1e15  # log weights below minus this count as -inf
-KEYS = 2.0**62  # numbers that identify a node before they have to be renumbered
+HUGE = 1e15  # log weights below minus this are treated as -inf
+KEYS = 2.0**62  # largest identifier of a node before renumbering
 
 type Reals = NDArray[np.float64]
 type Layer = tuple[IntVector, IntVector, IntVector, int]
@@ -41,7 +41,7 @@ type Layer = tuple[IntVector, IntVector, IntVector, int]
 
 @dataclass(frozen=True, eq=False)
 class DecisionDiagram:
-    """Every solution of ``M v = c`` within the supports of the variables, as a path.
+    """All solutions of ``M v = c`` within the supports of the variables, as paths.
 
     Attributes
     ----------
@@ -87,13 +87,13 @@ class DecisionDiagram:
         Returns
         -------
         ndarray of int64, shape (n,), or None
-            None where all solutions have weight 0.
+            None if all solutions have weight 0.
         """
         found = _draw(self.first, self.child, self.position, log_weights, rng.random(self.order.size))
         return self._solution(found)
 
     def nearest(self, cost: Reals) -> IntVector | None:
-        """Return the solution of least total cost; None where all have an infinite cost."""
+        """Return the solution of smallest total cost; None if all costs are infinite."""
         return self._solution(_cheapest(self.first, self.child, self.position, cost, self.order.size))
 
     def _solution(self, positions: IntVector) -> IntVector | None:
@@ -116,13 +116,13 @@ def decision_diagram(
     supports : sequence of n ndarrays of int64
         Possible values of each variable, in increasing order, at least one.
     largest : int
-        Number of edges beyond which no diagram is made.
+        Largest number of edges of the diagram.
 
     Returns
     -------
     DecisionDiagram or None
-        Without edges where there is no solution. None where the diagram would be too large: the work until that is
-        known is bounded by a multiple of `largest` for each variable.
+        A diagram without edges if no solution exists. None if the diagram would be too large; the work to detect this
+        is bounded by a multiple of `largest` for each variable.
 
     Examples
     --------
@@ -139,8 +139,8 @@ def decision_diagram(
     ends = np.array([(own[0], own[-1]) for own in supports], dtype=np.int64).reshape(-1, 2)
     M, offset = sparse.csc_array(M), np.concatenate([[0], np.cumsum(sizes)])
     order = _ordered(M, ends)
-    low, high = _reach(M, ends)  # of what the variables from a layer on can add to each row
-    left = np.bincount(M.indices, minlength=M.shape[0])  # variables of each row that are still to come
+    low, high = _reach(M, ends)  # bounds on the contribution of the variables from a layer on to each row
+    left = np.bincount(M.indices, minlength=M.shape[0])  # number of later variables of each row
     states, rows = np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
     layers: list[Layer] = []
     edges, empty = 0, bool(np.any((c < low) | (c > high)))
@@ -178,9 +178,9 @@ def decision_diagram(
 
 
 def _ordered(M: sparse.csc_array, ends: IntVector) -> IntVector:
-    """Order the variables, component by component, each time the one that leaves the fewest combinations of open sums.
+    """Order the variables by component, each time choosing the one that leaves the fewest combinations of open sums.
 
-    The logarithms of the number of values that each open sum can have are added up: no number overflows.
+    The logarithms of the number of values of each open sum are added, so that numbers do not overflow.
     """
     entries = M.tocoo()
     rows, columns = entries.row, entries.col
@@ -206,18 +206,18 @@ def _ordered(M: sparse.csc_array, ends: IntVector) -> IntVector:
 
 
 def _log_open(before: Reals, after: Reals) -> Reals:
-    """Log number of values of sums to which variables before and after a layer can add so much."""
+    """Return the log number of values of sums given the contributions before and after a layer."""
     return np.log1p(np.maximum(np.minimum(before, after), 0.0))
 
 
 def _reach(M: sparse.csc_array, ends: IntVector) -> tuple[IntVector, IntVector]:
-    """Smallest and largest value of every row."""
+    """Return the smallest and largest value of every row."""
     up, down = M.maximum(0), M.minimum(0)
     return up @ ends[:, 0] + down @ ends[:, 1], up @ ends[:, 1] + down @ ends[:, 0]
 
 
 def _distinct(states: IntVector) -> tuple[IntVector, IntVector]:
-    """Give distinct rows numbers: return the number of each row, and the rows by number."""
+    """Return a number for each row, equal for equal rows, and the distinct rows by number."""
     key, size = np.zeros(len(states), dtype=np.int64), 1.0
     for column in states.T if len(states) else ():
         least, most = int(column.min()), int(column.max())
@@ -231,7 +231,7 @@ def _distinct(states: IntVector) -> tuple[IntVector, IntVector]:
 
 
 def _without_dead_ends(layers: list[Layer]) -> tuple[IntVector, IntVector, IntVector]:
-    """Keep edges from which the end is reached; return first edges of nodes, and children and positions of edges."""
+    """Remove edges without a path to the end; return first edges of nodes, and children and positions of edges."""
     if not layers:
         none = np.zeros(0, dtype=np.int64)
         return np.zeros(1, dtype=np.int64), none, none
@@ -244,7 +244,7 @@ def _without_dead_ends(layers: list[Layer]) -> tuple[IntVector, IntVector, IntVe
         alive = degree > 0
         reversed_layers.append((degree[alive], position, child))
     degrees, positions, children = zip(*reversed_layers[::-1], strict=True)
-    begins = np.cumsum([own.size for own in degrees])  # of the nodes of the next layer
+    begins = np.cumsum([own.size for own in degrees])  # numbers of the nodes of the next layer
     child = np.concatenate([begin + own for begin, own in zip(begins, children, strict=True)])
     first = np.concatenate([[0], np.cumsum(np.concatenate(degrees))])
     return first.astype(np.int64), child.astype(np.int64), np.concatenate(positions).astype(np.int64)
@@ -252,7 +252,7 @@ def _without_dead_ends(layers: list[Layer]) -> tuple[IntVector, IntVector, IntVe
 
 @jit
 def _scaled(total: float, exponent: int) -> tuple[float, int]:
-    """Bring a positive number ``total * BASE**exponent`` to a total from 1 to BASE."""
+    """Normalise a positive number ``total * BASE**exponent`` to a total from 1 to BASE."""
     while total >= BASE:
         total, exponent = total / BASE, exponent + 1
     while 0.0 < total < 1.0:
@@ -262,23 +262,26 @@ def _scaled(total: float, exponent: int) -> tuple[float, int]:
 
 @jit
 def _power(exponent: int) -> float:
-    """Return ``BASE**exponent`` for an exponent of at most 0; 0 where products of two totals below BASE vanish."""
+    """Return ``BASE**exponent`` for an exponent of at most 0, or 0 if products of two totals would underflow."""
     return 1.0 if exponent == 0 else 1.0 / BASE if exponent == -1 else 1.0 / BASE / BASE if exponent == -2 else 0.0
 
 
 @jit
 def _draw(first: IntVector, child: IntVector, position: IntVector, log_weights: Reals, uniform: Reals) -> IntVector:
-    """Draw a path: the position of each layer's value, or -1 in the first place where all paths have weight 0.
+    """Draw a path: the position of each layer's value, or -1 in the first place if all paths have weight 0.
 
-    Numbers are kept as ``total * BASE**exponent``, so that they neither overflow nor vanish.
+    Numbers are stored as ``total * BASE**exponent`` to avoid overflow and underflow.
     """
     weights, powers = np.zeros(log_weights.size), np.zeros(log_weights.size, dtype=np.int64)
     for k in range(log_weights.size):
         if log_weights[k] > -HUGE:
             powers[k] = int(np.floor(log_weights[k] / LOG_BASE))
             weights[k] = np.exp(log_weights[k] - powers[k] * LOG_BASE)
-    totals, exponents = np.zeros(first.size), np.zeros(first.size, dtype=np.int64)  # of the paths from each node
-    totals[first.size - 1] = 1.0  # the end
+    totals, exponents = (
+        np.zeros(first.size),
+        np.zeros(first.size, dtype=np.int64),
+    )  # weights of the paths from each node
+    totals[first.size - 1] = 1.0  # the end node
     for node in range(first.size - 2, -1, -1):
         total, exponent = 0.0, 0
         for e in range(first[node], first[node + 1]):
@@ -313,7 +316,7 @@ def _draw(first: IntVector, child: IntVector, position: IntVector, log_weights: 
 
 @jit
 def _relative(term: float, exponent: int) -> float:
-    """Return ``term * BASE**exponent``, which does not overflow."""
+    """Return ``term * BASE**exponent`` without overflow."""
     while exponent > 0:
         term, exponent = term * BASE, exponent - 1
     return term * _power(exponent)
@@ -321,7 +324,7 @@ def _relative(term: float, exponent: int) -> float:
 
 @jit
 def _cheapest(first: IntVector, child: IntVector, position: IntVector, cost: Reals, layers: int) -> IntVector:
-    """Find the path of least cost: the position of each layer's value, or -1 first where all are infinite."""
+    """Return the path of smallest cost: the position of each layer's value, or -1 first if all are infinite."""
     totals, best = np.zeros(first.size), np.zeros(first.size, dtype=np.int64)
     for node in range(first.size - 2, -1, -1):
         totals[node] = np.inf

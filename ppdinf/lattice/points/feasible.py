@@ -1,10 +1,9 @@
-"""A table that satisfies public equalities and bounds, as near as possible to a given one.
+"""A feasible table for public equalities and bounds, nearest to a given table.
 
-Where bounds concern single cells, classes with a public sum are solved exactly by water
-filling. Everything else is an integer programme in the positive and negative parts of
-the distance, solved by HiGHS (Huangfu and Hall 2018) through SciPy. Its answer is
-rounded and checked in integers; if large totals cost it precision, it is refined from
-the rounded point, where the numbers that are left are small.
+If bounds concern single cells, classes with a public sum are solved exactly by water filling. Other systems are integer
+programmes in the positive and negative parts of the distance, solved by HiGHS (Huangfu and Hall 2018) through SciPy.
+The result is rounded and checked in integers. If large totals reduce its precision, the programme is solved again
+relative to the rounded point, with smaller numbers.
 """
 
 from collections.abc import Sequence
@@ -47,39 +46,39 @@ def nearest_feasible(
     row_names: Names = None,
     bound_names: Names = None,
 ) -> IntVector:
-    """Find an integer point of {A x = a, B x >= b} nearest in l1 to a given point.
+    """Return an integer point of {A x = a, B x >= b} that is nearest in l1 to a given point.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
-    a : array_like of whole numbers, shape (k,)
-    B : array_like or scipy sparse of whole numbers, shape (l, d), optional
-        Inequalities B x >= b; none when omitted.
-    b : array_like of whole numbers, shape (l,), optional
-    near : array_like of whole numbers, shape (d,), optional
+    A : array_like or scipy sparse of int, shape (k, d)
+    a : array_like of int, shape (k,)
+    B : array_like or scipy sparse of int, shape (l, d), optional
+        Inequalities B x >= b; none by default.
+    b : array_like of int, shape (l,), optional
+    near : array_like of int, shape (d,), optional
         Any point, feasible or not (a noisy table with negative cells); zeros by default.
     structure : Structure, optional
-        ``structure(A)``, when already at hand.
+        ``structure(A)``, if it is already computed.
     row_names, bound_names : sequence of str, optional
         Labels of the rows of A and of B for error messages.
 
     Returns
     -------
     ndarray of int64, shape (d,)
-        Satisfies every row, verified in integers. When several points are equally
-        near, which one is not specified; water filling spreads a change evenly. Where
-        totals beyond 2^40 need a refinement, the point is close but perhaps not nearest.
+        A point that satisfies every row, verified in integers. If several points are equally near, one of them is
+        returned; water filling spreads a change evenly. If totals beyond 2^40 require a refinement, the point may not
+        be exactly the nearest one.
 
     Raises
     ------
     InvariantError
-        Malformed input, contradictory rows, or no feasible point (the rows that
-        cannot be met together are named).
+        If the input is invalid, rows are contradictory, or no point is feasible. The message names the incompatible
+        rows.
 
     Notes
     -----
-    Water filling costs O(d log d). The integer programme costs what HiGHS takes: about
-    a second for 20 stacked margins of 14 x 24.
+    Water filling costs O(d log d). The integer programme takes about one second for 20 stacked margins of 14 x 24
+    tables.
 
     Examples
     --------
@@ -96,7 +95,7 @@ def nearest_feasible(
     totals = integer_vector(a, k, row_names)
     bounds = integer_matrix(sparse.csc_array((0, d), dtype=np.int64) if B is None else B, bound_names, name="B")
     if bounds.shape[1] != d:
-        raise InvariantError(f"A is about {d} cells, but B about {bounds.shape[1]}.")
+        raise InvariantError(f"A and B must have the same number of columns, found {d} and {bounds.shape[1]}.")
     limits = integer_vector([] if b is None else b, bounds.shape[0], bound_names, name="b")
     start = integer_vector(np.zeros(d, np.int64) if near is None else near, d, name="near", unit="cell")
 
@@ -111,7 +110,7 @@ def nearest_feasible(
 
 
 class InfeasibleError(InvariantError):
-    """No table obeys all rows."""
+    """No table satisfies all rows."""
 
 
 def _nearest(
@@ -146,16 +145,18 @@ def _nearest(
             None if bound_names is None else [bound_names[i] for i in inner.tolist()],
         )
     if (exact_product(matrix, x) != totals).any() or (exact_product(bounds, x) < limits).any():
-        raise AssertionError("a point that was found feasible fails its rows in integers")
+        raise AssertionError("a feasible point of the solver does not satisfy its rows in integers")
     return x
 
 
 def _cell_bounds(B: sparse.csc_array, b: IntVector, names: Names) -> tuple[IntVector, IntVector]:
-    """Turn bounds on single cells into lower and upper limits (2^53 stands for none)."""
+    """Convert bounds on single cells to lower and upper limits (2^53 if unlimited)."""
     lower, upper = np.full(B.shape[1], -LARGEST), np.full(B.shape[1], LARGEST)
     entries = B.tocoo()
     for row in np.flatnonzero((np.bincount(entries.row, minlength=B.shape[0]) == 0) & (b > 0))[:1]:
-        raise InvariantError(f"The bound of {row_label(int(row), names)} has no cell, so it cannot be met.")
+        raise InvariantError(
+            f"The bound of {row_label(int(row), names)} cannot be satisfied because it contains no cell."
+        )
     raising = entries.data > 0
     limits = b[entries.row]
     np.maximum.at(lower, entries.col[raising], -(-limits[raising] // entries.data[raising]))
@@ -175,10 +176,10 @@ def _water_fill(
     upper: IntVector,
     names: Names,
 ) -> None:
-    """Bring each class sum to its total, in place.
+    """Move each class sum to its total, in place.
 
-    x is the given point clipped to the bounds. Any change that moves all cells of a class
-    one way from there has the same l1 cost; it is spread as evenly as the bounds allow.
+    x is the given point clipped to the bounds. All changes that move the cells of a class in one direction have the
+    same l1 cost. The change is spread as evenly as the bounds allow.
     """
     group = found.classes[cells]
     missing = np.zeros(found.determined.size, dtype=np.int64)
@@ -186,14 +187,14 @@ def _water_fill(
         if found.determined[label]:
             if abs(value) > LARGEST:
                 cell = found.lattice.representatives[label]
-                raise InvariantError(f"The totals ask for a sum beyond 2^53 over the class of cell {cell}.")
+                raise InvariantError(f"The totals require a sum beyond 2^53 over the class of cell {cell}.")
             missing[label] = value
     if np.abs(x[cells]).sum(dtype=float) >= 2**62:
-        raise InvariantError("The given point or the bounds are too large to be summed in 64-bit integers.")
+        raise InvariantError("The sums of the given point or of the bounds exceed 64-bit integers.")
     np.subtract.at(missing, group, x[cells])
     up = (missing > 0)[group]
-    room = np.where(up, upper[cells] - x[cells], x[cells] - lower[cells])
-    change, short = _spread(np.abs(missing), group, room)
+    slack = np.where(up, upper[cells] - x[cells], x[cells] - lower[cells])
+    change, short = _spread(np.abs(missing), group, slack)
     if short.size:
         rows = found.class_system[:, short[:1]].indices.tolist()
         raise InfeasibleError(
@@ -203,29 +204,29 @@ def _water_fill(
     x[cells] += np.where(up, change, -change)
 
 
-def _spread(amounts: IntVector, group: IntVector, room: IntVector) -> tuple[IntVector, IntVector]:
-    """Split each group's amount over its cells, none beyond its room, as evenly as possible.
+def _spread(amounts: IntVector, group: IntVector, slack: IntVector) -> tuple[IntVector, IntVector]:
+    """Split each group's amount over its cells, within the slack of each cell, as evenly as possible.
 
-    Returns the shares and the groups with too little room.
+    Returns the shares and the groups with too little slack.
     """
-    order = np.lexsort((room, group))
-    group, room = group[order], np.minimum(room[order], amounts[group[order]])
-    if room.sum(dtype=float) >= 2**62:
-        room = room.astype(object)
+    order = np.lexsort((slack, group))
+    group, slack = group[order], np.minimum(slack[order], amounts[group[order]])
+    if slack.sum(dtype=float) >= 2**62:
+        slack = slack.astype(object)
     sizes = np.bincount(group, minlength=amounts.size)
     starts = np.cumsum(sizes) - sizes
-    filled = np.concatenate([[0], np.cumsum(room)])  # room of all cells before
+    filled = np.concatenate([[0], np.cumsum(slack)])  # slack of all cells before
     short = np.flatnonzero(amounts > filled[starts + sizes] - filled[starts])
     before = filled[:-1] - filled[starts][group]
     place = np.arange(group.size) - starts[group]
-    full = before + room * (sizes[group] - place) <= amounts[group]
-    # The cells that are not full (the roomiest) share the rest, larger shares last.
+    full = before + slack * (sizes[group] - place) <= amounts[group]
+    # The cells below their limit (with most slack) share the rest, larger shares last.
     saturated = np.bincount(group, weights=full, minlength=amounts.size).astype(np.int64)
     rest = amounts - (filled[starts + saturated] - filled[starts])
     sharing = np.maximum(sizes - saturated, 1)
     share = rest[group] // sharing[group] + (sizes[group] - place <= rest[group] % sharing[group])
     change = np.empty(group.size, dtype=np.int64)
-    change[order] = np.where(full, room, share).astype(np.int64)
+    change[order] = np.where(full, slack, share).astype(np.int64)
     return change, short
 
 
@@ -238,7 +239,7 @@ def _integer_programme(
     row_names: Names,
     bound_names: Names,
 ) -> IntVector:
-    """Minimise the l1 norm of p - q with x = near + p - q, refined from its rounding."""
+    """Minimise the l1 norm of p - q with x = near + p - q, and refine the rounded result."""
     x = near
     for _ in range(REFINEMENTS):
         missing, below = a - exact_product(A, x), b - exact_product(B, x)
@@ -250,16 +251,18 @@ def _integer_programme(
             if step is None or violated.size:
                 raise InfeasibleError(_blame(violated, A.shape[0], row_names, bound_names))
         x = integer_vector(x + step, x.size, name="the feasible point")
-    raise InvariantError("HiGHS found no point that holds exactly in integers: totals too large for it.")
+    raise InvariantError(
+        "HiGHS did not find a point that satisfies the rows exactly in integers: the totals are too large."
+    )
 
 
 def _shortest_step(
     A: sparse.csc_array, missing: Array, B: sparse.csc_array, below: Array, *, elastic: bool
 ) -> tuple[IntVector | None, IntVector]:
-    """Solve for the shortest integer z with A z = missing and B z >= below.
+    """Return the shortest integer z with A z = missing and B z >= below.
 
-    When elastic, rows may be violated and their violation is minimised instead. Returns
-    z (None when there is none) and the rows of [A; B] that it violates.
+    If `elastic`, rows may be violated and their violation is minimised instead. Returns z (None if it does not
+    exist) and the rows of [A; B] that it violates.
     """
     k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
     equal, above = sparse.hstack([A, -A]), sparse.hstack([B, -B])

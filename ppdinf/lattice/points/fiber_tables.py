@@ -1,4 +1,4 @@
-"""All integer tables that obey public sums and bounds, where they are few."""
+"""Enumeration of all integer tables with given sums and bounds, for small fibers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +8,8 @@ from ppdinf.lattice.algebra.systems import IntVector, MatrixLike
 
 __all__ = ["cell_intervals", "fiber_tables"]
 
-PARTIAL = 4 * 10**6  # partial tables looked at before the search is given up
-ENTRIES = 2**24  # of dense rows
+PARTIAL = 4 * 10**6  # largest number of partial tables
+ENTRIES = 2**24  # largest number of entries of dense rows
 PASSES = 100
 NEAR, ROUNDING = 1e-9, 1e-15
 
@@ -30,13 +30,13 @@ def fiber_tables(
     Returns
     -------
     ndarray of int64, shape (n, d), or None
-        In lexicographic order. None when there are more than `most`, a cell is not bounded by intervals that follow
-        from one row at a time, or the search would take more than a gigabyte.
+        Tables in lexicographic order. None if there are more than `most`, if interval propagation does not bound a
+        cell, or if the search would take more than 1 GB.
 
     Notes
     -----
-    Cells are fixed one after the other, for all tables at once, and a table is dropped as soon as some row is out of
-    reach.
+    Cells are fixed one after the other, for all tables at once. A table is dropped if some row can no longer be
+    satisfied.
 
     Examples
     --------
@@ -51,13 +51,15 @@ def fiber_tables(
     if low.size * (2 * np.shape(A)[0] + np.shape(B)[0]) > ENTRIES:
         return None
     A, B = (sparse.csr_array(M).toarray() for M in (A, B))
-    rows = np.vstack([A, -A, B]).astype(np.float64)  # all as rows @ x >= least
+    rows = np.vstack([A, -A, B]).astype(np.float64)  # all constraints as rows @ x >= least
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
     most_left = np.where(rows > 0, rows * high, rows * low)[:, ::-1].cumsum(axis=1)[:, ::-1]
-    most_left = np.column_stack([most_left, np.zeros(len(rows))])  # what the cells from j on can add to each row
+    most_left = np.column_stack(
+        [most_left, np.zeros(len(rows))]
+    )  # bounds on the contribution of the cells from j on to each row
     tables, sums = np.empty((1, 0), dtype=np.int64), np.zeros((1, len(rows)))
     for j in range(rows.shape[1]):
-        if len(tables) * (high[j] - low[j] + 1) > PARTIAL:  # before anything of that size is made
+        if len(tables) * (high[j] - low[j] + 1) > PARTIAL:  # checked before arrays of this size are allocated
             return None
         counts = np.arange(int(low[j]), int(high[j]) + 1)
         further = (sums[:, np.newaxis] + counts[:, np.newaxis] * rows[:, j]).reshape(-1, len(rows))
@@ -68,7 +70,7 @@ def fiber_tables(
 
 
 def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector) -> tuple[Reals, Reals]:
-    """Bound every cell by what follows from one row and the bounds on other cells, as long as something changes.
+    """Bound every cell by interval propagation over single rows until nothing changes.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntV
     Returns
     -------
     low, high : ndarray of float64, shape (d,)
-        Whole numbers, or infinite. Empty intervals (low above high) where nothing obeys all rows.
+        Integers or infinite. Intervals are empty (low above high) if no table satisfies all rows.
 
     Examples
     --------
@@ -100,7 +102,7 @@ def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntV
         total, size, open_ends = (
             np.bincount(row, weights=part, minlength=least.size) for part in (most, np.abs(most), endless)
         )
-        # a row says nothing of a cell while another one is unbounded
+        # a row does not bound a cell while another cell is unbounded
         says = open_ends[row] == endless
         slack = NEAR + ROUNDING * (size + np.abs(least))[row]  # sums of large counts lose digits
         ends = np.ceil((least[row] - (total[row] - most) - slack) / np.abs(weights))
@@ -110,4 +112,4 @@ def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntV
             break
         if np.any(low > high):
             break
-    return low + 0.0, high + 0.0  # without negative zeros
+    return low + 0.0, high + 0.0  # removes negative zeros

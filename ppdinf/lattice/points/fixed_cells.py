@@ -1,10 +1,9 @@
-"""Which cells follow from public sums and bounds together.
+"""Cells that are determined by public sums and bounds together.
 
-Sums alone fix the cells that no vector of the lattice moves. With bounds, others can follow: all cells of a total of
-zero, or one that two crossing margins leave no room. What follows from one row at a time is found by carrying
-intervals from row to row until nothing changes (bound propagation). That misses cells that only several rows together
-fix, so that where few cells are left undecided each is decided by integer programmes: given a table x that agrees with
-everything, is there a z with ``A z = 0``, ``B (x + z) >= b`` and ``z_i >= 1``, or ``z_i <= -1``?
+Sums alone fix the cells that no vector of the lattice moves. Bounds can fix further cells: all cells of a total of
+zero, or a cell whose two crossing margins leave one value. Interval propagation over single rows finds some of them. It
+misses cells that only several rows together fix. If few cells are undecided, each is decided by integer programmes.
+Given a feasible table x, they search for z with ``A z = 0``, ``B (x + z) >= b`` and ``z_i >= 1`` or ``z_i <= -1``.
 """
 
 import numpy as np
@@ -21,9 +20,9 @@ from ppdinf.lattice.structure.blocks import Structure, structure
 __all__ = ["SMALL", "fixed_cells"]
 
 SMALL = 100
-"""Undecided cells up to which all that follows is found."""
+"""Largest number of undecided cells for which the result is exact."""
 
-SECONDS = 1.0  # for each integer programme; a cell that is not decided by then does not count
+SECONDS = 1.0  # time limit in seconds per integer programme; a cell that is then undecided is not marked as fixed
 
 INFEASIBLE = 2  # status of SciPy's programmes
 
@@ -33,24 +32,24 @@ type Mask = NDArray[np.bool_]
 def fixed_cells(
     found: Structure, A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector
 ) -> Mask:
-    """Mark the cells that have one value in all integer x with ``A x = values, B x >= limits``.
+    """Return which cells have one value in all integer x with ``A x = values, B x >= limits``.
 
     Parameters
     ----------
     found : Structure
-        Of A.
+        Structure of A.
     A, B : scipy sparse of int64, shapes (k, d), (l, d)
     values, limits : ndarray of int64, shapes (k,), (l,)
 
     Returns
     -------
     ndarray of bool, shape (d,)
-        Exact where bounds leave at most 100 cells undecided; else what propagation can see, which is no cell too many.
-        Where no x agrees with everything, what the sums alone fix.
+        Exact if at most 100 cells are undecided after propagation; otherwise the cells fixed by propagation, a subset.
+        If no x is feasible, the cells fixed by the sums alone.
 
     Notes
     -----
-    Milliseconds for tables of some tens of cells; linear in the entries of A and B for large ones.
+    The time is milliseconds for tables of tens of cells, and linear in the entries of A and B for large ones.
 
     Examples
     --------
@@ -65,7 +64,7 @@ def fixed_cells(
     if np.any(low > high):
         return found.fixed.copy()
     fixed: NDArray[np.bool_] = found.fixed | (low == high)
-    if fixed.any() and not fixed.all():  # other cells may follow from these
+    if fixed.any() and not fixed.all():  # these cells may determine further cells
         fixed = structure(sparse.vstack([A, sparse.eye_array(fixed.size, dtype=np.int64, format="csr")[fixed]])).fixed
     if 0 < np.sum(~fixed) <= SMALL:
         fixed = _decided(found, A, values, B, limits, fixed)
@@ -75,12 +74,12 @@ def fixed_cells(
 def _decided(
     found: Structure, A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, fixed: Mask
 ) -> Mask:
-    """Decide every cell that is not known to be fixed, by tables that differ from one table in it."""
+    """Decide every remaining cell by a search for tables that differ from a given table in this cell."""
     try:
         x = nearest_feasible(A, values, B, limits, structure=found)
     except InvariantError:
         return fixed
-    left = (exact_product(B, x) - limits).astype(np.int64)  # how far every bound is
+    left = (exact_product(B, x) - limits).astype(np.int64)  # slack of every bound
     free = np.zeros(fixed.size, dtype=bool)
     for step in sparse.csc_array(found.lattice.basis).T.toarray():
         for z in (step, -step):
@@ -92,7 +91,7 @@ def _decided(
         for sign in (1, -1):
             if free[cell]:
                 break
-            found_step, proved = _through(A, B, left, int(cell), sign)
+            found_step, proved = _step_through(A, B, left, int(cell), sign)
             certain &= proved
             if found_step is not None:
                 free |= found_step != 0
@@ -100,18 +99,18 @@ def _decided(
     return fixed
 
 
-def _through(
+def _step_through(
     A: sparse.csr_array, B: sparse.csr_array, left: IntVector, cell: int, sign: int
 ) -> tuple[IntVector | None, bool]:
-    """Find z with ``A z = 0``, ``B z >= -left`` and at least one unit up or down in a cell; or whether there is none.
+    """Return z with ``A z = 0``, ``B z >= -left`` and at least one unit up or down in a cell, or whether none exists.
 
-    Any such z will do; small ones are looked for, which no rounding spoils.
+    Small z are preferred, to avoid rounding errors.
     """
     d = A.shape[1]
     lowest = np.zeros(2 * d)
     lowest[cell if sign > 0 else d + cell] = 1
     highest = np.full(2 * d, np.inf)
-    highest[d + cell if sign > 0 else cell] = 0  # or the unit could be taken back
+    highest[d + cell if sign > 0 else cell] = 0  # otherwise the unit could be cancelled
     found = milp(
         np.ones(2 * d),
         integrality=np.ones(2 * d),

@@ -1,7 +1,7 @@
-"""Counts that each cell can have, given public sums, bounds and the support of everything that is known of the cell.
+"""Interval propagation: the possible counts of each cell, given public sums, bounds and supports.
 
-Intervals are carried from row to row (bound propagation), and every end moves on to the next count that the cell itself
-can have, until nothing changes. A cell with one count left is known.
+Intervals are propagated from row to row (bound propagation), and each end moves to the next possible count of its cell,
+until nothing changes. A cell with one possible count is known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ type Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Counts that cells can have.
+    """Possible counts of cells.
 
     Attributes
     ----------
@@ -62,19 +62,19 @@ class Support:
 
     @property
     def holes(self) -> Mask:
-        """Cells of which a count between two possible ones is impossible."""
+        """Cells with an impossible count between two possible counts."""
         found: Mask = self.possible.sum(axis=1) < self.high - self.low + 1
         return found
 
     def around(self, table: IntVector, cells: IntVector) -> Support:
-        """Hold all other cells at their counts in a table."""
+        """Return the support with all other cells fixed at their counts in a table."""
         possible = np.zeros_like(self.possible)
         possible[np.arange(table.size), table - self.lower] = True
         possible[cells] = self.possible[cells]
         return Support(self.lower, possible)
 
     def counts(self, cell: int) -> IntVector:
-        """Possible counts of a cell."""
+        """Return the possible counts of a cell."""
         found: IntVector = self.lower[cell] + np.flatnonzero(self.possible[cell])
         return found
 
@@ -82,7 +82,7 @@ class Support:
 def presolve(
     A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support
 ) -> Support:
-    """Leave out counts that no table with ``A x = values`` and ``B x >= limits`` has, as far as single rows show it.
+    """Remove counts that interval propagation proves impossible under ``A x = values`` and ``B x >= limits``.
 
     Parameters
     ----------
@@ -93,11 +93,11 @@ def presolve(
     Returns
     -------
     Support
-        Empty where no table agrees with everything, as far as single rows show it.
+        The reduced support, which is empty if propagation proves that no table is feasible.
 
     Examples
     --------
-    Two cells with the total 5: the counts 0, 1, 4 and 5 of the first leave those four to the second.
+    Two cells with the total 5: the first has the possible counts 1, 4 and 5.
 
     >>> first, second = np.array([1, 1, 0, 0, 1, 1], dtype=bool), np.ones(6, dtype=bool)
     >>> support = Support(np.zeros(2, dtype=np.int64), np.stack([first & (np.arange(6) > 0), second]))

@@ -1,10 +1,10 @@
-"""How near two different tables with the same public sums can be: the shortest vector of the lattice, in l1 or l2.
+"""The shortest vectors of the lattice in l1 or l2: the smallest distance of two tables with the same public sums.
 
-Distance 1 takes a cell in no constraint, distance 2 (up to sign) two proportional columns of weight one, as
-within a class. Beyond that a short basis vector bounds it from above and parity from below (when the
-total is public, l1 norms are even); where the two differ, integer programmes over each class sum decide.
-A square is the sum of its first odd numbers, |z|^2 = 1 + 3 + ... + (2|z| - 1), so that squares are as linear as
-absolute values once each unit of a cell is a variable with a cost of its own.
+Distance 1 requires a cell in no constraint. Distance 2 requires (up to sign) two proportional columns of weight one, as
+within a class. For larger distances a short basis vector gives an upper bound and parity a lower bound (if the total is
+public, l1 norms are even). If the bounds differ, integer programmes over each class sum decide. A square is the sum of
+the first odd numbers, |z|^2 = 1 + 3 + ... + (2|z| - 1). Squares are therefore linear, like absolute values, if each
+unit of a cell is a variable with its own cost.
 """
 
 import math
@@ -26,7 +26,7 @@ __all__ = ["nearest_steps", "shortest_distance", "shortest_step"]
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
-    """Smallest norm of a non-zero integer vector z with ``A z = 0``.
+    """Return the smallest norm of a non-zero integer vector z with ``A z = 0``.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
     Returns
     -------
     int (l1), float (l2) or None
-        None when the lattice is {0}: the public sums fix every cell.
+        None if the lattice is {0}, because the public sums fix every cell.
 
     Notes
     -----
-    Immediate for groups and two-way tables; otherwise up to one small integer programme per class.
+    Groups and two-way tables have closed forms; other systems require up to one small integer programme per class.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
 
 
 def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
-    """Find a non-zero integer vector z with ``A z = 0`` of smallest norm.
+    """Return a non-zero integer vector z with ``A z = 0`` of smallest norm.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
     Returns
     -------
     ndarray of int64, shape (d,), or None
-        None when the lattice is {0}.
+        None if the lattice is {0}.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
             if best <= floor:
                 break
             costs = [1] * best if power == 1 else list(range(1, best + 1, 2))
-            better = _through(found.class_system, cell, best, costs)
+            better = _cheapest_step(found.class_system, cell, best, costs)
             if better is not None:
                 shortest, best = better, int((np.abs(better) ** power).sum())
     step[found.lattice.representatives] = shortest
@@ -102,10 +102,11 @@ def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
 
 @lru_cache(maxsize=8)
 def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
-    """List the vectors of smallest l2 norm, one of each kind, with the structure of the block that each lies in.
+    """List the vectors of smallest l2 norm, one of each kind, with the structure of the block of each vector.
 
-    A shortest vector lies in one block, or its part in either would be shorter. Exchanging cells of a class, or rows
-    and columns of a two-way table, turns some into others: they are of one kind. Other vectors are enumerated.
+    A shortest vector lies in one block, because otherwise its part in one block would be shorter. Exchanging cells of a
+    class, or rows and columns of a two-way table, maps some vectors to others; they are of one kind. Other vectors are
+    enumerated.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
     Returns
     -------
     list of (Structure, ndarray of int64)
-        Empty when the lattice is {0}.
+        Empty if the lattice is {0}.
 
     Raises
     ------
@@ -143,7 +144,7 @@ def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
 
 
 def _of_square(block: Structure, square: int) -> list[IntVector]:
-    """Vectors of one block whose squared norm is that of the shortest of all, one of each kind, up to sign."""
+    """Return the vectors of one block with the smallest squared norm of all blocks, one of each kind, up to sign."""
     if square <= 2 and not _opposite_columns(block):
         step = shortest_step(block, "l2")
         if square == 1:
@@ -167,14 +168,14 @@ def _of_square(block: Structure, square: int) -> list[IntVector]:
     near = fiber_tables(A, zero, np.vstack([eye, -eye]), ends, most=10**6)
     if near is None:
         raise InvariantError(
-            f"{d} cells lie under public sums that cross, too many to list the nearest tables: calibrate by zcdp"
+            f"{d} cells lie under crossing public sums, too many to list the nearest tables: calibrate by zcdp"
         )
     near = near[(near**2).sum(axis=1) == square]
     return [z for z in near if z[np.flatnonzero(z)[0]] > 0]
 
 
 def _kinds_of_class(block: Structure) -> list[int]:
-    """Classes of two cells or more; of a table, one for each combination of weights of the levels."""
+    """Return the classes with at least two cells; for a table, one for each combination of weights of the levels."""
     several = np.flatnonzero(block.class_sizes > 1)
     if not block.tables:
         return several.tolist()
@@ -189,7 +190,7 @@ def _kinds_of_class(block: Structure) -> list[int]:
 
 
 def _opposite_columns(found: Structure) -> bool:
-    """Whether two columns are opposite, which weights of both signs allow (equal ones share a class)."""
+    """Return whether two columns are opposite, which is possible with weights of both signs."""
     system = found.class_system
     if not (system.data < 0).any():
         return False
@@ -197,17 +198,17 @@ def _opposite_columns(found: Structure) -> bool:
     return np.intersect1d(classes[: system.shape[1]], classes[system.shape[1] :]).size > 0
 
 
-def _through(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
-    """Cheapest vector that costs below `best` and has at least one unit in `cell`, if there is any.
+def _cheapest_step(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
+    """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None.
 
-    The k-th unit of a cell, up or down, costs ``costs[k]``, which must not fall.
+    The k-th unit of a cell, up or down, costs ``costs[k]``, which must not decrease in k.
     """
     pieces, sizes = np.unique(costs, return_counts=True)
     n = system.shape[1]
     cost = np.concatenate([np.full(2 * n, piece) for piece in pieces])
     lower = np.zeros(cost.size)
     lower[cell] = 1
-    downward = np.zeros((1, cost.size))  # or the unit could be taken back
+    downward = np.zeros((1, cost.size))  # otherwise the unit could be cancelled
     downward[0, n + cell :: 2 * n] = 1
     found = milp(
         cost,

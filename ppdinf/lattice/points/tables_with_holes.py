@@ -1,8 +1,8 @@
-"""One table with given sums, bounds and supports with holes, by an integer program.
+"""One table with given sums, bounds and supports with holes, by integer programming.
 
-A count with holes in its support lies in one of several segments without holes: one binary variable for each segment
-chooses among them. The objective is the distance to a given table, or random: tables of random objectives are vertices
-that lie far apart, from which chains start that may not be able to reach each other.
+A count with holes in its support is in one of several segments without holes, and one binary variable for each segment
+selects it. The objective is the distance to a given table, or random. Tables of random objectives are vertices that are
+far apart. They are starting points of chains that may not be able to reach each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ type Reals = NDArray[np.float64]
 def nearest_table(
     A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support, near: IntVector
 ) -> IntVector | None:
-    """Return a table near to a given one with ``A x = values``, ``B x >= limits`` and counts in their supports.
+    """Return a table near a given one with ``A x = values``, ``B x >= limits`` and counts in their supports.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def nearest_table(
     Returns
     -------
     ndarray of int64, shape (d,), or None
-        None where the program finds no table within 20 s.
+        None if the program does not find a table within 20 s.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def random_vertex(
     A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
     rng: np.random.Generator,
 ) -> IntVector | None:  # fmt: skip
-    """Return a table of largest random objective; see `nearest_table`."""
+    """Return a table that maximises a random objective; see `nearest_table`."""
     return _solve(A, values, B, limits, support, None, rng.standard_normal(support.low.size))
 
 
@@ -60,7 +60,7 @@ def _solve(
     A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
     near: IntVector | None, objective: Reals | None,
 ) -> IntVector | None:  # fmt: skip
-    """Solve for z = x - base; differences from `near`, if given, are split into two parts of equal cost."""
+    """Solve for z = x - base; differences from `near`, if given, are split into positive and negative parts."""
     if support.is_empty:
         return None
     d, base = support.low.size, support.low if near is None else near
@@ -106,7 +106,7 @@ def _solve(
 
 
 def _segments(support: Support) -> tuple[IntVector, IntVector, IntVector]:
-    """Cell, first and last count of every segment without holes, of cells with holes."""
+    """Return cell, first and last count of every segment, for cells with holes."""
     rows = np.flatnonzero(support.holes)
     padded = np.pad(support.possible[rows].astype(np.int8), ((0, 0), (1, 1)))
     change = np.diff(padded, axis=1)

@@ -1,17 +1,16 @@
-"""What an integer system A x = a leaves free, from what cannot move to what is hard.
+"""Decomposition of an integer system A x = a into fixed cells, ties, classes and independent blocks.
 
-Noise z on the lattice {A z = 0} is shrunk by exact steps before anything is sampled:
+The lattice {A z = 0} is decomposed by exact steps before sampling:
 
-1. *Fixed* cells: z_i = 0 on the whole lattice; they are released as they are.
+1. *Fixed* cells: z_i = 0 on the whole lattice; they are released without noise.
 2. *Tied* cells: z_i = c z_j on the whole lattice, for a rational c.
-3. *Classes*: cells with equal columns; constraints see only the sum over a class.
-4. *Blocks*: the finest split of the lattice into a direct sum over disjoint sets of
-   cells. It can be finer than the components of the cell-constraint graph, in which a
-   redundant row (a nation over its states) would chain blocks that are independent.
+3. *Classes*: cells with equal columns; constraints depend only on the sum over a class.
+4. *Blocks*: the finest decomposition of the lattice into a direct sum over disjoint sets of cells. It can be finer than
+   the components of the cell-constraint graph, in which a redundant row (a nation over its states) would connect
+   independent blocks.
 
-Within a block only the class sums are entangled. A class whose sum is determined is a
-block of its own: a *partition* block. Where class sums have one dimension, a single
-integer decides them all; where they have more, they are the *core*.
+Within a block only the class sums are entangled. A class whose sum is determined is a separate block: a *partition*
+block. If class sums have one dimension, a single integer determines them; if they have more, they are the *core*.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from scipy import sparse
 from ppdinf.lattice.algebra.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix
 from ppdinf.lattice.structure.independent_class_sums import CoreSums, core_sums, proportional_rows
-from ppdinf.lattice.structure.tables_in_rows import Hierarchical, hierarchical
+from ppdinf.lattice.structure.tables_in_rows import HierarchicalTable, hierarchical
 
 __all__ = ["Structure", "structure"]
 
@@ -46,11 +45,11 @@ class Structure:
     class_sizes : ndarray of int64, shape (n_classes,)
         Number of cells in each class.
     determined : ndarray of bool, shape (n_classes,)
-        Whether the sum over the class is the same for all tables of a fiber.
+        Whether the sum over the class is equal for all tables of a fiber.
     blocks : ndarray of int64, shape (d,)
         Block of each cell, numbered by first cell.
     block_ranks : ndarray of int64, shape (n_blocks,)
-        Rank of the lattice within each block; they add up to the rank of the lattice.
+        Rank of the lattice within each block; the sum is the rank of the lattice.
     sum_ranks : ndarray of int64, shape (n_blocks,)
         Dimension of the class sums of each block.
     fixed : ndarray of bool, shape (d,)
@@ -74,7 +73,7 @@ class Structure:
 
     @property
     def classes(self) -> IntVector:
-        """Class of each cell, shape (d,); cells in no constraint are classes of their own."""
+        """Class of each cell, shape (d,); a cell in no constraint is a separate class."""
         return self.lattice.classes
 
     @property
@@ -101,13 +100,13 @@ class Structure:
 
     @cached_property
     def core(self) -> CoreSums:
-        """Class sums of blocks where they have two or more dimensions. Built on first use."""
+        """Class sums of blocks with two or more dimensions, computed at first use."""
         block_of_class = self.blocks[self.lattice.representatives]
         return core_sums(self.class_system, self.lattice.class_basis, (self.sum_ranks > 1)[block_of_class])
 
     @cached_property
-    def tables(self) -> list[Hierarchical]:
-        """Blocks whose class sums form a complete table under margins. Built on first use."""
+    def tables(self) -> list[HierarchicalTable]:
+        """Blocks whose class sums form a complete table with margins, computed at first use."""
         block_of_class = self.blocks[self.lattice.representatives]
         crossing = np.flatnonzero(self.sum_ranks[block_of_class] > 0)
         crossing = crossing[np.argsort(block_of_class[crossing], kind="stable")]
@@ -123,8 +122,8 @@ class Structure:
                 found.append(replace(table, classes=classes[table.classes]))
         return found
 
-    def restricted(self, cells: IntVector) -> tuple[Lattice, list[Hierarchical]]:
-        """Return the part of the lattice over the cells of one or more blocks, and the tables in it."""
+    def restricted(self, cells: IntVector) -> tuple[Lattice, list[HierarchicalTable]]:
+        """Return the sublattice over the cells of one or more blocks, and its tables."""
         if cells.size == self.blocks.size:
             return self.lattice, self.tables
         wanted, classes = np.unique(self.classes[cells], return_inverse=True)
@@ -137,13 +136,13 @@ class Structure:
         return lattice, [replace(table, classes=np.searchsorted(wanted, table.classes)) for table in own]
 
     def summary(self) -> str:
-        """Say in a few lines what cannot move, what is easy and what is hard.
+        """Return a summary of fixed and tied cells, classes and the core.
 
         Examples
         --------
         >>> print(structure([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 1]]).summary())
         6 cells, lattice of rank 4.
-        Released exactly as they are: none.
+        Released without noise: none.
         Tied to another cell: 1 cell (5).
         Sum over the class is public: 5 cells in 2 classes.
         In no constraint: 1 cell (4).
@@ -156,7 +155,7 @@ class Structure:
         core = self.sum_ranks > 1
         lines = [
             f"{d:,} cells, lattice of rank {self.lattice.rank:,}.",
-            f"Released exactly as they are: {_listed(self.fixed)}.",
+            f"Released without noise: {_listed(self.fixed)}.",
             f"Tied to another cell: {_listed(self.tied_to != np.arange(d))}.",
             f"Sum over the class is public: {_spread(summed, self.blocks, 'class', 'classes')}.",
             f"In no constraint: {_listed(((self.sum_ranks == 1) & (sizes == 1))[self.blocks])}.",
@@ -172,12 +171,12 @@ class Structure:
 
 
 def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Structure:
-    """Find the fixed, tied and parallel cells and the independent blocks of a system.
+    """Compute the fixed, tied and parallel cells and the independent blocks of a system.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
-        Equalities only: inequalities that link cells may link blocks as well.
+    A : array_like or scipy sparse of int, shape (k, d)
+        Equalities only: inequalities between cells may connect blocks.
     row_names : sequence of str, optional
         Labels for error messages.
 
@@ -188,12 +187,12 @@ def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Struc
     Raises
     ------
     InvariantError
-        If A is malformed.
+        If A is invalid.
 
     Notes
     -----
-    Works on one column per class, so ten million cells under 51 totals cost little
-    more than their grouping (about 5 s); 20 stacked margins of 14 x 24 take 0.2 s.
+    The algorithm uses one column per class, so the time for ten million cells with 51 totals is mainly their grouping
+    (about 5 s). 20 stacked margins of 14 x 24 tables take 0.2 s.
 
     Examples
     --------
@@ -236,7 +235,7 @@ def _ties(
 ) -> tuple[IntVector, IntVector]:
     d = lattice.classes.size
     tied_to, ratio = np.arange(d), np.ones((d, 2), dtype=np.int64)
-    # Single cells follow their class sum, so proportional sums tie them.
+    # A single cell equals its class sum, so proportional sums tie such cells.
     alone = np.flatnonzero((sizes == 1) & ~determined)
     alone = alone[np.argsort(lattice.representatives[alone])]
     _, lead, member = np.unique(group[alone], return_index=True, return_inverse=True)
@@ -244,7 +243,7 @@ def _ties(
     tied_to[cells] = lattice.representatives[leads]
     common = np.gcd(height[alone], height[leads]) * np.sign(height[leads])
     ratio[cells] = np.column_stack([height[alone] // common, height[leads] // common])
-    # Two cells with a determined sum are opposite. Any other cell has a coordinate of its own.
+    # Two cells with a determined sum are opposite. Every other cell has a separate coordinate.
     pair = ((sizes == 2) & determined)[lattice.classes]
     second = np.flatnonzero(pair & (lattice.representatives[lattice.classes] != np.arange(d)))
     tied_to[second] = lattice.representatives[lattice.classes[second]]

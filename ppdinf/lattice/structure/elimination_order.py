@@ -1,11 +1,10 @@
-"""An order in which constraints can be summed out, and how many stay open meanwhile.
+"""An elimination order of the constraints, and the number of constraints that are open at a time.
 
-Two constraints are neighbours when they share a variable. They are closed one by one,
-the one with fewest neighbours first (greedy minimum degree; Rose 1972), and the
-neighbours of a closed constraint become neighbours of each other. When its turn comes,
-the laws of all variables it involves are convolved into one joint law of the constraint
-and its open neighbours, and the constraint is set to its total. The *width*, the
-largest number of open neighbours, is the dimension which that law keeps.
+Two constraints are neighbours if they share a variable. They are closed one by one, the one with the fewest neighbours
+first (greedy minimum degree; Rose 1972). The neighbours of a closed constraint become neighbours of each other. When a
+constraint is closed, the laws of all its variables are convolved into one joint law of the constraint and its open
+neighbours, and the constraint is set to its total. The *width*, the largest number of open neighbours, is the dimension
+of the remaining law.
 """
 
 import heapq
@@ -21,16 +20,16 @@ __all__ = ["EliminationOrder", "elimination_order"]
 
 @dataclass(frozen=True, eq=False)
 class EliminationOrder:
-    """Order of constraints, with the variables each one brings in.
+    """Order of constraints, with the variables that first occur in each constraint.
 
     Attributes
     ----------
     rows : ndarray of int64
         Constraints in the order in which they are closed.
     open_rows : list of ndarray of int64
-        For each closed constraint, its neighbours still open at that time.
+        For each closed constraint, its open neighbours at that time.
     variables : list of ndarray of int64
-        For each closed constraint, the variables it is the first to meet.
+        For each closed constraint, the variables that first occur in it.
     width : int
         Largest number of open neighbours.
     """
@@ -55,8 +54,8 @@ def elimination_order(A: sparse.csc_array) -> EliminationOrder:
 
     Notes
     -----
-    The width bounds the treewidth of the constraint graph from above. The cost is that
-    of the edges, original and filled in.
+    The width is an upper bound on the treewidth of the constraint graph. The cost is linear in the number of edges,
+    including fill-in.
 
     Examples
     --------

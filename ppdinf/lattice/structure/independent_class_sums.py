@@ -1,8 +1,7 @@
-"""Class sums that are entangled: proportional ones merged, independent constraints kept.
+"""Entangled class sums: proportional ones merged, under independent constraints.
 
-On the lattice of class sums, rows of a basis that are multiples of each other move
-together: S_c = h_c w with one integer variable w per group, which takes every integer
-value because the row that carries it is primitive.
+On the lattice of class sums, rows of a basis that are multiples of each other move together: S_c = h_c w with one
+integer variable w per group. It takes every integer value because its row is primitive.
 """
 
 from dataclasses import dataclass
@@ -27,9 +26,9 @@ class CoreSums:
     Attributes
     ----------
     variables : ndarray of int64, shape (n_classes,)
-        Variable that carries the sum of each class; -1 outside the core.
+        Variable of the sum of each class; -1 outside of the core.
     heights : ndarray of int64, shape (n_classes,)
-        Factor h_c of S_c = h_c w; 0 outside the core.
+        Factor h_c of S_c = h_c w; 0 outside of the core.
     system : scipy.sparse.csc_array of int64, shape (r, n_variables)
         Independent constraints on the variables.
     order : EliminationOrder
@@ -63,16 +62,16 @@ def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_
     Raises
     ------
     InvariantError
-        If the merged weights do not fit into int64.
+        If the merged weights exceed int64.
 
     Notes
     -----
-    Each variable takes every integer value: its row of the kernel basis is primitive.
+    Each variable takes every integer value, because its row of the kernel basis is primitive.
 
     Examples
     --------
-    Margins of a table of two rows and three columns: the second row mirrors the first, and
-    the sum of a row is one constraint on three variables.
+    Margins of a table of two rows and three columns: the second row is minus the first, and the sum of a row is one
+    constraint on three variables.
 
     >>> from ppdinf.lattice.algebra.kernel import kernel
     >>> from ppdinf.lattice.algebra.systems import integer_matrix

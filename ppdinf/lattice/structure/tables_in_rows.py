@@ -1,14 +1,14 @@
-"""Class sums that form a complete table whose public sums are margins, found in the rows of a system.
+"""Class sums that form a complete table with public margins, detected from the rows of a system.
 
-Rows with disjoint supports that cover everything are one *partition*. In a table with margins over sets of dimensions
-(generators), the partitions of two generators have as their finest common coarsening the partition of what the
-generators share, so dimensions appear from the coarsest partition to the finest: one that splits each level of all
-coarser ones, taken together, into equally many parts adds a dimension with so many levels. Two dimensions that no
-partition tells apart are found as one.
+Rows with disjoint supports that cover all cells form one *partition*. In a table with margins over sets of dimensions
+(generators), the finest common coarsening of the partitions of two generators is the partition of their intersection.
+Dimensions are therefore detected from the coarsest partition to the finest. A partition that splits each level of all
+coarser ones, taken together, into equally many parts adds a dimension with this number of levels. Two dimensions that
+no partition distinguishes are treated as one.
 
-Nothing rests on how the dimensions were found. What is checked at the end makes the system one of margins: each class
-has coordinates of its own, every combination of levels occurs, and the levels of each partition are the combinations
-of levels of its dimensions.
+The result does not rely on the detection of the dimensions. The final checks prove that the system is one of margins:
+each class has unique coordinates, every combination of levels occurs, and the levels of each partition are the
+combinations of levels of its dimensions.
 """
 
 import math
@@ -23,26 +23,26 @@ from ppdinf.lattice.algebra.kernel import support_components
 from ppdinf.lattice.algebra.margins import maximal_generators
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["Hierarchical", "hierarchical"]
+__all__ = ["HierarchicalTable", "hierarchical"]
 
 MOST_PARTITIONS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Hierarchical:
-    """A complete table of class sums under margins.
+class HierarchicalTable:
+    """A complete table of class sums with margins.
 
     Attributes
     ----------
     classes : ndarray of int64, shape (n,)
         Class at each position of the table, in C order.
     shape : tuple of int
-        Every size is 2 or more.
+        Sizes of the dimensions, at least 2.
     generators : list of frozenset of int
-        Dimensions that each margin keeps, none within another.
+        Dimensions of each margin; no generator contains another.
     weights : list of ndarray of int64
         Number of cells at each level of each dimension: the class at (i, j, ...) has
-        ``weights[0][i] * weights[1][j] * ... / cells ** (len(shape) - 1)`` of all `cells`.
+        ``weights[0][i] * weights[1][j] * ... / cells ** (len(shape) - 1)`` cells.
     """
 
     classes: IntVector
@@ -52,12 +52,12 @@ class Hierarchical:
 
     @property
     def cells(self) -> int:
-        """Number of cells of all classes together."""
+        """Total number of cells of all classes."""
         return int(self.weights[0].sum())
 
     @property
     def moving(self) -> NDArray[np.bool_]:
-        """Positions where the dimensions whose level is not the last lie within no generator; as many as the rank."""
+        """Positions whose dimensions with a level before the last are in no common generator, as many as the rank."""
         position = np.indices(self.shape, sparse=True)
         inner = [index < size - 1 for index, size in zip(position, self.shape, strict=True)]
         free = np.ones(self.shape, dtype=bool)
@@ -73,8 +73,8 @@ class Hierarchical:
         return f"{size} table with {len(self.generators)} margins"
 
 
-def hierarchical(system: sparse.csc_array, sizes: IntVector) -> Hierarchical | None:
-    """Arrange classes as the cells of a complete table, if the rows of a system are its margins.
+def hierarchical(system: sparse.csc_array, sizes: IntVector) -> HierarchicalTable | None:
+    """Return classes as the cells of a complete table, if the rows of a system are its margins.
 
     Parameters
     ----------
@@ -85,13 +85,13 @@ def hierarchical(system: sparse.csc_array, sizes: IntVector) -> Hierarchical | N
 
     Returns
     -------
-    Hierarchical or None
-        None also where the sizes of classes are no product of weights of the levels.
+    HierarchicalTable or None
+        None also if the sizes of classes are not a product of weights of the levels.
 
     Notes
     -----
-    Some 10 microseconds a row. The rows of margins of equally long rows must come margin by margin, as public
-    statements write them.
+    The cost is about 10 microseconds per row. If margins have rows of equal length, the rows must be ordered by margin,
+    as in public statements.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def hierarchical(system: sparse.csc_array, sizes: IntVector) -> Hierarchical | N
     partitions = _partitions(system)
     if not partitions:
         return None
-    levels: list[IntVector] = []  # of each dimension, by class
+    levels: list[IntVector] = []  # level of each dimension, by class
     dimensions: dict[bytes, frozenset[int]] = {}
     closed = _common_coarsenings(partitions)
     for labels in sorted(closed, key=lambda labels: int(labels.max())):
@@ -128,11 +128,11 @@ def hierarchical(system: sparse.csc_array, sizes: IntVector) -> Hierarchical | N
     if np.bincount(place).max() > 1 or not _is_product(sizes, weights, levels):
         return None
     generators = maximal_generators(shape, [dimensions[labels.tobytes()] for labels in partitions])
-    return Hierarchical(np.argsort(place), shape, generators, weights)
+    return HierarchicalTable(np.argsort(place), shape, generators, weights)
 
 
 def _partitions(system: sparse.csc_array) -> list[IntVector] | None:
-    """Read rows as partitions, each a label for every column, without those that follow; None if they are none."""
+    """Return rows as non-redundant partitions, each a label for every column, or None if this is impossible."""
     rows = sparse.csr_array(system)
     lengths = np.diff(rows.indptr)
     found: dict[int, list[IntVector]] = {}  # by the length of the rows
@@ -146,7 +146,7 @@ def _partitions(system: sparse.csc_array) -> list[IntVector] | None:
                 labels[members] = row
                 break
             if (labels[members] == labels[members[0]]).all():
-                break  # as many columns in a level of as many: the row is said again
+                break  # as many columns as the level: the row is repeated
         else:
             if len(alike) == MOST_PARTITIONS:
                 return None
@@ -156,7 +156,7 @@ def _partitions(system: sparse.csc_array) -> list[IntVector] | None:
     whole = [_in_order(labels) for labels in partitions if labels.min() >= 0]
     whole = list({labels.tobytes(): labels for labels in whole}.values())
     for labels in partitions:
-        # sums of some parts that follow from sums of others, as those of a state from those of its counties
+        # sums that follow from other sums, such as a state from its counties
         if labels.min() < 0 and not any(_refines(other, labels) for other in whole):
             return None
     return [
@@ -165,7 +165,7 @@ def _partitions(system: sparse.csc_array) -> list[IntVector] | None:
 
 
 def _common_coarsenings(partitions: Sequence[IntVector]) -> list[IntVector]:
-    """Close partitions under finest common coarsenings, the trivial partition left out."""
+    """Close partitions under finest common coarsenings, without the trivial partition."""
     closed = {labels.tobytes(): labels for labels in partitions}
     waiting = list(closed.values())
     while waiting:
@@ -179,26 +179,26 @@ def _common_coarsenings(partitions: Sequence[IntVector]) -> list[IntVector]:
 
 
 def _join(first: IntVector, second: IntVector) -> IntVector:
-    """Return the finest partition that both refine."""
+    """Return the finest partition that both partitions refine."""
     n, m = int(first.max()) + 1, int(second.max()) + 1
     links = sparse.csc_array(sparse.coo_array((np.ones(first.size, np.int64), (first, second)), shape=(n, m)))
     return _in_order(support_components(links)[first])
 
 
 def _refines(fine: IntVector, coarse: IntVector) -> bool:
-    """Whether each level of one partition lies in a level of the other."""
+    """Return whether each level of one partition is contained in a level of the other."""
     lead = np.zeros(int(fine.max()) + 1, dtype=np.int64)
     lead[fine] = coarse
     return bool((lead[fine] == coarse).all())
 
 
 def _split(labels: IntVector, coordinates: Sequence[IntVector], sizes: IntVector) -> IntVector | None:
-    """Count the levels of a partition within each combination of coarser coordinates; None if not equally many."""
+    """Count the levels of a partition within each combination of coarser coordinates; None if the counts differ."""
     shape = tuple(int(level.max()) + 1 for level in coordinates)
     base = np.ravel_multi_index(tuple(coordinates), shape) if coordinates else np.zeros(labels.size, dtype=np.int64)
     _, first, level_of = np.unique(labels, return_index=True, return_inverse=True)
     mass = np.bincount(level_of, weights=sizes)
-    order = np.lexsort((first, mass, base[first]))  # levels of equal weight get the same number
+    order = np.lexsort((first, mass, base[first]))  # levels of equal weight have the same number
     owner = base[first][order]
     counts = np.bincount(owner, minlength=math.prod(shape))
     if counts.min() != counts.max():
@@ -209,13 +209,13 @@ def _split(labels: IntVector, coordinates: Sequence[IntVector], sizes: IntVector
 
 
 def _is_product(sizes: IntVector, weights: Sequence[IntVector], levels: Sequence[IntVector]) -> bool:
-    """Whether each class has the product of the weights of its levels, over powers of their sum."""
+    """Return whether each class size is the product of the weights of its levels, over powers of their sum."""
     cells = int(sizes.sum())
     shares = [weight[level] / cells for weight, level in zip(weights, levels, strict=True)]
     return bool(np.allclose(cells * np.prod(shares, axis=0), sizes, rtol=1e-9, atol=0))
 
 
 def _in_order(labels: IntVector) -> IntVector:
-    """Label levels by first appearance."""
+    """Label levels in order of first appearance."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first)).astype(np.int64)[inverse]

@@ -1,7 +1,7 @@
-"""Two-way tables under both margins, found in the rows of a system.
+"""Two-way tables with both margins public, detected from the rows of a system.
 
-Every cell lies in two sums, that of its row and that of its column, and no two cells in the same two. So the system is
-the incidence matrix of a graph, complete between two sides, whose edges are the cells.
+Every cell is in two sums, its row and its column, and no two cells are in the same two sums. The system is therefore
+the incidence matrix of a complete bipartite graph whose edges are the cells.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ __all__ = ["two_way_table"]
 
 
 def two_way_table(system: sparse.csc_array) -> IntVector | None:
-    """Arrange columns as the cells of a full two-way table, if rows are its two margins.
+    """Return columns as the cells of a complete two-way table, if the rows are its two margins.
 
-    A row that covers every cell alike (the grand total) is set aside.
+    A row with equal entries in all columns (the grand total) is ignored.
     """
     by_row = sparse.csr_array(system)
     whole = (np.diff(by_row.indptr) == system.shape[1]) & (by_row.max(axis=1).toarray() == by_row.min(axis=1).toarray())

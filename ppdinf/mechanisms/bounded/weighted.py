@@ -32,7 +32,7 @@ from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_plan import Plan, plan
+from ppdinf.noise.sampler_plan import Plan, plan_sampler
 from ppdinf.tables.table import TableLike
 
 __all__ = ["Weighted", "is_bounded"]
@@ -90,7 +90,7 @@ class Weighted(TableMechanism):
             No exact sampler applies to the public sums.
         """
         if self._is_free(system) and self.law.is_of_norm:
-            return plan(system, self.law, allow_mcmc=allow_mcmc)
+            return plan_sampler(system, self.law, allow_mcmc=allow_mcmc)
         work = work_of(system, _of_cells(self.law, system.frame.size))
         if work > LARGEST_WORK:
             raise InvariantError(

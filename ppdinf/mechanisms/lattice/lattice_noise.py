@@ -14,7 +14,7 @@ from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_plan import Plan, plan
+from ppdinf.noise.sampler_plan import Plan, plan_sampler
 
 __all__ = ["LatticeNoise"]
 
@@ -50,7 +50,7 @@ class LatticeNoise(TableMechanism):
             The public sums cross too much for every exact sampler, for example both margins of a large table with l1
             noise.
         """
-        return plan(system, self.law, allow_mcmc=allow_mcmc)
+        return plan_sampler(system, self.law, allow_mcmc=allow_mcmc)
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None

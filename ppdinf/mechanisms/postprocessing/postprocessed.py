@@ -35,7 +35,7 @@ from ppdinf.mechanisms.postprocessing.processed_release import PostProcessedRele
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
 from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
@@ -263,7 +263,7 @@ def _noisy(
     G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, stream: BitStream
 ) -> NDArray[np.int64]:
     sums = G @ cells
-    found: NDArray[np.int64] = sums + discrete_laplace(rate, draws * sums.size, stream).reshape(draws, sums.size)
+    found: NDArray[np.int64] = sums + draw_discrete_laplace(rate, draws * sums.size, stream).reshape(draws, sums.size)
     return found
 
 

@@ -21,7 +21,7 @@ from ppdinf.invariants.system import bind
 from ppdinf.mechanisms.counting_queries import Query, answer
 from ppdinf.mechanisms.input_checks import refuse_undeclared
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.primitives.keyed import keyed_tape
+from ppdinf.noise.primitives.keyed import keyed_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.tables.table import TableLike, labelled_cells
@@ -75,8 +75,8 @@ class SharedKey(TableMechanism):
         labels : xarray.DataArray of counts
             A table with the labels of all agents; its counts are not used and can be zeros.
         key, occasion
-            As for `ppdinf.noise.primitives.keyed.keyed_tape`: a secret of at least 32 bytes, and a name of this release
-            that is unique for the key.
+            As for `ppdinf.noise.primitives.keyed.keyed_stream`: a secret of at least 32 bytes, and a name of this
+            release that is unique for the key.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class SharedKey(TableMechanism):
         place = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), frame.shape).ravel()
         padded = np.zeros(frame.size, dtype=np.int64)
         padded[place] = cells
-        return part_frame.table(self.checked_draw(system, padded, 1, keyed_tape(key, occasion), plan)[0][place])
+        return part_frame.table(self.checked_draw(system, padded, 1, keyed_stream(key, occasion), plan)[0][place])
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         if plan is None or not plan.sampler.startswith(KEYED):

@@ -36,7 +36,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import laplaces
-from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.triangular_laplace import triangular_laplace
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
@@ -154,7 +154,7 @@ class SubspaceLaplace(SubspaceMechanism):
         rate, step = grid * self.epsilon / Fraction(self._moved(space)), float(grid)
 
         def unprojected(draws: int, stream: BitStream) -> Reals:
-            return in_steps(discrete_laplace(rate, draws * d, stream).reshape(draws, d), grid)
+            return in_steps(draw_discrete_laplace(rate, draws * d, stream).reshape(draws, d), grid)
 
         def removed(noise: Reals) -> Reals:
             broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # exact integers

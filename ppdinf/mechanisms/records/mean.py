@@ -10,7 +10,7 @@ import numpy as np
 
 from ppdinf.mechanisms.real.real_noise import FINE, grid_below
 from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, positive, require_within, rows_of
-from ppdinf.noise.real.integer_k_norm import whole_k_norm
+from ppdinf.noise.real.integer_k_norm import draw_integer_k_norm
 from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm
 
 __all__ = ["Mean"]
@@ -81,7 +81,7 @@ class Mean(Objective):
             return (
                 f"a {norm} law around the mean",
                 # integers times a power of two, rounded once: a function of the exact number
-                lambda draws, stream: (whole + whole_k_norm(d, norm, step, draws, stream)) * float(grid) / n,
+                lambda draws, stream: (whole + draw_integer_k_norm(d, norm, step, draws, stream)) * float(grid) / n,
             )
         mean = records.mean(axis=0)
         within = basis.T @ mean  # the component outside the subspace, which is rounding error, is not published

@@ -1,11 +1,11 @@
-"""l1 Laplace noise of cells in no public sum: independent double geometric integers."""
+"""l1 Laplace noise of cells outside all public sums: independent double geometric integers."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.noise.primitives.integers import discrete_laplace
+from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream
 
@@ -13,13 +13,13 @@ __all__ = ["offer"]
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw the cells that are blocks of their own and may take any value."""
+    """Offer to draw the cells that form single-cell blocks and may have any value."""
     if not isinstance(law, DoubleGeometric):
         return None
     sizes = np.bincount(structure.blocks, minlength=structure.sum_ranks.size)
     free = cells[((sizes == 1) & (structure.sum_ranks == 1))[structure.blocks[cells]]]
 
     def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
-        return discrete_laplace(law.epsilon, size * free.size, stream).reshape(size, -1)
+        return draw_discrete_laplace(law.epsilon, size * free.size, stream).reshape(size, -1)
 
     return Offer("free", free, lambda: draw) if free.size else None

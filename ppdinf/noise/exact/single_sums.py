@@ -1,14 +1,13 @@
-"""Double geometric noise on a class of cells, given its sum: exact and independent draws.
+"""Double geometric noise of a class of cells given its sum.
 
-n cells have independent noise with law proportional to exp(-epsilon |z_i|), conditioned on
-z_1 + ... + z_n = s. Write z = U - V with independent geometric U_i, V_i of ratio exp(-epsilon). Then
-t = V_1 + ... + V_n has, given the sum,
+n cells have independent noise with law proportional to exp(-epsilon |z_i|), conditional on z_1 + ... + z_n = s. Write
+z = U - V with independent geometric U_i, V_i of ratio exp(-epsilon). Given the sum, t = V_1 + ... + V_n has the law
 
-    P(t)  proportional to  C(t+s+n-1, n-1) C(t+n-1, n-1) exp(-2 epsilon t),    t >= max(0, -s),
+    P(t)  proportional to  C(t+s+n-1, n-1) C(t+n-1, n-1) exp(-2 epsilon t),    t >= max(0, -s).
 
-and given t, U and V are independent uniform compositions of t+s and of t into n parts >= 0. The
-first is drawn by exact inversion, the second by an urn of integers. A table split into classes, each
-with its sum kept, is this law class by class.
+Given t, U and V are independent uniform compositions of t+s and of t into n parts >= 0. t is drawn by exact inversion,
+and the compositions by Polya's urn. For a table that is split into classes with known sums, this law applies to each
+class.
 
 References
 ----------
@@ -29,23 +28,25 @@ from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.noise.primitives.integers import positive
+from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.inversion import LARGEST, Inversion
 from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill
 
 __all__ = ["draw_class", "draw_partition", "offer"]
 
-BATCH = 2**17  # cells at a time: the working arrays stay in cache
+BATCH = 2**17  # cells per batch: the working arrays fit in the cache
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw the cells that lie in classes with a public sum."""
+    """Offer to draw the cells in classes with a public sum."""
     if not isinstance(law, DoubleGeometric):
         return None
     grouped = cells[structure.partition[structure.blocks[cells]]]
     of_class = structure.classes[grouped]
-    labels = (np.cumsum(np.bincount(of_class) > 0) - 1)[of_class]  # those here from 0 on, without sorting cells
+    labels = (np.cumsum(np.bincount(of_class) > 0) - 1)[
+        of_class
+    ]  # classes here, numbered from 0, without sorting cells
 
     def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
         return draw_partition(labels, int(labels.max()) + 1, law.epsilon, stream, size)
@@ -54,7 +55,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
 
 def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
-    """Draw the noise of n cells given its sum, exactly.
+    """Draw the noise of n cells given its sum exactly.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
     epsilon : Fraction or int
         Rate of each cell's law, proportional to exp(-epsilon |z_i|).
     stream : BitStream
-        Source of words: 2n - 1 a draw, hardly ever more.
+        Source of words: 2n - 1 per draw, rarely more.
     size : int
         Number of independent draws.
 
@@ -77,19 +78,19 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
     Raises
     ------
     InvariantError
-        If n or total is not an integer, n is below 1, or total does not fit 62 bits.
+        If n or total is not an integer, n is below 1, or total exceeds 62 bits.
     PrivacyError
-        If epsilon is not a positive rational, or so small that draws might not fit 64 bits.
+        If epsilon is not a positive rational, or draws might exceed 64 bits.
 
     Notes
     -----
-    Per cell about 50 ns from a secure stream and 30 ns from a seeded one, whatever epsilon is, after a
-    set-up of at most 0.1 s for each new (n, total, epsilon).
+    A cell takes about 50 ns from a secure stream and 30 ns from a seeded one, for every epsilon, after a set-up of at
+    most 0.1 s for each new (n, total, epsilon).
 
-    An observer of the running time learns n and size, and next to nothing of the noise: the words read
-    and the steps taken do not grow with the noise. What is left are the order in which memory is read,
-    the branches taken by the sort, words that are rejected (less than one in 2^64 / (n + t)), and, where
-    t spreads over thousands of values, how often its draw is repeated.
+    The running time reveals n and size, and almost nothing about the noise: the numbers of words and of steps do not
+    grow with the noise. The remaining dependence is in the order of memory accesses, the branches of the sort, rejected
+    words (fewer than one in 2^64 / (n + t)), and, if t spreads over thousands of values, the number of repeated draws
+    of t.
 
     Examples
     --------
@@ -98,11 +99,11 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
     array([[ 0, -2,  2,  1],
            [ 1, -1,  0,  1]])
     """
-    n, total, epsilon = _whole("n", n), _whole("total", total), positive("epsilon", epsilon)
+    n, total, epsilon = _whole("n", n), _whole("total", total), positive_fraction("epsilon", epsilon)
     if n < 1:
-        raise InvariantError(f"a class has n = {n} cells; give at least 1")
+        raise InvariantError(f"n must be at least 1, found {n}")
     if abs(total) > LARGEST:
-        raise InvariantError("total does not fit 62 bits; noise that large has no use")
+        raise InvariantError("the absolute value of total must be below 2**62")
     noise = np.empty((size, n), dtype=np.int64)
     if n == 1:
         noise[:] = total
@@ -120,7 +121,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
 def draw_partition(
     labels: NDArray[np.integer], n_classes: int, epsilon: Fraction, stream: BitStream, draws: int
 ) -> NDArray[np.int64]:
-    """Draw the noise of a table whose cells are split into classes, every class sum kept at zero.
+    """Draw the noise of a table whose cells are split into classes, with the sum 0 in every class.
 
     Parameters
     ----------
@@ -138,20 +139,19 @@ def draw_partition(
     Returns
     -------
     ndarray of int64, shape (draws, d)
-        The sum over the cells of each class is 0 in each row; a class of one cell has no noise.
+        The sum over the cells of each class is 0 in each row; the noise of a single-cell class is 0.
 
     Raises
     ------
     InvariantError
         If labels are not integers from 0 to ``n_classes - 1``.
     PrivacyError
-        As `draw_class`.
+        As for `draw_class`.
 
     Notes
     -----
-    Classes of one size are drawn together, with one set-up. Time, memory (three tables of the size of the
-    result at most) and what timing reveals are as for `draw_class`: ten million cells in 51 classes take
-    some 6 s and 0.6 GB.
+    Classes of the same size are drawn together, with one set-up. Time and timing side channels are as for `draw_class`.
+    Memory is at most three tables of the size of the result. Ten million cells in 51 classes take about 6 s and 0.6 GB.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def draw_partition(
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise InvariantError(f"class labels are {labels.dtype} of shape {labels.shape}; give integers in one row")
+        raise InvariantError(f"labels must be one-dimensional integers, found {labels.dtype} of shape {labels.shape}")
     if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
         cell = int(np.argmax((labels < 0) | (labels >= n_classes)))
         raise InvariantError(f"cell {cell} has class {labels[cell]}; classes run from 0 to {n_classes - 1}")
@@ -182,16 +182,16 @@ def _whole(name: str, value: int) -> int:
     try:
         return index(value)
     except TypeError:
-        raise InvariantError(f"{name} is {value!r}; give an integer") from None
+        raise InvariantError(f"{name} must be an integer, found {value!r}") from None
 
 
 @lru_cache(maxsize=1024)
 def _negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
-    """Return the law of t, the sum of V, for n >= 2."""
+    """Return the law of t, the sum of the V_i, for n >= 2."""
     first = max(0, -total)
 
     def log_compositions(k: int) -> arb:
-        """Logarithm of the number of compositions of k into n parts, up to a constant."""
+        """Return the log of the number of compositions of k into n parts, up to a constant."""
         return arb(k + n).lgamma() - arb(k + 1).lgamma()
 
     def weight(t: int) -> arb:
@@ -200,14 +200,14 @@ def _negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
         return (ways_u + ways_v - 2 * t * ball(epsilon)).exp()
 
     def rises(t: int) -> bool:
-        """P(t+1) > P(t)."""
+        """Return whether P(t+1) > P(t)."""
         ratio = arb(fmpq((t + total + n) * (t + n), (t + total + 1) * (t + 1)))
         return bool(ratio > (2 * ball(epsilon)).exp())
 
     top = 1
     while rises(first + top):
         top *= 2
-    low, high = first, first + top  # the mode is the least t that does not rise
+    low, high = first, first + top  # the mode is the smallest t with P(t+1) <= P(t)
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if rises(middle) else (low, middle)
@@ -228,7 +228,7 @@ def _bars(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArray[np.in
 def _urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
     """Place n - 1 bars among the total + 1 gaps of each row, uniformly over multisets of gaps.
 
-    Polya's urn: every gap starts with one ball, and each bar draws a ball and adds one like it.
+    Polya's urn: every gap starts with one ball. Each bar draws a ball and adds one of the same gap.
     """
     n: int = bars.shape[1] - 1
     row, placed = divmod(position, n - 1)

@@ -1,20 +1,12 @@
-"""Markov chains for noise that no exact sampler covers, with couplings that bound their bias.
+"""Markov chains for noise without an exact sampler, with couplings that bound their bias.
 
-annealed                   noise on lattices too large to couple otherwise: Metropolised independence with annealed
-                           proposals
-coupled_noise              l1 Laplace noise by Markov chains with a measured distance from its law, where no exact
-                           sampler serves
-coupling                   L-lag couplings of the noise chains: how long two chains of one law take to become one
-isdp                       the published sampler of integer subspace noise: Gibbs within Metropolis, on a basis of
-                           the lattice
-lattice_gibbs_noise        gibbs sampling of noise on a lattice: every move draws from an exact full conditional of
-                           the law
-line_conditionals          the law of noise along a line z + t b of the lattice, inverted: t as an increasing
-                           function of one uniform
-metropolised_independence  the published sampler of conditioned noise: Metropolised independence on a set of
-                           proposal cells
-parallel_chains            independent pieces of random work in parallel threads, with results that do not depend on
-                           their number
-tv_bound                   how far a noise chain still is from its target: bounds from the meeting times of coupled
-                           chains
+annealed                   Metropolised independence with annealed proposals, for large lattices.
+coupled_noise              l1 Laplace noise by Markov chains with a measured distance from its law.
+coupling                   L-lag couplings of the noise chains: meeting times of two chains.
+isdp                       The published sampler of integer subspace noise: Metropolis on a basis of the lattice.
+lattice_gibbs_noise        Gibbs sampling of noise on a lattice with exact full conditionals.
+line_conditionals          Quantile function of the noise along a line z + t b of the lattice.
+metropolised_independence  The published sampler of conditioned noise: Metropolised independence on a set of cells.
+parallel_chains            Independent random tasks in parallel threads, with results independent of their number.
+tv_bound                   Total variation bounds from the meeting times of coupled chains.
 """

@@ -1,19 +1,18 @@
-"""Noise on lattices too large to couple otherwise: Metropolised independence with annealed proposals.
+"""Metropolised independence with annealed proposals, for noise on large lattices.
 
-Target: l1 Laplace noise on {z : A z = 0}, where some cells determine the others as whole numbers.
-State: the integer vector z and its importance weight w. Kernel:
+Target: l1 Laplace noise on {z : A z = 0}, where some cells determine the other cells as integers. State: the integer
+vector z and its importance weight w. Kernel:
 
-1. Draw the free cells as independent double geometric noise of rate epsilon, and solve for the others
+1. Draw the free cells as independent double geometric noise of rate epsilon, and solve for the other cells
    (the proposal of `ppdinf.noise.mcmc.metropolised_independence`). Its law is the target without the solved cells.
-2. Let the rate of the solved cells grow from 0 to epsilon in K levels s_k epsilon, s_k = (k / K)^2. At each,
-   multiply w by exp(-(s_k - s_(k-1)) epsilon sum |z_solved|), then move z by one sweep of lattice Gibbs
-   for the law with those rates (annealed importance sampling: E[f(z) w] / E[w] is the target's mean of f).
+2. Increase the rate of the solved cells from 0 to epsilon in K levels s_k epsilon, s_k = (k / K)^2. At each level,
+   multiply w by exp(-(s_k - s_(k-1)) epsilon sum |z_solved|), then update z by one sweep of lattice Gibbs for the law
+   with these rates (annealed importance sampling: E[f(z) w] / E[w] is the expectation of f under the target).
 3. Accept with probability min(1, w' / w).
 
-With K = 5 times the rank the logarithm of w has a standard deviation below 1, so that most proposals are
-accepted, and two chains that share their proposals meet at the first that both accept: after a handful of
-steps, whatever the size of the table. Without step 2 fewer than one in 10^12 would be accepted on
-10 x 10 margins.
+With K = 5 times the rank the logarithm of w has a standard deviation below 1, so that most proposals are accepted. Two
+chains that share their proposals meet at the first proposal that both accept, after a few steps for every size of the
+table. Without step 2 fewer than one in 10^12 proposals would be accepted on 10 x 10 margins.
 
 References
 ----------
@@ -37,27 +36,27 @@ from ppdinf.lattice.structure.blocks import Structure, structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, gibbs_moves, move_space, step, word
 from ppdinf.noise.mcmc.line_conditionals import Ints, Room
-from ppdinf.noise.mcmc.metropolised_independence import Proposal, proposal, propose
+from ppdinf.noise.mcmc.metropolised_independence import IndependenceProposal, draw_candidate, proposal
 from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
 
 __all__ = ["Annealing", "annealed", "annealing"]
 
-LEVELS = 5  # per dimension of the lattice
+LEVELS = 5  # number of levels per dimension of the lattice
 
 
 class Annealing(NamedTuple):
-    """What the compiled chain needs.
+    """Input of the compiled chain.
 
     Attributes
     ----------
-    start : Proposal
-        Free and solved cells.
+    start : IndependenceProposal
+        The free and the solved cells.
     moves : GibbsMoves
-        Lines of the lattice; the rates of the target.
+        Lines of the lattice and rates of the target.
     levels : int
     """
 
-    start: Proposal
+    start: IndependenceProposal
     moves: GibbsMoves
     levels: int
 
@@ -67,11 +66,11 @@ def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None)
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
+    A : array_like or scipy sparse of int, shape (k, d), or Structure
     law : Law
-        Of kind l1.
+        An l1 law.
     levels : int, optional
-        Number K; by default 5 times the rank of the lattice. The variance of log w falls as 1 / K.
+        Number K of levels; by default 5 times the rank of the lattice. The variance of log w is of order 1 / K.
 
     Returns
     -------
@@ -82,7 +81,7 @@ def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None)
     PrivacyError
         The law is not l1, or levels is below 1.
     InvariantError
-        The solved cells would not be whole numbers.
+        The solved cells would not be integers.
 
     Examples
     --------
@@ -91,13 +90,13 @@ def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None)
     """
     found = A if isinstance(A, Structure) else structure(A)
     if not isinstance(law, DoubleGeometric):
-        raise PrivacyError(f"annealing is for the l1 law, found {law.name}; the others have exact samplers")
+        raise PrivacyError(f"annealing requires an l1 law, found {law.name}; the other laws have exact samplers")
     if levels is not None and levels < 1:
         raise PrivacyError(f"levels must be at least 1, found {levels}")
     start = proposal(found.class_system[:, found.classes], law, law.epsilon)
     if start.divisor != 1:
         raise InvariantError(
-            f"the solved cells are multiples of 1/{start.divisor}, not whole numbers; "
+            f"the solved cells are multiples of 1/{start.divisor}, not integers; "
             "use ppdinf.noise.mcmc.lattice_gibbs_noise"
         )
     none = np.empty((0, 0), dtype=np.int64)
@@ -114,7 +113,7 @@ def annealed(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[Ints, NDArray[np.float64]]:
-    """Run chains from the law of the proposals.
+    """Run chains that start from the law of the proposals.
 
     Parameters
     ----------
@@ -122,8 +121,8 @@ def annealed(
     draws, chains, rng, threads
         As for `ppdinf.noise.mcmc.isdp.isdp`.
     burn : int
-        Steps before the first that is recorded; `ppdinf.noise.mcmc.tv_bound` with
-        `ppdinf.noise.mcmc.coupling.annealed_meeting` says how many are needed.
+        Number of steps before the first recorded state; `ppdinf.noise.mcmc.tv_bound` with
+        `ppdinf.noise.mcmc.coupling.annealed_meeting` computes how many are needed.
 
     Returns
     -------
@@ -144,7 +143,7 @@ def annealed(
 
 
 def own_rates(system: Annealing) -> Annealing:
-    """Copy the rates, which annealing overwrites, so that threads do not share them."""
+    """Copy the rates, which annealing overwrites, so that each thread has a copy."""
     return system._replace(moves=system.moves._replace(rates=system.moves.rates.copy()))
 
 
@@ -172,7 +171,7 @@ def _run(system: Annealing, draws: int, burn: int, rng: np.random.Generator) -> 
 def anneal(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> float:
     """Draw a proposal into z and return the logarithm of its weight; overwrites the rates of solved cells."""
     moves, log_weight, before = system.moves, 0.0, 0.0
-    propose(z, system.start, rng)
+    draw_candidate(z, system.start, rng)
     for k in range(system.levels):
         level = ((k + 1) / system.levels) ** 2
         size = 0

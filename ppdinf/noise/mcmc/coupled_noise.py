@@ -1,14 +1,14 @@
-"""l1 Laplace noise by Markov chains with a measured distance from its law, where no exact sampler serves.
+"""l1 Laplace noise by Markov chains with a measured distance from its law.
 
-Independent chains, one per draw, run three times as long as the slowest of R coupled pairs took to meet. That
-bounds the total variation between what they draw and the law (`ppdinf.noise.mcmc.tv_bound`); the bound is an
-estimate, so its upper confidence limit is what counts. Pairs and chains are those of annealed
-independence, or of lattice Gibbs where solving some cells from others would leave the integers.
+Each draw is the end of an independent chain. The chains run 3 times as long as the slowest of R coupled pairs took to
+meet. The meeting times bound the total variation distance between draws and the law
+(`ppdinf.noise.mcmc.tv_bound`). The bound is an estimate; the package reports its upper confidence limit. The chain is
+annealed independence, or lattice Gibbs if solving for cells would give non-integers.
 
-Why three times: no R pairs show a probability below about 3 / R, and the limit for rarer events takes meeting
-times to have geometric tails. Those of independence chains are heavier, since a state of large weight is left
-late. With weights as spread as those here (log w has a standard deviation near 0.9) the 95 % limit
-covers the truth in 87 % of simulations at the slowest meeting, and in all of 300 at three times that.
+The factor 3: R pairs cannot show that a probability is below about 3 / R, and the limit for rarer events assumes
+geometric tails of meeting times. Independence chains have heavier tails, because they leave states of large weight
+late. With weights of this variability (log w has a standard deviation near 0.9), the 95 % limit covers the true value
+in 87 % of simulations at the slowest meeting time, and in all of 300 simulations at 3 times this time.
 """
 
 import math
@@ -32,22 +32,22 @@ from ppdinf.noise.primitives.stream import BitStream
 __all__ = ["ChainNoise", "chain_noise"]
 
 PAIRS = 200
-LONGER = 3  # how many times the slowest meeting a chain is run
-VISITS = 30  # tries of each direction of lattice Gibbs by which one chain of a pair is ahead
-LIMIT = 10_000  # steps, after the lag, in which two chains must meet
+LONGER = 3  # length of a chain as a multiple of the slowest meeting time
+VISITS = 30  # lag of lattice Gibbs, in updates of each direction
+LIMIT = 10_000  # steps after the lag within which two chains must meet
 
 
 @dataclass(frozen=True, eq=False)
 class ChainNoise:
-    """A chain for one system and law, and what is known of its distance from the law.
+    """A chain for one system and law, with a bound on its distance from the law.
 
     Attributes
     ----------
     sampler : str
     steps : int
-        Steps of the chain behind every draw.
+        Number of steps of the chain per draw.
     bound : TVBound
-        Meeting times behind `distance`.
+        Meeting times that give `distance`.
     """
 
     sampler: str
@@ -57,26 +57,26 @@ class ChainNoise:
 
     @property
     def distance(self) -> float:
-        """Upper 95 % confidence limit of the total variation between a draw and the law, two digits, rounded up.
+        """Upper 95 % confidence limit of the total variation distance of a draw from the law, rounded up to two digits.
 
-        Of the chain in exact arithmetic: uniform numbers of 53 bits add less than 1e-15 a move.
+        The limit applies to the chain in exact arithmetic; uniform numbers with 53 bits add less than 1e-15 per move.
         """
         limit = float(self.bound.upper(self.steps))
         digit = 10.0 ** (math.floor(math.log10(limit)) - 1)
         return min(1.0, float(f"{math.ceil(limit / digit) * digit:.2g}"))
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
-        """Return the ends of `size` independent chains, int64 of shape (size, d).
+        """Return the final states of `size` independent chains, int64 of shape (size, d).
 
-        Four words of the stream are the key of a cipher, whose streams the chains read: for a release nobody foretells
-        one word from others.
+        Four words of the stream are the key of a cipher that generates the random numbers of the chains. The words of a
+        release can therefore not be predicted from each other.
         """
         return self.run(size, np.random.Generator(ChaCha20(stream(4))))
 
 
 @lru_cache(maxsize=4)
 def chain_noise(structure: Structure, law: Law) -> ChainNoise:
-    """Choose a chain and measure how long it takes.
+    """Choose a chain and measure the number of steps that it needs.
 
     Parameters
     ----------
@@ -91,13 +91,13 @@ def chain_noise(structure: Structure, law: Law) -> ChainNoise:
     Raises
     ------
     InvariantError
-        Some pairs of chains did not meet: there is no bound.
+        Some pairs of chains did not meet, so a bound is not available.
 
     Notes
     -----
-    Costs 200 pairs of some twenty steps each, half a minute for 10 x 10 margins and more than an hour for 30 x 30; a
-    draw costs one more run, three times as long. The last four results are remembered. Pairs are
-    seeded: they tell of the law alone, and anybody can repeat them.
+    Set-up runs 200 pairs of about 20 steps each: half a minute for 10 x 10 margins and more than an hour for 30 x 30. A
+    draw takes one more run, 3 times as long. The last four results are cached. Pairs are seeded: they depend only on
+    the law and can be reproduced.
 
     Examples
     --------
@@ -113,12 +113,12 @@ def chain_noise(structure: Structure, law: Law) -> ChainNoise:
         name, meeting, lag = "annealed independence", annealed_meeting(system), None
     except InvariantError:
         moves = gibbs_moves(structure, law)
-        # All chains start from zero: with a short lag, pairs that never left it would count as met.
+        # All chains start from zero: with a short lag, pairs that never left zero would count as met.
         lag = math.ceil(VISITS * (moves.starts.size - 1) / moves.sweep)
         name, meeting = "lattice Gibbs", gibbs_meeting(moves)
     bound = tv_bound(meeting, pairs=PAIRS, lag=lag, limit=LIMIT + (lag or 0), rng=0)
     if bound.unmet:
-        raise InvariantError(f"no chain serves this system either: {bound}. Choose l2 or Gaussian noise")
+        raise InvariantError(f"no Markov chain is available for this system: {bound}; choose l2 or Gaussian noise")
     steps = LONGER * (int(bound.meetings.max()) - bound.lag)
 
     def run(size: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -1,17 +1,19 @@
-"""L-lag couplings of the noise chains: how long two chains of one law take to become one.
+"""L-lag couplings of the noise chains: meeting times of two chains.
 
-Two chains of the same kernel, the first L steps ahead, are moved together until they agree; from then
-on they agree for ever. The step at which that happens bounds the distance of the chain from its target
-(`ppdinf.noise.mcmc.tv_bound`). Each chain alone must follow its kernel exactly:
+Two chains of the same kernel, the first L steps ahead, are moved together until they agree; from then on they always
+agree. The meeting time bounds the distance of the chain from its target (`ppdinf.noise.mcmc.tv_bound`). Each chain
+alone must follow its kernel exactly:
 
-- *Published chain*: each coordinate proposes from a maximal coupling of the two jump laws around the
-  two states, and one uniform decides both acceptances. A coordinate on which the states agree moves
-  alike, so chains that have met stay together.
-- *Lattice Gibbs*: both chains read the same random words. On a line that is a coupling by common
-  quantiles, and two states on the same line go to the same point; for pairs of rows the columns are
-  coupled by common quantiles attempt by attempt.
-- *Annealed independence*: both chains are offered the same proposals, and one uniform decides both
-  acceptances; they meet at the first proposal that both accept.
+- *Published chain*: each coordinate proposes from a maximal coupling of the two jump laws around the two states, and
+one
+  uniform variable decides both acceptances. A coordinate with equal states makes equal moves, so chains that have met
+  stay together.
+- *Lattice Gibbs*: both chains read the same random words. On a line this couples common quantiles, and two states on
+the
+  same line move to the same point. For pairs of rows, the columns are coupled by common quantiles attempt by attempt.
+- *Annealed independence*: both chains receive the same proposals, and one uniform variable decides both acceptances.
+They
+  meet at the first proposal that both accept.
 
 References
 ----------
@@ -38,11 +40,11 @@ from ppdinf.noise.mcmc.line_conditionals import Ints
 __all__ = ["Meeting", "annealed_meeting", "gibbs_meeting", "isdp_meeting"]
 
 type Meeting = Callable[[int, int, np.random.Generator], int]
-"""``meeting(lag, limit, rng)`` gives the meeting time, at most `limit`, or -1 when the chains have not met."""
+"""``meeting(lag, limit, rng)`` returns the meeting time, at most `limit`, or -1 if the chains have not met."""
 
 
 def isdp_meeting(system: Jumps) -> Meeting:
-    """Meeting times of the published chain, in iterations.
+    """Return a function for meeting times of the published chain, in iterations.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ def isdp_meeting(system: Jumps) -> Meeting:
 
     Notes
     -----
-    An iteration costs about twice that of the chain; further apart, residual draws cost more.
+    An iteration takes about twice as long as one of the chain, and longer if the states are far apart.
 
     Examples
     --------
@@ -68,7 +70,7 @@ def isdp_meeting(system: Jumps) -> Meeting:
 
 
 def gibbs_meeting(moves: GibbsMoves) -> Meeting:
-    """Meeting times of lattice Gibbs, in sweeps.
+    """Return a function for meeting times of lattice Gibbs, in sweeps.
 
     Parameters
     ----------
@@ -80,9 +82,9 @@ def gibbs_meeting(moves: GibbsMoves) -> Meeting:
 
     Notes
     -----
-    A sweep costs twice that of the chain. Common quantiles bring chains close quickly; meeting needs all
-    coordinates to agree at once, which happens for small tables and for classes, and not within any useful
-    time for two-way tables of 8 x 8 and larger: see `annealed_meeting`.
+    A sweep takes twice as long as one of the chain. Common quantiles bring chains close quickly, but all coordinates
+    must agree at once. This happens for small tables and for classes, but not in a useful time for two-way tables of 8
+    x 8 and larger: see `annealed_meeting`.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def gibbs_meeting(moves: GibbsMoves) -> Meeting:
 
 
 def annealed_meeting(system: Annealing) -> Meeting:
-    """Meeting times of annealed independence, in steps.
+    """Return a function for meeting times of annealed independence, in steps.
 
     Parameters
     ----------
@@ -108,7 +110,7 @@ def annealed_meeting(system: Annealing) -> Meeting:
 
     Notes
     -----
-    A step costs one of the chain, since the proposal is shared.
+    A step takes as long as one of the chain, because the proposal is shared.
 
     Examples
     --------
@@ -158,7 +160,7 @@ def isdp_pair_step(
 
 @jit
 def coupled_jump(v: int, w: int, e: int, rate: float, rng: np.random.Generator) -> int:
-    """Jump from w such that v + e and w + f agree as often as their laws allow."""
+    """Draw a jump f from w such that v + e and w + f agree with the largest possible probability."""
     f = v + e - w
     if rng.random() <= math.exp(-rate * (abs(f) - abs(e))):
         return f

@@ -1,10 +1,10 @@
-"""The published sampler of integer subspace noise: Gibbs within Metropolis, on a basis of the lattice.
+"""The published sampler of integer subspace noise: Metropolis on a basis of the lattice.
 
-Target: a `Law` on {z : A z = 0}. State: coordinates v with z = B v, where the columns of B are a basis of
-the lattice. Kernel: add independent double geometric steps e_j of ratio a to all coordinates and accept
-the new point once, with probability min(1, q(z + B e) / q(z)). Kept as published, as the reference
-that other samplers are measured against. The paper's bounds of the loop and the rows of V are read as
-in its text: the coordinates that move are the d - k columns of V that span the kernel.
+Target: a `Law` on {z : A z = 0}. State: coordinates v with z = B v, where the columns of B are a basis of the lattice.
+Kernel: add independent double geometric steps e_j of ratio a to all coordinates and accept the new point with
+probability min(1, q(z + B e) / q(z)). This is the published algorithm, as a reference for other samplers. The loop
+bounds and the rows of V in the paper are interpreted by its text: the moving coordinates are the d - k columns of V
+that span the kernel.
 
 References
 ----------
@@ -33,12 +33,12 @@ __all__ = ["Jumps", "isdp", "jumps"]
 
 
 class Jumps(NamedTuple):
-    """What the compiled chain needs: law, basis by columns, and the rate of the jumps.
+    """Input of the compiled chain: law, basis by columns, and rate of the jumps.
 
     Attributes
     ----------
     kind, scale : int, float
-        `Law.code`.
+        `Law.kernel_id`.
     d : int
         Number of cells.
     starts, cells, steps : ndarray of int64
@@ -77,7 +77,7 @@ def jumps(basis: MatrixLike, law: Law, a: float) -> Jumps:
     PrivacyError
         `a` is not between 0 and 1.
     InvariantError
-        The basis is not of whole numbers.
+        The entries of the basis are not integers.
 
     Examples
     --------
@@ -86,11 +86,11 @@ def jumps(basis: MatrixLike, law: Law, a: float) -> Jumps:
     2
     """
     if not 0 < a < 1:
-        raise PrivacyError(f"the ratio a of the jumps must lie strictly between 0 and 1, found {a!r}")
+        raise PrivacyError(f"a must satisfy 0 < a < 1, found {a!r}")
     columns = sparse.csc_array(basis)
     if columns.dtype.kind not in "iu":
         raise InvariantError(
-            f"the basis is {columns.dtype}; give whole numbers, such as ppdinf.lattice.algebra.kernel(A).basis"
+            f"basis must have integer entries, found {columns.dtype}; use ppdinf.lattice.algebra.kernel(A).basis"
         )
     kind, scale = law.kernel_id
     return Jumps(
@@ -114,22 +114,22 @@ def isdp(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[Ints, NDArray[np.float64]]:
-    """Run Algorithm 1 from a start drawn from the jump distribution, as the paper suggests.
+    """Run Algorithm 1 from a draw of the jump distribution, as the paper suggests.
 
     Parameters
     ----------
     system : Jumps
     draws : int
-        Recorded states of each chain.
+        Number of recorded states of each chain.
     thin : int
-        Iterations from one recorded state to the next. The paper keeps one state in 10,000.
+        Iterations between recorded states. The paper records one state in 10,000.
     burn : int
         Iterations before the first recorded one.
     chains : int
     rng : int or numpy.random.Generator
-        Spawned into one generator per chain.
+        Seed or generator; one generator is spawned per chain.
     threads : int, optional
-        Has no influence on the draws.
+        Number of threads; it does not affect the draws.
 
     Returns
     -------
@@ -139,8 +139,8 @@ def isdp(
 
     Notes
     -----
-    Approximate: the law of a draw tends to the target as `burn` grows. An iteration costs about 5 ns per
-    coordinate and 2 ns per entry of the basis vectors that jump.
+    The sampler is approximate: the law of a draw converges to the target as `burn` increases. An iteration takes about
+    5 ns per coordinate and 2 ns per entry of the moving basis vectors.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def move(z: Ints, e: Ints, sign: int, system: Jumps) -> tuple[int, int]:
 
 @jit
 def metropolis(z: Ints, e: Ints, system: Jumps, u: float) -> bool:
-    """Move z by the jump e if the uniform u is at most the ratio of masses; say whether it moved."""
+    """Move z by the jump e if the uniform u is at most the ratio of masses; return whether it moved."""
     squares = 0
     for i in range(z.size):
         squares += z[i] * z[i]

@@ -1,16 +1,16 @@
-r"""Gibbs sampling of noise on a lattice: every move draws from an exact full conditional of the law.
+r"""Gibbs sampling of noise on a lattice with exact full conditionals.
 
-Target: l1 Laplace, l2 Laplace or Gaussian noise z with A z = 0, and possibly z_i >= l_i.
-State: the integer vector z. Two kinds of move, neither tuned nor rejected:
+Target: l1 Laplace, l2 Laplace or Gaussian noise z with A z = 0, and optionally z_i >= l_i. State: the integer vector z.
+There are two kinds of moves, without tuning and rejection:
 
-- *Line*: pick a direction b of a fixed list at random and draw t from its law along z + t b
-  (`ppdinf.noise.mcmc.line_conditionals`). The list holds a basis of the lattice, so every z is reached.
-- *Pair of rows* (two-way tables with both margins public, l1 law, no bounds): pick two rows, or two
-  columns, and draw both given everything else. With c_j the sum of the pair in column j, the first row
-  u has independent cells of mass exp(-epsilon (|u_j| + |c_j - u_j|)), flat between 0 and c_j and
-  geometric beyond, conditioned on sum u = 0. The law is symmetric about c/2 and sum c = 0, so
-  independent draws of all columns but one, a random one, are completed by it and accepted with its mass
-  relative to the largest: about as many attempts as the square root of the number of columns.
+- *Line*: choose a direction b of a fixed list at random and draw t from its law along z + t b
+  (`ppdinf.noise.mcmc.line_conditionals`). The list contains a basis of the lattice, so every z is reachable.
+- *Pair of rows* (two-way tables with both margins public, l1 law, no bounds): choose two rows, or two columns, and draw
+  both given all other cells. Let c_j be the sum of the pair in column j. The first row u has independent cells of mass
+  exp(-epsilon (|u_j| + |c_j - u_j|)), constant between 0 and c_j and geometric outside, conditional on sum u = 0. The
+  law is symmetric about c/2 and sum c = 0. Independent draws of all columns but one random column are therefore
+  completed by this column and accepted with its mass relative to the largest mass. The number of attempts is about the
+  square root of the number of columns.
 
 A move is a function of the state and of one random word: chains that read the same words are coupled.
 
@@ -43,27 +43,27 @@ from ppdinf.noise.mcmc.parallel_chains import in_threads
 
 __all__ = ["GibbsMoves", "gibbs_moves", "noise_gibbs", "step"]
 
-LISTED = 2**14  # directions drawn for the list, besides the basis
+LISTED = 2**14  # number of directions of the list in addition to the basis
 
 
 class GibbsMoves(NamedTuple):
-    """What a compiled chain needs: the law, the directions and the bounds.
+    """Input of the compiled chain: the law, the directions and the bounds.
 
     Attributes
     ----------
     kind : int
-        `Law.code`.
+        `Law.kernel_id`.
     rates : ndarray of float64, shape (d,)
-        Scale of the law, the same for all cells.
+        Scale of the law, equal for all cells.
     d : int
         Number of cells.
     starts, cells, steps : ndarray of int64
         Direction r adds ``steps[k]`` to cell ``cells[k]`` for k in ``starts[r]:starts[r + 1]``.
     rows, columns : ndarray of int64, shapes (R, C) and (C, R)
-        Cells of a two-way table and its transpose; of shape (0, 0) where moves go along lines.
+        Cells of a two-way table and its transpose; shape (0, 0) if moves are along lines.
     lower : ndarray of int64, shape (d,), or (0,) without bounds
     sweep : int
-        Moves between recorded draws: the rank of the lattice, or as many as visit each row and column once.
+        Moves between recorded draws: the rank of the lattice, or enough to update each row and column once.
     """
 
     kind: int
@@ -85,12 +85,12 @@ def gibbs_moves(
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d), or Structure
+    A : array_like or scipy sparse of int, shape (k, d), or Structure
     law : Law
     lower : array_like of int, shape (d,), optional
-        Smallest noise of each cell, at most 0: minus the table for noisy tables without negative counts.
+        Lower bound on the noise of each cell, at most 0; minus the table gives noisy tables without negative counts.
     rng : int or numpy.random.Generator
-        For the list of directions.
+        Seed or generator for the list of directions.
 
     Returns
     -------
@@ -99,12 +99,12 @@ def gibbs_moves(
     Raises
     ------
     InvariantError
-        `lower` has another length than the table, or excludes zero noise.
+        `lower` does not have one entry per cell, or it excludes zero noise.
 
     Notes
     -----
-    Without bounds, a chain along these moves reaches every z. With bounds the list holds a random part of
-    a connecting set: nearly surely all of it when there are fewer than a thousand moves.
+    Without bounds, every z is reachable by these moves. With bounds the list contains a random part of a connecting
+    set, and almost surely all of it if the set has fewer than a thousand moves.
 
     Examples
     --------
@@ -116,9 +116,12 @@ def gibbs_moves(
     d = found.blocks.size
     bounds = np.asarray([] if lower is None else lower, dtype=np.int64)
     if lower is not None and bounds.shape != (d,):
-        raise InvariantError(f"lower has shape {bounds.shape}; give one bound for each of the {d} cells")
+        raise InvariantError(f"lower must have one bound for each of the {d} cells, found shape {bounds.shape}")
     if (bounds > 0).any():
-        raise InvariantError(f"lower[{int(np.argmax(bounds > 0))}] is positive: chains start from zero noise")
+        raise InvariantError(
+            "lower must be at most 0, because chains start from zero noise; "
+            f" lower[{int(np.argmax(bounds > 0))}] is positive"
+        )
     none = np.empty((0, 0), dtype=np.int64)
     moves = connected_moves(found, seconds=0)
     table = next((f.table for f, *_ in moves.families if isinstance(f, Cycles) and f.table.size == d), none)
@@ -156,14 +159,14 @@ def noise_gibbs(
     ----------
     moves : GibbsMoves
     draws : int
-        Recorded sweeps of each chain.
+        Number of recorded sweeps of each chain.
     burn : int
-        Sweeps before the first that is recorded; `ppdinf.noise.mcmc.tv_bound` says how many are needed.
+        Number of sweeps before the first recorded one; `ppdinf.noise.mcmc.tv_bound` computes how many are needed.
     chains : int
     rng : int or numpy.random.Generator
-        Spawned into one generator per chain.
+        Seed or generator; one generator is spawned per chain.
     threads : int, optional
-        No influence on the draws.
+        Number of threads; it does not affect the draws.
 
     Returns
     -------
@@ -171,9 +174,9 @@ def noise_gibbs(
 
     Notes
     -----
-    Approximate: the law of a draw tends to the target as `burn` grows. A line costs about 60 ns for each
-    of its cells under the l1 law, a sum over the integers within 9 standard deviations of t under the
-    others. A pair of rows costs some 80 ns per column.
+    The sampler is approximate: the law of a draw converges to the target as `burn` increases. A line takes about 60 ns
+    per cell for the l1 law, and a sum over the integers within 9 standard deviations of t for the other laws. A pair of
+    rows takes about 80 ns per column.
 
     Examples
     --------
@@ -199,13 +202,13 @@ def _run(moves: GibbsMoves, draws: int, burn: int, rng: np.random.Generator) -> 
 
 @jit
 def word(rng: np.random.Generator) -> np.uint64:
-    """Random word of 53 bits: all the randomness of one move."""
+    """Draw a random word of 53 bits, which determines one move."""
     return np.uint64(rng.random() * 9007199254740992.0)
 
 
 @jit
 def _uniform(seed: np.uint64, i: int) -> float:
-    """Uniform number i of a random word: the mixing function of SplitMix64 on a counter."""
+    """Return uniform number i of a random word: the mixing function of SplitMix64 on a counter."""
     x = (seed << np.uint64(11)) + np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -214,7 +217,7 @@ def _uniform(seed: np.uint64, i: int) -> float:
 
 @jit
 def move_space(moves: GibbsMoves) -> Room:
-    """Scratch arrays for `step`."""
+    """Return scratch arrays for `step`."""
     longest = max(moves.rows.shape)
     for r in range(moves.starts.size - 1):
         longest = max(longest, moves.starts[r + 1] - moves.starts[r])
@@ -223,7 +226,7 @@ def move_space(moves: GibbsMoves) -> Room:
 
 @jit
 def step(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
-    """Make one move of z in place, decided by the random word `seed` alone."""
+    """Make one move of z in place, determined by the random word `seed`."""
     n_rows, n_columns = moves.rows.shape
     if n_rows:
         by_row = _uniform(seed, 0) * (n_rows // 2 + n_columns // 2) < n_rows // 2
@@ -262,7 +265,7 @@ def _pair(z: Ints, table: Ints, rate: float, seed: np.uint64, room: Room) -> Non
     last = int(_uniform(seed, 3) * width)
     for j in range(width):
         c[j] = z[one[j]] + z[other[j]]
-    tail = 1.0 / math.expm1(2.0 * rate)  # mass on either side, that of a flat value being 1
+    tail = 1.0 / math.expm1(2.0 * rate)  # mass on each side; a value of the constant part has mass 1
     at = 4
     while True:
         u[last] = 0
@@ -280,7 +283,7 @@ def _pair(z: Ints, table: Ints, rate: float, seed: np.uint64, room: Room) -> Non
 
 @jit
 def _flat_quantile(c: int, rate: float, tail: float, u: float) -> int:
-    """Quantile of the mass exp(-rate (|k| + |c - k|)): flat between 0 and c, geometric beyond."""
+    """Return the quantile of the mass exp(-rate (|k| + |c - k|)), constant between 0 and c, geometric outside."""
     low, flat = min(c, 0), abs(c) + 1
     v = u * (flat + 2.0 * tail)
     if v < tail:
@@ -292,7 +295,7 @@ def _flat_quantile(c: int, rate: float, tail: float, u: float) -> int:
 
 
 def _distinct(directions: sparse.csc_array) -> sparse.csc_array:
-    """Directions without repetitions, b and -b counted once."""
+    """Return the unique directions up to sign."""
     seen: dict[tuple[bytes, bytes], int] = {}
     directions.sort_indices()
     for r in range(directions.shape[1]):

@@ -1,18 +1,16 @@
-r"""The law of noise along a line z + t b of the lattice, inverted: t as an increasing function of one uniform.
+r"""Quantile function of the noise along a line z + t b of the lattice: t as an increasing function of one uniform.
 
-l1. The exponent ``-sum_i epsilon_i |z_i + t b_i|``, with a rate for each cell, is linear in t between the
-breakpoints -z_i/b_i, so the law is geometric, rising or falling, on each segment of integers between
-them; masses of segments are geometric sums, taken relative to the largest weight, and a position within
-one is found in closed form.
-An integer t is on the lower side of cell i exactly when t <= floor(-z_i/b_i), which puts every integer
-on one segment also where a breakpoint falls between integers (``|b_i| > 1``).
+l1: the exponent ``-sum_i epsilon_i |z_i + t b_i|``, with a rate for each cell, is linear in t between the breakpoints
+-z_i/b_i. The law is therefore geometric, increasing or decreasing, on each segment of integers between breakpoints. The
+masses of segments are geometric sums relative to the largest weight, and the position within a segment has a closed
+form. An integer t is on the lower side of cell i exactly if ``t <= floor(-z_i/b_i)``. Every integer therefore belongs
+to one segment, also if a breakpoint is between integers (``|b_i| > 1``).
 
-l2, Gaussian. Both depend on t through (t - c)^2 with c = -<z,b>/<b,b>, and fall away from c on both
-sides. Weights are summed over the integers whose weight exceeds exp(-40) of the largest: what is left
-out is below 1e-14 of the total.
+l2 and Gaussian: both laws depend on t through (t - c)^2 with c = -<z,b>/<b,b> and decrease away from c. Weights are
+summed over the integers whose weight exceeds exp(-40) of the largest. The omitted part is below 1e-14 of the total.
 
-Bounds least <= t <= most truncate either. Monotone in the uniform: two states that share it are coupled
-by common quantiles, and two states on the same line go to the same point.
+Bounds lower <= t <= upper truncate the laws. The functions are monotone in the uniform variable. Two states that share
+it are therefore coupled by common quantiles, and two states on the same line move to the same point.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ __all__ = ["FAR", "Room", "line_quantile", "work_space"]
 
 type Ints = NDArray[np.int64]
 
-FAR = 2**60  # stands for no bound
-LEFT_OUT = 40.0  # in units of the exponent
+FAR = 2**60  # represents an infinite bound
+LEFT_OUT = 40.0  # largest difference of exponents
 ALMOST_ONE = 1.0 - 2.0**-53
 
 
@@ -39,7 +37,7 @@ type Room = tuple[Ints, NDArray[np.float64]]
 
 @jit
 def work_space(longest: int) -> Room:
-    """Room for the breakpoints and segments of a line over at most `longest` cells."""
+    """Return scratch arrays for the breakpoints and segments of a line over at most `longest` cells."""
     return np.empty((2, longest + 1), np.int64), np.empty((5, longest + 1))
 
 
@@ -51,32 +49,32 @@ def line_quantile(
     steps: Ints,
     kind: int,
     rates: NDArray[np.float64],
-    least: int,
-    most: int,
+    lower: int,
+    upper: int,
     u: float,
-    room: Room,
+    scratch: Room,
 ) -> int:
-    """Return the u-quantile of t given least <= t <= most.
+    """Return the u-quantile of t given lower <= t <= upper.
 
-    `rates` holds epsilon cell by cell for the l1 law; the other laws take their scale from its first entry.
-    `squares` is |z|_2^2, which the l2 law needs.
+    `rates` contains epsilon for each cell under the l1 law; the other laws use its first entry as their scale.
+    `squares` is |z|_2^2, which the l2 law uses.
     """
     if kind == L1:
-        return _piecewise_geometric(z, cells, steps, rates, least, most, u, room)
+        return _piecewise_geometric(z, cells, steps, rates, lower, upper, u, scratch)
     inner, length = 0, 0
     for i in range(cells.size):
         inner += z[cells[i]] * steps[i]
         length += steps[i] * steps[i]
-    return _window(squares, inner, length, kind, rates[0], least, most, u)
+    return _window(squares, inner, length, kind, rates[0], lower, upper, u)
 
 
 @jit
 def _piecewise_geometric(
-    z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.float64], least: int, most: int, u: float, room: Room
+    z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.float64], lower: int, upper: int, u: float, scratch: Room
 ) -> int:
-    (turn, last), (rise, lift, grade, height, mass) = room
+    (turn, last), (rise, lift, grade, height, mass) = scratch
     n, slope, level = cells.size, 0.0, 0.0
-    for i in range(n):  # insertion sort of the breakpoints
+    for i in range(n):  # insertion sort of the breakpoints, with the changes of slope and level
         b, at, rate = steps[i], z[cells[i]], rates[cells[i]]
         size = abs(b)
         signed = at if b > 0 else -at
@@ -88,14 +86,14 @@ def _piecewise_geometric(
             turn[k], rise[k], lift[k] = turn[k - 1], rise[k - 1], lift[k - 1]
             k -= 1
         turn[k], rise[k], lift[k] = place, 2.0 * rate * size, 2.0 * rate * signed
-    # minus the exponent is slope * t + level on (first, last[k]], segment by segment
-    first, lowest = least, np.inf
+    # segments: minus the exponent is slope * t + level on (first, last[k]]; mass relative to the largest weight
+    first, lowest = lower, np.inf
     for k in range(n + 1):
         if k > 0:
             slope += rise[k - 1]
             level += lift[k - 1]
         grade[k] = slope
-        last[k] = min(most, turn[k]) if k < n else most
+        last[k] = min(upper, turn[k]) if k < n else upper
         mass[k] = 0.0
         if last[k] >= first:
             peak = last[k] if slope < 0 else first
@@ -108,6 +106,7 @@ def _piecewise_geometric(
                 q = abs(slope)
                 mass[k] = math.expm1(-q * count) / math.expm1(-q)
             first = last[k] + 1
+    # scale all segments to the largest weight, and choose a segment by u
     total = 0.0
     for k in range(n + 1):
         if mass[k] > 0.0:
@@ -117,10 +116,11 @@ def _piecewise_geometric(
     while k < n and v >= mass[k]:
         v -= mass[k]
         k += 1
-    while mass[k] == 0.0:  # rounding at the very end
+    while mass[k] == 0.0:  # only by rounding at the last segment
         k -= 1
         v = mass[k]
-    slope, first = grade[k], least
+    # the position within the segment: uniform or geometric from the heavier end
+    slope, first = grade[k], lower
     end: int = last[k]
     for i in range(k):
         first = max(first, last[i] + 1)
@@ -129,22 +129,22 @@ def _piecewise_geometric(
     if slope == 0 or count == 1:
         return first + min(int(share * count), count - 1)
     q = abs(slope)
-    gone = min(share if slope > 0 else 1.0 - share, ALMOST_ONE)  # counted from the heavy end
+    gone = min(share if slope > 0 else 1.0 - share, ALMOST_ONE)  # counted from the heavier end
     steps_in = min(int(math.log1p(gone * math.expm1(-q * count)) / -q), count - 1)
     return first + steps_in if slope > 0 else end - steps_in
 
 
 @jit
-def _window(squares: int, inner: int, length: int, kind: int, scale: float, least: int, most: int, u: float) -> int:
+def _window(squares: int, inner: int, length: int, kind: int, scale: float, lower: int, upper: int, u: float) -> int:
     center = -inner / length
-    mode = min(max(int(np.rint(center)), least), most)
+    mode = min(max(int(np.rint(center)), lower), upper)
     offset = (mode - center) ** 2
     if kind == L2:
         across = max(squares - inner * inner / length, 0.0)
         reach = math.sqrt(((math.sqrt(across + length * offset) + LEFT_OUT / scale) ** 2 - across) / length)
     else:
         reach = math.sqrt(offset + 2.0 * LEFT_OUT * scale * scale / length)
-    first, end = max(least, math.ceil(center - reach)), min(most, math.floor(center + reach))
+    first, end = max(lower, math.ceil(center - reach)), min(upper, math.floor(center + reach))
     top = log_mass(kind, scale, 0, squares + mode * (2 * inner + mode * length))
     total = 0.0
     for t in range(first, end + 1):

@@ -1,15 +1,14 @@
 """The published sampler of conditioned noise: Metropolised independence on a set of proposal cells.
 
-Target: a `Law` on {z : A z = 0, B z >= b}. With s the confidential table, s + z is the conditioned release;
-a release without negative counts has B = I and b = -s.
-State: the integer vector z. Kernel: draw the cells of the index set I from independent double geometric
-laws of rate epsilon~, whatever the state; solve A z = 0 for the other cells; accept the proposal z' with
-probability
+Target: a `Law` on {z : A z = 0, B z >= b}. For the confidential table s, s + z is the conditioned release. A release
+without negative counts has B = I and b = -s. State: the integer vector z. Kernel: draw the cells of the index set I
+from independent double geometric laws of rate epsilon~, independent of the state. Solve A z = 0 for the other cells.
+Accept the proposal z' with probability
 
     min(1, p(z') 1[B z' >= b] q(z_I) / (p(z) q(z'_I))).
 
-The paper prints the proposal density of the current state without restriction to I; the
-correct ratio has q(z_I). A solution that is not whole has mass zero and is rejected.
+The paper prints the proposal density of the current state without restriction to I; the correct ratio has q(z_I). A
+solution with non-integer cells has mass zero and is rejected.
 
 References
 ----------
@@ -36,20 +35,20 @@ from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.mcmc.line_conditionals import Ints
 from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
 
-__all__ = ["Proposal", "independence", "proposal"]
+__all__ = ["IndependenceProposal", "independence", "proposal"]
 
 
-class Proposal(NamedTuple):
-    """What the compiled chain needs.
+class IndependenceProposal(NamedTuple):
+    """Input of the compiled chain.
 
     Attributes
     ----------
     kind, scale : int, float
-        `Law.code` of the target.
+        `Law.kernel_id` of the target.
     rate : float
-        epsilon~ of the proposal.
+        Rate epsilon~ of the proposal.
     free, solved : ndarray of int64
-        The index set I, and the other cells.
+        The index set I and the other cells.
     factors : ndarray of int64, shape (solved, free)
     divisor : int
         The solved cells are ``factors @ z[free] / divisor``.
@@ -78,35 +77,35 @@ def proposal(
     free: ArrayLike | None = None,
     B: MatrixLike | None = None,
     limits: ArrayLike | None = None,
-) -> Proposal:
+) -> IndependenceProposal:
     """Prepare the sampler.
 
     Parameters
     ----------
-    A : array_like or scipy sparse of whole numbers, shape (k, d)
+    A : array_like or scipy sparse of int, shape (k, d)
         Any rank.
     law : Law
-        The paper's is l1.
+        The target law; the paper uses l1.
     rate : int, float, str or Fraction
-        epsilon~ of the proposal; near epsilon accepts most.
+        Rate epsilon~ of the proposal; the acceptance rate is largest near epsilon.
     free : array_like of int, shape (d - rank A,), optional
-        The index set I; the columns of A outside it must be independent. By default those outside are the
-        first independent columns.
+        The index set I. The columns of A outside of it must be independent; by default they are the first independent
+        columns.
     B, limits : array_like, shapes (l, d) and (l,), optional
-        B z >= limits, with limits <= 0: chains start from zero noise.
+        The constraints B z >= limits, with limits <= 0 because chains start from zero noise.
 
     Returns
     -------
-    Proposal
+    IndependenceProposal
 
     Raises
     ------
     InvariantError
-        The cells outside `free` are not determined by it, or zero noise breaks a limit.
+        The cells `free` do not determine the other cells, or zero noise violates a limit.
 
     Notes
     -----
-    Exact rational algebra; a dense matrix of rank A times d - rank A whole numbers is kept.
+    The algebra is exact and rational. A dense integer matrix of shape (rank A, d - rank A) is stored.
 
     Examples
     --------
@@ -120,12 +119,18 @@ def proposal(
     inequalities = sparse.csr_array(integer_matrix(np.empty((0, d), dtype=np.int64) if B is None else B))
     bounds = np.asarray([] if limits is None else limits, dtype=np.int64)
     if inequalities.shape != (bounds.size, d):
-        raise InvariantError(f"B has shape {inequalities.shape}; {bounds.size} limits on {d} cells were given")
+        raise InvariantError(
+            "B must have one row per limit and one column per cell, "
+            f"found shape {inequalities.shape} for {bounds.size} limits and {d} cells"
+        )
     if (bounds > 0).any():
-        raise InvariantError(f"limits[{int(np.argmax(bounds > 0))}] is positive: zero noise, the start, breaks it")
+        raise InvariantError(
+            "limits must be at most 0, because chains start from zero noise; "
+            f" limits[{int(np.argmax(bounds > 0))}] is positive"
+        )
     cells, solved, factors, divisor = _solve(matrix, free)
     kind, scale = law.kernel_id
-    return Proposal(
+    return IndependenceProposal(
         kind=kind,
         scale=scale,
         rate=float(as_fraction(rate, "rate")),
@@ -141,7 +146,7 @@ def proposal(
 
 
 def independence(
-    prepared: Proposal,
+    prepared: IndependenceProposal,
     draws: int,
     *,
     thin: int = 1,
@@ -150,11 +155,11 @@ def independence(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[Ints, NDArray[np.float64]]:
-    """Run Algorithm 1 from zero noise, which always meets the constraints.
+    """Run Algorithm 1 from zero noise, which always satisfies the constraints.
 
     Parameters
     ----------
-    prepared : Proposal
+    prepared : IndependenceProposal
     draws, thin, burn, chains, rng, threads
         As for `ppdinf.noise.mcmc.isdp.isdp`.
 
@@ -165,8 +170,8 @@ def independence(
 
     Notes
     -----
-    Approximate: the law of a draw tends to the target as `burn` grows. An iteration costs about 10 ns per
-    cell of I and 1 ns per entry of `factors`.
+    The sampler is approximate: the law of a draw converges to the target as `burn` increases. An iteration takes about
+    10 ns per cell of I and 1 ns per entry of `factors`.
 
     Examples
     --------
@@ -179,13 +184,15 @@ def independence(
 
 
 @jit
-def _run(prepared: Proposal, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+def _run(
+    prepared: IndependenceProposal, draws: int, thin: int, burn: int, rng: np.random.Generator
+) -> tuple[Ints, float]:
     d = prepared.free.size + prepared.solved.size
     out, z, candidate, accepted = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64), 0
-    log_weight = importance(z, prepared)
+    log_weight = log_importance(z, prepared)
     for iteration in range(burn + draws * thin):
-        if propose(candidate, prepared, rng):
-            log_candidate = importance(candidate, prepared)
+        if draw_candidate(candidate, prepared, rng):
+            log_candidate = log_importance(candidate, prepared)
             if rng.random() <= math.exp(min(0.0, log_candidate - log_weight)):
                 z[:] = candidate
                 log_weight = log_candidate
@@ -196,8 +203,8 @@ def _run(prepared: Proposal, draws: int, thin: int, burn: int, rng: np.random.Ge
 
 
 @jit
-def importance(z: Ints, prepared: Proposal) -> float:
-    """Logarithm of p(z) / q(z_I), up to a constant."""
+def log_importance(z: Ints, prepared: IndependenceProposal) -> float:
+    """Return the log of p(z) / q(z_I), up to a constant."""
     absolute, squares, proposed = 0, 0, 0
     for i in range(z.size):
         absolute += abs(z[i])
@@ -208,8 +215,8 @@ def importance(z: Ints, prepared: Proposal) -> float:
 
 
 @jit
-def propose(z: Ints, prepared: Proposal, rng: np.random.Generator) -> bool:
-    """Draw a proposal into z; say whether it is whole and within the inequalities."""
+def draw_candidate(z: Ints, prepared: IndependenceProposal, rng: np.random.Generator) -> bool:
+    """Draw a proposal into z; return whether it is an integer vector that satisfies the inequalities."""
     for i in prepared.free:
         z[i] = double_geometric(prepared.rate, rng)
     for k in range(prepared.solved.size):
@@ -229,13 +236,13 @@ def propose(z: Ints, prepared: Proposal, rng: np.random.Generator) -> bool:
 
 
 def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Ints, Ints, Ints, int]:
-    """Index set, other cells, and the whole-number matrix over a common divisor that gives them."""
+    """Return the index set, the other cells, and an integer matrix and divisor that give the other cells."""
     d = matrix.shape[1]
     order = np.arange(d)
     if free is not None:  # cells outside I first, so that elimination solves for them
         chosen = np.unique(np.asarray(free, dtype=np.int64))
         if chosen.size and not (chosen[0] >= 0 and chosen[-1] < d):
-            raise InvariantError(f"free names cell {chosen[-1]}; cells run from 0 to {d - 1}")
+            raise InvariantError(f"free must contain cells from 0 to {d - 1}, found {chosen[-1]}")
         order = np.concatenate([np.setdiff1d(order, chosen), chosen])
     echelon, divisor, rank = fmpz_mat(matrix.toarray()[:, order].tolist()).rref()
     rows = np.array(echelon.tolist(), dtype=object).reshape(-1, d)[:rank]
@@ -243,8 +250,8 @@ def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Ints, Ints
     others = np.setdiff1d(np.arange(d), pivots)
     if free is not None and not np.array_equal(np.sort(order[others]), chosen):
         raise InvariantError(
-            f"free has {chosen.size} cells that do not determine the others; "
-            f"choose {d - rank} cells such that the columns of A outside them are independent"
+            f"free has {chosen.size} cells that do not determine the other cells; choose {d - rank} cells "
+            "such that the columns of A outside of them are independent"
         )
     factors = -rows[:, others]
     common = math.gcd(int(divisor), *(int(v) for v in factors.ravel()))

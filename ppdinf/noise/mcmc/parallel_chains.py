@@ -1,4 +1,4 @@
-"""Independent pieces of random work in parallel threads, with results that do not depend on their number."""
+"""Independent random tasks in parallel threads, with results that do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def in_threads[Result](
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> list[Result]:
-    """Call ``work(generator)`` `size` times, each with a generator of its own spawned from `rng` (SPEC 7).
+    """Call ``work(generator)`` `size` times, each with a separate generator spawned from `rng` (SPEC 7).
 
     Parameters
     ----------
     work : callable
-        Compiled code that releases the interpreter lock, or nothing is gained.
+        A function of a generator; threads are faster only if it releases the interpreter lock.
     size : int
         Number of calls.
     rng : int or numpy.random.Generator
     threads : int, optional
-        By default as many as there are processors.
+        Number of threads; by default the number of processors.
 
     Returns
     -------
     list
-        In the order of the spawned generators, so the same for any number of threads.
+        Results in the order of the spawned generators, for every number of threads.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def chains_in_threads(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Run chains that record states, shape (draws, d), and the fraction of proposals that they accepted.
+    """Run chains that return states, shape (draws, d), and the fraction of accepted proposals.
 
     Returns
     -------

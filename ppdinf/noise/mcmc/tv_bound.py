@@ -1,17 +1,17 @@
-"""How far a noise chain still is from its target: bounds from the meeting times of coupled chains.
+"""Total variation bounds for noise chains from the meeting times of coupled chains.
 
-Two chains of one kernel and one start, the first L steps ahead, meet at step tau (`ppdinf.noise.mcmc.coupling`).
-Then the law q_t of the chain after t steps and its target q satisfy
+Two chains of one kernel and one start, the first L steps ahead, meet at step tau (`ppdinf.noise.mcmc.coupling`). Then
+the law q_t of the chain after t steps and its target q satisfy
 
     TV(q_t, q)  <=  E[N_t],     N_t = max(0, ceil((tau - L - t) / L)),
 
-and R independent pairs estimate the right side. A release drawn from q_t in the place of q is
+and R independent pairs estimate the right side. A release drawn from q_t instead of q is
 (epsilon |x - x'|, delta')-indistinguishable with delta' = (1 + exp(epsilon |x - x'|)) TV(q_t, q).
 
-The bound is an estimate, so an upper confidence limit goes with it. Where 30 pairs or more have N_t > 0 it is
-that of a mean. Further out it is the product of two limits: Clopper and Pearson's for P(N_t > 0), which
-no R pairs push below about 3 / R, and that of the mean of N over the last 30 pairs to meet, which
-takes the time that is left to a pair to grow no longer as it ages (geometric tails, as the theorem assumes).
+The bound is an estimate and comes with an upper confidence limit. If 30 pairs or more have N_t > 0, it is the limit of
+a mean. For larger t it is the product of two limits. The first is the limit of Clopper and Pearson for P(N_t > 0),
+which is at least about 3 / R. The second is the limit for the mean of N over the last 30 pairs to meet. It assumes that
+the remaining time to meet does not increase with the age of a pair (geometric tails, as in the theorem).
 
 References
 ----------
@@ -36,23 +36,23 @@ from ppdinf.noise.mcmc.parallel_chains import in_threads
 __all__ = ["TVBound", "tv_bound"]
 
 ENOUGH = 30
-"""Pairs that count as many, where a normal approximation is used."""
+"""Number of pairs from which a normal approximation is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class TVBound:
-    """Meeting times of R pairs of chains, and what they say about the distance from the target.
+    """Meeting times of R pairs of chains, and the bounds that they give on the distance from the target.
 
     Attributes
     ----------
     lag : int
         Steps by which the first chain of a pair is ahead.
     meetings : ndarray of int64, shape (R,)
-        Step of the first chain at which its pair met; -1 for pairs that had not met after `limit` steps.
+        Step of the first chain at which the pair met; -1 for pairs that had not met after `limit` steps.
     limit : int
-        Steps after which a pair was given up.
+        Number of steps after which a pair was stopped.
     confidence : float
-        Level of the upper limits, one-sided.
+        Level of the one-sided upper limits.
     """
 
     lag: int
@@ -62,7 +62,7 @@ class TVBound:
 
     @property
     def unmet(self) -> int:
-        """Number of pairs that had not met; with any, there is no bound below 1."""
+        """Number of pairs that had not met; if it is positive, the bound is 1."""
         return int((self.meetings < 0).sum())
 
     def excess(self, steps: ArrayLike) -> NDArray[np.float64]:
@@ -83,7 +83,7 @@ class TVBound:
             return np.ones(np.shape(steps))
         excess, R, z = self.excess(steps), self.meetings.size, stats.norm.ppf(self.confidence)
         mean = excess.mean(axis=-1) + z * excess.std(axis=-1) / math.sqrt(R)
-        late = np.sort(self.meetings)[-min(ENOUGH, R)] - self.lag - 1  # a time at which ENOUGH pairs were apart
+        late = np.sort(self.meetings)[-min(ENOUGH, R)] - self.lag - 1  # a time at which ENOUGH pairs had not met
         last = self.excess(late)
         last = last[last > 0]
         length = last.mean() + z * last.std() / math.sqrt(last.size) if last.size else 1.0
@@ -93,7 +93,7 @@ class TVBound:
         return bound
 
     def steps(self, tv: float) -> int | None:
-        """Smallest number of steps whose upper limit is at most `tv`; None when no number of steps is.
+        """Return the smallest number of steps whose upper limit is at most `tv`, or None.
 
         Examples
         --------
@@ -105,14 +105,14 @@ class TVBound:
         last = int(self.meetings.max(initial=0)) - self.lag
         if self.unmet or self.upper(last) > tv:
             return None
-        low, high = -1, last  # the limit falls with t
+        low, high = -1, last  # the limit decreases in t
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.upper(middle) <= tv else (middle, high)
         return high
 
     def delta(self, epsilon: Parameter, distance: int, steps: int) -> float:
-        """Return delta', what t steps in the place of the exact law cost in privacy, between tables at a distance.
+        """Return delta', the privacy cost of t steps instead of the exact law, for tables at a given distance.
 
         Parameters
         ----------
@@ -158,20 +158,20 @@ def tv_bound(
     Parameters
     ----------
     meeting : callable
-        `ppdinf.noise.mcmc.coupling.isdp_meeting` or `gibbs_meeting`: a meeting time, or -1.
+        A function such as `ppdinf.noise.mcmc.coupling.isdp_meeting` that returns a meeting time, or -1.
     pairs : int
         Number R of pairs.
     lag : int, optional
-        The lag L. By default the 0.95 quantile of the meeting times of a pilot of at most 64 pairs with lag 1:
-        the bound at the start is then near 1, and a longer lag would gain little.
+        The lag L. By default the 0.95 quantile of the meeting times of a pilot run of at most 64 pairs with lag 1. The
+        bound at the start is then near 1, and a longer lag would not reduce it much.
     limit : int
-        Steps after which a pair is given up.
+        Number of steps after which a pair is stopped.
     confidence : float
-        Level of the upper limits.
+        Level of the one-sided upper limits.
     rng : int or numpy.random.Generator
-        Spawned into one generator per pair.
+        Seed or generator; one generator is spawned per pair.
     threads : int, optional
-        Has no influence on the result.
+        Number of threads; it does not affect the result.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def tv_bound(
     Raises
     ------
     PrivacyError
-        No pairs, a lag below 1 or not below the limit, or a confidence outside (0, 1).
+        `pairs` is below 1, `lag` is not in [1, limit), or `confidence` is not in (0, 1).
 
     Examples
     --------
@@ -193,7 +193,7 @@ def tv_bound(
     (0, True)
     """
     if pairs < 1 or not 0 < confidence < 1:
-        raise PrivacyError(f"pairs must be at least 1 and confidence between 0 and 1, found {pairs} and {confidence}")
+        raise PrivacyError(f"pairs must be at least 1 and confidence in (0, 1), found {pairs} and {confidence}")
     if lag is not None and not 1 <= lag < limit:
         raise PrivacyError(f"lag must be at least 1 and below limit = {limit}, found {lag}")
     pilot, main = np.random.default_rng(rng).spawn(2)

@@ -1,16 +1,14 @@
-"""Exact draws of integers and of comparisons from a stream of random bits.
+"""Exact draws of integers and exact comparisons from a stream of random bits.
 
-bernoulli            coins of many different probabilities, tossed exactly: in floating point where that settles
-                     them
-categorical_rows     exact draws from the rows of a stochastic matrix: in floating point where that settles them
-chacha               A generator whose words nobody can foretell from its draws: ChaCha20, for compiled chains of
-                     releases
-continuous           real-valued draws from a stream: one word a draw, by inversion, to the last bit of the tail
-enclosed_comparison  words of a stream compared with enclosures of real numbers, in as many bits as it takes
-integers             exact draws of the noise laws on the integers, and of the coin exp(-q), for rational parameters
-inversion            exact inverse-CDF sampling of log-concave laws on the integers
-keyed                words that everybody who holds a key can draw again: noise shared by agents who never meet
-lazy_reals           uniform real numbers whose binary digits are drawn as they are needed
-sampler_offer        offers of samplers: which cells a sampler can draw, or the reason why it cannot
-stream               random streams: every exact sampler is a function of an endless row of uniform 64-bit words
+bernoulli            Exact Bernoulli draws with different probabilities; most are decided in floating point.
+categorical_rows     Exact draws from the rows of a stochastic matrix; most are decided in floating point.
+chacha               The cryptographic generator ChaCha20 for compiled Markov chains of releases.
+continuous           Real-valued draws by inversion, one word per draw, with 63 bits relative to the tail.
+enclosed_comparison  Comparison of words of a stream with enclosures of real numbers, with as many bits as needed.
+integers             Exact draws of the noise laws on the integers and of Bernoulli(exp(-q)), for rational parameters.
+inversion            Exact inversion sampling of log-concave laws on the integers.
+keyed                Reproducible words from a secret key, for noise shared by several agents.
+lazy_reals           Uniform real numbers whose binary digits are drawn when they are needed.
+sampler_offer        The interface of exact samplers: an offer to draw noise, or the reason for declining.
+stream               Random streams: functions that return uniform 64-bit words.
 """

@@ -1,9 +1,9 @@
-"""Coins of many different probabilities, tossed exactly: in floating point where that settles them.
+"""Exact Bernoulli draws with different probabilities; most are decided in floating point.
 
-The coin of probability p shows heads when a uniform real u, read off the stream 64 bits at a time, falls
-below p. Floating point knows log p up to a proved error, so all but about one word in 2^40 is settled by
-one comparison with room to spare; the rest are settled in ball arithmetic (Arb), lengthened by further
-words as long as needed. So rounding costs time, never a wrong decision.
+A Bernoulli variable with probability p is true if a uniform real number u is below p. The stream supplies u in words of
+64 bits. Floating point determines log p up to a proved error bound. One comparison with a margin therefore decides all
+but about one word in 2^40. The other words are compared in ball arithmetic (Arb) and extended by further words as
+needed. Rounding thus costs time but cannot change a result.
 
 References
 ----------
@@ -18,13 +18,13 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf.noise.primitives.enclosed_comparison import is_below, settle
+from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, is_below
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["draw_bernoulli", "settle_coin"]
+__all__ = ["decide_bernoulli", "draw_bernoulli"]
 
 ROUNDING = 2.0**-48
-"""More than the relative error of NumPy's exp (a few units in the last place) and of what follows it."""
+"""Bound on the relative error of NumPy's exp (a few units in the last place) and of the following operations."""
 
 
 def draw_bernoulli(
@@ -33,7 +33,7 @@ def draw_bernoulli(
     enclose: Callable[[int], arb],
     stream: BitStream,
 ) -> NDArray[np.bool_]:
-    """Toss independent coins, exactly.
+    """Draw independent Bernoulli variables exactly.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ def draw_bernoulli(
     error : ndarray of float64, shape (n,), or float
         Bound on the absolute error of each logarithm, below 1/2.
     enclose : callable
-        ``enclose(i)`` encloses the probability of coin i at Arb's working precision at the time of the call.
+        ``enclose(i)`` encloses probability i at Arb's working precision at the time of the call.
     stream : BitStream
-        Source of words: one a coin, and hardly ever a second.
+        Source of words: one per draw, and rarely a second.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def draw_bernoulli(
 
     Notes
     -----
-    About 10 ns a coin.
+    A draw takes about 10 ns.
 
     Examples
     --------
@@ -64,18 +64,18 @@ def draw_bernoulli(
     u = words * 2.0**-64
     p = np.exp(np.minimum(log_probability, 0.0))
     margin = (p + u) * (2.0 * np.asarray(error) + ROUNDING) + 2.0**-60
-    heads: NDArray[np.bool_] = u < p - margin
-    for i in np.flatnonzero(~heads & (u <= p + margin)).tolist():
-        heads[i] = settle_coin(words[i], partial(enclose, i), stream)
-    return heads
+    events: NDArray[np.bool_] = u < p - margin
+    for i in np.flatnonzero(~events & (u <= p + margin)).tolist():
+        events[i] = decide_bernoulli(words[i], partial(enclose, i), stream)
+    return events
 
 
-def settle_coin(word: np.uint64, probability: Callable[[], arb], stream: BitStream) -> bool:
-    """Decide in ball arithmetic whether u, which begins with `word`, is below a probability.
+def decide_bernoulli(word: np.uint64, probability: Callable[[], arb], stream: BitStream) -> bool:
+    """Return, by ball arithmetic, whether a uniform u with the first digits `word` is below a probability.
 
     Examples
     --------
-    >>> settle_coin(np.uint64(2**63), lambda: arb(2).sqrt() / 2, lambda n: np.zeros(n, np.uint64))
+    >>> decide_bernoulli(np.uint64(2**63), lambda: arb(2).sqrt() / 2, lambda n: np.zeros(n, np.uint64))
     True
     """
-    return settle(word, 64, stream, lambda longer, bits: is_below(longer, probability, bits))
+    return compare_enclosures(word, 64, stream, lambda longer, bits: is_below(longer, probability, bits))

@@ -1,9 +1,10 @@
-"""Exact draws from the rows of a stochastic matrix: in floating point where that settles them.
+"""Exact draws from the rows of a stochastic matrix; most are decided in floating point.
 
-A draw inverts the distribution function of its row at a uniform real u, read off the stream 64 bits at a time. The
-function is known in floating point up to `MARGIN`; a word further from every value of it settles the draw by
-comparison. The others, hardly one in 10^7, are settled in ball arithmetic, lengthened by further words as long as
-needed. So the law is that of the stated real numbers, each row divided by its exact sum.
+A draw inverts the distribution function of its row at a uniform real number u. The stream supplies u in words of 64
+bits. Floating point determines the distribution function up to `MARGIN`. If a word is further than this from all of its
+values, a comparison decides the draw. The other words, fewer than one in 10^7, are compared in ball arithmetic and
+extended by further words as needed. The draws follow the stated real numbers exactly, with each row divided by its
+exact sum.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
+from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, integer_bounds, precision
 from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["draw_rows"]
 
 MARGIN = 2.0**-38
-"""More than the error of a sum of up to 2^15 probabilities, and of the word as a float."""
+"""Bound on the error of a sum of up to 2^15 probabilities and of a word as a float."""
 
 type Row = Callable[[int], list[arb]]
 
@@ -30,7 +31,7 @@ type Row = Callable[[int], list[arb]]
 def draw_rows(
     matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row, stream: BitStream
 ) -> NDArray[np.int64]:
-    """Draw a column for every row that is asked for, exactly.
+    """Draw a column for every requested row exactly.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def draw_rows(
     enclose : callable
         ``enclose(i)`` lists enclosures of the m stated weights of row i at Arb's working precision.
     stream : BitStream
-        Source of words: one a draw, and hardly ever a second.
+        Source of words: one per draw, and rarely a second.
 
     Returns
     -------
@@ -48,7 +49,7 @@ def draw_rows(
 
     Notes
     -----
-    About 0.1 microseconds a draw; the draws of one row are made together.
+    A draw takes about 0.1 microseconds. The draws of one row are made together.
 
     Examples
     --------
@@ -61,20 +62,20 @@ def draw_rows(
     drawn = np.empty(rows.size, dtype=np.int64)
     order = np.argsort(rows, kind="stable")
     present, starts = np.unique(rows[order], return_index=True)
-    for i, own in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+    for i, places in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
         levels = np.cumsum(matrix[i])
         levels /= levels[-1]
-        u = words[own] * 2.0**-64
+        u = words[places] * 2.0**-64
         found = np.searchsorted(levels, u, side="right")
         near = (np.searchsorted(levels[:-1], u - MARGIN) != np.searchsorted(levels[:-1], u + MARGIN)).nonzero()[0]
         for k in near.tolist():
-            found[k] = settle(words[own[k]], 64, stream, partial(_find, i=i, enclose=enclose))
-        drawn[own] = found
+            found[k] = compare_enclosures(words[places[k]], 64, stream, partial(_find, i=i, enclose=enclose))
+        drawn[places] = found
     return drawn
 
 
 def _find(word: int, bits: int, *, i: int, enclose: Row) -> int | None:
-    """Return the column that every u beginning with these bits falls into, if there is one."""
+    """Return the column of every u with these first bits, or None if it is not unique."""
     with precision(bits):
         assert ctx.prec >= bits
         sums = list(accumulate(enclose(i)))

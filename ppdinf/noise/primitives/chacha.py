@@ -1,9 +1,10 @@
-"""A generator whose words nobody can foretell from its draws: ChaCha20, for compiled chains of releases.
+"""The cryptographic generator ChaCha20 for compiled Markov chains of releases.
 
-Compiled chains read uniform numbers from a NumPy `Generator`. Those of NumPy are made for simulation: some of their
-words tell all that follow, and came before. A word of ChaCha20 with a key of 256 secret bits is, as far as is known,
-as good as independent of all others to whoever lacks the key. Key and stream decide the words, so that the same code
-serves releases (the operating system's words as key) and research (a seeded generator's).
+Compiled chains read uniform numbers from a NumPy `Generator`. NumPy's own generators are made for simulation: an
+observer of some words can compute the other words. The words of ChaCha20 with a secret key of 256 bits are
+computationally indistinguishable from independent words, as far as is known. Key and stream number determine the words.
+The same code therefore supports releases (a key from the operating system) and research (a key from a seeded
+generator).
 
 References
 ----------
@@ -26,7 +27,7 @@ from ppdinf.noise.primitives.stream import Words
 
 __all__ = ["ChaCha20", "block"]
 
-SIZE = 33  # of the state in 32-bit words: 16 that say which block comes next, 16 of the last one, and how many are used
+SIZE = 33  # 32-bit words of the state: 16 of input for the next block, 16 of the last block, and the number used
 USED = 32
 CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4").astype(np.uint32)
 
@@ -50,9 +51,9 @@ def _quarter(s: NDArray[np.uint32], a: int, b: int, c: int, d: int) -> None:
 
 @jit
 def block(state: NDArray[np.uint32]) -> None:
-    """Write the block that entries 0 to 15 ask for into 16 to 31, ten double rounds, and ask for the next.
+    """Compute the block of entries 0 to 15 into entries 16 to 31 (ten double rounds) and increase the counter.
 
-    `state` holds 32-bit words: four constants, eight of the key, two of the counter, two of the stream.
+    `state` contains 32-bit words: four constants, eight words of the key, two of the counter, two of the stream.
     """
     out = state[16:32]
     out[:] = state[:16]
@@ -78,7 +79,7 @@ def _next(state: NDArray[np.uint32]) -> np.uint64:
     return np.uint64(state[at]) | (np.uint64(state[at + 1]) << np.uint64(32))
 
 
-# -- as NumPy and numba call it --------------------------------------------------------------------------
+# -- interface of NumPy and numba --------------------------------------------------------------------------
 
 
 def _word(state: Any) -> np.uint64:
@@ -94,14 +95,14 @@ def _double(state: Any) -> np.float64:
 
 
 class _Interface(ctypes.Structure):
-    """What NumPy's header bitgen.h asks of a bit generator."""
+    """The struct of a bit generator in NumPy's header bitgen.h."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("state", "next_uint64", "next_uint32", "next_double", "next_raw")]
 
 
 @cache
 def _functions() -> dict[str, Any]:
-    """Compiled functions of the interface; they stay as long as the process."""
+    """Return the compiled functions of the interface, which are cached for the life of the process."""
     state = types.CPointer(types.uint32)
     word = callback(types.uint64(state), _word)
     return {
@@ -118,14 +119,15 @@ class ChaCha20(np.random.BitGenerator):
     Parameters
     ----------
     key : array of uint64, shape (4,)
-        256 bits, secret where draws are confidential.
+        Key of 256 bits; it must be secret if the draws are confidential.
     stream : int
-        Number of a row of 2**67 words under the same key.
+        Number of a stream of 2**67 words under the same key.
 
     Notes
     -----
-    A word takes about 20 ns, four times as long as of NumPy's own. `spawn` gives the next streams of the same key,
-    1, 2, ... One generator belongs to one thread. The state is neither shown nor pickled.
+    A word takes about 20 ns, 4 times as long as a word of NumPy's default generator. `spawn` returns generators of the
+    next streams 1, 2, ... of the same key. A generator must be used by one thread only. The state is not shown and not
+    pickled.
 
     Examples
     --------
@@ -138,7 +140,7 @@ class ChaCha20(np.random.BitGenerator):
     """
 
     def __init__(self, key: Words, stream: int = 0) -> None:
-        super().__init__(0)  # of which nothing is used
+        super().__init__(0)  # no word of the block is used yet
         self._key, self._stream, self._spawned = np.array(key, dtype=np.uint64), stream, 0
         counter_and_stream = np.array([0, stream], dtype=np.uint64)
         self._words = np.zeros(SIZE, dtype=np.uint32)
@@ -152,9 +154,9 @@ class ChaCha20(np.random.BitGenerator):
             setattr(interface, name, function.address)
 
     def spawn(self, n_children: int) -> list[ChaCha20]:
-        """Return generators of other streams, independent of this one and of each other."""
+        """Return generators of further streams, independent of this stream and of each other."""
         if self._stream:
-            raise ValueError("a stream of ChaCha20 has no streams of its own")
+            raise ValueError("a spawned ChaCha20 generator cannot spawn further generators: spawn from the first one")
         self._spawned += n_children
         return [ChaCha20(self._key, self._spawned - k) for k in reversed(range(n_children))]
 

@@ -1,11 +1,10 @@
-"""Real-valued draws from a stream: one word a draw, by inversion, to the last bit of the tail.
+"""Real-valued draws by inversion, one word per draw, with 63 bits relative to the tail.
 
-A word gives a sign and 63 bits u in (0, 1), read relative to 0, so that draws reach to where the tail has mass
-2^-64: 9.2 standard deviations of a normal law, 44 scales of a Laplace law. Nothing further out can be drawn, and
-the values are floating-point numbers: the law is that of real numbers up to a total variation near 2^-52.
-Differential privacy of real noise is a promise about real numbers. That which of two tables made a
-floating-point sum can be read off its last bits is known since Mironov (2012); where that counts, integer
-mechanisms are exact.
+A word gives a sign and 63 bits u in (0, 1), read relative to 0. Draws therefore extend to the quantile with tail mass
+2^-64: 9.2 standard deviations of a normal law, 44 scales of a Laplace law. Larger values cannot be drawn, and the
+values are floating-point numbers. The law agrees with the law of real numbers up to a total variation distance near
+2^-52. A differential privacy guarantee for real noise refers to real numbers. The last bits of a floating-point sum can
+reveal which of two tables was used (Mironov, 2012). Integer mechanisms are exact and avoid this risk.
 
 References
 ----------
@@ -30,7 +29,7 @@ type Reals = NDArray[np.float64]
 
 
 def normals(stream: BitStream, *shape: int) -> Reals:
-    """Draw from the standard normal law.
+    """Draw standard normal variables.
 
     Examples
     --------
@@ -44,7 +43,7 @@ def normals(stream: BitStream, *shape: int) -> Reals:
 
 
 def laplaces(stream: BitStream, *shape: int) -> Reals:
-    """Draw from the Laplace law of scale 1.
+    """Draw Laplace variables with scale 1.
 
     Examples
     --------
@@ -57,7 +56,7 @@ def laplaces(stream: BitStream, *shape: int) -> Reals:
 
 
 def exponentials(stream: BitStream, *shape: int) -> Reals:
-    """Draw from the exponential law of mean 1.
+    """Draw exponential variables with mean 1.
 
     Examples
     --------

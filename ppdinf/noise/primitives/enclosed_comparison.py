@@ -1,8 +1,8 @@
-"""Words of a stream compared with enclosures of real numbers, in as many bits as it takes.
+"""Comparison of words of a stream with enclosures of real numbers, with as many bits as needed.
 
-A real number u, uniform on [0, 1), begins with the bits of a word. Ball arithmetic (Arb) encloses the number it is
-compared with between integers; a word that lies between them leaves the comparison open, and is lengthened by the
-stream's next word, with enclosures of more bits, until it does not. Floating point decides nothing.
+The first bits of a uniform real number u on [0, 1) are a word. Ball arithmetic (Arb) encloses a threshold between
+integers. If a word lies between them, the comparison is undecided. The word is then extended by the stream's next word,
+and the enclosure is computed with more bits, until the comparison is decided. Floating point is not used.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,20 +14,20 @@ from flint import arb, ctx
 
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["integer_bounds", "is_below", "precision", "scaled", "settle"]
+__all__ = ["compare_enclosures", "integer_bounds", "is_below", "precision", "scaled"]
 
 _one_precision = Lock()  # python-flint has one working precision for all threads
 
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Work with enough precision to decide almost every word of so many bits."""
+    """Set a working precision that decides almost every word of `bits` bits."""
     with _one_precision, ctx.workprec(bits + 128):
         yield
 
 
-def settle[T](word: np.uint64, width: int, stream: BitStream, verdict: Callable[[int, int], T | None]) -> T:
-    """Lengthen a word from the stream until ``verdict(word, bits)`` settles it."""
+def compare_enclosures[T](word: np.uint64, width: int, stream: BitStream, verdict: Callable[[int, int], T | None]) -> T:
+    """Extend a word from the stream until ``verdict(word, bits)`` is not None, and return the verdict."""
     longer, bits = int(word), width
     while (answer := verdict(longer, bits)) is None:
         longer, bits = longer << width | int(stream(1)[0]), bits + width
@@ -43,12 +43,12 @@ def integer_bounds(ball: arb) -> tuple[int, int]:
 
 
 def scaled(probability: Callable[[], arb], bits: int) -> tuple[int, int]:
-    """Enclose 2^bits times a probability between integers."""
+    """Return integers that enclose 2^bits times a probability."""
     with precision(bits):
         return integer_bounds(probability() * 2**bits)
 
 
 def is_below(word: int, probability: Callable[[], arb], bits: int) -> bool | None:
-    """Tell whether u < probability for every u that begins with these bits; None if they leave it open."""
+    """Return whether u < probability for every u with these first bits; None if it is undecided."""
     low, high = scaled(probability, bits)
     return True if word < low else False if word >= high else None

@@ -1,15 +1,14 @@
-"""Exact inverse-CDF sampling of log-concave laws on the integers.
+"""Exact inversion sampling of log-concave laws on the integers.
 
-A real number u, uniform on [0, 1), is read off the stream 64 bits at a time, and the draw is the k with
-F(k-1) <= u < F(k). Ball arithmetic (Arb) encloses 2^64 F(k) between integers for every k in a window;
-a word between the upper bound of F(k-1) and the lower bound of F(k) settles the draw by comparing
-integers. A word that settles nothing (about one in 2^64 / window) is lengthened by the stream's next
-word, with bounds of more bits over a wider window, until it does. Floating point decides nothing and
-no tail is cut off: the law is exact.
+The stream supplies a uniform real number u on [0, 1) in words of 64 bits. The draw is the k with F(k-1) <= u < F(k).
+Ball arithmetic (Arb) encloses 2^64 F(k) between integers for every k in a window. A word between the upper bound of
+F(k-1) and the lower bound of F(k) determines the draw by integer comparisons. An undecided word (about window words in
+2^64) is extended by the stream's next word, with bounds of more bits over a wider window, until it is decided. Floating
+point is not used and no tail is truncated: the law is exact.
 
-A wide law is inverted in blocks of m consecutive integers: block j with weight m times the largest
-probability in it, then an integer of the block, uniformly, kept with probability p(k) / max p, which
-is again a comparison of a lengthening word with enclosures. So tables stay short at any scale.
+A wide law is inverted in blocks of m consecutive integers. Block j has weight m times its largest probability. An
+integer of the block is drawn uniformly and accepted with probability p(k) / max p, which is again a comparison of an
+extended word with enclosures. Tables therefore stay short at any scale.
 
 References
 ----------
@@ -29,28 +28,28 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, is_below, precision, scaled, settle
+from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, integer_bounds, is_below, precision, scaled
 from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Inversion", "bernoulli"]
 
-HALF_TABLE = 2**12  # blocks on each side of the mode that hold all but 2^-64 of the mass
-LARGEST = 2**61  # draws are 64-bit integers, with room for the sums callers make of them
+HALF_TABLE = 2**12  # blocks on each side of the mode, with all but 2^-64 of the mass
+LARGEST = 2**61  # bound on draws, so that sums of draws fit 64-bit integers
 
 
 def bernoulli(probability: Callable[[], arb], size: int, stream: BitStream, *, width: int = 64) -> NDArray[np.bool_]:
-    """Draw ``size`` independent events of one probability, exactly.
+    """Draw ``size`` independent Bernoulli variables with one probability exactly.
 
     Parameters
     ----------
     probability : callable
         Encloses the probability at Arb's working precision at the time of the call.
     size : int
-        Number of draws, each of which reads one word and almost never a second.
+        Number of draws; each reads one word and rarely a second.
     stream : BitStream
         Source of words.
     width : int
-        Bits in each of the stream's words; fewer than 64 serves proofs by enumeration.
+        Bits in each of the stream's words; fewer than 64 allows proofs by enumeration.
 
     Examples
     --------
@@ -62,16 +61,16 @@ def bernoulli(probability: Callable[[], arb], size: int, stream: BitStream, *, w
     low, high = scaled(probability, width)
     happens = words < low
     for i in np.flatnonzero(~happens & (words < high)):
-        happens[i] = settle(words[i], width, stream, lambda word, bits: is_below(word, probability, bits))
+        happens[i] = compare_enclosures(words[i], width, stream, lambda word, bits: is_below(word, probability, bits))
     return happens
 
 
 @dataclass(frozen=True)
-class _Table:
+class _InversionTable:
     """Integer bounds on 2^bits F over blocks ``first``, ``first + 1``, ...
 
-    ``lower[i]`` bounds F of block ``first + i`` from below, ``upper[i]`` that of the block before it
-    from above. ``kept[i]`` bounds 2^bits times the smallest p(k) / max p in the block from below.
+    ``lower[i]`` is a lower bound on F of block ``first + i``; ``upper[i]`` is an upper bound on F of the preceding
+    block. ``kept[i]`` is a lower bound on 2^bits times the smallest p(k) / max p in the block.
     """
 
     first: int
@@ -80,21 +79,21 @@ class _Table:
     kept: Array
 
     def find(self, words: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the block of every u that begins with each word, and whether the word settles it."""
+        """Return the block of every u with the first digits of each word, and whether the word decides it."""
         rows = np.searchsorted(self.lower, words, side="right")
         inside = rows < len(self.lower)
         settled = inside & (self.upper[np.where(inside, rows, 0)] <= words)
         return self.first + rows, settled
 
     def kept_below(self, blocks: NDArray[np.int64]) -> Array:
-        """Return the bound on words that certainly keep an integer of the block; 0 off the table."""
+        """Return the bound below which words accept an integer of the block with certainty; 0 outside the table."""
         rows = blocks - self.first
         inside = (rows >= 0) & (rows < len(self.kept))
         return np.where(inside, self.kept[np.where(inside, rows, 0)], np.uint64(0))
 
 
 class Inversion:
-    """A log-concave law on the integers, drawn exactly.
+    """Exact sampler of a log-concave law on the integers.
 
     Parameters
     ----------
@@ -104,19 +103,19 @@ class Inversion:
     mode : int
         A k of largest weight.
     first : int, optional
-        The smallest k of the support; without it the support has no lower end. It has no upper end.
+        The smallest k of the support; by default the support has no lower end. It has no upper end.
     width : int
-        Bits in each of the stream's words; fewer than 64 serves proofs by enumeration.
+        Bits in each of the stream's words; fewer than 64 allows proofs by enumeration.
 
     Raises
     ------
     PrivacyError
-        If draws might not fit 64-bit integers.
+        If draws might exceed 64-bit integers.
 
     Notes
     -----
-    Set-up evaluates at most about 8,500 weights a table. A draw reads one word where all probable values fit
-    the table (``block == 1``), else three or slightly more.
+    Set-up evaluates at most about 8,500 weights per table. A draw reads one word if all probable values fit the table
+    (``block == 1``), otherwise slightly more than three.
 
     Examples
     --------
@@ -151,7 +150,7 @@ class Inversion:
         words = stream(size)
         blocks, settled = self._table(self.width).find(words)
         for i in np.flatnonzero(~settled):
-            blocks[i] = settle(words[i], self.width, stream, self._find)
+            blocks[i] = compare_enclosures(words[i], self.width, stream, self._find)
         return blocks
 
     def _find(self, word: int, bits: int) -> int | None:
@@ -159,7 +158,7 @@ class Inversion:
         return int(blocks[0]) if settled[0] else None
 
     def _propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Draw blocks, an integer in each, and which of these to keep."""
+        """Draw blocks, an integer in each block, and the acceptance of each integer."""
         blocks = self._draw_blocks(size, stream)
         above = blocks >= 0
         nearest = self.mode + np.where(above, self.block * blocks, self.block * (blocks + 1) - 1)
@@ -174,7 +173,7 @@ class Inversion:
     def _keeps(self, value: int, nearest: int, word: np.uint64, stream: BitStream) -> bool:
         if value == nearest or (self.first is not None and value < self.first):
             return value == nearest
-        return settle(
+        return compare_enclosures(
             word,
             self.width,
             stream,
@@ -182,7 +181,7 @@ class Inversion:
         )
 
     def _block_length(self) -> int:
-        """Return the least power of two for which the table holds all but 2^-width of the mass, or so."""
+        """Return the smallest power of two for which the table covers about all but 2^-width of the mass."""
         block = 1
         with precision(self.width):
             negligible = self.weight(self.mode) / 2**self.width
@@ -190,15 +189,14 @@ class Inversion:
                 block *= 2
                 if abs(self.mode) + block * HALF_TABLE > LARGEST:
                     raise PrivacyError(
-                        "the noise is so wide that draws may not fit 64-bit integers; "
-                        "choose a larger epsilon or a smaller sigma"
+                        "draws of this noise may exceed 64-bit integers; choose a larger epsilon or a smaller sigma"
                     )
         return block
 
     def _weight(self, k: int) -> arb:
         return arb(0) if self.first is not None and k < self.first else self.weight(k)
 
-    def _tabulate(self, bits: int) -> _Table:
+    def _tabulate(self, bits: int) -> _InversionTable:
         with precision(bits):
             negligible = self.weight(self.mode) / 2 ** (bits + 2)
             above, upper_tail = self._side(self.mode, self.block, negligible)
@@ -209,23 +207,23 @@ class Inversion:
             for weight in weights:
                 cumulative += weight
                 bounds.append(integer_bounds(cumulative * scale))
-            # The next block's weight bounds the smallest probability of a block.
+            # The weight of the next block is a lower bound on the smallest probability of a block.
             falls = [integer_bounds(fall * 2**bits) for fall in _ratios(below)[::-1] + _ratios(above)]
         largest = 2**bits - 1
-        return _Table(
+        return _InversionTable(
             first=-len(below),
             lower=_words([low for low, _ in bounds[1:]], bits),
-            # All words of the largest value are open, so this cut settles nothing.
+            # All words of the largest value are undecided, so clipping does not affect decisions.
             upper=_words([min(high, largest) for _, high in bounds[:-1]], bits),
             kept=_words([min(low, largest) for low, _ in falls], bits),
         )
 
     def _side(self, k: int, step: int, negligible: arb) -> tuple[list[arb], arb]:
-        """Return the weights of k, k + step, ... and an enclosure of the sum of all that follow."""
+        """Return the weights of k, k + step, ... and an enclosure of the sum of the remaining weights."""
         weights, before = [], self.weight(self.mode)
         while self.first is None or k >= self.first:
             weight = self.weight(k)
-            ratio = weight / before  # no later ratio is larger
+            ratio = weight / before  # later ratios are not larger
             weights.append(weight)
             if ratio < 1 and (tail := weight * ratio / (1 - ratio)) < negligible:
                 return weights, arb(0).union(tail.upper())

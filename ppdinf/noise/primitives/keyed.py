@@ -1,8 +1,8 @@
-"""Words that everybody who holds a key can draw again: noise shared by agents who never meet.
+"""Reproducible words from a secret key, for noise shared by several agents.
 
-The stream is SHAKE-256 in counter mode: block b is the output on (key, occasion, b), so that word i is a function
-of key, occasion and i alone, in whatever portions words are taken. Without the key the words cannot be told from
-random ones, as far as is known of SHAKE-256 (FIPS 202).
+The stream is SHAKE-256 in counter mode: block b is the output for (key, occasion, b). Word i is therefore a function of
+key, occasion and i alone, independent of the portions in which words are read. Without the key, the words are
+computationally indistinguishable from random words, as far as is known of SHAKE-256 (FIPS 202).
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from ppdinf.errors import PrivacyError
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream, Words
 
-__all__ = ["keyed_tape"]
+__all__ = ["keyed_stream"]
 
-BLOCK = 2**12  # words in the output of one call
-SHORTEST_KEY = 32  # bytes
+BLOCK = 2**12  # words per call
+SHORTEST_KEY = 32  # minimum length of a key in bytes
 
 
-def keyed_tape(key: bytes, occasion: str) -> BitStream:
-    """Words from a secret key and the name of an occasion.
+def keyed_stream(key: bytes, occasion: str) -> BitStream:
+    """Return a stream of words determined by a secret key and the name of an occasion.
 
     Parameters
     ----------
     key : bytes
-        At least 32 bytes from a secure source, such as ``secrets.token_bytes(32)``. Whoever learns it can take
-        the noise off.
+        At least 32 bytes from a secure source, such as ``secrets.token_bytes(32)``. Anyone who learns the key can
+        remove the noise.
     occasion : str
-        What the words are used for. Two tables published with the same key and occasion carry the same noise,
-        and their difference none: name every release anew.
+        Name of the use of the words. Two tables published with the same key and occasion have the same noise, and their
+        difference has none: use a new name for every release.
 
     Returns
     -------
     BitStream
-        20 ns a word.
+        A word takes 20 ns.
 
     Raises
     ------
     PrivacyError
-        A key that is no bytes or too short; an occasion without a name.
+        The key is not bytes or is too short, or the occasion is empty.
 
     Examples
     --------
     >>> key = bytes(range(32))
-    >>> first, second = keyed_tape(key, "2024-Q1"), keyed_tape(key, "2024-Q1")
+    >>> first, second = keyed_stream(key, "2024-Q1"), keyed_stream(key, "2024-Q1")
     >>> bool((np.append(first(2), first(3)) == second(5)).all())
     True
     """
     if not isinstance(key, bytes) or len(key) < SHORTEST_KEY:
-        raise PrivacyError("the key must be at least 32 secret bytes, as secrets.token_bytes(32) gives")
+        raise PrivacyError("the key must be at least 32 secret bytes, for example secrets.token_bytes(32)")
     if not isinstance(occasion, str) or not occasion:
-        raise PrivacyError("the occasion must be a text that names this release and no other")
+        raise PrivacyError("the occasion must be a non-empty text that names this release uniquely")
     name = occasion.encode()
     parts = (b"ppdinf", len(key).to_bytes(8, "little"), key, len(name).to_bytes(8, "little"), name)
     stream = hashlib.shake_256(b"".join(parts))

@@ -1,7 +1,7 @@
-"""Uniform real numbers whose binary digits are drawn as they are needed.
+"""Uniform real numbers whose binary digits are drawn when they are needed.
 
-A real number on (0, 1) is known to 64 digits from its first word on; whoever has to know more asks for more words.
-So a decision that hangs on the number is made about the number itself, not about its rounded value.
+The first word of a real number on (0, 1) gives 64 digits; further words extend them. A decision that depends on the
+number therefore uses the number itself and not a rounded value.
 
 References
 ----------
@@ -18,7 +18,7 @@ __all__ = ["LazyReals"]
 
 
 class LazyReals:
-    """A row of independent uniform real numbers, read off a stream.
+    """A sequence of independent uniform real numbers from a stream.
 
     Parameters
     ----------
@@ -34,32 +34,32 @@ class LazyReals:
     """
 
     def __init__(self, stream: BitStream) -> None:
-        self._tape = stream
+        self._stream = stream
         self._taken: list[Words] = []
         self._starts: list[int] = []
         self._longer: dict[int, tuple[int, int]] = {}
         self.size = 0
 
     def take(self, n: int) -> Words:
-        """Begin n further numbers; return their first 64 digits."""
-        words = self._tape(n)
+        """Start n further numbers and return their first 64 digits."""
+        words = self._stream(n)
         self._taken.append(words)
         self._starts.append(self.size)
         self.size += n
         return words
 
-    def enclose(self, place: int) -> arb:
-        """Enclose a number and its distance from 1 to the relative precision that Arb works at."""
-        digits, bits = self._longer.get(place) or (self._first(place), 64)
-        # to so many digits beyond the leading zeros or ones
+    def enclose(self, index: int) -> arb:
+        """Enclose a number and its distance from 1 to Arb's working precision, in relative terms."""
+        digits, bits = self._longer.get(index) or (self._first(index), 64)
+        # number of digits after the leading zeros or ones
         while min(digits, 2**bits - 1 - digits).bit_length() < ctx.prec:
-            digits, bits = digits << 64 | int(self._tape(1)[0]), bits + 64
-        self._longer[place] = digits, bits
-        # at the precision of the digits, whatever is asked for
+            digits, bits = digits << 64 | int(self._stream(1)[0]), bits + 64
+        self._longer[index] = digits, bits
+        # at the precision of the digits
         with ctx.workprec(bits + 64):
             unit = arb(2) ** -bits
             return (digits * unit).union((digits + 1) * unit)
 
-    def _first(self, place: int) -> int:
-        part = int(np.searchsorted(self._starts, place, side="right")) - 1
-        return int(self._taken[part][place - self._starts[part]])
+    def _first(self, index: int) -> int:
+        part = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return int(self._taken[part][index - self._starts[part]])

@@ -1,13 +1,13 @@
-"""What samplers answer when they are asked for noise: an offer to draw it, or why they decline.
+"""The interface of exact samplers: an offer to draw noise, or the reason for declining.
 
-An exact sampler's file exports ``offer(structure, law, cells)``: asked for noise of a law on some cells, whole blocks
-of the structure that nobody serves yet, it answers
+The file of an exact sampler exports ``offer(structure, law, cells)``. The cells are complete blocks of the structure
+that have no sampler yet. The function returns
 
-- an `Offer`, for all of these cells or for some;
-- `Declined`, where it serves such noise in principle: the refusal of a system quotes it;
-- None, where this is not its kind of noise or of cells.
+- an `Offer` for all given cells or for a subset;
+- `Declined`, if the sampler supports this kind of noise in principle; error messages quote the reason;
+- None, if the sampler does not support this kind of noise or of cells.
 
-`ppdinf.noise.exact_noise` lists those that are asked, in order.
+`ppdinf.noise.exact_noise` lists the samplers in the order in which they are tried.
 """
 
 from collections.abc import Callable
@@ -24,25 +24,25 @@ from ppdinf.noise.primitives.stream import BitStream
 __all__ = ["Answer", "Declined", "Draw", "Offer", "Sampler", "is_one_block"]
 
 type Draw = Callable[[int, BitStream], NDArray[np.int64]]
-"""``draw(size, stream)`` returns noise of shape (size, n) for n cells, exactly of its law."""
+"""``draw(size, stream)`` returns exact draws of the noise, shape (size, n) for n cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """To draw the noise of some cells, exactly.
+    """An exact sampler for the noise of some cells.
 
     Attributes
     ----------
     sampler : str
         Short name of the algorithm.
     cells : ndarray of int64, shape (n,)
-        In the order in which noise is drawn.
+        The cells, in the order of the columns of the draws.
     build : callable
-        Sets the sampler up and returns its `Draw`; an InvariantError there counts as declined. `draw` calls it once.
+        Sets the sampler up and returns its `Draw`; an InvariantError counts as declined. `draw` calls it once.
     acceptance : float, optional
-        Expected share of attempts that are kept, where attempts can fail.
+        Expected acceptance rate, if attempts can fail.
     block : str
-        Where a single block is served, what is special about it, to be read after "cells lie in 1 block".
+        Description of a single block, read after "cells lie in 1 block".
     """
 
     sampler: str
@@ -53,20 +53,20 @@ class Offer:
 
     @cached_property
     def draw(self) -> Draw:
-        """What draws the noise, set up when it is first asked for."""
+        """The function that draws the noise, set up at first use."""
         return self.build()
 
 
 @dataclass(frozen=True, eq=False)
 class Declined:
-    """Why a sampler does not serve some cells.
+    """The reason why a sampler does not support some cells.
 
     Attributes
     ----------
     reason : callable
-        Says it, in a clause that may take a search for what would help.
+        Returns the reason as a clause; it may search for a remedy.
     near : float
-        How near the cells come to the sampler's limit, 1 at the limit, 0 where it knows no measure.
+        Distance of the cells from the sampler's limit on a relative scale: 1 at the limit, 0 if it is not measured.
     """
 
     reason: Callable[[], str]
@@ -78,5 +78,5 @@ type Sampler = Callable[[Structure, Law, NDArray[np.int64]], Answer]
 
 
 def is_one_block(structure: Structure, cells: NDArray[np.int64]) -> bool:
-    """Whether cells are a single block of the structure."""
+    """Return whether the cells are a single block of the structure."""
     return bool((structure.blocks[cells] == structure.blocks[cells[0]]).all())

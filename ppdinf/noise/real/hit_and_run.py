@@ -1,14 +1,14 @@
-"""Hit-and-run in a convex body: uniform points by a Markov chain, and pairs of chains that meet.
+"""Hit-and-run in a convex body: uniform points by a Markov chain, and coupled pairs of chains.
 
-From a point, choose a direction and go to a uniform point of the chord along it. The chain needs the ends of chords
-alone, from the faces of a polytope or, where these are too many to list, from a linear programme over its
-corners (`hull_chord`). Directions follow N(0, S) for an S like the body's shape, so that long bodies are no harder
-than round ones.
+A step chooses a direction and moves to a uniform point of the chord in this direction. The chain needs only the ends of
+chords. They follow from the facets of a polytope or, if these are too many to list, from a linear programme over its
+vertices (`hull_chord`). Directions follow N(0, S) for an S similar in shape to the body, so that long bodies are not
+harder than round ones.
 
-Two chains are coupled to bound how far the chain still is from uniform (`ppdinf.noise.mcmc.tv_bound`). Far apart,
-they take the same direction and the same fraction of their chords, which draws them together. Near each other, the new
-points are coupled maximally: in coordinates where S is the identity, the point w' is reached from w with density
-proportional to 1 / (L |w' - w|^(m-1)), L the length of the chord through both.
+Two chains are coupled to bound the distance of the chain from the uniform law (`ppdinf.noise.mcmc.tv_bound`). Chains
+that are far apart use the same direction and the same fraction of their chords, which brings them closer. For chains
+near each other, the new points are maximally coupled. In coordinates where S is the identity, the point w' is reached
+from w with density proportional to 1 / (L |w' - w|^(m-1)), where L is the length of the chord through both points.
 
 References
 ----------
@@ -39,24 +39,24 @@ __all__ = ["Chord", "hit_and_run", "hit_and_run_meeting", "hull_chord"]
 type Reals = NDArray[np.float64]
 type Chord = Callable[[Reals, Reals], tuple[float, float]]
 
-NEAR = 16  # times m^(-3/2), in coordinates where the body is within the unit ball: pairs coupled maximally
+NEAR = 16  # times m^(-3/2): distance below which pairs are coupled maximally, for a body within the unit ball
 
 
 def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, stream: BitStream) -> Reals:
-    """Run independent chains from 0 and return where they end.
+    """Run independent chains from 0 and return their final points.
 
     Parameters
     ----------
     chord : callable
         ``chord(w, direction)`` gives the ends (t0, t1) of the line ``w + t direction`` within the body.
     root : ndarray of float64, shape (m, m)
-        A square root of S, the covariance of directions, best such that the body is just inside
-        ``{w : w' S^-1 w <= 1}`` (`ppdinf.privacy.ellipsoid`).
+        A square root of S, the covariance of directions. The best choice is the smallest ellipsoid ``{w : w' S^-1 w <=
+        1}`` that contains the body (`ppdinf.privacy.ellipsoid`).
     steps : int
-        Of each chain; `ppdinf.noise.mcmc.tv_bound` says how many are enough.
+        Number of steps of each chain; `ppdinf.noise.mcmc.tv_bound` computes how many are enough.
     draws : int
     stream : BitStream
-        m + 1 words a step.
+        Source of words: m + 1 per step.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def hit_and_run_meeting(chord: Chord, root: Reals) -> Callable[[int, int, np.ran
     Returns
     -------
     callable
-        ``meeting(lag, limit, rng)``: the step of the first chain at which both are the same point, or -1.
+        ``meeting(lag, limit, rng)``: the step of the first chain at which both chains agree, or -1.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def hit_and_run_meeting(chord: Chord, root: Reals) -> Callable[[int, int, np.ran
 
 
 def hull_chord(points: Reals) -> Chord:
-    """Chords of the convex hull of points and their opposites, by linear programmes.
+    """Return a function for chords of the convex hull of points and their opposites, by linear programmes.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def hull_chord(points: Reals) -> Chord:
     Returns
     -------
     callable
-        Two programmes a chord: 6 ms for 60 points in 20 dimensions.
+        The function ``chord(w, direction)``. It solves two programmes per chord: 6 ms for 60 points in 20 dimensions.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def hull_chord(points: Reals) -> Chord:
     total = np.append(np.ones(2 * n), 0.0)[np.newaxis]
 
     def end(w: Reals, direction: Reals) -> float:
-        """Farthest t at which w + t direction is a sum of points with weights of at most 1 in all."""
+        """Return the largest t for which w + t direction is a sum of points with total weight at most 1."""
         found = linprog(
             np.append(np.zeros(2 * n), -1.0), A_ub=total, b_ub=[1.0], A_eq=np.column_stack([hull, -direction]), b_eq=w
         )
@@ -143,7 +143,7 @@ def hull_chord(points: Reals) -> Chord:
 
 
 def _words(root: Reals, stream: BitStream) -> tuple[Reals, float]:
-    """Read a direction and a fraction in (0, 1)."""
+    """Draw a direction and a fraction in (0, 1)."""
     return root @ normals(stream, len(root)), math.exp(-float(exponentials(stream, 1)[0]))
 
 
@@ -153,7 +153,7 @@ def _step(chord: Chord, root: Reals, w: Reals, direction: Reals, fraction: float
 
 
 def _coupled(chord: Chord, root: Reals, w: Reals, v: Reals, stream: BitStream) -> tuple[Reals, Reals, bool]:
-    """One step of both chains; how they are coupled must depend on where they are alone."""
+    """Move both chains by one step; the kind of coupling depends only on their current points."""
     direction, fraction = _words(root, stream)
     moved = _step(chord, root, w, direction, fraction)
     if np.linalg.norm(np.linalg.solve(root, v - w)) > NEAR / len(root) ** 1.5:
@@ -168,7 +168,7 @@ def _coupled(chord: Chord, root: Reals, w: Reals, v: Reals, stream: BitStream) -
 
 
 def _log_density(chord: Chord, root: Reals, start: Reals, end: Reals) -> float:
-    """Log density of a step, up to a constant, in coordinates where S is the identity."""
+    """Return the log density of a step, up to a constant, in coordinates where S is the identity."""
     low, high = chord(start, end - start)
     reach = float(np.linalg.norm(np.linalg.solve(root, end - start)))
     return -math.log((high - low) * reach) - (len(root) - 1) * math.log(reach)

@@ -1,13 +1,14 @@
-"""K-norm noise in any dimension, where the moves that span K depend on each other no more than they must.
+"""K-norm noise in any dimension for bodies spanned by independent moves or by differences of points.
 
-Where K is the hull of k independent moves of R^k and their opposites, |w|_K is the l1 norm of w written in these moves,
-and the noise has independent Laplace coordinates in them.
+If K is the hull of k independent moves of R^k and their opposites, |w|_K is the l1 norm of w in the basis of the moves.
+The noise has independent Laplace coordinates in this basis.
 
-Where K is the hull of all differences of k + 1 points that do not lie in a hyperplane, w has one representation as a
-sum of points with weights u that add up to 0. A difference moves weight from one point to another, so |w|_K is the
-weight that has to move, half the l1 norm of u. Noise with density exp(-|w|_K): the weight S that moves is
-Gamma(k); the number j of points that gain has probability proportional to C(k + 1, j) / ((j - 1)! (k - j)!), since a
-sum S is spread over j parts in S^(j - 1) / (j - 1)! ways; which gain is uniform, and so are the shares.
+If K is the hull of all differences of k + 1 points that do not lie in a hyperplane, w has one representation as a
+sum of points with weights u that sum to 0. A difference moves weight from one point to another. |w|_K is therefore the
+total weight that moves, half the l1 norm of u. For noise with density proportional to exp(-|w|_K), the total weight S
+is Gamma(k). The number j of points that gain weight has probability proportional to C(k + 1, j) / ((j - 1)! (k - j)!),
+because the volume of the compositions of S into j parts is proportional to S^(j - 1) / (j - 1)!. The set of points that
+gain is uniform, and so are the shares.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ type Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class IndependentMoves:
-    """K as the hull of independent moves, or of all differences of independent points.
+    """The body K as the hull of independent moves, or of all differences of independent points.
 
     Attributes
     ----------
@@ -63,14 +64,14 @@ class IndependentMoves:
 
 
 def independent_moves(columns: Reals, *, differences: bool) -> IndependentMoves | None:
-    """Recognise such a K; None where there are more points than that.
+    """Return K as `IndependentMoves`; None if the points are too many.
 
     Parameters
     ----------
     columns : ndarray of float64, shape (k, n)
-        What one record adds, for every kind of record; repeated columns count once.
+        Contribution of one record, for every kind of record; repeated columns count once.
     differences : bool
-        Whether K is the hull of all differences of columns, which span R^k, or of the columns and their opposites.
+        Whether K is the hull of all differences of columns (which span R^k) or of the columns and their opposites.
 
     Returns
     -------

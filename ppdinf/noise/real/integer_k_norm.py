@@ -1,9 +1,9 @@
-"""Whole vectors with mass proportional to exp(-rate |z|) in the l1, l2 or linf norm, exactly, and weighted choices.
+"""Exact integer vectors with mass proportional to exp(-rate |z|) (l1, l2, linf), and weighted choices.
 
 * l1: independent double geometric coordinates;
 * l2: a mixture of discrete Gaussians (`ppdinf.noise.exact.gaussian.l2_laplace_mixture`);
-* linf: ``exp(-rate |z|) = (1 - exp(-rate)) sum_{R >= |z|} exp(-rate R)``, so that z is uniform in the cube of radius R
-  when R has mass proportional to ``exp(-rate R) (2 R + 1)^d``, the number of its points.
+* linf: ``exp(-rate |z|) = (1 - exp(-rate)) sum_{R >= |z|} exp(-rate R)``. Therefore z is uniform in the cube of radius
+  R, where R has mass proportional to ``exp(-rate R) (2 R + 1)^d``; the factor is the number of points of the cube.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ppdinf.laws import L2Laplace
 from ppdinf.noise.exact.elimination.variable_elimination import Elimination
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.enclosed_comparison import precision
-from ppdinf.noise.primitives.integers import discrete_laplace, uniform_integers
+from ppdinf.noise.primitives.integers import draw_discrete_laplace, uniform_integers
 from ppdinf.noise.primitives.inversion import Inversion
 
 if TYPE_CHECKING:
     from ppdinf.noise.exact.elimination.variable_elimination import Elimination
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["one_of", "whole_k_norm"]
+__all__ = ["draw_integer_k_norm", "one_of"]
 
 
-def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> NDArray[np.int64]:
-    """Draw whole vectors with mass proportional to ``exp(-rate |z|)``.
+def draw_integer_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> NDArray[np.int64]:
+    """Draw integer vectors with mass proportional to ``exp(-rate |z|)``.
 
     Parameters
     ----------
@@ -54,13 +54,13 @@ def whole_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: 
     Examples
     --------
     >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> z = whole_k_norm(2, "linf", Fraction(1, 2), 40_000, seeded_stream(1))
+    >>> z = draw_integer_k_norm(2, "linf", Fraction(1, 2), 40_000, seeded_stream(1))
     >>> at_zero = 1 / sum((8 * k or 1) * np.exp(-k / 2) for k in range(100))
     >>> bool(abs((z == 0).all(axis=1).mean() - at_zero) < 0.002)
     True
     """
     if norm == "l1":
-        return discrete_laplace(rate, draws * dimension, stream).reshape(draws, dimension)
+        return draw_discrete_laplace(rate, draws * dimension, stream).reshape(draws, dimension)
     if norm == "l2":
         free = structure(np.zeros((1, dimension), dtype=np.int64))
         return exact_noise(free, L2Laplace(rate)).draw(draws, stream)
@@ -75,13 +75,13 @@ def _radius(dimension: int, rate: Fraction) -> Inversion:
 
     mode = max(0, math.floor(dimension / float(rate)) - 2)
     with precision(64):
-        while (arb(2 * mode + 3) / (2 * mode + 1)).log() * dimension > ball(rate):  # the next weight is larger
+        while (arb(2 * mode + 3) / (2 * mode + 1)).log() * dimension > ball(rate):  # the weights still increase
             mode += 1
     return Inversion(weight, mode, first=0)
 
 
 def one_of(sizes: NDArray[np.int64], log_weights: Sequence[Fraction]) -> Elimination:
-    """Choose k with mass proportional to ``sizes[k] exp(log_weights[k])``, as a system of one variable.
+    """Return a sampler of k with mass proportional to ``sizes[k] exp(log_weights[k])``.
 
     Examples
     --------

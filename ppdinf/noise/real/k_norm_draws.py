@@ -1,6 +1,6 @@
-"""Draws from K-norm laws, with density proportional to exp(-|z|_K) on R^d.
+"""Draws from K-norm laws with density proportional to exp(-|z|_K) on R^d.
 
-The size |z|_K is Gamma(d) and independent of the direction, which follows the cone measure of the unit ball:
+The norm |z|_K is Gamma(d). It is independent of the direction, which follows the cone measure of the unit ball:
 
 * l1: independent Laplace coordinates;
 * l2: Gamma(d) times a uniform point of the sphere;
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["K_NORMS", "k_norm", "uniforms"]
 
 K_NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
-"""Norms and their order in `numpy.linalg.norm`."""
+"""Names of norms and their order in `numpy.linalg.norm`."""
 
 
 def uniforms(stream: BitStream, *shape: int) -> NDArray[np.float64]:
-    """Read uniform numbers in (0, 1) from a stream, 52 bits each, neither end included."""
+    """Draw uniform numbers with 52 bits in the open interval (0, 1)."""
     return ((stream(prod(shape)) >> np.uint64(12)).astype(float).reshape(shape) + 0.5) * 2.0**-52
 
 

@@ -1,9 +1,9 @@
-"""Symmetric polytopes in few dimensions: gauge, uniform points and K-norm noise, exactly.
+"""Symmetric polytopes in few dimensions: gauge, uniform points and K-norm noise.
 
-K is the convex hull of points and their opposites. Its faces, cut into simplices by Qhull, split K into cones from 0.
-A simplex with probability proportional to its volume and a uniform point in it make a uniform point of K,
-without rejection. The gauge |w|_K, the factor by which K must grow to reach w, is the largest of the faces' linear
-forms.
+K is the convex hull of points and their opposites. Qhull triangulates its facets, which splits K into cones from 0. A
+simplex with probability proportional to its volume and a uniform point of this simplex give a uniform point of K
+without rejection. The gauge |w|_K is the smallest factor by which K must be scaled to contain w. It is the maximum of
+the linear forms of the facets.
 
 References
 ----------
@@ -32,16 +32,16 @@ type Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Polytope:
-    """A polytope with 0 inside, equal to its opposite.
+    """A polytope that is symmetric about the interior point 0.
 
     Attributes
     ----------
     forms : ndarray of float64, shape (faces, m)
         ``K = {w : forms @ w <= 1}``.
     corners : ndarray of float64, shape (simplices, m, m)
-        Rows are the corners, besides 0, of simplices that fill K.
+        Rows are the vertices, except 0, of the simplices that partition K.
     cumulative : ndarray of float64, shape (simplices,)
-        Share of the volume in the simplices up to each.
+        Cumulative shares of the volume of the simplices.
     """
 
     forms: Reals
@@ -49,18 +49,18 @@ class Polytope:
     cumulative: Reals
 
     def gauge(self, w: Reals) -> Reals:
-        """Norm |w|_K of vectors, shape (..., m)."""
+        """Return the norm |w|_K of vectors, shape (..., m)."""
         return np.max(w @ self.forms.T, axis=-1)
 
     def chord(self, w: Reals, direction: Reals) -> tuple[float, float]:
-        """Find the ends (t0, t1) of the line w + t direction within K, for w in K."""
+        """Return the ends (t0, t1) of the line w + t direction within K, for w in K."""
         room, speed = 1 - self.forms @ w, self.forms @ direction
         with np.errstate(divide="ignore", invalid="ignore"):
             t = room / speed
         return float(np.max(t[speed < 0])), float(np.min(t[speed > 0]))
 
     def uniform(self, draws: int, stream: BitStream) -> Reals:
-        """Draw uniform points of K, shape (draws, m); m + 2 words each."""
+        """Draw uniform points of K, shape (draws, m); each reads m + 2 words."""
         m = self.forms.shape[1]
         e = exponentials(stream, draws, m + 2)
         which = np.searchsorted(self.cumulative, np.exp(-e[:, 0]), side="right").clip(max=self.cumulative.size - 1)
@@ -69,18 +69,18 @@ class Polytope:
         return points
 
     def noise(self, draws: int, stream: BitStream) -> Reals:
-        """Draw from the density proportional to exp(-|w|_K): a uniform point times a Gamma(m + 1) radius."""
+        """Draw from the density proportional to exp(-|w|_K): uniform points times Gamma(m + 1) radii."""
         radius = exponentials(stream, draws, self.forms.shape[1] + 1).sum(axis=1, keepdims=True)
         return radius * self.uniform(draws, stream)
 
 
 def polytope(points: Reals) -> Polytope:
-    """Find the faces of the convex hull of points and their opposites.
+    """Compute the facets of the convex hull of points and their opposites.
 
     Parameters
     ----------
     points : ndarray of float64, shape (m, n)
-        One per column; they span R^m.
+        Points by columns, which span R^m.
 
     Returns
     -------
@@ -102,11 +102,11 @@ def polytope(points: Reals) -> Polytope:
         ends = np.array([[end], [-end]])
         return Polytope(1 / ends, ends[:, np.newaxis, :], np.array([0.5, 1.0]))
     left, extent, _ = np.linalg.svd(points, full_matrices=False)
-    white = left / extent  # the hull is found in coordinates where it is about as long as wide
+    white = left / extent  # the hull is computed in coordinates where its extent is similar in all directions
     hull = ConvexHull(both @ white)
     forms = hull.equations[:, :-1] / -hull.equations[:, -1:]
     forms = forms[np.unique(forms.round(9), axis=0, return_index=True)[1]] @ white.T
     corners = both[hull.simplices]
     volumes = np.abs(np.linalg.det(corners @ white))
-    solid = volumes > 1e-12 * volumes.max()  # flat pieces of faces with more than m corners
+    solid = volumes > 1e-12 * volumes.max()  # degenerate pieces of facets with more than m vertices
     return Polytope(forms, corners[solid], np.cumsum(volumes[solid]) / volumes[solid].sum())

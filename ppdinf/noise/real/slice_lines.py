@@ -1,9 +1,9 @@
-"""Slice sampling along random lines: a chain for any density that can be evaluated, on a ball or everywhere.
+"""Slice sampling along random lines for densities on a ball or on R^m.
 
-State: a point b of R^m per chain. One step draws a direction v = S u with u uniform on a sphere, which does not
-depend on b, and a level uniform under the density at b; then a point of the line b + t v above that level, by
-Neal's stepping out and shrinkage. The density along the line is left invariant, and with it the target.
-Many chains run side by side, one row each, so that densities are evaluated for all of them at once.
+State: a point b of R^m per chain. One step draws a direction v = S u with u uniform on a sphere, independent of b, and
+a level that is uniform below the density at b. It then draws a point of the line b + t v above this level by Neal's
+stepping-out and shrinkage procedures. The density along the line is invariant, hence also the target. All chains move
+together, one row per chain, so that each density evaluation covers all chains.
 
 References
 ----------
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["slice_lines"]
 
-WIDTH = 3.0  # first bracket, in units of the direction
+WIDTH = 3.0  # width of the first bracket in units of the direction
 
 type Points = NDArray[np.float64]
 
@@ -41,22 +41,22 @@ def slice_lines(
     stream: BitStream,
     radius: float = np.inf,
 ) -> Points:
-    """Run one chain per row of `start` and return where they end.
+    """Run one chain per row of `start` and return the final points.
 
     Parameters
     ----------
     log_density : callable
         Maps points, shape (r, m), to log densities, shape (r,), for any r.
     start : ndarray, shape (chains, m)
-        Inside the ball.
+        Starting points, inside the ball.
     scale : ndarray, shape (m, m)
-        The matrix S. Mixing is best when the target is round after division by S, with steps of its own size.
+        The matrix S. Mixing is best if the target is round in the coordinates S^-1 b and S matches its scale.
     steps : int
-        Number of lines.
+        Number of steps.
     stream : callable
         Uniform 64-bit words.
     radius : float
-        The target lives on the ball of this radius around 0.
+        The target is supported on the ball of this radius around 0.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def slice_lines(
 
     Notes
     -----
-    About 6 evaluations per step and chain.
+    A step takes about 6 evaluations per chain.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def slice_lines(
 
 
 def _chord(point: Points, line: Points, radius: float) -> tuple[Points, Points]:
-    """Find the ends of the line inside the ball."""
+    """Return the ends of the line inside the ball."""
     if radius == np.inf:
         end = np.full(len(point), np.inf)
         return -end, end
@@ -101,7 +101,7 @@ def _bracket(
     log_density: Callable[[Points], Points], point: Points, line: Points, level: Points, first: Points, last: Points,
     stream: BitStream,
 ) -> tuple[Points, Points]:  # fmt: skip
-    """Step out from a randomly placed interval until both ends are below the level or on the sphere."""
+    """Expand a randomly placed interval until both ends are below the level or on the sphere."""
     low = -WIDTH * uniforms(stream, len(point))
     ends = []
     for end, limit, way in ((low, first, -1.0), (low + WIDTH, last, 1.0)):
@@ -120,7 +120,7 @@ def _shrink(
     log_density: Callable[[Points], Points], point: Points, line: Points, level: Points, low: Points, high: Points,
     stream: BitStream,
 ) -> tuple[Points, Points]:  # fmt: skip
-    """Draw from the bracket, cutting it off at every point that is below the level."""
+    """Draw from the bracket, and shrink it to every drawn point that is below the level."""
     found, height = point.copy(), np.empty(len(point))
     left = np.arange(len(point))
     while left.size:

@@ -1,21 +1,22 @@
-r"""Laplace noise in the orthogonal coordinates of a lattice: mass proportional to exp(-rate |R x|_1), exactly.
+r"""Exact Laplace noise in orthogonal coordinates of a lattice: mass proportional to exp(-rate |R x|_1).
 
-x are the coordinates of a lattice vector z = B x, and R is upper triangular, a matrix of whole numbers: Q'B, scaled and
-rounded, for the Gram-Schmidt basis Q of B. So the noise has the law of independent Laplace coordinates in Q, held on
-the lattice. It is drawn as Klein's sampler draws round laws (`ppdinf.noise.exact.gaussian.klein`), x_m first. Given all
-later ones,
+x are the coordinates of a lattice vector z = B x. R is an upper triangular integer matrix: Q'B, scaled and rounded, for
+the Gram-Schmidt basis Q of B. The noise has the law of independent Laplace coordinates in Q, conditional on the
+lattice. The coordinates are drawn one after the other, x_m first, as in Klein's sampler
+(`ppdinf.noise.exact.gaussian.klein`). Given all later coordinates,
 
     v_i = R_ii x_i + t_i,    t_i = sum_{j > i} R_ij x_j,
 
-has mass exp(-rate |v_i|) on the whole numbers that leave the same rest f_i by R_ii as t_i does: from 0 up, f_i plus a
-geometric number of steps; below 0, f_i - R_ii minus one. The masses add up to
+has mass exp(-rate |v_i|) on the integers that are congruent to t_i modulo R_ii; let f_i be the remainder. Values from 0
+up are f_i plus R_ii times a geometric variable. Values below 0 are f_i - R_ii minus R_ii times a geometric variable.
+The total mass is
 
-    M(f) = (exp(-rate f) + exp(-rate (R_ii - f))) / (1 - exp(-rate R_ii)) <= M(0),
+    M(f) = (exp(-rate f) + exp(-rate (R_ii - f))) / (1 - exp(-rate R_ii)) <= M(0).
 
-which depends on the path, so that a vector is kept with probability prod_i M(f_i) / M(0). All numbers are whole or
-rational, and coins are tossed exactly (`ppdinf.noise.primitives.bernoulli`); a geometric number has independent binary
-digits, the j-th 1 with probability 1 / (1 + exp(rate R_ii 2^j)). Digits of which one is 1 with probability below
-exp(-700) are 0.
+It depends on the path. A vector is therefore accepted with probability prod_i M(f_i) / M(0). All numbers are integers
+or rationals, and Bernoulli draws are exact (`ppdinf.noise.primitives.bernoulli`). The binary digits of a geometric
+variable are independent; digit j is 1 with probability 1 / (1 + exp(rate R_ii 2^j)). Digits that are 1 with probability
+below exp(-700) are set to 0.
 
 References
 ----------
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TriangularLaplace", "triangular_laplace"]
 
-NEGLIGIBLE = 700  # minus the logarithm of the probability of digits that are left out
-ERROR = 2.0**-45  # more than the absolute error of each log probability below
-BITS = 30  # of the entries of R, at most
-BATCH = 2**21  # coordinates at a time
+NEGLIGIBLE = 700  # minus the log probability of digits that are omitted
+ERROR = 2.0**-45  # bound on the absolute error of each log probability below
+BITS = 30  # upper bound on the entries of R
+BATCH = 2**21  # coordinates per batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +82,13 @@ class TriangularLaplace:
         return found
 
     def _propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Draw vectors one coordinate after the other; return the rests f as well."""
+        """Draw vectors one coordinate after the other; also return the remainders f."""
         lengths = self.triangle.diagonal()
         steps = self._geometric(size, lengths, stream)
         x, rests = np.zeros((lengths.size, size), dtype=np.int64), np.empty((lengths.size, size), dtype=np.int64)
         start, columns, entries = self.triangle.indptr, self.triangle.indices, self.triangle.data
         for i in reversed(range(lengths.size)):
-            beyond = slice(start[i] + 1, start[i + 1])  # sorted: the diagonal comes first
+            beyond = slice(start[i] + 1, start[i + 1])  # sorted: the diagonal is first
             t = entries[beyond] @ x[columns[beyond]] if start[i] + 1 < start[i + 1] else np.zeros(size, dtype=np.int64)
             rests[i] = t % lengths[i]
             up = self._sides(int(lengths[i]), rests[i], stream)
@@ -96,7 +97,7 @@ class TriangularLaplace:
         return x.T, rests.T
 
     def _geometric(self, size: int, lengths: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
-        """Draw numbers of steps, int64 of shape (m, size), with mass proportional to exp(-rate length k)."""
+        """Draw geometric variables k, int64 of shape (m, size), with mass proportional to exp(-rate length k)."""
         each = np.repeat(lengths, size)
         rates: NDArray[np.float64] = np.multiply(float(self.rate), each, dtype=np.float64)
         found = np.zeros(each.size, dtype=np.int64)
@@ -111,7 +112,7 @@ class TriangularLaplace:
         return found.reshape(lengths.size, size)
 
     def _sides(self, length: int, rests: NDArray[np.int64], stream: BitStream) -> NDArray[np.bool_]:
-        """Choose between numbers from 0 up and numbers below it."""
+        """Draw whether values are at least 0 or below 0."""
 
         def enclose(i: int) -> arb:
             return 1 / (1 + ball(self.rate * (2 * int(rests[i]) - length)).exp())
@@ -121,7 +122,7 @@ class TriangularLaplace:
         return draw_bernoulli(log_p, ERROR * (1 + float(np.abs(log_odds).max())), enclose, stream)
 
     def _log_keep(self, rests: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Log of prod M(f) / M(0) for each vector, and a bound on its rounding error."""
+        """Return the log of prod M(f) / M(0) for each vector, and a bound on its rounding error."""
         half = float(self.rate) * self.triangle.diagonal() / 2
         terms = _log_cosh(half - float(self.rate) * rests) - _log_cosh(half)
         return terms.sum(axis=1), np.full(len(rests), ERROR * float(1 + half.sum()) * (1 + rests.shape[1]))
@@ -135,27 +136,27 @@ class TriangularLaplace:
 
 
 def triangular_laplace(triangle: MatrixLike, scale: float, grid: Fraction) -> tuple[TriangularLaplace, float]:
-    """Round a real triangular matrix such that noise is nowhere narrower than a scale.
+    """Round a real triangular matrix such that the noise is at least as wide as a scale in every direction.
 
     Parameters
     ----------
     triangle : sparse array of float64, shape (m, m)
-        ``Q' B``, upper triangular but for rounding, positive on the diagonal.
+        ``Q' B``, upper triangular up to rounding, positive on the diagonal.
     scale : float
-        Of the Laplace coordinates in Q, in the unit of z times the grid.
+        Scale of the Laplace coordinates in Q, in units of z times the grid.
     grid : Fraction
-        By which the whole vectors z are multiplied.
+        Factor of the integer vectors z.
 
     Returns
     -------
     law : TriangularLaplace
     widening : float
-        Factor, 1 or a little more, by which the scale had to grow: ``rate |R x|_1 <= |Q' B x|_1 grid / scale``.
+        Factor, slightly above 1, by which the scale was increased: ``rate |R x|_1 <= |Q' B x|_1 grid / scale``.
 
     Raises
     ------
     InvariantError
-        The basis is so long in some directions that numbers would not fit.
+        The basis vectors are so long in some directions that entries of R would exceed the limit.
 
     Examples
     --------
@@ -172,16 +173,16 @@ def triangular_laplace(triangle: MatrixLike, scale: float, grid: Fraction) -> tu
     whole.data = np.rint(whole.data)
     whole = whole.astype(np.int64)
     whole.sort_indices()
-    off = count * 2.0 ** -(bits + 1) * tall  # entries are off by half a unit, and by rounding of Q' B by far less
+    off = count * 2.0 ** -(bits + 1) * tall  # entries have errors of half a unit; the errors of Q' B are much smaller
     if bits < 1 or off > 1e-3 or np.any(whole.diagonal() < 1):
-        raise InvariantError("the basis of this system is too long in some directions for noise of whole numbers")
+        raise InvariantError("the basis of this system is too long in some directions for integer noise")
     widening = (1 + off) * (1 + 1e-9)
     rate = grid / (Fraction(scale * widening) * 2**bits)
     return TriangularLaplace(whole, rate), widening
 
 
 def _sizes(triangle: sparse.csr_array) -> tuple[float, float, float, int]:
-    """Largest row and column sums of absolute values of the inverse, row sums of the matrix, entries in a column."""
+    """Return the largest row and column sums of |R^-1|, row sum of |R|, and number of entries in a column."""
     long = tall = 0.0
     component = connected_components(triangle, directed=False)[1] if triangle.shape[0] else np.zeros(0, dtype=int)
     order = np.argsort(component, kind="stable")

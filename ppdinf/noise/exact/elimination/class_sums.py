@@ -1,8 +1,9 @@
-"""l1 Laplace noise of a block whose class sums cross: class sums by elimination, then the cells of each class.
+"""l1 Laplace noise of a block with crossing class sums: first the sums, then the cells of each class.
 
-The weight of a class sum is that of all its cells' noise together (`potentials.class_sum`). Where few partial sums are
-open at a time, elimination draws class sums under the public sums that cross (`elimination`); the cells of a class then
-follow from its sum (`classes`).
+The weight of a class sum is the total weight of its cells' noise (`potentials.class_sum`). If few partial sums are open
+at a time, variable elimination draws the class sums under the crossing public sums
+(`ppdinf.noise.exact.elimination.variable_elimination`). The cells of each class are then drawn given its sum
+(`ppdinf.noise.exact.single_sums`).
 """
 
 import math
@@ -22,12 +23,12 @@ from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["offer", "quick_offer"]
 
-QUICK = 2 * 10**8  # multiplications of an elimination that is not worth avoiding
-NARROW = 100.0  # rate beyond which noise of another size has no effect on the estimate, and its variance would overflow
+QUICK = 2 * 10**8  # multiplications of an elimination that is cheap enough to use at once
+NARROW = 100.0  # rate above which the noise does not affect the estimate; its variance would overflow
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, largest: float = LARGEST_WORK) -> Answer:
-    """Offer to draw a block where elimination takes some ten seconds at most, by an estimate of its multiplications."""
+    """Offer to draw a block if elimination takes at most about 10 s, by an estimate of its multiplications."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
     block = int(structure.blocks[cells[0]])
@@ -41,7 +42,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, largest: 
 
 
 def quick_offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw a block where elimination takes next to no time, and leave the others to be asked about later."""
+    """Offer to draw a block if elimination takes almost no time; return None otherwise."""
     answer = offer(structure, law, cells, largest=QUICK)
     return answer if isinstance(answer, Offer) else None
 
@@ -53,7 +54,7 @@ def _sums(structure: Structure, block: int) -> CoreSums:
 
 
 def _work(structure: Structure, sums: CoreSums, rate: float) -> float:
-    """Estimate the multiplications of an elimination from the spread of the class sums."""
+    """Estimate the number of multiplications of an elimination from the spread of the class sums."""
     variance = structure.class_sizes / (2 * np.sinh(min(rate, NARROW) / 2) ** 2)
     height = np.maximum(np.abs(sums.heights), 1)
     half = np.full(sums.system.shape[1], np.inf)
@@ -62,7 +63,7 @@ def _work(structure: Structure, sums: CoreSums, rate: float) -> float:
     reach = 9 * np.sqrt(abs(sums.system) ** 2 @ (half / 9) ** 2) + 60 / rate
     work = 0.0
     for row, near, variables in zip(sums.order.rows, sums.order.open_rows, sums.order.variables, strict=True):
-        if variables.size:  # else an infinite product would be taken 0 times
+        if variables.size:  # otherwise an infinite product would be multiplied by 0
             work += float(np.sum(2 * half[variables])) * math.prod((2 * reach[[row, *near]]).tolist())
     return work
 

@@ -1,7 +1,7 @@
-"""Tables of the total weight of partial sums, with proved error bounds; in doubles or in balls.
+"""Tables of the total weight of partial sums, with proved error bounds, in doubles or in balls.
 
-All weights are positive, so no sum cancels: each addition and product in doubles costs one rounding,
-relative to the entry itself. What windows and trimmed edges leave out is bounded in absolute terms.
+All weights are positive, so sums do not cancel. Each addition and product in doubles has a relative error of one
+rounding. The mass outside windows and trimmed edges is bounded in absolute terms.
 """
 
 import itertools
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 
-__all__ = ["UNIT", "Factor", "Numbers", "Table", "merged"]
+__all__ = ["UNIT", "EliminationFactor", "Numbers", "PartialSumTable", "merged"]
 
 UNIT = 2.0**-53
-UNDERFLOW = 2.0**-1000  # more than the entries that doubles round to 0 add up to
+UNDERFLOW = 2.0**-1000  # bound on the sum of entries that doubles round to 0
 
 type Numbers = Array
-"""Doubles, or balls in an array of objects."""
+"""Doubles, or an object array of balls."""
 
 
 @dataclass(eq=False)
-class Factor:
-    """A variable or a message: its values (rows, in lexicographic order) and their weights.
+class EliminationFactor:
+    """A variable or a message: its values (rows in lexicographic order) and their weights.
 
-    Value v adds ``v @ steps`` to the sums of the stage that takes the factor in. The weights of values that
-    are not listed are at most ``absolute``.
+    Value v adds ``v @ steps`` to the sums of the stage that uses the factor. The weights of unlisted values are at most
+    ``absolute``.
     """
 
     values: NDArray[np.int64]
@@ -35,27 +35,27 @@ class Factor:
     steps: NDArray[np.int64]
     relative: float
     absolute: float
-    variables: NDArray[np.int64]  # those it stands for, itself or those summed out
-    stage: int = -1  # that sent the message
-    parts: tuple["Factor", "Factor"] | None = None  # whose values add up to its own
+    variables: NDArray[np.int64]  # the variables of the factor: itself or the marginalized ones
+    stage: int = -1  # stage of the message
+    parts: tuple["EliminationFactor", "EliminationFactor"] | None = None  # factors whose sum is this factor
 
     @property
-    def table(self) -> "Table":
-        """The weights of a variable as a table of its own values, those between the first and the last."""
-        return Table(self.values[0], self.weights, self.relative, self.absolute)
+    def table(self) -> "PartialSumTable":
+        """Table of the weights of a variable over the values from the first to the last."""
+        return PartialSumTable(self.values[0], self.weights, self.relative, self.absolute)
 
     @property
     def shifts(self) -> NDArray[np.int64]:
-        """What each value adds to the sums, one row a value."""
+        """Contribution of each value to the sums, one row per value."""
         return self.values @ self.steps
 
 
 @dataclass(eq=False)
-class Table:
-    """Total weights of partial sums; entry 0 stands for the sums `origin`.
+class PartialSumTable:
+    """Total weights of partial sums; the first entry belongs to the sums `origin`.
 
-    The exact weight of any sums is within ``relative`` times the entry plus ``absolute`` of it, also off the
-    table, where the entry is 0.
+    The exact weight of any sums differs from the entry by at most ``relative`` times the entry plus ``absolute``. The
+    entry of sums outside the table is 0.
     """
 
     origin: NDArray[np.int64]
@@ -72,17 +72,19 @@ class Table:
         return np.where(inside, self.entries.ravel()[flat], _zero(self.entries))
 
     def support_bounds(
-        self, factor: Factor, low: NDArray[np.int64], high: NDArray[np.int64]
+        self, factor: EliminationFactor, low: NDArray[np.int64], high: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the least and largest sums with a factor, between `low` and `high`."""
+        """Return the smallest and largest sums with a factor, between `low` and `high`."""
         shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
         return (
             np.maximum(low, self.origin + shifts.min(axis=0)),
             np.minimum(high, self.origin + shifts.max(axis=0) + shape - 1),
         )
 
-    def convolve(self, factor: Factor, low: NDArray[np.int64], high: NDArray[np.int64], trim: float) -> "Table":
-        """Add a factor: the table of its sums with these, between `low` and `high`, edges below `trim` cut off."""
+    def convolve(
+        self, factor: EliminationFactor, low: NDArray[np.int64], high: NDArray[np.int64], trim: float
+    ) -> "PartialSumTable":
+        """Return the table of sums with a factor, between `low` and `high`, without edges below `trim`."""
         shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
         low, high = self.support_bounds(factor, low, high)
         out = np.full(np.maximum(high - low + 1, 0), _zero(self.entries), dtype=self.entries.dtype)
@@ -94,7 +96,7 @@ class Table:
                     out[into] += weight * self.entries[tuple(map(slice, first - shift, end - shift))]
         kept, cut = _trimmed(out, trim)
         rounding = 0.0 if out.dtype == object else UNIT * (len(shifts) + 8)
-        return Table(
+        return PartialSumTable(
             low + np.array([part.start for part in kept], dtype=np.int64),
             np.asarray(out[kept]),
             self.relative + factor.relative + rounding,
@@ -102,10 +104,10 @@ class Table:
         )
 
 
-def merged(factors: list[Factor], trim: float) -> Factor:
-    """Add variables that meet the same constraints alike, two by two, so that few wide tables arise.
+def merged(factors: list[EliminationFactor], trim: float) -> EliminationFactor:
+    """Combine variables with equal columns pairwise, so that few wide tables are convolved.
 
-    One by one, every variable would meet a table as wide as the sum of all former ones.
+    If variables are added one by one, each is convolved with a table as wide as the sum of all former variables.
     """
     while len(factors) > 1:
         pairs = [_pair(first, second, trim) for first, second in itertools.batched(factors[: len(factors) // 2 * 2], 2)]
@@ -113,7 +115,7 @@ def merged(factors: list[Factor], trim: float) -> Factor:
     return factors[0]
 
 
-def _pair(first: Factor, second: Factor, trim: float) -> Factor:
+def _pair(first: EliminationFactor, second: EliminationFactor, trim: float) -> EliminationFactor:
     if first.weights.dtype == object:
         found = (arb_poly(first.weights.tolist()) * arb_poly(second.weights.tolist())).coeffs()
         weights = np.array([*found, None], dtype=object)[:-1]
@@ -124,7 +126,7 @@ def _pair(first: Factor, second: Factor, trim: float) -> Factor:
         rounding = UNIT * (min(len(first.weights), len(second.weights)) + 8)
     (kept,), cut = _trimmed(weights, trim)
     start = int(first.values[0, 0] + second.values[0, 0]) + kept.start
-    return Factor(
+    return EliminationFactor(
         start + np.arange(kept.stop - kept.start)[:, np.newaxis],
         weights[kept],
         first.steps,
@@ -140,7 +142,7 @@ def _zero(entries: Numbers) -> arb | float:
 
 
 def _trimmed(entries: Numbers, threshold: float) -> tuple[tuple[slice, ...], float]:
-    """Cut slices off the ends of each axis whose entries are all below a threshold; the largest one cut."""
+    """Return slices without end slices whose entries are all below a threshold, and the largest entry removed."""
     kept, cut = [slice(0, n) for n in entries.shape], 0.0
     if not threshold or not entries.size:
         return tuple(kept), cut

@@ -1,7 +1,7 @@
-"""Weights of single integers, enclosed to any precision: what elimination multiplies and sums.
+"""Weights of single integers, enclosed to any precision: the input of elimination.
 
-A potential is a positive weight for each integer. On request it is tabulated on a window that leaves out
-at most 2^-bits of its mass, as balls that contain the exact values, with a bound on what is left out.
+A potential is a positive weight for each integer. It is tabulated on a window that excludes at most 2^-bits of its
+mass, as balls that contain the exact values, with a bound on the excluded mass.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,26 +15,26 @@ from numpy.typing import ArrayLike
 
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import ModelError
-from ppdinf.noise.primitives.integers import positive
+from ppdinf.noise.primitives.integers import positive_fraction
 
 __all__ = ["Potential", "Window", "class_sum", "log_concave", "product", "table"]
 
 type Window = tuple[int, list[arb], arb]
-"""First integer, weights from there on, and a bound on the sum of all other weights."""
+"""First integer, weights of consecutive integers, and a bound on the sum of all other weights."""
 
 type Potential = Callable[[int], Window]
 """``potential(bits)`` tabulates at Arb's working precision at the time of the call."""
 
 
 def table(first: int, log_weights: ArrayLike) -> Potential:
-    """Weights given by their logarithms, floating-point numbers taken at face value; none elsewhere.
+    """Return a potential with given log weights (floating-point numbers, treated as exact) and 0 elsewhere.
 
     Parameters
     ----------
     first : int
         Integer of the first weight.
     log_weights : array_like of float, shape (n,)
-        -inf where a value is impossible.
+        -inf for impossible values.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def table(first: int, log_weights: ArrayLike) -> Potential:
     """
     logs = np.asarray(log_weights, dtype=np.float64)
     if logs.ndim != 1 or not (logs < np.inf).all() or not (logs > -np.inf).any():
-        raise ModelError("log weights must be one row of numbers or -inf, not all of them -inf")
+        raise ModelError("log_weights must be one-dimensional, finite or -inf, with at least one finite entry")
     begin = index(first)
     return lambda bits: (begin, [arb(0) if x == -np.inf else arb(x).exp() for x in logs.tolist()], arb(0))
 
@@ -56,7 +56,7 @@ def table(first: int, log_weights: ArrayLike) -> Potential:
 def log_concave(
     weight: Callable[[int], arb], mode: int, *, first: int | None = None, last: int | None = None
 ) -> Potential:
-    """Log-concave weights, on all integers or from `first`, or up to `last`.
+    """Return a potential with log-concave weights on all integers, or from `first`, or up to `last`.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def log_concave(
             while k != end:
                 k += step
                 now = weight(k)
-                ratio = now / before  # no later ratio is larger
+                ratio = now / before  # later ratios are not larger
                 found.append(now)
                 if ratio < 1 and (tail := now * ratio / (1 - ratio)) < negligible:
                     return found, tail.upper()
@@ -95,10 +95,10 @@ def log_concave(
 
 
 def class_sum(n: int, epsilon: Fraction) -> Potential:
-    """Probabilities of the sum of n independent double geometric integers, P(k) ~ exp(-epsilon |k|) each.
+    """Return the law of the sum of n independent double geometric integers, P(k) ~ exp(-epsilon |k|) each.
 
-    The sum is U - V for independent negative binomial U and V; the product of their generating
-    functions is one polynomial multiplication.
+    The sum is U - V for independent negative binomial U and V. One polynomial multiplication gives the product of their
+    generating functions.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def class_sum(n: int, epsilon: Fraction) -> Potential:
     >>> round(float(weights[-first]), 6), round(float(np.tanh(0.25)), 6)
     (0.244919, 0.244919)
     """
-    rate, size = positive("epsilon", epsilon), index(n)
+    rate, size = positive_fraction("epsilon", epsilon), index(n)
     if size == 1:
         at_zero = lambda: (ball(rate) / 2).tanh()  # noqa: E731
         return log_concave(lambda k: at_zero() * (-abs(k) * ball(rate)).exp(), 0)  # type: ignore[no-untyped-call]
@@ -114,7 +114,7 @@ def class_sum(n: int, epsilon: Fraction) -> Potential:
 
 
 def product(factors: Sequence[tuple[Potential, int]]) -> Potential:
-    """Product over factors of ``potential(height * k)``, each with sum at most 1 and a nonzero height.
+    """Return the product over factors of ``potential(height * k)``, each with sum at most 1 and nonzero height.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def product(factors: Sequence[tuple[Potential, int]]) -> Potential:
         found = [arb(1)] * max(0, high - low + 1)
         for (first, weights, _), height in windows:
             found = [value * weights[height * (low + i) - first] for i, value in enumerate(found)]
-        # outside, one factor is in its own tail and the others are at most 1
+        # outside of the window, one factor is in its tail and the other factors are at most 1
         return low, found, sum((tail for (_, _, tail), _ in windows), start=arb(0))
 
     return tabulate
@@ -146,7 +146,7 @@ def _convolved(n: int, epsilon: Fraction, bits: int, _precision: int) -> Window:
     parts, t = [(1 - a) ** n], 0
     left_out = arb(2) ** -(bits + 64)
     while True:
-        ratio = a * (t + n) / (t + 1)  # falls with t
+        ratio = a * (t + n) / (t + 1)  # decreasing in t
         if ratio < 1 and (tail := parts[-1] * ratio / (1 - ratio)) < left_out:
             break
         parts.append(parts[-1] * ratio)

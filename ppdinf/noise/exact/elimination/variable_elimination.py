@@ -1,16 +1,16 @@
-r"""Integers with separable weights given linear constraints: exact draws and their total weight.
+r"""Integers with separable weights given linear constraints: exact draws and the normaliser.
 
-x in Z^n has weight prod_i w_i(x_i) and obeys A x = a. Constraints are closed one by one
-(`ppdinf.lattice.structure.elimination_order`). A *stage* closes one constraint: it convolves the variables that meet
-it first, and the messages of earlier stages that meet it first, into tables over the partial sums of that
-constraint and of its neighbours still open; the entries with the right total are its message to a later
-stage. Forward, this sums the weights of all solutions; backward, every variable and every message is
-drawn given the sums it must leave, so draws are independent and have the stated law.
+x in Z^n has weight prod_i w_i(x_i) and satisfies A x = a. Constraints are eliminated one by one
+(`ppdinf.lattice.structure.elimination_order`). A *stage* closes one constraint. It convolves the variables and the
+earlier messages that first occur in this constraint into tables over the partial sums of this constraint and of its
+open neighbours. The entries with the required total are the message to a later stage. The forward pass computes the
+total weight of all solutions. The backward pass draws every variable and every message given the remaining sums. Draws
+are therefore independent and have the stated law.
 
-Exactness. Weights are positive, so each sum and product in floating point adds a relative error of one
-rounding, and windows and trimmed edges leave out a known mass: tables come with the bounds `relative` and
-`absolute`. A word of the stream that falls within them of a boundary is settled by the same tables in ball
-arithmetic (Arb) with wider windows, lengthened by further words until it is.
+Exactness: weights are positive, so each sum and product in floating point has a relative error of one rounding. The
+mass outside windows and trimmed edges is known. Tables store the resulting bounds `relative` and `absolute`. If a word
+of the stream is within these bounds of a boundary, the same tables are computed in ball arithmetic (Arb) with wider
+windows. The word is extended by further words until the comparison is decided.
 
 References
 ----------
@@ -34,52 +34,57 @@ from ppdinf.lattice.algebra.columns import equal_columns
 from ppdinf.lattice.algebra.integer_rows import row_algebra
 from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix
 from ppdinf.lattice.structure.elimination_order import elimination_order
-from ppdinf.noise.exact.elimination.partial_sums import UNDERFLOW, UNIT, Factor, Table, merged
+from ppdinf.noise.exact.elimination.partial_sums import UNDERFLOW, UNIT, EliminationFactor, PartialSumTable, merged
 from ppdinf.noise.exact.elimination.potentials import Potential, Window
-from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
+from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, integer_bounds, precision
 from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["Elimination", "steps"]
 
-BITS = (80, 160, 320, 640)  # 2^-bits of each window left out, at first and while that hides the answer
-CLEAR = 2.0**30  # a mass this much above what is left out is known well
-LARGEST_WORK = 5 * 10**9  # multiplications, some ten seconds
-LARGEST_SCOPE = 64  # dimensions of a NumPy array
-CHUNK = 2**22  # entries looked up at a time when drawing
+BITS = (
+    80,
+    160,
+    320,
+    640,
+)  # mass 2^-bits outside each window: the first value, then larger ones if necessary
+CLEAR = 2.0**30  # a mass this many times the omitted mass is accurate enough
+LARGEST_WORK = 5 * 10**9  # multiplications, about 10 s
+LARGEST_SCOPE = 64  # limit of NumPy arrays
+CHUNK = 2**22  # entries per look-up in a draw
 
 
 @dataclass(eq=False)
 class _Stage:
-    """Tables over the sums of the rows in scope, ``tables[k]`` before ``factors[k]``; the first row is closed."""
+    """Tables over the sums of the rows in scope; ``tables[k]`` precedes ``factors[k]``; the first row is closed."""
 
     scope: list[int]
-    factors: list[Factor]
-    tables: list[Table]
+    factors: list[EliminationFactor]
+    tables: list[PartialSumTable]
 
 
 class Elimination:
-    """The law proportional to prod_i w_i(x_i) on {x in Z^n : A x = a}.
+    """Exact sampler of the law proportional to prod_i w_i(x_i) on {x in Z^n : A x = a}.
 
     Parameters
     ----------
     A : array_like or scipy sparse of int, shape (k, n)
-        Any rank; dependent rows are set aside, and must not contradict the others.
+        Any rank; dependent rows are ignored and must be consistent with the other rows.
     values : sequence of int, shape (k,)
     potentials : sequence of n Potential
         Weights, from `ppdinf.noise.exact.elimination.potentials`.
     largest : float
-        Multiplications beyond which tables are not built.
+        Upper limit of the number of multiplications.
 
     Raises
     ------
     InvariantError
-        If the tables would take too long (the message says how large they are), or no x obeys the
-        constraints within the windows of its weights.
+        If the tables are too large (the message states their size), or no x satisfies the constraints within the
+        windows of the weights.
 
     Notes
     -----
-    Cost of set-up: for each variable, the number of partial sums that are open at its time, times the width
-    of its window. Draws cost one look-up per variable and integer of its window.
+    The cost of set-up is, for each variable, the number of open partial sums times the width of its window. A draw
+    takes one look-up per variable and integer of its window.
 
     Examples
     --------
@@ -106,7 +111,7 @@ class Elimination:
         self._order = elimination_order(self._A)
         if self._order.width >= LARGEST_SCOPE:
             raise InvariantError(
-                f"summing out these constraints takes tables of {self._order.width + 1} dimensions, more than "
+                f"eliminating these constraints requires tables of {self._order.width + 1} dimensions, more than "
                 f"{LARGEST_SCOPE}: they cross too much for elimination"
             )
         self._alike, _ = equal_columns(self._A)
@@ -115,7 +120,7 @@ class Elimination:
             if clear:
                 break
         if not clear:
-            raise InvariantError("no integers obey the constraints within reach of their weights")
+            raise InvariantError("no integers satisfy the constraints within the windows of their weights")
         self._finer = lru_cache(maxsize=1)(partial(self._forward, exact=True))
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
@@ -136,7 +141,12 @@ class Elimination:
         return x
 
     def _divide(
-        self, path: tuple[int, ...], factor: Factor, total: NDArray[np.int64], x: NDArray[np.int64], stream: BitStream
+        self,
+        path: tuple[int, ...],
+        factor: EliminationFactor,
+        total: NDArray[np.int64],
+        x: NDArray[np.int64],
+        stream: BitStream,
     ) -> None:
         """Draw the variables of a factor given their sum."""
         if factor.parts is None:
@@ -146,8 +156,10 @@ class Elimination:
         self._divide((*path, 0), factor.parts[0], first, x, stream)
         self._divide((*path, 1), factor.parts[1], total - first, x, stream)
 
-    def _at(self, stages: list[_Stage], path: tuple[int, ...]) -> tuple[Factor, Table, NDArray[np.int64], float]:
-        """Return a factor, the table of what it adds to, its shifts there, and what the sums leave out."""
+    def _at(
+        self, stages: list[_Stage], path: tuple[int, ...]
+    ) -> tuple[EliminationFactor, PartialSumTable, NDArray[np.int64], float]:
+        """Return a factor, the table that it is added to, its shifts in the table, and the omitted mass."""
         s, k, *down = path
         factor, table, left_out = stages[s].factors[k], stages[s].tables[k], stages[s].tables[k + 1].absolute
         if not down:
@@ -160,19 +172,21 @@ class Elimination:
         return first, second.table, first.values, factor.absolute
 
     def _forward(self, bits: int, *, exact: bool = False) -> tuple[list[_Stage], float, bool]:
-        """Build all tables; also the log normaliser, and whether its mass is clear of what is left out."""
+        """Compute all tables, the log normaliser, and whether its mass clearly exceeds the omitted mass."""
         with precision(bits):
+            # tabulate the weights of each variable and bound its contribution to each row
             windows = [potential(bits) for potential in self._potentials]
             masses = [sum(weights, start=arb(0)) for _, weights, _ in windows]
             variables = [_variable(i, windows[i], masses[i], exact) for i in range(len(windows))]
             log_normaliser = float(sum((mass.log() for mass in masses), start=arb(0)))
             A, rows = self._A.toarray(), self._order.rows.tolist()
             ends = np.array([(v.values[0, 0], v.values[-1, 0]) for v in variables], dtype=np.int64).reshape(-1, 2)
-            least, most = np.sort([A * ends[:, 0], A * ends[:, 1]], axis=0)
+            lower_sums, upper_sums = np.sort([A * ends[:, 0], A * ends[:, 1]], axis=0)
             trim = 2.0**-bits if any(v.absolute for v in variables) else 0.0
             scopes = [[row, *near.tolist()] for row, near in zip(rows, self._order.open_rows, strict=True)]
             inputs = [self._merged(variables, own, trim) for own in self._order.variables]
             inputs.append([variables[i] for i in np.flatnonzero(np.diff(self._A.indptr) == 0)])
+            # close one constraint per stage; the last stage holds the unconstrained variables
             stages, clear, work = [], True, 0
             for s, scope in enumerate([*scopes, []]):
                 stage = _Stage(scope, inputs[s], [_start(len(scope), exact)])
@@ -182,16 +196,20 @@ class Elimination:
                         factor.steps = A[scope][:, factor.variables[:1]].T
                     out[factor.variables] = False
                     target = self._values[scope]
-                    low, high = target - most[scope][:, out].sum(axis=1), target - least[scope][:, out].sum(axis=1)
+                    low, high = (
+                        target - upper_sums[scope][:, out].sum(axis=1),
+                        target - lower_sums[scope][:, out].sum(axis=1),
+                    )
                     begin, end = stage.tables[-1].support_bounds(factor, low, high)
                     entries = math.prod((end - begin + 1).tolist())
                     work += len(factor.weights) * entries
                     if work > self._largest and not exact:
                         raise InvariantError(
-                            f"summing out these constraints takes tables of {entries:,} partial sums: they cross too "
-                            "much for elimination"
+                            f"eliminating these constraints requires tables of {entries:,} partial sums: "
+                            "they cross too much for elimination"
                         )
                     stage.tables.append(stage.tables[-1].convolve(factor, low, high, trim))
+                # the entries with the required total are the message to a later stage
                 stages.append(stage)
                 if not scope:
                     continue
@@ -207,15 +225,17 @@ class Elimination:
                     inputs[to].insert(0, message)
         return stages, log_normaliser, clear
 
-    def _merged(self, variables: list[Factor], own: NDArray[np.int64], trim: float) -> list[Factor]:
-        """Merge the variables among these that no constraint can tell apart."""
-        groups: dict[int, list[Factor]] = {}
+    def _merged(
+        self, variables: list[EliminationFactor], own: NDArray[np.int64], trim: float
+    ) -> list[EliminationFactor]:
+        """Merge variables with equal columns of A."""
+        groups: dict[int, list[EliminationFactor]] = {}
         for i in own.tolist():
             groups.setdefault(int(self._alike[i]), []).append(variables[i])
         return [merged(group, trim) for group in groups.values()]
 
     def _choose(self, path: tuple[int, ...], left: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
-        """Draw the values of one factor given the sums that it and the factors before it must make."""
+        """Draw the values of one factor given the sums of this factor and the factors before it."""
         factor, table, shifts, left_out = self._at(self._stages, path)
         words, n = stream(len(left)), len(factor.weights)
         found = np.empty((len(left), factor.values.shape[1]), dtype=np.int64)
@@ -236,11 +256,11 @@ class Elimination:
             found[part] = factor.values[np.minimum(choice, n - 1)]
             for i in np.flatnonzero((near <= margin) | (choice == n)):
                 verdict = partial(self._find, path, left[start + i])
-                found[start + i] = settle(words[start + i], 64, stream, verdict)
+                found[start + i] = compare_enclosures(words[start + i], 64, stream, verdict)
         return found
 
     def _find(self, path: tuple[int, ...], left: NDArray[np.int64], word: int, bits: int) -> NDArray[np.int64] | None:
-        """Return the value of a factor for every u that begins with these bits; None if they leave it open."""
+        """Return the value of a factor for every u with these first bits; None if it is undecided."""
         factor, table, shifts, absolute = self._at(self._finer(bits)[0], path)
         left_out = arb(4 * absolute)
         with precision(bits):
@@ -256,31 +276,31 @@ class Elimination:
 
 
 def steps(work: float) -> str:
-    """State an estimated number of multiplications, which can be beyond floating point."""
+    """Format an estimated number of multiplications, which may exceed floating point."""
     return f"about {work:.0e} steps" if work < math.inf else "more steps than floating point can count"
 
 
-def _variable(i: int, window: Window, mass: arb, exact: bool) -> Factor:
+def _variable(i: int, window: Window, mass: arb, exact: bool) -> EliminationFactor:
     first, weights, tail = window
     values = np.arange(first, first + len(weights))[:, np.newaxis]
     shares = [weight / mass for weight in weights]
     left_out = float((tail / mass).upper())
     if exact:
         numbers = np.array([*shares, None], dtype=object)[:-1]
-        return Factor(values, numbers, np.empty((1, 0), np.int64), 0.0, left_out, np.array([i]))
+        return EliminationFactor(values, numbers, np.empty((1, 0), np.int64), 0.0, left_out, np.array([i]))
     doubt = sum(float(share.rad()) for share in shares if share.rel_accuracy_bits() < 60)
     numbers = np.array([float(share.mid()) for share in shares])
-    return Factor(values, numbers, np.empty((1, 0), np.int64), 2.0**-50, left_out + doubt, np.array([i]))
+    return EliminationFactor(values, numbers, np.empty((1, 0), np.int64), 2.0**-50, left_out + doubt, np.array([i]))
 
 
-def _start(dimensions: int, exact: bool) -> Table:
+def _start(dimensions: int, exact: bool) -> PartialSumTable:
     one = np.empty((1,) * dimensions, dtype=object if exact else np.float64)
     one[...] = arb(1) if exact else 1.0
-    return Table(np.zeros(dimensions, dtype=np.int64), one, 0.0, UNDERFLOW)
+    return PartialSumTable(np.zeros(dimensions, dtype=np.int64), one, 0.0, UNDERFLOW)
 
 
-def _message(stage: _Stage, total: int, s: int, variables: NDArray[np.int64]) -> tuple[Factor, float] | None:
-    """Close the first row of a stage: weights of the sums of the other rows, scaled to add up to 1, and their sum."""
+def _message(stage: _Stage, total: int, s: int, variables: NDArray[np.int64]) -> tuple[EliminationFactor, float] | None:
+    """Close the first row of a stage: return the scaled weights of the sums of the other rows, and their total."""
     table = stage.tables[-1]
     at = total - int(table.origin[0])
     if not 0 <= at < len(table.entries):
@@ -293,6 +313,6 @@ def _message(stage: _Stage, total: int, s: int, variables: NDArray[np.int64]) ->
     weights = entries.ravel()[np.flatnonzero(entries != 0)] / mass
     steps = np.empty((entries.ndim, 0), np.int64)
     left_out = 1.01 * table.absolute / float(mass)
-    return Factor(cells + table.origin[1:], weights, steps, table.relative + 4 * UNIT, left_out, variables, s), float(
-        mass
-    )
+    return EliminationFactor(
+        cells + table.origin[1:], weights, steps, table.relative + 4 * UNIT, left_out, variables, s
+    ), float(mass)

@@ -1,8 +1,8 @@
-"""Masses of Gaussians over orthogonal vectors: products over lengths, quick, bounded or enclosed.
+"""Products of Gaussian masses over orthogonal vectors: approximate, bounded or enclosed.
 
-For squared lengths g_i and a variance v the mass is prod_i rho_{v / g_i}(Z), with rho_v(Z) the sum of exp(-k^2 / 2v)
-over the integers (`ppdinf.noise.exact.gaussian.theta`). Equal lengths are taken together, and where v / g is large the
-mass is sqrt(2 pi v / g) but for a negligible part, so that products over wide lengths need no sums.
+For squared lengths g_i and a variance v the mass is prod_i rho_{v / g_i}(Z), where rho_v(Z) is the sum of
+exp(-k^2 / 2v) over the integers (`ppdinf.noise.exact.gaussian.theta`). Equal lengths are combined. For large v / g the
+mass is sqrt(2 pi v / g) up to a negligible part, so that products for large v / g do not require sums.
 """
 
 import math
@@ -19,18 +19,18 @@ from ppdinf.noise.exact.gaussian.theta import FLAT, enclose_mass, log_mass
 
 __all__ = ["GaussianMasses"]
 
-BINS = 64  # of lengths, where masses are bounded
+BINS = 64  # number of bins of lengths for bounds on masses
 
 
 class GaussianMasses:
-    """Products of Gaussian masses rho_{v / g}(Z) over many squared lengths g; where v is large, of sqrt(2 pi v / g)."""
+    """Products of Gaussian masses rho_{v / g}(Z) over many squared lengths g."""
 
     def __init__(self, squares: NDArray[np.float64]) -> None:
-        self._lengths, self._counts = np.unique(squares, return_counts=True)  # wide ones first
+        self._lengths, self._counts = np.unique(squares, return_counts=True)  # large v / g first
         self._products = lru_cache(maxsize=4)(self._product)
 
     def log(self, variance: float) -> tuple[float, float]:
-        """Logarithm of the product, and the sum of the absolute values that make it."""
+        """Return the logarithm of the product, and the sum of the absolute values of its terms."""
         wide = int(np.searchsorted(self._lengths, variance / FLAT, side="right"))
         number, log_lengths = self._products(wide)
         narrow = log_mass(variance / self._lengths[wide:]) * self._counts[wide:]
@@ -39,9 +39,9 @@ class GaussianMasses:
         return total, float(np.abs(narrow).sum()) + 0.5 * (abs(even) + abs(log_lengths)) + number
 
     def bounds(self, variances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the logarithm of the product from above: lengths in bins, each mass by the ends of its bin.
+        """Bound the logarithm of the product from above, with lengths in bins.
 
-        A mass falls with its length, its ratio to sqrt(2 pi v / g) rises.
+        A mass decreases with its length; its ratio to sqrt(2 pi v / g) increases.
         """
         bins = [part for part in np.array_split(np.arange(self._lengths.size), BINS) if part.size]
         out = np.zeros(variances.size)
@@ -54,7 +54,7 @@ class GaussianMasses:
         return out
 
     def encloser(self) -> Callable[[Fraction], arb]:
-        """Enclose the logarithm of the product of a variance, at the working precision of the time of this call."""
+        """Return a function that encloses the logarithm of the product at the current working precision."""
         wide = FLAT + (ctx.prec + math.log2(1 + self._counts.sum())) / 28  # 2 pi^2 / ln 2 > 28
         powers = [arb(0)]
         for length, count in zip(self._lengths.tolist(), self._counts.tolist(), strict=True):
@@ -63,7 +63,7 @@ class GaussianMasses:
 
         def enclose(variance: Fraction) -> arb:
             flat = int(np.searchsorted(self._lengths, float(variance) / wide, side="right"))
-            doubt = arb(2) ** -ctx.prec  # what the flat masses are off by, all together
+            doubt = arb(2) ** -ctx.prec  # total error of the flat masses
             total = (numbers[flat] * (2 * arb.pi() * ball(variance)).log() - powers[flat]) / 2 + arb(0).union(doubt)
             for length, count in zip(self._lengths[flat:].tolist(), self._counts[flat:].tolist(), strict=True):
                 total += count * enclose_mass(arb(0), ball(variance / Fraction(length))).log()
@@ -72,6 +72,6 @@ class GaussianMasses:
         return enclose
 
     def _product(self, first: int) -> tuple[int, float]:
-        """Count the first lengths, and the logarithm of their product."""
+        """Return the number of the first lengths and the logarithm of their product."""
         logs = np.log(self._lengths[:first]) * self._counts[:first]
         return int(self._counts[:first].sum()), math.fsum(logs.tolist())

@@ -1,26 +1,27 @@
-r"""Orthogonal parts of a lattice basis, in closed form for classes of cells and for tables under margins.
+r"""Orthogonal parts of a lattice basis, in closed form for classes of cells and for tables with margins.
 
 *Chains.* Give the levels 1, ..., n of a dimension weights w, with partial sums W_k. The vectors b_k = e_k - e_(k+1) for
-k < n and b_n = e_n are a basis of Z^n; in the inner product sum_k S_k S'_k / w_k the parts orthogonal to all former
-vectors have squared lengths g_k = 1/W_k + 1/w_(k+1), g_n = 1/W_n, and b_k depends on the next vector alone, by
-mu_k,k+1 = -W_k / W_(k+1): the coordinates of z are its partial sums, a bridge that knows its past by its last point.
+k < n and b_n = e_n are a basis of Z^n. In the inner product sum_k S_k S'_k / w_k the parts orthogonal to all former
+vectors have squared lengths g_k = 1/W_k + 1/w_(k+1), g_n = 1/W_n. The vector b_k depends on the next vector only, by
+mu_k,k+1 = -W_k / W_(k+1). The coordinates of z are its partial sums, and a Gaussian sequence of them is Markov.
 
-*Classes.* The cells of a class with equal columns and the lattice of class sums are taken apart. Cells within a class
-are a chain of weights 1. Class sums have the inner product sum_c S_c S'_c / n_c.
+*Classes.* The cells of a class with equal columns and the lattice of class sums are treated separately. Cells within a
+class are a chain with weights 1. Class sums have the inner product sum_c S_c S'_c / n_c.
 
-*Tables.* Where class sums form a complete table under margins (`ppdinf.lattice.structure.tables_in_rows`), tensor
-products of chain vectors are a basis of all tables, and those are in the kernel whose dimensions with k < n lie within
-no generator (`ppdinf.lattice.algebra.margins`). A tensor product of orthogonalised bases is orthogonalised: g is a
-product over dimensions, and I + mu a Kronecker product of two diagonals each, with 2^N - 1 entries a row for N
-dimensions. Vectors of the kernel may come first, since mu leads from one position only to those with larger k in every
-dimension, and fewer of them with k < n. So no matrix but a sparse one is ever built.
+*Tables.* If class sums form a complete table with margins (`ppdinf.lattice.structure.tables_in_rows`), tensor products
+of chain vectors are a basis of all tables. A tensor product is in the kernel if its set of dimensions with k < n is not
+contained in any generator (`ppdinf.lattice.algebra.margins`). A tensor product of orthogonalised bases is
+orthogonalised: g is a product over dimensions, and I + mu is a Kronecker product of matrices with two diagonals each,
+with 2^N - 1 entries per row for N dimensions. Vectors of the kernel can be ordered first, because mu links a position
+only to positions with larger k in every dimension. These positions have fewer dimensions with k < n. All matrices are
+therefore sparse.
 
-*All else* is orthogonalised by one dense QR for each independent component.
+*Other class sums* are orthogonalised by one dense QR for each independent component.
 
-Squared lengths are shortened by a factor 1 - `slack` that outweighs rounding. In QR it is the backward error, of order
-rows x columns x unit, times the condition number. In the closed forms it comes from the sums that make the centers, of
-2^N terms c whose size, beside that of z, is bounded by the norms of the inverse bases: a chain's is that of partial
-sums, at most sqrt(sum_k W_k) with its weights.
+Squared lengths are shortened by a factor 1 - `slack` that exceeds rounding. In QR the rounding is the backward error,
+of order rows x columns x unit, times the condition number. In the closed forms it comes from the sums that give the
+centers. These sums have 2^N terms c. The size of c relative to z is bounded by the norms of the inverse bases: for a
+chain, the norm of partial sums, at most sqrt(sum_k W_k) with its weights.
 
 References
 ----------
@@ -38,25 +39,25 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.kernel import Lattice, support_components
 from ppdinf.lattice.algebra.systems import IntVector
-from ppdinf.lattice.structure.tables_in_rows import Hierarchical
+from ppdinf.lattice.structure.tables_in_rows import HierarchicalTable
 from ppdinf.noise.exact.gaussian.klein import UNIT, Klein
 
 __all__ = ["klein"]
 
-LARGEST_LOSS = 0.1  # of acceptance, to rounding
+LARGEST_LOSS = 0.1  # largest loss of acceptance by rounding
 
 type Orthogonalised = tuple[sparse.csc_array, NDArray[np.float64], sparse.csr_array, float]
-"""Basis (n_classes, r), squared lengths (r,), mu (r, r) strictly upper triangular, and how rounding grows."""
+"""Basis (n_classes, r), squared lengths (r,), mu (r, r) strictly upper triangular, and growth of rounding."""
 
 
-def klein(lattice: Lattice, tables: Sequence[Hierarchical] = ()) -> Klein:
-    """Orthogonalise a basis of a lattice, classes of cells and tables under margins in closed form.
+def klein(lattice: Lattice, tables: Sequence[HierarchicalTable] = ()) -> Klein:
+    """Orthogonalise a basis of a lattice, with classes of cells and tables with margins in closed form.
 
     Parameters
     ----------
     lattice : Lattice
-    tables : sequence of Hierarchical
-        Blocks of class sums of the lattice that are tables under margins (`Structure.tables`).
+    tables : sequence of HierarchicalTable
+        Blocks of class sums of the lattice that are tables with margins (`Structure.tables`).
 
     Returns
     -------
@@ -65,13 +66,13 @@ def klein(lattice: Lattice, tables: Sequence[Hierarchical] = ()) -> Klein:
     Raises
     ------
     InvariantError
-        If rounding would cost more than a tenth of acceptance: from a million cells on in tables under margins, and
-        from a rank of some 2,500 on where class sums form no table.
+        If rounding would reduce acceptance by more than 10 %. This affects tables with margins of a million cells or
+        more, and other class sums of rank about 2,500 or more.
 
     Notes
     -----
-    O(d) for classes and tables, with at most 2^N entries per cell of a table of N dimensions (0.4 s for margins of
-    3,143 x 51); one QR of a dense matrix per component of other class sums.
+    The cost is O(d) for classes and tables, with at most 2^N entries per cell of a table of N dimensions (0.4 s for the
+    margins of a 3,143 x 51 table). Other class sums require one QR of a dense matrix per component.
 
     Examples
     --------
@@ -81,7 +82,7 @@ def klein(lattice: Lattice, tables: Sequence[Hierarchical] = ()) -> Klein:
     """
     d, n_classes = lattice.classes.size, lattice.representatives.size
     sizes = np.bincount(lattice.classes, minlength=n_classes)
-    order = np.lexsort((-np.arange(d), lattice.classes))  # class by class, its representative last
+    order = np.lexsort((-np.arange(d), lattice.classes))  # by classes; the representative of each class is last
     place = np.arange(d) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
     inner = np.flatnonzero(place < np.repeat(sizes, sizes))  # partial sums; the last one is the class sum
     chain, t = inner.size, place[inner]
@@ -95,7 +96,7 @@ def klein(lattice: Lattice, tables: Sequence[Hierarchical] = ()) -> Klein:
     values = np.concatenate([np.ones(chain, np.int64), -np.ones(chain, np.int64), sums.data])
     basis = sparse.csr_array((values, (cells, owners)), shape=(d, chain + sums.shape[1]))
 
-    end = t + 1 == sizes[lattice.classes[order[inner]]]  # its center depends on the class sum
+    end = t + 1 == sizes[lattice.classes[order[inner]]]  # the center depends on the class sum
     neighbour = sparse.csr_array(
         (-t[~end] / (t[~end] + 1), (np.flatnonzero(~end), np.flatnonzero(~end) + 1)), shape=(chain, chain)
     )
@@ -110,8 +111,8 @@ def klein(lattice: Lattice, tables: Sequence[Hierarchical] = ()) -> Klein:
     return Klein(basis, squares, mu.indptr.astype(np.int64), mu.indices.astype(np.int64), mu.data, rounding)
 
 
-def _table(table: Hierarchical, n_classes: int) -> Orthogonalised:
-    """Tensor products of chains, those in the kernel."""
+def _table(table: HierarchicalTable, n_classes: int) -> Orthogonalised:
+    """Return the tensor products of chains in the kernel."""
     kept = np.flatnonzero(table.moving)
     chains = [_chain(weight) for weight in table.weights]
     vectors = sparse.csc_array(reduce(sparse.kron, [vectors for vectors, _, _ in chains]))[:, kept]
@@ -128,7 +129,7 @@ def _table(table: Hierarchical, n_classes: int) -> Orthogonalised:
 
 
 def _chain(weight: IntVector) -> tuple[sparse.csc_array, NDArray[np.float64], sparse.csr_array]:
-    """Vectors of a chain by columns, squared lengths, and I + mu."""
+    """Return the vectors of a chain by columns, their squared lengths, and I + mu."""
     n, below = weight.size, np.cumsum(weight)
     vectors = sparse.eye_array(n, dtype=np.int64) - sparse.eye_array(n, k=-1, dtype=np.int64)
     squares = np.append(1 / below[:-1] + 1 / weight[1:], 1 / below[-1])
@@ -136,8 +137,8 @@ def _chain(weight: IntVector) -> tuple[sparse.csc_array, NDArray[np.float64], sp
     return sparse.csc_array(vectors), squares, sparse.csr_array(triangle)
 
 
-def _others(sums: sparse.csc_array, sizes: IntVector, tables: Sequence[Hierarchical]) -> list[Orthogonalised]:
-    """Orthogonalise each component of class sums that is no table, in the inner product of class means, by QR."""
+def _others(sums: sparse.csc_array, sizes: IntVector, tables: Sequence[HierarchicalTable]) -> list[Orthogonalised]:
+    """Orthogonalise the components of class sums that are not tables, by QR in the inner product of class means."""
     done = np.zeros(sums.shape[0], dtype=bool)
     for table in tables:
         done[table.classes] = True
@@ -167,7 +168,7 @@ def _columns(parts: Sequence[sparse.csc_array], n_classes: int) -> sparse.csc_ar
 def _require_accurate(loss: float, rank: int) -> None:
     if loss > LARGEST_LOSS:
         raise InvariantError(
-            f"the public sums cross each other and leave sums of rank {rank:,}, too ill-conditioned for the sequential "
-            "sampler: complete tables under margins may have a million cells, other sums that cross a rank of some "
-            "2,500; publish fewer crossing sums"
+            f"the crossing public sums leave sums of rank {rank:,}, too ill-conditioned for the sequential "
+            "sampler: the limits are a million cells for complete tables with margins and a rank "
+            "of about 2,500 for other crossing sums; publish fewer crossing sums"
         )

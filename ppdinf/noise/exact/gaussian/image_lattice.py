@@ -1,8 +1,8 @@
-"""Discrete Gaussian noise of any shape on a lattice: mass proportional to exp(-|M z|^2 / 2 v), M a matrix of integers.
+"""Discrete Gaussian noise with mass proportional to exp(-|M z|^2 / 2 v) on a lattice, M an integer matrix.
 
-The images M z are the points of another lattice, on which the noise is round: Klein's sampler draws it there
-(`ppdinf.noise.exact.gaussian.lattice_gaussian`), exactly. Coordinates in the basis are read off an image by solving
-and rounding, and checked.
+The images M z are the points of another lattice, on which the noise is a spherical Gaussian. Klein's sampler draws it
+exactly there (`ppdinf.noise.exact.gaussian.lattice_gaussian`). Coordinates in the basis are computed from an image by
+solving, rounding and checking.
 
 References
 ----------
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageLattice"]
 
-LARGEST_LOSS = 0.01  # of acceptance, to rounding
+LARGEST_LOSS = 0.01  # largest loss of acceptance by rounding
 
 
 class ImageLattice:
@@ -45,7 +45,7 @@ class ImageLattice:
     Raises
     ------
     InvariantError
-        If the basis is so ill-conditioned in this norm that rounding would cost more than one percent of acceptance.
+        If the basis is so ill-conditioned in this norm that rounding would reduce acceptance by more than 1 %.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class ImageLattice:
         self.lengths = np.abs(np.diag(triangle))
         self._triangle = triangle * np.sign(np.diag(triangle))[:, np.newaxis]
         if not self.lengths.all():
-            raise InvariantError("the noise has no width in some direction of the lattice")
+            raise InvariantError("the variance of the noise is 0 in some direction of the lattice")
 
     @property
     def longest(self) -> float:
@@ -72,12 +72,12 @@ class ImageLattice:
 
     @cached_property
     def klein(self) -> Klein:
-        """The lattice of images with its orthogonal parts, as `gram_schmidt.klein` returns them."""
+        """The lattice of images with its orthogonal parts, like the result of `gram_schmidt.klein`."""
         inverse = np.linalg.inv(self._triangle)
         condition = self.image.size * np.linalg.norm(self._triangle) * np.linalg.norm(inverse)
         rounding = 16 * UNIT * (1 + condition)
         if rounding * self.lengths.size > LARGEST_LOSS:
-            raise InvariantError("The basis of this system is too ill-conditioned for the sequential sampler.")
+            raise InvariantError("the basis of this system is too ill-conditioned for the sequential sampler")
         mu = sparse.csr_array(np.triu(self._triangle, k=1) / self.lengths[:, np.newaxis])
         starts, columns = mu.indptr.astype(np.int64), mu.indices.astype(np.int64)
         squares = self.lengths**2 * (1 - rounding)

@@ -1,25 +1,25 @@
-r"""Sequential proposals for round laws on a lattice, and the exact probability to keep one.
+r"""Sequential proposals for Gaussian laws on a lattice, and their exact acceptance probability.
 
 A lattice vector z = sum_i x_i b_i of a basis with orthogonal (Gram-Schmidt) parts of squared lengths g_i has
 
-    |z|^2 = sum_i g_i (x_i + c_i)^2,    c_i = sum_{j > i} mu_ij x_j,
+    |z|^2 = sum_i g_i (x_i + c_i)^2,    c_i = sum_{j > i} mu_ij x_j.
 
-so with v_i = v / g_i the Gaussian weight exp(-|z|^2 / 2v) is a product of one-dimensional ones. Klein's
-sampler draws x_m, ..., x_1 in turn, x_i from the discrete Gaussian of variance v_i around -c_i; its law
-is off by the factors rho_{v_i}(Z + c_i), which depend on the path. Keeping the vector with probability
-prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z) <= 1 makes it right (Brakerski et al., Lemma 2.3).
+With v_i = v / g_i, the Gaussian weight exp(-|z|^2 / 2v) is a product of one-dimensional weights. Klein's sampler draws
+x_m, ..., x_1 in turn, x_i from the discrete Gaussian of variance v_i around -c_i. Its law differs from the target by
+the factors rho_{v_i}(Z + c_i), which depend on the path. Accepting the vector with probability
+prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z) <= 1 corrects this (Brakerski et al., Lemma 2.3).
 
-Rounding. g and mu are floating-point numbers and c_i is the result of a floating-point sum; all are then
-taken at face value, as exact numbers. They shape the proposal only: the probability to keep a vector is
+Rounding: g and mu are floating-point numbers and c_i is the result of a floating-point sum. All of them are treated as
+exact numbers and affect only the proposal. The acceptance probability of a vector is
 
     exp(sum_i g_i (x_i + c_i)^2 / 2v - |z|^2 / 2v)  prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z),
 
-with the integer |z|^2, so the law of what is kept is exact. It is at most 1 because g is shortened by a
-factor 1 - `slack` that outweighs every rounding error (by the backward error of QR and of dot products,
-N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapters 3 and 19).
+with the integer |z|^2, so the law of accepted vectors is exact. The probability is at most 1 because g is shortened by
+a factor 1 - `slack` that exceeds all rounding errors. The errors are bounded by the backward error of QR and of dot
+products (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapters 3 and 19).
 
-One-dimensional draws. k >= 0 or -1 - k on a coin, k in the block of 2^j integers whose number is
-geometric with ratio 1/2, kept with a probability that `coins` settles exactly; about half are.
+One-dimensional draws: a fair bit selects k >= 0 or -1 - k. The block of 2^j integers that contains k has a geometric
+number with ratio 1/2. k is accepted with a probability that is compared exactly; about half are accepted.
 
 References
 ----------
@@ -42,20 +42,20 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_ratio
-from ppdinf.noise.primitives.bernoulli import settle_coin
+from ppdinf.noise.primitives.bernoulli import decide_bernoulli
 from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
 __all__ = ["UNIT", "Klein", "Proposals"]
 
 UNIT = 2.0**-53
-FAR = 2.0**51  # centers stay exact: a number this size minus its nearest integer is a double
-WIDEST = 2.0**80  # variance of one coordinate: at least 20 bits of a word choose the block
-ERROR = 2.0**-38  # more than the relative error of a probability above 2^-60 computed in `_walk`
+FAR = 2.0**51  # centers are exact: a number of this size minus its nearest integer is a double
+WIDEST = 2.0**80  # largest variance of one coordinate: at least 20 bits of a word choose the block
+ERROR = 2.0**-38  # bound on the relative error of a probability above 2^-60 in `_draw_coordinates`
 
 
 @dataclass(frozen=True, eq=False)
 class Klein:
-    """A basis with its orthogonal parts; build it with `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
+    """A basis with its orthogonal parts; the constructor is `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Klein:
     squares : ndarray of float64, shape (m,)
         Squared lengths g of the orthogonal parts, shortened by `slack`.
     starts, columns, factors : ndarray
-        Rows of mu, sparse: ``factors[starts[i]:starts[i + 1]]`` belong to the coordinates ``columns[...]``.
+        Sparse rows of mu: ``factors[starts[i]:starts[i + 1]]`` belong to the coordinates ``columns[...]``.
     slack : float
     """
 
@@ -80,7 +80,7 @@ class Klein:
         Raises
         ------
         PrivacyError
-            If the noise is so wide that it leaves the integers that floating point knows exactly.
+            If the noise exceeds the integers that floating point represents exactly.
         """
         size, m = len(variances), self.squares.size
         rounded = np.array([float(v) for v in variances])
@@ -91,7 +91,7 @@ class Klein:
             pairs = stream(2 * min(size * m - position, ROW)).reshape(-1, 2)
             used = 0
             while used < len(pairs):
-                position, used, status = _walk(pairs, used, position, *state)
+                position, used, status = _draw_coordinates(pairs, used, position, *state)
                 if status == WIDE:
                     raise PrivacyError("the noise is wider than 2^40; choose a larger epsilon or a smaller sigma")
                 if status == OPEN:
@@ -106,16 +106,16 @@ class Klein:
     def _settled(
         self, pair: Words, variance: Fraction, rounded: float, i: int, center: float, stream: BitStream
     ) -> int | None:
-        """Decide one proposal in ball arithmetic: its k if kept."""
+        """Decide one proposal in ball arithmetic: return k if it is accepted."""
         word = int(pair[0])
         exact = variance / Fraction(self.squares[i])
         j = int(_halvings(rounded / self.squares[i]))
-        blocks, rest = 0, word >> (1 + j)
-        if rest == 0:
+        blocks, tail_bits = 0, word >> (1 + j)
+        if tail_bits == 0:
             blocks = 63 - j
-            while (rest := int(stream(1)[0])) == 0:
+            while (tail_bits := int(stream(1)[0])) == 0:
                 blocks += 64
-        blocks += (rest & -rest).bit_length() - 1
+        blocks += (tail_bits & -tail_bits).bit_length() - 1
         k = blocks << j | word >> 1 & (1 << j) - 1
         k = -1 - k if word & 1 else k
         y = k + Fraction(center) - Fraction(float(np.rint(center)))
@@ -124,12 +124,12 @@ class Klein:
             turn, s, v = arb(2).log(), 1 << j, ball(exact)
             return (blocks * turn - ball(y**2) / (2 * v) - v * (turn / s) ** 2 / 2 - turn / (2 * s)).exp()
 
-        return k if settle_coin(pair[1], keep, stream) else None
+        return k if decide_bernoulli(pair[1], keep, stream) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Proposals:
-    """Vectors drawn by Klein's sampler, and what decides whether to keep them.
+    """Vectors drawn by Klein's sampler, and their acceptance probabilities.
 
     Attributes
     ----------
@@ -144,11 +144,11 @@ class Proposals:
     z: NDArray[np.int64]
 
     def log_keep(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Log probability to keep each vector, and a bound on its rounding error."""
+        """Return the log acceptance probability of each vector, and a bound on its rounding error."""
         return _log_keep(self.x, self.centers, self.rounded, self.klein.squares, self.z)
 
     def enclose_keep(self, draw: int) -> arb:
-        """Enclose the probability to keep one vector, at Arb's working precision."""
+        """Enclose the acceptance probability of one vector at Arb's working precision."""
         variance = self.variances[draw]
         exponent = Fraction(-sum(value * value for value in self.z[draw].tolist()))
         ratio = arb(1)
@@ -166,12 +166,12 @@ KEPT, OPEN, WIDE = 0, 1, 2
 
 @jit
 def _halvings(variance: float) -> int:
-    """Return the j whose blocks of 2^j integers suit: sigma / 2^j between 1.02 and 2.04, or j = 0."""
+    """Return the exponent j of the block length 2^j: sigma / 2^j is between 1.02 and 2.04, or j = 0."""
     return max(0, math.frexp(math.sqrt(variance) / 2.04)[1])
 
 
 @jit
-def _walk(
+def _draw_coordinates(
     pairs: Words,
     used: int,
     position: int,
@@ -183,7 +183,7 @@ def _walk(
     columns: NDArray[np.int64],
     factors: NDArray[np.float64],
 ) -> tuple[int, int, int]:
-    """Decide coordinates from `position` on, each by pairs of words; stop at a pair that stays open."""
+    """Draw coordinates from `position` on, each by pairs of words; stop at an undecided pair."""
     m, turn = squares.size, math.log(2.0)
     while used < len(pairs):
         draw, i = position // m, m - 1 - position % m
@@ -194,21 +194,24 @@ def _walk(
         if not (abs(center) < FAR and v < WIDEST):
             return position, used, WIDE
         centers[draw, i] = center
+        # blocks of 2^j integers with geometric numbers dominate the Gaussian around -c_i
         nearest = np.rint(center)
         j = _halvings(v)
         block = float(1 << j)
         envelope = 0.5 * v * (turn / block) ** 2 + 0.5 * turn / block
         while used < len(pairs):
             word, coin = pairs[used, 0], pairs[used, 1]
-            rest = word >> np.uint64(1 + j)
-            if rest == 0:
+            tail_bits = word >> np.uint64(1 + j)
+            if tail_bits == 0:
                 return position, used, OPEN
+            # the proposal: trailing zeros of the word give the block, the low bits give sign and position
             blocks = 0
-            while rest & np.uint64(1) == 0:
-                rest >>= np.uint64(1)
+            while tail_bits & np.uint64(1) == 0:
+                tail_bits >>= np.uint64(1)
                 blocks += 1
             k = (blocks << j) | np.int64((word >> np.uint64(1)) & np.uint64((1 << j) - 1))
             k = -1 - k if word & np.uint64(1) else k
+            # accept k with the ratio of the Gaussian to its envelope
             y = k + (center - nearest)
             p = math.exp(blocks * turn - 0.5 * y * y / v - envelope)
             u = coin * 2.0**-64
@@ -232,14 +235,14 @@ def _log_keep(
     squares: NDArray[np.float64],
     z: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Log probability to keep each vector, and a bound on its rounding error."""
+    """Return the log acceptance probability of each vector, and a bound on its rounding error."""
     size, m = x.shape
     found, error = np.empty(size), np.empty(size)
     for draw in range(size):
         total, carried, ratio, doubt = 0.0, 0.0, 0.0, 8.0
         for i in range(m):
             y = x[draw, i] + centers[draw, i]
-            term = squares[i] * y * y - carried  # Kahan's sum: rounding does not grow with m
+            term = squares[i] * y * y - carried  # Kahan summation: rounding does not grow with m
             after = total + term
             carried = (after - total) - term
             total = after

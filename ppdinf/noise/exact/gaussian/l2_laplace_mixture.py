@@ -1,25 +1,23 @@
-r"""l2 Laplace noise on any lattice, P(z) proportional to exp(-epsilon |z|_2): exact and independent draws.
+r"""Exact l2 Laplace noise on any lattice, P(z) proportional to exp(-epsilon |z|_2).
 
 The law is a mixture of Gaussians of random variance. With x = epsilon |z| and v > 0,
 
     exp(-x) = sqrt(2/pi) integral of exp(-x^2 / 2v^2 - v^2 / 2) dv,
 
-and the sum over the nodes v_j = (j + 1/2) h, j = 0, 1, ..., h = 1/32, in place of the integral is
-exp(-x) R(x) with R(x) = h sqrt(2/pi) sum_j exp(-(x/v_j - v_j)^2 / 2), which lies within half a percent of 1
-for all x >= 0. So
+The sum over the nodes v_j = (j + 1/2) h, j = 0, 1, ..., h = 1/32, instead of the integral is exp(-x) R(x), where
+R(x) = h sqrt(2/pi) sum_j exp(-(x/v_j - v_j)^2 / 2) is between 0.995 and 1.005 for all x >= 0. The algorithm is:
 
 1. draw a node j with probability proportional to exp(-v_j^2 / 2) prod_i rho_{v_j^2 / (epsilon^2 g_i)}(Z),
-2. draw z at variance (v_j / epsilon)^2 by Klein's sampler and keep it with its probability there, which
-   leaves the joint weight exp(-v_j^2 / 2 - x^2 / 2v_j^2),
-3. keep it with probability FLOOR / R(x), FLOOR = 0.998 < min R.
+2. draw z at variance (v_j / epsilon)^2 by Klein's sampler and accept it with the sampler's probability, which gives the
+   joint weight exp(-v_j^2 / 2 - x^2 / 2v_j^2),
+3. accept it with probability RATIO_BOUND / R(x), RATIO_BOUND = 0.998 < min R.
 
-Nodes and variances are rational, all three decisions are exact, and so is the law of z.
+Nodes and variances are rational. All three decisions and therefore the law of z are exact.
 
-That R exceeds FLOOR is checked by ball arithmetic up to x = 1/2 (in the tests). Beyond, R(x) - 1 is by
-Poisson summation twice an alternating sum over w = 2 pi k / h of the Fourier transform of the summand;
-rotating its path of integration by an angle t <= pi/6 bounds that by the integral over r > 0 of
-exp(x - cos(2t) (x^2 / r^2 + r^2) / 2 - w r sin(t)), below 1e-4 for t = pi/6 up to x = 1000 and for
-t = w / (4 sqrt(x)) beyond.
+The tests check R > RATIO_BOUND by ball arithmetic up to x = 1/2. For larger x, Poisson summation expresses R(x) - 1 as
+twice an alternating sum over w = 2 pi k / h of the Fourier transform of the summand. Rotating its path of integration
+by an angle t <= pi/6 bounds it by the integral over r > 0 of exp(x - cos(2t) (x^2 / r^2 + r^2) / 2 - w r sin(t)). The
+integral is below 1e-4 for t = pi/6 up to x = 1000 and for t = w / (4 sqrt(x)) beyond.
 
 References
 ----------
@@ -46,35 +44,35 @@ from ppdinf.noise.exact.gaussian.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.gaussian.klein import UNIT, Klein, Proposals
 from ppdinf.noise.exact.gaussian.lattice_gaussian import too_narrow, widened
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
-from ppdinf.noise.primitives.enclosed_comparison import integer_bounds, precision, settle
-from ppdinf.noise.primitives.integers import positive
+from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, integer_bounds, precision
+from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-__all__ = ["Mixture", "mixture_acceptance", "offer"]
+__all__ = ["L2Mixture", "mixture_acceptance", "offer"]
 
 PER_UNIT = 32  # nodes per unit of v
-FLOOR = Fraction(998, 1000)
-BATCH = 2**21  # coordinates at a time
-PILOT = 2**8  # proposals that estimate the acceptance
-HOPELESS = 1e-5  # acceptance below which a system is declined
+RATIO_BOUND = Fraction(998, 1000)
+BATCH = 2**21  # coordinates per batch
+PILOT = 2**8  # proposals of the pilot run that estimates the acceptance rate
+HOPELESS = 1e-5  # acceptance rate below which a system is declined
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw all cells, whose blocks are not independent, where enough attempts are kept."""
+    """Offer to draw all cells (their blocks are not independent) if the acceptance rate is high enough."""
     if not isinstance(law, L2Laplace) or cells.size < structure.blocks.size:
         return None
     try:
         basis = klein_of(structure.lattice, structure.tables)
     except InvariantError as error:
         return Declined(partial(str, error))
-    mixture = Mixture(basis, law.epsilon)
+    mixture = L2Mixture(basis, law.epsilon)
     acceptance = mixture_acceptance(mixture)
     if acceptance < HOPELESS:
 
         def narrow() -> str:
             def near(scale: float) -> float:
-                return mixture_acceptance(Mixture(basis, 1 / Fraction(scale))) / HOPELESS
+                return mixture_acceptance(L2Mixture(basis, 1 / Fraction(scale))) / HOPELESS
 
             return too_narrow(acceptance, f"epsilon = {1 / widened(1 / float(law.epsilon), near):.2g}")
 
@@ -82,8 +80,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     return Offer("mixture", cells, lambda: mixture.draw, acceptance)
 
 
-class Mixture:
-    """The l2 Laplace law on a lattice.
+class L2Mixture:
+    """Exact sampler of the l2 Laplace law on a lattice.
 
     Parameters
     ----------
@@ -99,21 +97,21 @@ class Mixture:
 
     Notes
     -----
-    Set-up bounds the weights of ``32 (sqrt(m) + 13)`` nodes and tabulates those that count, some 500 where m is large:
-    a Gaussian mass per distinct length, unless the noise is wide there (0.2 s for a table of 3,143 x 51).
+    Set-up bounds the weights of ``32 (sqrt(m) + 13)`` nodes and tabulates the relevant nodes, about 500 for large m. It
+    computes one Gaussian mass per distinct length, except for wide noise (0.2 s for a table of 3,143 x 51).
 
     Examples
     --------
     >>> from ppdinf.lattice import kernel
     >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
     >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 2)).draw(2, seeded_stream(1)).sum(axis=1)
+    >>> L2Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 2)).draw(2, seeded_stream(1)).sum(axis=1)
     array([0, 0])
     """
 
     def __init__(self, klein: Klein, epsilon: Fraction) -> None:
         self.klein = klein
-        self.epsilon = positive("epsilon", epsilon)
+        self.epsilon = positive_fraction("epsilon", epsilon)
         self._masses = GaussianMasses(klein.squares)
         self._counted, self._cumulative, self._margin = self._tabulate()
         self._enclosures = lru_cache(maxsize=2)(self._enclosed)
@@ -138,25 +136,25 @@ class Mixture:
         return noise
 
     def propose(self, size: int, stream: BitStream) -> Proposals:
-        """Draw nodes, and a vector at the variance of each."""
+        """Draw nodes, and a vector at the variance of each node."""
         return self.klein.propose([self._variance(j) for j in self._draw_nodes(size, stream).tolist()], stream)
 
     def log_keep(self, proposals: Proposals) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Log probability to keep each vector, and a bound on its rounding error."""
+        """Return the log acceptance probability of each vector, and a bound on its rounding error."""
         found, error = proposals.log_keep()
         x = float(self.epsilon) * np.sqrt(np.square(proposals.z.astype(np.float64)).sum(axis=1))
-        return found + math.log(FLOOR) - _log_sum(x), error + 2.0**-46 * (1.0 + np.sqrt(x))
+        return found + math.log(RATIO_BOUND) - _log_sum(x), error + 2.0**-46 * (1.0 + np.sqrt(x))
 
     def enclose_keep(self, proposals: Proposals, draw: int) -> arb:
-        """Enclose the probability to keep one vector, at Arb's working precision."""
+        """Enclose the acceptance probability of one vector at Arb's working precision."""
         x = ball(self.epsilon) * arb(sum(value * value for value in proposals.z[draw].tolist())).sqrt()
-        return proposals.enclose_keep(draw) * ball(FLOOR) / enclose_sum(x)
+        return proposals.enclose_keep(draw) * ball(RATIO_BOUND) / enclose_sum(x)
 
     def _variance(self, node: int) -> Fraction:
         return (Fraction(2 * node + 1, 2 * PER_UNIT) / self.epsilon) ** 2
 
     def _nodes(self, bits: int) -> int:
-        """Count the nodes that hold all but 2^-bits of the mass, or so."""
+        """Return a number of nodes with about all but 2^-bits of the mass."""
         return math.ceil(PER_UNIT * (math.sqrt(self.klein.squares.size) + math.sqrt(1.4 * bits) + 3))
 
     def _draw_nodes(self, size: int, stream: BitStream) -> NDArray[np.int64]:
@@ -168,11 +166,11 @@ class Mixture:
         near |= nodes == self._cumulative.size
         nodes = self._counted[nodes]
         for i in np.flatnonzero(near):
-            nodes[i] = settle(words[i], 64, stream, self._find)
+            nodes[i] = compare_enclosures(words[i], 64, stream, self._find)
         return nodes
 
-    def _counting(self, bits: int) -> tuple[NDArray[np.int64], float]:
-        """Return the nodes that may count, in order, and a bound on the share of all others, at most 2^-bits."""
+    def _relevant_nodes(self, bits: int) -> tuple[NDArray[np.int64], float]:
+        """Return the relevant nodes in order, and a bound on the share of the other nodes, at most 2^-bits."""
         n = self._nodes(bits) + 1
         v = (np.arange(n) + 0.5) / PER_UNIT
         variances = (v / float(self.epsilon)) ** 2
@@ -180,13 +178,13 @@ class Mixture:
         top = int(np.argmax(most))
         share = np.exp(np.minimum(most - self._masses.log(variances[top])[0] + v[top] ** 2 / 2, 700.0))
         counted = share > 2.0 ** -(bits + 4) / n
-        counted[-2:] = True  # they bound the tail
+        counted[-2:] = True  # the last weights bound the tail
         return np.flatnonzero(counted), 2.0 * float(share[~counted].sum())
 
     def _tabulate(self) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
-        """Nodes that count, their distribution function, and a bound on its error."""
+        """Return the relevant nodes, their distribution function, and a bound on its error."""
         n, dimension = self._nodes(64), self.klein.squares.size
-        nodes, others = self._counting(64)
+        nodes, others = self._relevant_nodes(64)
         v = (nodes + 0.5) / PER_UNIT
         found = [self._masses.log(variance) for variance in (v / float(self.epsilon)) ** 2]
         logs = np.array([log for log, _ in found]) - v * v / 2
@@ -199,7 +197,7 @@ class Mixture:
         return nodes, cumulative / cumulative[-1], margin
 
     def _find(self, word: int, bits: int) -> int | None:
-        """Return the node of every u that begins with these bits; None if they leave it open."""
+        """Return the node of every u with these first bits; None if it is undecided."""
         nodes, bounds = self._enclosures(bits)
         low, high = 1, len(bounds) - 1
         while low < high:
@@ -208,9 +206,9 @@ class Mixture:
         return int(nodes[low - 1]) if bounds[low - 1][1] <= word < bounds[low][0] else None
 
     def _enclosed(self, bits: int) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-        """Nodes that count, and integers that enclose 2^bits times the distribution function before and at each."""
+        """Return the relevant nodes, and integer enclosures of 2^bits times the distribution function around each."""
         n, dimension = self._nodes(bits), self.klein.squares.size
-        nodes, others = self._counting(bits)
+        nodes, others = self._relevant_nodes(bits)
         with precision(bits):
             enclose, logs = self._masses.encloser(), []
             for variance in map(self._variance, nodes.tolist()):
@@ -229,14 +227,14 @@ class Mixture:
             return nodes[:-1], bounds
 
 
-def mixture_acceptance(mixture: Mixture) -> float:
-    """Estimate the share of proposals that a mixture keeps, from a few hundred seeded ones.
+def mixture_acceptance(mixture: L2Mixture) -> float:
+    """Estimate the acceptance rate of a mixture from a few hundred seeded proposals.
 
     Examples
     --------
     >>> from ppdinf.lattice import kernel
     >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-    >>> round(mixture_acceptance(Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 4))), 2)
+    >>> round(mixture_acceptance(L2Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 4))), 2)
     1.0
     """
     size = max(8, min(PILOT, BATCH // max(mixture.klein.squares.size, 1)))
@@ -245,7 +243,7 @@ def mixture_acceptance(mixture: Mixture) -> float:
 
 @jit
 def _log_sum(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log R(x); nodes further than 9 from sqrt(x) add less than 1e-17."""
+    """Return log R(x); nodes further than 9 from sqrt(x) contribute less than 1e-17."""
     out = np.empty(x.size)
     for i in range(x.size):
         root, total = math.sqrt(x[i]), 0.0
@@ -271,6 +269,6 @@ def enclose_sum(x: arb) -> arb:
     for j in range(max(0, int((root - reach) * PER_UNIT)), int((root + reach) * PER_UNIT) + 1):
         v = arb(2 * j + 1) / (2 * PER_UNIT)
         total += (-((x / v - v) ** 2) / 2).exp()
-    # |x/v - v| is at least |v - sqrt(x)|, so what is left out is below a Gaussian tail on either side
+    # |x/v - v| >= |v - sqrt(x)|, so the omitted part is below a Gaussian tail on either side
     left_out = 4 * PER_UNIT * (-(arb(reach - 1) ** 2) / 2).exp()
     return (total + arb(0, left_out.upper())) * (arb(2) / arb.pi()).sqrt() / PER_UNIT

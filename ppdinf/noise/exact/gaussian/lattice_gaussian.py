@@ -1,8 +1,8 @@
-"""Discrete Gaussian noise on any lattice: exact and independent draws.
+"""Exact discrete Gaussian noise on any lattice.
 
-P(z) is proportional to exp(-|z|^2 / (2 sigma^2)) on {z : A z = 0}. Vectors come from Klein's sequential
-sampler and are kept with a probability that makes the law exact (`ppdinf.noise.exact.gaussian.klein`). No
-floating-point comparison that rounding could change decides anything.
+P(z) is proportional to exp(-|z|^2 / (2 sigma^2)) on {z : A z = 0}. Klein's sequential sampler proposes vectors, which
+are accepted with a probability that makes the law exact (`ppdinf.noise.exact.gaussian.klein`). Rounding errors cannot
+change any decision.
 
 References
 ----------
@@ -23,20 +23,20 @@ from ppdinf.laws import DiscreteGaussian, Law
 from ppdinf.noise.exact.gaussian.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.gaussian.klein import Klein
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
-from ppdinf.noise.primitives.integers import positive
+from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
 __all__ = ["draw_gaussian", "gaussian_acceptance", "offer"]
 
-BATCH = 2**21  # coordinates at a time
-PILOT = 2**8  # proposals that estimate the acceptance
-LEAST = 0.1  # acceptance of all blocks together below which they are drawn one by one
-HOPELESS = 1e-5  # acceptance below which a block is declined
+BATCH = 2**21  # coordinates per batch
+PILOT = 2**8  # proposals of the pilot run that estimates the acceptance rate
+LEAST = 0.1  # joint acceptance rate below which blocks are drawn one by one
+HOPELESS = 1e-5  # acceptance rate below which a block is declined
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw cells together, where enough attempts are kept."""
+    """Offer to draw cells together if the acceptance rate is high enough."""
     if not isinstance(law, DiscreteGaussian):
         return None
     try:
@@ -48,8 +48,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     if acceptance < least:
 
         def narrow() -> str:
-            works = widened(float(law.sigma), lambda sigma: gaussian_acceptance(basis, Fraction(sigma) ** 2) / least)
-            return too_narrow(acceptance, f"sigma = {works:.2g}")
+            workable = widened(float(law.sigma), lambda sigma: gaussian_acceptance(basis, Fraction(sigma) ** 2) / least)
+            return too_narrow(acceptance, f"sigma = {workable:.2g}")
 
         return Declined(narrow, acceptance / least)
 
@@ -60,26 +60,26 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
 
 def widened(scale: float, near: Callable[[float], float]) -> float:
-    """Find a scale of the noise from which on it is near enough to being drawn: 1 or more; to a few percent."""
+    """Return the factor, at least 1, by which the noise must be widened to be accepted; accurate to a few percent."""
     low = high = scale
     while near(high) < 1:
         low, high = high, 2 * high
     for _ in range(4):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if near(middle) < 1 else (low, middle)
-    return 1.05 * high  # clear of rounding to two digits
+    return 1.05 * high  # robust to rounding to two digits
 
 
-def too_narrow(acceptance: float, works: str) -> str:
-    """Say what share of attempts would be kept, and what noise can be drawn."""
+def too_narrow(acceptance: float, workable: str) -> str:
+    """Return a clause with the acceptance rate and the smallest noise that can be drawn."""
     return (
-        f"the noise is narrow beside the steps of this lattice, so that about {acceptance:.0e} of attempts would be "
-        f"kept; from about {works} on it can be drawn"
+        "the noise is narrow compared with the vectors of this lattice: the acceptance rate is about "
+        f"{acceptance:.0e}; noise from about {workable} can be drawn"
     )
 
 
 def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
-    """Draw from the discrete Gaussian on a lattice, exactly.
+    """Draw from the discrete Gaussian on a lattice exactly.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, s
     sigma_squared : Fraction or int
         Positive; the law is proportional to exp(-|z|^2 / (2 sigma_squared)).
     stream : BitStream
-        Source of words: about four per dimension of the lattice and attempt.
+        Source of words: about 4 per dimension of the lattice and attempt.
     size : int
         Number of independent draws.
 
@@ -99,13 +99,13 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, s
     Raises
     ------
     PrivacyError
-        If sigma_squared is not a positive rational, or so large that sigma exceeds 2^40 or so.
+        If sigma_squared is not a positive rational, or sigma exceeds about 2^40.
 
     Notes
     -----
-    2.5 microseconds an attempt on 4 x 4 margins, 0.3 s on 3,143 x 51; 1 / `gaussian_acceptance` attempts a draw.
-    The number of attempts, of vectors and of single integers, says nothing of what is kept in the end; an
-    integer takes a few cycles more for each doubling of its size.
+    An attempt takes 2.5 microseconds for the margins of a 4 x 4 table and 0.3 s for 3,143 x 51; a draw takes
+    1 / `gaussian_acceptance` attempts. The numbers of attempts, for vectors and for single integers, are independent
+    of the accepted draw. An integer takes a few more cycles for each doubling of its size.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, s
     array([[-1,  1,  0],
            [ 2,  0, -2]])
     """
-    sigma_squared = positive("sigma_squared", sigma_squared)
+    sigma_squared = positive_fraction("sigma_squared", sigma_squared)
     d, m = klein.basis.shape
     noise = np.zeros((size, d), dtype=np.int64)
     waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
@@ -129,7 +129,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, s
 
 
 def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
-    """Estimate the share of proposals that `draw_gaussian` keeps, from a few hundred seeded ones.
+    """Estimate the acceptance rate of `draw_gaussian` from a few hundred seeded proposals.
 
     Examples
     --------
@@ -139,5 +139,5 @@ def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
     0.98
     """
     size = max(8, min(PILOT, BATCH // max(klein.squares.size, 1)))
-    proposals = klein.propose([positive("sigma_squared", sigma_squared)] * size, seeded_stream(0))
+    proposals = klein.propose([positive_fraction("sigma_squared", sigma_squared)] * size, seeded_stream(0))
     return float(np.exp(proposals.log_keep()[0]).mean())

@@ -1,10 +1,11 @@
-"""Orthogonal parts of the sublattice across a step: what a lattice Gaussian does beside its component along the step.
+"""Orthogonal parts of the sublattice orthogonal to a lattice vector.
 
-For a step h in the lattice, L' = {z in L : <z, h> = 0}. Take a set D of basis vectors that holds all b with <b, h> not
-0, all that make up h, and with each vector those that its orthogonal part leans on. D may come first, so the orthogonal
-parts of the other vectors stay as they are; they lie in L', and a basis of it is theirs together with one of the
-combinations of D across h. Only the latter is reduced and orthogonalised anew. Where h lies at the start of the chains
-of a table (`ppdinf.noise.exact.gaussian.gram_schmidt`), D has four vectors however large the table is.
+The component of a lattice Gaussian orthogonal to a step h of the lattice lives on L' = {z in L : <z, h> = 0}. Take a
+set D of basis vectors that contains all b with <b, h> not 0, all vectors of the representation of h, and with each
+vector the vectors that its orthogonal part depends on. The vectors of D can be ordered first, so the orthogonal parts
+of the other vectors do not change. The other vectors are in L'. They form a basis of L' together with a basis of the
+combinations of D orthogonal to h. Only this basis is reduced and orthogonalised again. If h is at the start of the
+chains of a table (`ppdinf.noise.exact.gaussian.gram_schmidt`), D has 4 vectors for every size of the table.
 """
 
 import numpy as np
@@ -21,11 +22,11 @@ from ppdinf.noise.exact.gaussian.klein import Klein
 
 __all__ = ["squares_across"]
 
-LARGEST = 200  # vectors that are orthogonalised anew
+LARGEST = 200  # largest number of vectors that are orthogonalised again
 
 
 def squares_across(found: Structure, step: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Squared lengths of the orthogonal parts of a basis of ``{z : A z = 0, <z, h> = 0}``.
+    """Return the squared lengths of the orthogonal parts of a basis of ``{z : A z = 0, <z, h> = 0}``.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def squares_across(found: Structure, step: NDArray[np.int64]) -> NDArray[np.floa
     """
     if found.tables:
         whole = klein(found.lattice, found.tables)
-        anew = _leaning(whole, step)
+        anew = _dependencies(whole, step)
         if anew.size <= LARGEST:
             across = kernel((whole.basis.T @ step)[anew][np.newaxis]).basis
             vectors = sparse.csr_array((sparse.csc_array(whole.basis)[:, anew] @ across).T)
@@ -64,7 +65,7 @@ def squares_across(found: Structure, step: NDArray[np.int64]) -> NDArray[np.floa
     return np.asarray(klein(further.lattice, further.tables).squares)
 
 
-def _leaning(whole: Klein, step: NDArray[np.int64]) -> NDArray[np.int64]:
+def _dependencies(whole: Klein, step: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the set D, in order."""
     m = whole.squares.size
     mu = sparse.csr_array((whole.factors, whole.columns, whole.starts), shape=(m, m))
@@ -72,9 +73,9 @@ def _leaning(whole: Klein, step: NDArray[np.int64]) -> NDArray[np.int64]:
     weights = whole.basis.T @ step
     along = spsolve_triangular(sparse.csr_array(triangle.T), weights.astype(np.float64), lower=True)
     found = np.rint(spsolve_triangular(triangle, along / whole.squares, lower=False)).astype(np.int64)
-    assert not np.any(whole.basis @ found - step), "the step is no vector of the lattice, or too long"
+    assert not np.any(whole.basis @ found - step), "the step is not a vector of the lattice, or too long"
     start = np.isin(np.arange(m), np.flatnonzero((weights != 0) | (found != 0))).astype(np.int8)
-    # an extra node leads to where D starts, each vector to those that it leans on
+    # graph: an extra node points to the first vectors of D, each vector points to the vectors it depends on
     graph = sparse.vstack([sparse.csr_array(mu.T != 0), sparse.csr_array(start[np.newaxis])], format="csr")
     graph.resize((m + 1, m + 1))
     return np.sort(breadth_first_order(graph, m, return_predecessors=False)[1:])

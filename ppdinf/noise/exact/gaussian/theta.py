@@ -1,10 +1,10 @@
 """Gaussian mass of the shifted integers, rho(Z + f) = sum over k of exp(-(k + f)^2 / (2 v)), and its ratio to f = 0.
 
-Two series for one function, exchanged by Poisson summation: the direct one converges fast for small v,
+Poisson summation gives a second series. The direct series converges fast for small v, and
 
     rho(Z + f) = sqrt(2 pi v) (1 + 2 sum_{j >= 1} q^(j^2) cos(2 pi j f)),    q = exp(-2 pi^2 v),
 
-for large v. Both need five terms at most for double precision where they meet.
+converges fast for large v. For double precision both need at most five terms at the value of v where the code switches.
 
 References
 ----------
@@ -21,13 +21,13 @@ from ppdinf._internal.numba_jit import jit
 
 __all__ = ["enclose_mass", "log_mass", "log_ratio"]
 
-MEET = 0.16  # about 1/(2 pi), where both series converge alike
-FLAT = 4.0  # above it the shift changes the mass by less than one part in 2^110
+MEET = 0.16  # about 1/(2 pi), where both series converge equally fast
+FLAT = 4.0  # above this, the shift changes the mass by less than one part in 2^110
 
 
 @jit
 def _direct(f: float, v: float) -> float:
-    """Log mass for v <= MEET and abs(f) <= 1/2."""
+    """Return the log mass for v <= MEET and abs(f) <= 1/2."""
     total = 1.0
     for k in range(1, 6):
         total += math.exp(-k * (k + 2.0 * f) / (2.0 * v)) + math.exp(-k * (k - 2.0 * f) / (2.0 * v))
@@ -36,7 +36,7 @@ def _direct(f: float, v: float) -> float:
 
 @jit
 def _dual(f: float, v: float) -> float:
-    """Log mass without log sqrt(2 pi v), for v >= MEET."""
+    """Return the log mass minus log sqrt(2 pi v), for v >= MEET."""
     q, total = math.exp(-2.0 * math.pi * math.pi * v), 1.0
     for j in range(1, 5):
         total += 2.0 * q ** (j * j) * math.cos(2.0 * math.pi * j * f)
@@ -45,7 +45,7 @@ def _dual(f: float, v: float) -> float:
 
 @jit
 def log_ratio(f: float, v: float) -> float:
-    """Log of rho(Z + f) / rho(Z) for abs(f) <= 1/2: at most 0, to about 2^-48 of 1 plus its size.
+    """Return log(rho(Z + f) / rho(Z)) for abs(f) <= 1/2: at most 0, accurate to about 2^-48 times 1 plus its size.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def log_ratio(f: float, v: float) -> float:
 
 @jit
 def log_mass(v: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log of rho(Z) for each variance.
+    """Return log rho(Z) for each variance.
 
     Examples
     --------
@@ -103,4 +103,4 @@ def enclose_mass(f: arb, v: arb) -> arb:
     while not bound(k) < arb(2) ** -ctx.prec:
         total += term(k)
         k += 1
-    return scale * (total + arb(0, (2 * bound(k)).upper()))  # from k = 2 on each bound is below half the last
+    return scale * (total + arb(0, (2 * bound(k)).upper()))  # from k = 2 on, each bound is below half of the last one

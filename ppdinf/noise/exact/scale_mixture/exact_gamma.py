@@ -1,14 +1,15 @@
-r"""Gamma and beta variables as functions of real numbers with lazily drawn digits: exact, by elementary functions.
+r"""Exact gamma and beta variables as functions of real numbers with lazily drawn digits, by elementary functions.
 
-*Gamma, shape a <= 1.* With y uniform on (0, 1), t = -log(1 - y^(1/a)) has density proportional to
-(1 - exp(-t))^(a-1) exp(-t); kept with probability ((1 - exp(-t)) / t)^(1-a) it has t^(a-1) exp(-t) (Kundu and Gupta).
+*Gamma, shape a <= 1.* For y uniform on (0, 1), t = -log(1 - y^(1/a)) has density proportional to
+(1 - exp(-t))^(a-1) exp(-t). Accepted with probability ((1 - exp(-t)) / t)^(1-a), t has density proportional to
+t^(a-1) exp(-t) (Kundu and Gupta).
 
-*Beta, shapes a and b < 1.* In the same way x = -log(1 - y^(1/b)) kept with probability
-((1 - exp(-x)) / (m (1 - exp(-x / a))))^(1-b), m = max(1, a), makes exp(-x / a) a beta variable: with h = 1 - exp(-x/a)
-the density of x becomes h^(b-1) exp(-x).
+*Beta, shapes a and b < 1.* Similarly, accept x = -log(1 - y^(1/b)) with probability
+((1 - exp(-x)) / (m (1 - exp(-x / a))))^(1-b), m = max(1, a). Then exp(-x / a) is a beta variable: with
+h = 1 - exp(-x/a), the density of x is h^(b-1) exp(-x).
 
-Double precision knows a variable to one part in 2^35, since words within 2^-26 of 0 or 1 are left to ball
-arithmetic, as are coins that this leaves open.
+Double precision gives a variable with relative error 2^-35, because words within 2^-26 of 0 or 1 are left to ball
+arithmetic. Ball arithmetic also decides all Bernoulli draws that double precision leaves undecided.
 
 References
 ----------
@@ -27,14 +28,14 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
-from ppdinf.noise.primitives.bernoulli import settle_coin
+from ppdinf.noise.primitives.bernoulli import decide_bernoulli
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream, Words
 
 __all__ = ["betas", "enclose_beta", "enclose_gamma", "gammas"]
 
-EDGE = 2.0**-26  # words nearer to 0 or 1 are left to ball arithmetic
-DOUBT = 2.0**-34  # more than the error of the probability to keep a draw
+EDGE = 2.0**-26  # words closer to 0 or 1 are left to ball arithmetic
+DOUBT = 2.0**-34  # bound on the error of the acceptance probability
 REJECTED, KEPT, OPEN = 0, 1, 2
 
 type Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -49,16 +50,16 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
         From 1/8 to 1.
     size : int
     reals : LazyReals
-        Takes the numbers behind them.
+        Records the uniform numbers of the variables.
     stream : BitStream
-        Decides which are kept.
+        Source of words for the acceptance.
 
     Returns
     -------
     values : ndarray of float64, shape (size,)
-        To one part in 2^35.
+        Values with relative error 2^-35.
     places : ndarray of int64, shape (size,)
-        ``enclose_gamma(shape, reals.enclose(place))`` is the variable itself.
+        ``enclose_gamma(shape, reals.enclose(place))`` encloses the exact variable.
 
     Examples
     --------
@@ -72,15 +73,15 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
     while done < size:
         start = reals.size
         words = reals.take(size - done + (size - done) // 32 + 4)
-        digits = stream(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 of each coin settle most
+        digits = stream(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 bits decide most draws
         found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
         _gamma_each(words, digits, float(shape), found, verdicts)
         late = np.flatnonzero(verdicts == OPEN)
-        coins = np.zeros(words.size, dtype=np.uint64)
-        coins[late] = digits[late].astype(np.uint64) << np.uint64(48) | stream(late.size) >> np.uint64(16)
-        _gamma_late(late, coins, float(shape), found, verdicts)
-        _settle_open(
-            verdicts, found, coins, start, reals, stream,
+        bits = np.zeros(words.size, dtype=np.uint64)
+        bits[late] = digits[late].astype(np.uint64) << np.uint64(48) | stream(late.size) >> np.uint64(16)
+        _gamma_late(late, bits, float(shape), found, verdicts)
+        _decide_undecided(
+            verdicts, found, bits, start, reals, stream,
             lambda _, y: enclose_gamma(shape, y), lambda _, t: _keep_gamma(shape, t),
         )  # fmt: skip
         kept = np.flatnonzero(verdicts == KEPT)[: size - done]
@@ -96,27 +97,27 @@ def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: Laz
     ----------
     a : ndarray of float64, shape (size,)
     exact : list of Fraction
-        What each a is.
+        The exact value of each a.
     b : Fraction
         From 1/8 to 1.
 
     Returns
     -------
     values : ndarray of float64, shape (size,)
-        Minus the logarithms times a: to one part in 2^35.
+        Minus the logarithms times a, with relative error 2^-35.
     places : ndarray of int64, shape (size,)
-        ``enclose_beta(b, reals.enclose(place))`` is the same, exactly.
+        ``enclose_beta(b, reals.enclose(place))`` encloses the exact value.
     """
     values, places = np.empty(a.size), np.empty(a.size, dtype=np.int64)
     waiting = np.arange(a.size)
     while waiting.size:
         start, mine = reals.size, waiting
         words = reals.take(mine.size)
-        coins = stream(words.size)
+        bits = stream(words.size)
         found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
-        _beta_each(words, coins, a[mine], float(b), found, verdicts)
-        _settle_open(
-            verdicts, found, coins, start, reals, stream,
+        _beta_each(words, bits, a[mine], float(b), found, verdicts)
+        _decide_undecided(
+            verdicts, found, bits, start, reals, stream,
             lambda _, y: enclose_beta(b, y), lambda i, x: _keep_beta(exact[mine[i]], b, x),  # noqa: B023
         )  # fmt: skip
         kept = verdicts == KEPT
@@ -126,14 +127,14 @@ def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: Laz
 
 
 def enclose_gamma(shape: Fraction, y: arb) -> arb:
-    """Enclose the gamma candidate that hangs on y."""
+    """Enclose the gamma candidate for the uniform number y."""
     with ctx.workprec(ctx.prec + y.bits()):
         log_p = y.log() / ball(shape)
         return -(-log_p.exp()).log1p() if log_p < -1 else -(-log_p.expm1()).log()
 
 
 def enclose_beta(b: Fraction, y: arb) -> arb:
-    """Enclose minus the logarithm, times a, of the beta candidate that hangs on y."""
+    """Enclose minus the logarithm, times a, of the beta candidate for the uniform number y."""
     return enclose_gamma(b, y)
 
 
@@ -146,23 +147,23 @@ def _keep_beta(a: Fraction, b: Fraction, x: arb) -> arb:
     return (ratio.log() * ball(1 - b)).exp()
 
 
-def _settle_open(
+def _decide_undecided(
     verdicts: NDArray[np.int8],
     values: NDArray[np.float64],
-    coins: Words,
+    bits: Words,
     start: int,
     reals: LazyReals,
     stream: BitStream,
     variable: Callable[[int, arb], arb],
     keep: Callable[[int, arb], arb],
 ) -> None:
-    """Decide in ball arithmetic what double precision left open."""
+    """Decide in ball arithmetic the draws that double precision leaves undecided."""
 
     def probability(i: int) -> arb:
         return keep(i, variable(i, reals.enclose(start + i)))
 
     for i in np.flatnonzero(verdicts == OPEN).tolist():
-        kept = settle_coin(coins[i], partial(probability, i), stream)
+        kept = decide_bernoulli(bits[i], partial(probability, i), stream)
         with ctx.workprec(192):
             values[i] = float(variable(i, reals.enclose(start + i)))
         verdicts[i] = KEPT if kept else REJECTED
@@ -170,7 +171,7 @@ def _settle_open(
 
 @jit
 def _generalised_exponential(word: np.uint64, shape: float) -> float:
-    """-log(1 - y^(1/shape)); nan near the ends."""
+    """Return -log(1 - y^(1/shape)); nan near the ends."""
     y, x = (float(word) + 0.5) * 2.0**-64, (float(~word) + 0.5) * 2.0**-64
     if y < EDGE or x < EDGE:
         return math.nan
@@ -180,8 +181,8 @@ def _generalised_exponential(word: np.uint64, shape: float) -> float:
 
 
 @jit
-def _verdict(coin: np.uint64, p: float) -> int:
-    u = float(coin) * 2.0**-64
+def _verdict(bit: np.uint64, p: float) -> int:
+    u = float(bit) * 2.0**-64
     return KEPT if u < p - DOUBT else REJECTED if u > p + DOUBT else OPEN
 
 
@@ -189,7 +190,7 @@ def _verdict(coin: np.uint64, p: float) -> int:
 def _gamma_each(
     words: Words, digits: NDArray[np.uint16], shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
 ) -> None:
-    """Propose variables, and keep those that the first digits of their coins settle."""
+    """Propose variables, and accept or reject those that the first 16 bits decide."""
     half = 0.5 * (1.0 - shape)
     for i in range(words.size):
         t = _generalised_exponential(words[i], shape)
@@ -200,18 +201,18 @@ def _gamma_each(
 
 @jit
 def _gamma_late(
-    late: NDArray[np.int64], coins: Words, shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
+    late: NDArray[np.int64], bits: Words, shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
 ) -> None:
     for i in late:
         t = values[i]
         if not math.isnan(t):
-            verdicts[i] = _verdict(coins[i], math.exp((1.0 - shape) * math.log(-math.expm1(-t) / t)))
+            verdicts[i] = _verdict(bits[i], math.exp((1.0 - shape) * math.log(-math.expm1(-t) / t)))
 
 
 @jit
 def _beta_each(
     words: Words,
-    coins: Words,
+    bits: Words,
     a: NDArray[np.float64],
     b: float,
     values: NDArray[np.float64],
@@ -224,4 +225,4 @@ def _beta_each(
             verdicts[i] = OPEN
             continue
         ratio = math.expm1(-x) / (max(1.0, a[i]) * math.expm1(-x / a[i]))
-        verdicts[i] = _verdict(coins[i], math.exp((1.0 - b) * math.log(ratio)))
+        verdicts[i] = _verdict(bits[i], math.exp((1.0 - b) * math.log(ratio)))

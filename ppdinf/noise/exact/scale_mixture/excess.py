@@ -1,13 +1,14 @@
-r"""Excess of a cell's law of scales near zero, over what a Gaussian integral gives, and the bound that it is drawn by.
+r"""The law of a cell's scale near zero relative to a Gaussian integral, and its dominating bound.
 
-A cell whose scale t is near zero has whole noise 0; theta3(t) = sum over k of exp(-2 pi^2 k^2 t) is the mass that this
-adds. Among other cells, the bound on it is theta3 at the variance 1 / (1/t + resistance), and
+The noise of a cell with scale t near zero is the integer 0. The Gaussian integral of the cell has to be multiplied by
+theta3(t) = sum over k of exp(-2 pi^2 k^2 t). With other cells, the factor is bounded by theta3 at the variance
+1 / (1/t + resistance), and
 
-    1 + excess(t) = theta3(1 / (1/t + resistance)) / (1 + kappa) below `end`, and 1 beyond,
+    1 + excess(t) = theta3(1 / (1/t + resistance)) / (1 + kappa) below `end`, and 1 above,
     1 + kappa = theta3(1 / (1/end + resistance)).
 
-The part of a law t^-gamma (1 + excess(t)) exp(-eps^2 t / 2) that is due to the excess is drawn as a Gamma variable of
-shape 1/2 - gamma, kept with its share of ``bound t^(-1/2 - gamma) exp(-rate t)``.
+The part of a law t^-gamma (1 + excess(t)) exp(-eps^2 t / 2) that belongs to the excess is drawn as a Gamma variable of
+shape 1/2 - gamma. It is accepted with the ratio of its density to ``bound t^(-1/2 - gamma) exp(-rate t)``.
 """
 
 import math
@@ -21,16 +22,16 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import ball
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass
-from ppdinf.noise.primitives.bernoulli import draw_bernoulli, settle_coin
+from ppdinf.noise.primitives.bernoulli import decide_bernoulli, draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["END", "LOG_ERROR", "Excess", "enclose_log_theta", "log_theta"]
 
-LOG_ERROR = 2.0**-30  # more than the error of the logarithm of any scale
-END = Fraction(3)  # beyond it theta3 is 1 to 25 digits
-SLIGHT = 2.0**-20  # an excess below it is left to ball arithmetic
-GRID = 1024  # intervals on which the excess is bounded
-RATES = np.geomspace(0.5, 16.0, 12)  # of the bound on the excess
+LOG_ERROR = 2.0**-30  # bound on the error of the logarithm of any scale
+END = Fraction(3)  # above this, theta3 is 1 to 25 digits
+SLIGHT = 2.0**-20  # an excess below this is left to ball arithmetic
+GRID = 1024  # number of intervals on which the excess is bounded
+RATES = np.geomspace(0.5, 16.0, 12)  # relative margin of the bound on the excess
 
 
 class Excess:
@@ -40,7 +41,7 @@ class Excess:
     ----------
     epsilon, end, resistance : Fraction
     gamma : float
-        Of the cells' laws, about.
+        Approximate exponent of the laws of the cells.
 
     Examples
     --------
@@ -53,27 +54,27 @@ class Excess:
         self.log_flat = float(log_theta(np.array([1 / (1 / float(end) + float(resistance))]))[0])  # log (1 + kappa)
 
     def log(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log (1 + excess) of each scale."""
+        """Return log(1 + excess) of each scale."""
         own = log_theta(1 / (1 / t + float(self.resistance))) - self.log_flat
         return np.where(t < float(self.end), own, 0.0)
 
     def enclose_log(self, t: arb) -> arb:
-        """Enclose log (1 + excess) of a scale."""
+        """Enclose log(1 + excess) of a scale."""
         if t > ball(self.end):
             return arb(0)
         own = enclose_log_theta(1 / (1 / t + ball(self.resistance))) - self.enclose_flat()
         return own if t < ball(self.end) else own.union(arb(0))
 
     def enclose_flat(self) -> arb:
-        """Enclose log (1 + kappa)."""
+        """Enclose log(1 + kappa)."""
         return enclose_log_theta(1 / (1 / ball(self.end) + ball(self.resistance)))
 
     def kept(self, t: NDArray[np.float64], cell: Callable[[int], arb], stream: BitStream) -> NDArray[np.bool_]:
-        """Keep cells drawn by the bound of their excess with their share of it."""
+        """Accept cells drawn from the bound of their excess with the ratio of excess and bound."""
         excess = np.expm1(self.log(t))
         log_rest = 0.5 * np.log(t) + (self.bounded[0] - float(self.rate)) * t - math.log(self.bounded[1])
         clear = excess > SLIGHT
-        # log theta3 changes by at most half as much as log t
+        # log theta3 changes by at most half of the change of log t
         error = LOG_ERROR * (1.0 + self.bounded[0] * t[clear] + 1.0 / excess[clear])
         places = np.flatnonzero(clear)
         kept = np.zeros(t.size, dtype=np.bool_)
@@ -88,7 +89,7 @@ class Excess:
         words = stream(slight.size)
         below = words * 2.0**-64 <= 2.0 * SLIGHT * np.exp(log_rest[slight])
         for word, k in zip(words[below], slight[below].tolist(), strict=True):
-            kept[k] = settle_coin(word, partial(share, k), stream)
+            kept[k] = decide_bernoulli(word, partial(share, k), stream)
         return kept
 
     def _enclose_share(self, t: arb) -> arb:
@@ -97,11 +98,11 @@ class Excess:
 
     @cached_property
     def bounded(self) -> tuple[float, float]:
-        """A rate w and a bound on sqrt(t) excess(t) exp((w - eps^2/2) t)."""
+        """Return a rate w and a bound on sqrt(t) excess(t) exp((w - eps^2/2) t)."""
         end, rho = float(self.end), float(self.resistance)
         ends = np.append(0.0, np.geomspace(1e-6, 1.0, GRID)) * end
         left, right = ends[:-1], ends[1:]
-        # excess falls and sqrt(t) rises; near 0, sqrt(s) theta3(s) rises with s = 1 / (1/t + rho)
+        # excess decreases and sqrt(t) increases; near 0, sqrt(s) theta3(s) increases with s = 1 / (1/t + rho)
         s = 1 / (1 / right + rho)
         rising = np.sqrt(s) * np.exp(log_theta(s)) * np.sqrt(1 + rho * right) - np.sqrt(left) * (left > 0)
         excess = np.append(math.inf, np.expm1(log_theta(1 / (1 / left[1:] + rho)) - self.log_flat) + 2.0**-44)
@@ -112,7 +113,7 @@ class Excess:
         return float(rates[best]), float(bounds[best]) * (1 + 1e-9)
 
     def loss(self, gamma: float) -> float:
-        """Share of draws, about, that a cell's excess costs: by how much it is above theta3."""
+        """Return the approximate share of draws rejected because a cell's excess differs from theta3."""
         shape, rate = 1 - gamma, float(self.rate)
         t = np.geomspace(1e-6, 3.0, GRID)
         above = np.exp(self.log(t)) - np.exp(log_theta(t))
@@ -121,7 +122,7 @@ class Excess:
 
 
 def log_theta(t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log of theta3(t) = sum over k of exp(-2 pi^2 k^2 t)."""
+    """Return the log of theta3(t) = sum over k of exp(-2 pi^2 k^2 t)."""
     wide = np.maximum(t, 1e-300)
     return log_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
 

@@ -1,14 +1,15 @@
-r"""Noise on a lattice given its scales, by Klein's sampler in the metric of the scales, and what its probability is.
+r"""Noise on a lattice given its scales, by Klein's sampler in the metric of the scales, and its density.
 
-On B x the law has density exp(-x' G x / 2), G = B' T^-1 B, and the whole numbers x are drawn one after the other, the
-last first, by the triangular factors of G.
+For noise B x the law has density proportional to exp(-x' G x / 2), G = B' T^-1 B. The integers x are drawn one after
+the other, the last one first, with the triangular factors of G.
 
-Rounding. Factors shape the proposal only; the law of what is kept is exact. Variances are drawn wider by a factor
-1 + `SLACK`, so that the proposal's quadratic form stays below the true one for every x. `triangle` bounds what rounding
-does for each matrix that it factors: with G = D H D, H of unit diagonal, and entries off by u units times D_i D_j,
-factors are off by at most (m + u + 2) units (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, theorem
-10.3), so the form by m (m + u + 2) trace(H^-1) units of itself; centres, sums of m terms, add 3 (m + 1)
-sqrt(m trace(H^-1)) units, and scales the error of their logarithm. The entries of B' T^-1 B are sums of d terms.
+Rounding: the factors affect only the proposal; the law of accepted noise is exact. Variances are increased by a factor
+1 + `SLACK`, so that the quadratic form of the proposal stays below the true form for every x. `triangle` bounds the
+rounding of each matrix that it factors. Let G = D H D with unit diagonal of H, and let entries have errors of u units
+times D_i D_j. Then factors have errors of at most (m + u + 2) units (N. Higham, Accuracy and Stability of Numerical
+Algorithms, 2002, theorem 10.3). The relative error of the form is at most m (m + u + 2) trace(H^-1) units. Centers are
+sums of m terms and add 3 (m + 1) sqrt(m trace(H^-1)) units; scales add the error of their logarithms. The entries of
+B' T^-1 B are sums of d terms.
 """
 
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from scipy import sparse
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.exact.gaussian.klein import KEPT, OPEN, UNIT, WIDE, Klein, _walk
+from ppdinf.noise.exact.gaussian.klein import KEPT, OPEN, UNIT, WIDE, Klein, _draw_coordinates
 from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass, log_ratio
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR
 from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
-__all__ = ["SLACK", "Block", "Drawn", "Rows", "draw_on", "triangle", "under_control"]
+__all__ = ["SLACK", "Block", "Drawn", "RowCoordinates", "draw_on", "triangle", "under_control"]
 
 SLACK = 2.0**-20
 NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
@@ -35,17 +36,17 @@ NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Noise and what its probability is made of.
+    """Noise and the terms of its acceptance probability.
 
     Attributes
     ----------
     z : ndarray of int64, shape (r, c)
     x : ndarray of int64, shape (m,)
-        Integers drawn.
+        The drawn integers.
     centers : ndarray of float64, shape (m,)
-        Minus the centre of each.
+        Minus the center of each integer.
     squares : ndarray of float64, shape (m,)
-        One over its variance.
+        Reciprocal of the variance of each integer.
     """
 
     z: NDArray[np.int64]
@@ -54,15 +55,15 @@ class Drawn:
     squares: NDArray[np.float64]
 
     def square(self, t: NDArray[np.float64]) -> float:
-        """Sum of z^2 / t."""
+        """Return the sum of z^2 / t."""
         return float((self.z.astype(np.float64) ** 2 / t).sum())
 
     def log_ratio(self, t: NDArray[np.float64]) -> float:
-        """Log of the weight exp(-sum z^2 / 2t) over the proposal's, both with their Gaussian normalisers."""
+        """Return the log ratio of exp(-sum z^2 / 2t) to the proposal, both with their Gaussian normalisers."""
         return _log_weight(self.x + self.centers, self.squares) - 0.5 * self.square(t)
 
     def enclose_ratio(self, t: list[list[arb]], log_determinant: arb) -> arb:
-        """Enclose the logarithm of the same; `log_determinant` is that of the exact precision."""
+        """Enclose the log ratio; `log_determinant` belongs to the exact precision matrix."""
         found = log_determinant
         for x, center, square in zip(self.x.tolist(), self.centers.tolist(), self.squares.tolist(), strict=True):
             y, g = x + Fraction(center), Fraction(square)
@@ -74,13 +75,13 @@ class Drawn:
 
 
 class Block:
-    """Factors of B' T^-1 B; coordinates of the last columns of B may be given, the others are drawn, the last first.
+    """Triangular factors of B' T^-1 B. The coordinates of the last columns of B may be given; the others are drawn.
 
     Attributes
     ----------
     lower : ndarray of float64, shape (m, m)
     rounding : float
-        Bound on what rounding does to the quadratic form, relative to it.
+        Bound on the relative rounding error of the quadratic form.
     """
 
     def __init__(self, basis: NDArray[np.int64], t: NDArray[np.float64]) -> None:
@@ -88,12 +89,12 @@ class Block:
         self.lower, self.rounding = _factored((basis / t[:, np.newaxis]).T @ basis, float(t.size + 6))
 
     def draw(self, given: NDArray[np.int64], stream: BitStream) -> Drawn:
-        """Draw noise around 0 on B x for the last coordinates given.
+        """Draw noise B x around 0 given the last coordinates.
 
         Raises
         ------
         PrivacyError
-            The noise leaves the integers that floating point knows.
+            The noise exceeds the integers that floating point represents exactly.
         """
         m = len(self.lower) - given.size
         lengths = np.diag(self.lower)
@@ -104,12 +105,12 @@ class Block:
 
 
 def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], stream: BitStream) -> Drawn:
-    """Draw noise around 0 on basis x, x whole, given the scales of cells: the last coordinate first.
+    """Draw noise around 0 in the integer span of a basis given the scales of cells, the last coordinate first.
 
     Raises
     ------
     PrivacyError
-        Rounding might be more than `SLACK` allows for, or the noise leaves the integers that floating point knows.
+        Rounding may exceed `SLACK`, or the noise exceeds the integers that floating point represents exactly.
     """
     block = Block(basis, t)
     under_control(block.rounding)
@@ -117,19 +118,21 @@ def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], stream: BitStream)
 
 
 def under_control(rounding: float) -> None:
-    """Check that the proposal's quadratic form, off by so much of itself, is below the true one."""
+    """Check that the quadratic form of the proposal, with this relative error, is below the true form."""
     if not rounding + LOG_ERROR < SLACK:
-        raise PrivacyError("the scales drawn are so unlike that rounding is no longer under control: nothing was drawn")
+        raise PrivacyError(
+            "the drawn scales differ so much that rounding errors exceed their bound; no noise was drawn"
+        )
 
 
 def _draw_block(
     squares: NDArray[np.float64], factors: NDArray[np.float64], shifts: NDArray[np.float64], stream: BitStream
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first; also what is in parentheses."""
+    """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first, and minus the centers."""
     m = squares.size
     if not m:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    rows = Rows(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
+    rows = RowCoordinates(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
     rows.shifts[0] = shifts
     for i in range(m):
         rows.mu[0, rows.starts[i] : rows.starts[i + 1] - 1] = factors[i, i + 1 :]
@@ -138,8 +141,8 @@ def _draw_block(
     return rows.x[0, 0, :m], rows.centers[0, 0, :m]
 
 
-class Rows:
-    """Coordinates of rows to be drawn, in the form of the module `klein`: the last one, 1, carries the shifts."""
+class RowCoordinates:
+    """Coordinates of rows in the form of the module `klein`; the last coordinate, fixed at 1, holds the shifts."""
 
     def __init__(self, squares: NDArray[np.float64], mu: NDArray[np.float64]) -> None:
         n, c = squares.shape
@@ -157,7 +160,7 @@ class Rows:
         lacking: NDArray[np.int64],
         stream: BitStream,
     ) -> None:
-        """Draw row by row; `lacking` becomes what the column sums then lack; those but of one column pull at a row."""
+        """Draw row by row and update `lacking`, the remaining column sums; `pulls` are coefficients."""
         n, _, c = self.x.shape
         place, position = 0, 1
         state = (
@@ -179,7 +182,7 @@ class Rows:
             while used < len(pairs) and place < n:
                 place, position, used, status = _draw_rows(pairs, used, place, position, *state)
                 if status == WIDE:
-                    raise PrivacyError("the noise is wider than 2^40; choose a larger epsilon")
+                    raise PrivacyError("the noise exceeds 2**40; choose a larger epsilon")
                 if status == OPEN:
                     i, law = c - 1 - position, Klein(NOWHERE, self.squares[place], *state[3:6], 0.0)
                     k = law._settled(pairs[used], Fraction(1), 1.0, i, float(self.centers[place, 0, i]), stream)
@@ -207,7 +210,7 @@ def _draw_rows(
     ground: int,
     lacking: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
-    """Draw coordinates until the words are used up or one of them stays open."""
+    """Draw coordinates until the words are used up or a comparison is undecided."""
     n, _, c = x.shape
     one = np.ones(1)
     while place < n:
@@ -222,7 +225,7 @@ def _draw_rows(
             if used == len(pairs):
                 return place, position, used, KEPT
             few = pairs[used : used + c - position]
-            position, more, status = _walk(
+            position, more, status = _draw_coordinates(
                 few, 0, position, one, x[place], centers[place], squares[place], starts, columns, mu[place]
             )
             used += more
@@ -244,7 +247,7 @@ def _factored(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.
 
 @jit
 def triangle(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.float64], float]:
-    """Return the lower triangle with precision = L L', whose entries may be off, and a bound on what rounding does."""
+    """Return the lower triangle L with precision = L L' up to rounding, and a bound on the rounding error."""
     lower, m = np.linalg.cholesky(precision), len(precision)
     unit_diagonal = lower.copy()
     for i in range(m):

@@ -1,10 +1,10 @@
-r"""l1 noise on any lattice {A z = 0} of small enough rank of A: exact and independent draws.
+r"""Exact l1 noise on any lattice {A z = 0} with small rank of A.
 
-A mixture over scales of the cells (`ppdinf.noise.exact.scale_mixture.mixture`): independent scales by the cells'
-leverages (`ppdinf.noise.exact.scale_mixture.lattice_scales`), noise on a basis of short vectors that wide cells hold
-(`ppdinf.noise.exact.scale_mixture.short_vectors`). The share of attempts that are kept falls exponentially with the
-rank of A, hardly with the number of cells: margins of three-way tables, two-way tables with structural zeros, weighted
-sums.
+The noise is a mixture over scales of the cells (`ppdinf.noise.exact.scale_mixture.mixture`). Scales are independent,
+with exponents from the leverages of the cells (`ppdinf.noise.exact.scale_mixture.lattice_scales`). Noise is drawn on a
+basis of short vectors that wide cells support (`ppdinf.noise.exact.scale_mixture.short_vectors`). The acceptance rate
+decreases exponentially with the rank of A and only slightly with the number of cells. Examples are margins of three-way
+tables, two-way tables with structural zeros, and weighted sums.
 """
 
 import math
@@ -18,63 +18,63 @@ from numpy.typing import NDArray
 from ppdinf._internal.rationals import ball
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.noise.exact.elimination import rejection as core
+from ppdinf.noise.exact.elimination import rejection
 from ppdinf.noise.exact.scale_mixture.excess import END
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import Drawn, draw_on
 from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
 from ppdinf.noise.exact.scale_mixture.leverages import Leverages, disjoint, independent_rows
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.noise.exact.scale_mixture.short_vectors import ShortMoves
-from ppdinf.noise.exact.scale_mixture.two_way_laplace import two_way_table
+from ppdinf.noise.exact.scale_mixture.two_way_laplace import as_two_way_table
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["LatticeSystem", "offer"]
 
-LONGEST = 20.0  # seconds of a draw
-PER_CELL = 2e-7  # seconds of an attempt
-PER_STEP = 1e-9  # seconds of a multiplication
-REJECTION = 5e-8  # seconds of a cell of an attempt of `ppdinf.noise.exact.elimination.rejection`
-QUICK = 5e-3  # seconds of a draw by rejection that is not worth avoiding
-PER_ROW = 0.2  # log of the share of attempts that a row of A costs, at least
-LARGEST_RANK = 300  # of the lattice
-HIGHEST = Fraction(15, 16)  # leverage of a cell
+LONGEST = 20.0  # longest time of a draw in seconds
+PER_CELL = 2e-7  # seconds per attempt
+PER_STEP = 1e-9  # seconds per multiplication
+REJECTION = 5e-8  # seconds per cell and attempt of `ppdinf.noise.exact.elimination.rejection`
+QUICK = 5e-3  # seconds per draw by rejection, fast enough to use it
+PER_ROW = 0.2  # smallest decrease of the log acceptance rate per row of A
+LARGEST_RANK = 300  # largest rank of the lattice
+HIGHEST = Fraction(15, 16)  # largest leverage of a cell
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw a block but a two-way table, where enough attempts are kept and rejection is not quicker."""
+    """Offer to draw a block that is not a two-way table, if the acceptance rate is high and rejection is slower."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
     block = int(structure.blocks[cells[0]])
-    if structure.partition[block] or two_way_table(structure, block) is not None:
+    if structure.partition[block] or as_two_way_table(structure, block) is not None:
         return None
     n = int(cells.size - structure.block_ranks[block])
     if structure.block_ranks[block] > LARGEST_RANK or PER_ROW * n > math.log(LONGEST / (PER_CELL * cells.size)):
         return None
-    other = core.offer(structure, law, cells)
-    rejection = REJECTION * cells.size / (other.acceptance or 1.0) if isinstance(other, Offer) else math.inf
-    if rejection < QUICK:
+    other = rejection.offer(structure, law, cells)
+    seconds_of_rejection = REJECTION * cells.size / (other.acceptance or 1.0) if isinstance(other, Offer) else math.inf
+    if seconds_of_rejection < QUICK:
         return None
     found = _prepared(structure, block, law.epsilon)
     seconds = found.seconds
     if seconds > LONGEST:
-        kept = f"a mixture over scales would keep about {found.mixture.acceptance:.0e} of its attempts"
-        return Declined(lambda: kept, LONGEST / seconds)
-    if rejection < seconds:
+        reason = f"the acceptance rate of a mixture over scales would be about {found.mixture.acceptance:.0e}"
+        return Declined(lambda: reason, LONGEST / seconds)
+    if seconds_of_rejection < seconds:
         return None
-    said = f"of public sums that cross, drawn in some {max(seconds, 1e-3):.1g} s"
+    said = f"of crossing public sums, drawn in about {max(seconds, 1e-3):.1g} s"
     return Offer("scale mixture", cells, lambda: found.mixture.draw, found.mixture.acceptance, said)
 
 
 class LatticeSystem:
-    """A lattice as the mixture over scales sees it: one row of cells.
+    """A lattice in the form of the mixture over scales: one row of cells.
 
     Parameters
     ----------
     A : ndarray of int64, shape (n, d)
-        Its rows are the sums of which a disjoint family is integrated out.
+        Rows are public sums; a disjoint family of them is integrated out.
     basis : ndarray of int64, shape (d, m)
-        Of {z : A z = 0}.
+        Basis of {z : A z = 0}.
 
     Examples
     --------
@@ -96,16 +96,16 @@ class LatticeSystem:
         self._constant = Fraction(int((integers.transpose() * integers).det()), self.leverages.determinant)
 
     def scales(self, epsilon: Fraction, width: Fraction, path: Fraction) -> LeverageScales:
-        """Return the law that scales are drawn from."""
+        """Return the law of the proposed scales."""
         return LeverageScales(self.leverages, self.sums, epsilon, min(END, width), path / width)
 
-    def backing(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
-        """Return the path if wide cells back the lattice."""
-        return int(path) if self.moves.backs(wide[0], int(path)) else None
+    def support(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
+        """Return the path length if wide cells support the lattice, otherwise None."""
+        return int(path) if self.moves.supports(wide[0], int(path)) else None
 
-    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], backing: int, stream: BitStream) -> Drawn:
+    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], support: int, stream: BitStream) -> Drawn:
         """Draw noise given scales."""
-        basis = self.moves.basis_on(t[0], wide[0], backing)
+        basis = self.moves.basis_on(t[0], wide[0], support)
         drawn = draw_on(basis, t[0], stream)
         return Drawn(drawn.z[np.newaxis], drawn.x, drawn.centers, drawn.squares)
 
@@ -116,7 +116,7 @@ class LatticeSystem:
 
 
 class Prepared:
-    """A mixture set up for a block, and what a draw takes."""
+    """A mixture that is set up for a block, and the time of a draw."""
 
     def __init__(self, structure: Structure, block: int, epsilon: Fraction) -> None:
         cells = np.flatnonzero(structure.blocks == block)

@@ -1,9 +1,9 @@
-r"""Scales of l1 noise on any lattice {A z = 0}: a product law over disjoint sums and, by leverages, the other cells.
+r"""Scales of l1 noise on any lattice {A z = 0}: a product law over disjoint sums and single cells.
 
-They have weight ``prod_e exp(-eps^2 t_e / 2) det(A T A')^(-1/2) Y(T)`` (`ppdinf.noise.exact.scale_mixture.mixture`).
-The determinant is above a product over sums and cells (`ppdinf.noise.exact.scale_mixture.leverages`), so scales are
-drawn from the product of the sums' laws (`ppdinf.noise.exact.scale_mixture.sum_scales`), and the square root of the
-ratio of both sides is the probability to keep them.
+Scales have weight ``prod_e exp(-eps^2 t_e / 2) det(A T A')^(-1/2) Y(T)`` (`ppdinf.noise.exact.scale_mixture.mixture`).
+The determinant is at least a product over sums and cells (`ppdinf.noise.exact.scale_mixture.leverages`). Scales are
+therefore drawn from the product of the laws of the sums (`ppdinf.noise.exact.scale_mixture.sum_scales`). The acceptance
+probability is the square root of the ratio of the two sides.
 """
 
 import math
@@ -19,7 +19,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.noise.exact.scale_mixture.excess import Excess
 from ppdinf.noise.exact.scale_mixture.leverages import DisjointSum, Leverages
-from ppdinf.noise.exact.scale_mixture.mixture import Scales
+from ppdinf.noise.exact.scale_mixture.mixture import MixtureScales
 from ppdinf.noise.exact.scale_mixture.sum_scales import Part, SumScales
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.enclosed_comparison import precision
@@ -28,7 +28,7 @@ from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["LeverageScales"]
 
-ACCURATE = 2.0**-21  # error of a log determinant that floating point is left with; beyond, it is enclosed
+ACCURATE = 2.0**-21  # accepted error of a log determinant in floating point; above this, it is enclosed
 
 
 class LeverageScales:
@@ -38,10 +38,10 @@ class LeverageScales:
     ----------
     leverages : Leverages
     sums : sequence of DisjointSum
-        With disjoint supports; they are integrated out.
+        Sums with disjoint supports, which are integrated out.
     epsilon : Fraction
     end, resistance : Fraction
-        Of the excess.
+        Parameters of the excess.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class LeverageScales:
             if e not in within:
                 add(len(sums), np.array([e]), (1,), Fraction(0))
 
-    def draw(self, size: int, stream: BitStream) -> Scales:
-        """Draw so many sets of scales from the product law."""
+    def draw(self, size: int, stream: BitStream) -> MixtureScales:
+        """Draw `size` sets of scales from the product law."""
         d, reals = len(self.gammas), LazyReals(stream)
         values, near = np.empty((size, 1, d)), np.empty((size, 1, d), dtype=np.bool_)
         cells, sums = np.empty((size, 1, d), dtype=np.int64), np.empty((size, len(self.sums) + 1), dtype=np.int64)
@@ -79,20 +79,20 @@ class LeverageScales:
                 rows = slice(n * size, (n + 1) * size)
                 values[:, 0, own], near[:, 0, own] = part.values[rows], part.near[rows]
                 cells[:, 0, own], sums[:, place] = part.cells[rows], part.sums[rows]
-        return Scales(self, values, near, cells, reals, sums)
+        return MixtureScales(self, values, near, cells, reals, sums)
 
-    def kept(self, size: int, stream: BitStream) -> Scales:
-        """Draw so many sets of scales, and return those that are kept."""
+    def kept(self, size: int, stream: BitStream) -> MixtureScales:
+        """Draw `size` sets of scales, and return the accepted ones."""
         scales = self.draw(size, stream)
         return scales[draw_bernoulli(scales.log_keep(), 2.0**-20, scales.enclose_keep, stream)]
 
     @property
     def first(self) -> int:
-        """Cells whose scales an attempt begins with."""
+        """Number of cells whose scales an attempt draws first."""
         return len(self.gammas)
 
     def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log probability to keep each set of scales, to 2^-20."""
+        """Return the log acceptance probability of each set of scales, with error at most 2^-20."""
         system = self.leverages
         t = values[:, 0]
         log_det, error = _log_determinants(t, system.A.shape[0], system.starts, system.rows, system.entries)
@@ -100,26 +100,26 @@ class LeverageScales:
             with precision(512):
                 log_det[i] = float(system.enclose_log_determinant([arb(x) for x in t[i].tolist()]))
         powers = np.log(t) @ np.array([float(g) for g in self.gammas])
-        found: NDArray[np.float64] = 0.5 * (math.log(system.determinant) - log_det) + powers
+        log_keep: NDArray[np.float64] = 0.5 * (math.log(system.determinant) - log_det) + powers
         for one in self.sums:
             squares = one.entries.astype(np.float64) ** 2
-            found += float(one.power) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())
-        return found
+            log_keep += float(one.power) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())
+        return log_keep
 
     def enclose_keep(self, t: list[list[arb]]) -> arb:
-        """Enclose the probability to keep a set of scales."""
-        found = (ball(Fraction(self.leverages.determinant)).log() - self.leverages.enclose_log_determinant(t[0])) / 2
+        """Enclose the acceptance probability of a set of scales."""
+        log_keep = (ball(Fraction(self.leverages.determinant)).log() - self.leverages.enclose_log_determinant(t[0])) / 2
         for x, gamma in zip(t[0], self.gammas, strict=True):
-            found += x.log() * ball(gamma)
+            log_keep += x.log() * ball(gamma)
         for one in self.sums:
             squares = [a * a for a in one.entries.tolist()]
             total = sum((a * t[0][e] for a, e in zip(squares, one.cells.tolist(), strict=True)), start=arb(0))
-            found += (total / sum(squares)).log() * ball(one.power / 2)
-        return found.exp()
+            log_keep += (total / sum(squares)).log() * ball(one.power / 2)
+        return log_keep.exp()
 
-    def enclose_row(self, scales: Scales, i: int, row: int) -> list[arb]:
+    def enclose_row(self, scales: MixtureScales, i: int, row: int) -> list[arb]:
         """Enclose a set of scales."""
-        found = [arb(0)] * len(self.gammas)
+        enclosures = [arb(0)] * len(self.gammas)
         for law, members in self.kinds.items():
             for place, own in members:
                 at = i, slice(None), own
@@ -127,12 +127,12 @@ class LeverageScales:
                     scales.values[at].T, scales.near[at].T, scales.cells[at].T, scales.sums[i, place : place + 1]
                 )
                 for e, x in zip(own.tolist(), law.enclose(part, 0, scales.reals), strict=True):
-                    found[e] = x
-        return found
+                    enclosures[e] = x
+        return enclosures
 
     @cached_property
     def loss(self) -> float:
-        """Log of the share of attempts, about, that excesses cost."""
+        """Approximate decrease of the log acceptance rate by the excesses."""
         return sum(len(members) * law.loss for law, members in self.kinds.items())
 
 
@@ -144,16 +144,17 @@ def _log_determinants(
     rows: NDArray[np.int64],
     entries: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Log det(A T A'), and a bound on its error.
+    """Return log det(A T A') and a bound on its error.
 
-    With unit diagonal, factors L L' are off by at most (n + d + 4) units an entry (N. Higham, Accuracy and Stability of
-    Numerical Algorithms, 2002, theorem 10.3, and sums of d terms), hence the log determinant by that times
-    n trace((L L')^-1) to first order, doubled here.
+    With unit diagonal, factors L L' have errors of at most (n + d + 4) units per entry (N. Higham, Accuracy and
+    Stability of Numerical Algorithms, 2002, theorem 10.3, and sums of d terms). The error of the log determinant is
+    therefore at most this number times n trace((L L')^-1) to first order, doubled here.
     """
     size, d = t.shape
-    found, error = np.empty(size), np.empty(size)
+    log_determinants, error = np.empty(size), np.empty(size)
     gram, inverse, scale = np.empty((n, n)), np.empty((n, n)), np.empty(n)
     for draw in range(size):
+        # the matrix A T A'
         gram[:] = 0.0
         for e in range(d):
             for i in range(starts[e], starts[e + 1]):
@@ -164,6 +165,7 @@ def _log_determinants(
         for i in range(n):
             log_det += math.log(gram[i, i])
             scale[i] = 1.0 / math.sqrt(gram[i, i])
+        # Cholesky factor of the matrix with unit diagonal, and the trace of its inverse
         trace = 0.0
         for i in range(n):
             for j in range(i + 1):
@@ -185,6 +187,6 @@ def _log_determinants(
                     total -= gram[i, k] * inverse[k, j]
                 inverse[i, j] = total * inverse[i, i]
                 trace += inverse[i, j] ** 2
-        found[draw] = log_det
+        log_determinants[draw] = log_det
         error[draw] = 2.0**-52 * (n + d + 4.0) * n * trace + 2.0**-50 * n * abs(log_det)
-    return found, error
+    return log_determinants, error

@@ -1,26 +1,31 @@
-r"""A bound on det(A T A') that is a product over disjoint sums and, by leverages, over cells: of scales T = diag t.
+r"""A lower bound on det(A T A'), T = diag t, that is a product over disjoint sums and single cells.
 
-By Cauchy and Binet, det(A T A') = sum over bases B of det(A_B)^2 prod_{e in B} t_e, a mean of monomials, so that by the
-inequality of arithmetic and geometric means
+By Cauchy and Binet, det(A T A') = sum over bases B of det(A_B)^2 prod_{e in B} t_e. This is a mean of monomials. The
+inequality of arithmetic and geometric means gives
 
     det(A T A') >= det(A A') prod_e t_e^(p_e),      p_e = a_e' (A A')^-1 a_e,
 
-with equality where all scales are equal. For sums d_i = A' h_i with disjoint supports S_i, let
-u_i = d_i / |d_i| and R_i = u_i' T u_i. In coordinates where A A' = 1 the Schur complement det(A T A') / prod_i R_i is
-that of sum_i U_i' X_i U_i, X_i the covariance over S_i given the sum, sum_i U_i' U_i = 1. Logarithms of matrices are
-concave, so its logarithm is at least sum_i tr(P_i log X_i), P_i = U_i U_i'. Two bounds on that: the c_i-fold of what
-leverages q_e within S_i say, if P_i is c_i times the identity (c_i (Q_i - u_i u_i') in the space of the cells, Q_i
-the projection onto the rows of A over S_i); and, for any P_i, concavity once more, as X_i = sum_{j<k} t_j t_k / R_i w
-w', w = u_k e_j - u_j e_k, is the identity where all scales are 1: sum_{j<k} w' P_i w log(t_j t_k / R_i). With c_i
-times the identity taken out of P_i first, c_i its least eigenvalue, both together come to
+with equality if all scales are equal. For sums d_i = A' h_i with disjoint supports S_i, let u_i = d_i / |d_i| and
+R_i = u_i' T u_i. In coordinates where A A' = 1 the Schur complement det(A T A') / prod_i R_i is the determinant of
+sum_i U_i' X_i U_i, where X_i is the covariance over S_i given the sum and sum_i U_i' U_i = 1. The logarithm of matrices
+is operator concave, so log det is at least sum_i tr(P_i log X_i), P_i = U_i U_i'. Two bounds on this term are combined:
+
+- If P_i is c_i times the identity (c_i (Q_i - u_i u_i') in the space of the cells, Q_i the projection onto the rows of
+A
+  over S_i), the term is c_i times the bound by the leverages q_e within S_i.
+- For any P_i, concavity again gives a bound, because X_i = sum_{j<k} t_j t_k / R_i w w', w = u_k e_j - u_j e_k, is the
+  identity if all scales are 1. The bound is sum_{j<k} w' P_i w log(t_j t_k / R_i).
+
+Let c_i be the smallest eigenvalue of P_i. Applying the first bound to c_i times the identity and the second one to the
+rest of P_i gives
 
     det(A T A') >= det(A A') prod_i R_i^(b_i) prod_e t_e^(p_e - b_i u_ie^2),     b_i = 1 - tr P_i + c_i (tr Q_i - 2),
 
-where cells in no sum keep t_e^(p_e). The bound is linear in b_i, and right for b_i = 0, so any smaller b_i will do.
-For margins of complete tables P_i is c_i times the identity, by symmetry, and b_i = 1 - c_i; for rows of a two-way
-table 1 - 1 / r. Holes (structural zeros) make b_i a little smaller.
+where cells in no sum have the factor t_e^(p_e). The log of the bound is linear in b_i and valid for b_i = 0, so every
+smaller non-negative b_i is valid. For margins of complete tables P_i is c_i times the identity, by symmetry, and
+b_i = 1 - c_i; for rows of a two-way table b_i = 1 - 1 / r. Structural zeros make b_i slightly smaller.
 
-A cell with p_e = 1 is zero on the whole lattice; none such here.
+A cell with p_e = 1 is zero on the whole lattice; such cells are excluded here.
 """
 
 import math
@@ -34,11 +39,11 @@ from numpy.typing import NDArray
 
 __all__ = ["DisjointSum", "Leverages", "disjoint", "independent_rows"]
 
-ORDERS = 256  # of the sums, tried for a large disjoint family
+ORDERS = 256  # number of orders of the sums that are tried for a large disjoint family
 LEAST = Fraction(
     1, 4
-)  # power of a sum that is worth it, and can be drawn (`ppdinf.noise.exact.scale_mixture.exact_gamma.betas`)
-STEPS = 2**10  # powers are whole multiples of its inverse, unless they are simple anyway
+)  # smallest useful power of a sum that `ppdinf.noise.exact.scale_mixture.exact_gamma.betas` can draw
+STEPS = 2**10  # powers are integer multiples of its inverse, unless they are simple fractions
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +53,10 @@ class DisjointSum:
     Attributes
     ----------
     cells : ndarray of int64
-        On which it is not 0.
+        Cells with nonzero entries.
     entries : ndarray of int64
     power : Fraction
-        b, with which the sum of scales enters the bound.
+        The exponent b of the sum of scales in the bound.
     """
 
     cells: NDArray[np.int64]
@@ -60,7 +65,7 @@ class DisjointSum:
 
     @property
     def shares(self) -> list[Fraction]:
-        """Squares of the entries, in shares of their sum."""
+        """Squares of the entries, divided by their sum."""
         squares = [a * a for a in self.entries.tolist()]
         return [Fraction(a, sum(squares)) for a in squares]
 
@@ -94,7 +99,7 @@ class Leverages:
         self.rows, self.entries = rows, A[rows, cells].astype(np.float64)
 
     def integrated(self, entries: NDArray[np.int64]) -> DisjointSum | None:
-        """Return a sum of the row space as one that is integrated out, if that gains anything."""
+        """Return a sum of the row space as a sum to be integrated out, or None if this gains nothing."""
         cells = np.flatnonzero(entries)
         own = entries[cells].tolist()
         restricted = fmpz_mat(self.A[:, cells].tolist())
@@ -108,7 +113,7 @@ class Leverages:
         share = weight / dimension if dimension else Fraction(0)
         power = 1 - share
         if bound != free * fmpq(share.numerator, share.denominator):
-            share = _least_eigenvalue(bound, free, int(dimension))
+            share = _smallest_eigenvalue(bound, free, int(dimension))
             power = Fraction(math.floor(STEPS * (1 - weight + share * (dimension - 1))), STEPS)
         return DisjointSum(cells, entries[cells], power) if power >= LEAST else None
 
@@ -121,7 +126,7 @@ class Leverages:
 
 
 def disjoint(sums: Sequence[DisjointSum], cells: int) -> list[DisjointSum]:
-    """Choose sums without a common cell, of much power together: greedily, in orders by size and at random."""
+    """Choose sums without common cells and with large total power: greedily, in orders by size and at random."""
     rng, best = np.random.default_rng(0), list[DisjointSum]()
     for attempt in range(ORDERS if sums else 0):
         noise = rng.random(len(sums)) * (attempt > 0)
@@ -145,18 +150,18 @@ def independent_rows(A: NDArray[np.int64]) -> list[int]:
 
 
 def _projection(matrix: fmpz_mat) -> fmpq_mat:
-    """Projection onto the rows of a matrix of full row rank."""
+    """Return the projection onto the rows of a matrix of full row rank."""
     across = matrix.transpose()
     return fmpq_mat(across) * fmpq_mat(matrix * across).inv() * fmpq_mat(matrix)
 
 
-def _least_eigenvalue(matrix: fmpq_mat, identity: fmpq_mat, dimension: int) -> Fraction:
-    """Return a lower bound on the least eigenvalue of a matrix on the image of a projection, positive or 0."""
+def _smallest_eigenvalue(matrix: fmpq_mat, identity: fmpq_mat, dimension: int) -> Fraction:
+    """Return a non-negative lower bound on the smallest eigenvalue of a matrix on the image of a projection."""
     found = np.linalg.eigvalsh([[float(fmpq(x).p) / float(fmpq(x).q) for x in row] for row in matrix.tolist()])
     least = Fraction(max(0, math.floor(found[-dimension] * STEPS**2) - 1), STEPS**2)
     rest = matrix - identity * fmpq(least.numerator, least.denominator)
     signs = [x * (-1) ** i for i, x in enumerate(reversed(rest.charpoly().coeffs()))]
-    return least if all(x >= 0 for x in signs) else Fraction(0)  # roots are real: none is negative
+    return least if all(x >= 0 for x in signs) else Fraction(0)  # roots are real and non-negative
 
 
 def _diagonal(matrix: fmpq_mat) -> list[Fraction]:

@@ -1,15 +1,16 @@
-r"""Short vectors of a lattice, and which wide cells hold enough of them to draw noise on.
+r"""Short vectors of a lattice, and the sets of wide cells that support enough of them.
 
-With W the wide cells and N the others, W *backs* the lattice L at length p, if among its vectors listed here
+Let W be the wide cells and N the other cells. W *supports* the lattice L at length p if among the listed vectors
 
-- every cell of N has one that is 1 or -1 there, squared length at most p on W, and 0 elsewhere, and
-- those within W, of squared length at most p + 1, have the rank of the lattice that is left, modulo 2.
+- every cell of N has a vector that is 1 or -1 there, 0 on the rest of N, and of squared length at most p on W, and
+- the vectors within W of squared length at most p + 1 have the rank of the remaining lattice, modulo 2.
 
-A further wide cell spoils neither: its own vector joins those within W, and is odd where they were 0. Then there is a
-basis of L whose vectors b_i, N's last, add to 1 / v_i at most p / tau where wide cells have scale tau or more: vectors
-s_i as above are independent, S = B_0 Q in any basis B_0, and with Q = U H, U unimodular and H upper triangular,
-B = B_0 U is a basis of L with s_i = sum_(k <= i) H_ki b_k, so its orthogonal parts are no longer than those of S in any
-metric (D. Micciancio and S. Goldwasser, Complexity of Lattice Problems, 2002, lemma 7.1). Mostly S is a basis itself.
+A further wide cell preserves both conditions: its own vector joins the vectors within W, and it is odd where they
+were 0. Then there is a basis of L whose vectors b_i, those of N last, add at most p / tau to 1 / v_i if wide cells have
+scale tau or more. The vectors s_i above are independent, S = B_0 Q in any basis B_0. With Q = U H, U unimodular and H
+upper triangular, B = B_0 U is a basis of L with s_i = sum_(k <= i) H_ki b_k. Its orthogonal parts are therefore not
+longer than the orthogonal parts of S in any metric (D. Micciancio and S. Goldwasser, Complexity of Lattice Problems,
+2002, lemma 7.1). In most cases S is a basis itself.
 """
 
 from functools import lru_cache
@@ -22,13 +23,13 @@ from ppdinf._internal.numba_jit import jit
 
 __all__ = ["ShortMoves"]
 
-MOST = 2**12  # vectors listed
-ENTRIES = 2**21  # of the sums of vectors tried at a time
-TRIED = 2**11  # vectors of which all sums are looked at
+MOST = 2**12  # largest number of listed vectors
+ENTRIES = 2**21  # number of sums of vectors per batch
+TRIED = 2**11  # number of vectors whose sums are all computed
 ROUNDS = 12
 REMEMBERED = 2**12
-HELD = 2**22  # entries of bases that are remembered
-EXACT = 2.0**50  # sums of integers so large are exact in floating point
+HELD = 2**22  # entries of cached bases
+EXACT = 2.0**50  # sums of integers of this size are exact in floating point
 
 type Vectors = NDArray[np.int64]
 
@@ -43,7 +44,7 @@ class ShortMoves:
     Examples
     --------
     >>> moves = ShortMoves(np.array([[1, 0], [0, 1], [-1, -1]]))
-    >>> moves.lengths, moves.backs(np.array([True, True, False]), 1)
+    >>> moves.lengths, moves.supports(np.array([True, True, False]), 1)
     ([2], True)
     """
 
@@ -55,25 +56,25 @@ class ShortMoves:
         order = np.argsort(norms, kind="stable")
         self.vectors, self.norms = vectors[order], norms[order]
         self._odd = np.ascontiguousarray(np.packbits(self.vectors & 1, axis=1))
-        self._remembered = lru_cache(maxsize=REMEMBERED)(self._backs)
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._supports)
         self._bases = lru_cache(maxsize=min(REMEMBERED, HELD // basis.size))(self._basis_of)
         every = np.ones(self.d, dtype=np.bool_)
-        lengths = [int(norm) for norm in np.unique(norms) if self.backs(every, int(norm) - 1)]
+        lengths = [int(norm) for norm in np.unique(norms) if self.supports(every, int(norm) - 1)]
         self.lengths = lengths[:3]
 
-    def backs(self, wide: NDArray[np.bool_], path: int) -> bool:
-        """Tell whether wide cells back the lattice; of a small one, patterns are remembered."""
+    def supports(self, wide: NDArray[np.bool_], path: int) -> bool:
+        """Return whether wide cells support the lattice; patterns of small lattices are cached."""
         return self._remembered(wide.tobytes(), path)
 
-    def _backs(self, pattern: bytes, path: int) -> bool:
+    def _supports(self, pattern: bytes, path: int) -> bool:
         wide = np.frombuffer(pattern, dtype=np.bool_)
-        within, alone = self._held(wide, wide.astype(np.float64), path)
+        within, alone = self._vectors_by_support(wide, wide.astype(np.float64), path)
         wanted = self.m - alone.size
         return bool((alone >= 0).all()) and _independent(self._odd, within, wanted).size == wanted
 
     def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
-        """Return a basis of a lattice that wide cells back, shape (d, m): of vectors short in the metric of scales."""
-        within, alone = self._held(wide, np.where(wide, 1 / t, 0.0), path)
+        """Return a basis of a supported lattice, shape (d, m), of short vectors in the metric of the scales."""
+        within, alone = self._vectors_by_support(wide, np.where(wide, 1 / t, 0.0), path)
         chosen = _independent(self._odd, within, self.m - alone.size)
         return self._bases(np.concatenate([chosen, alone]).tobytes())
 
@@ -82,10 +83,10 @@ class ShortMoves:
         found.flags.writeable = False
         return found
 
-    def _held(
+    def _vectors_by_support(
         self, wide: NDArray[np.bool_], weights: NDArray[np.float64], path: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which vectors are within the wide cells, the shortest first, and the shortest that reach one other cell."""
+        """Return the vectors within the wide cells by length, and the shortest vector for each other cell."""
         listed = int(np.searchsorted(self.norms, path + 1, side="right"))
         return _shortest(self.vectors[:listed], wide, weights)
 
@@ -94,7 +95,7 @@ class ShortMoves:
 def _shortest(
     vectors: Vectors, wide: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Vectors within wide cells by length; for each other cell the shortest that is 1 or -1 there alone, or -1."""
+    """Return the vectors within wide cells by length, and for each other cell its shortest vector or -1."""
     d = wide.size
     within, lengths = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors))
     best, alone = np.full(d, np.inf), np.full(d, -1)
@@ -115,7 +116,7 @@ def _shortest(
 
 
 def _combined(basis: Vectors) -> Vectors:
-    """Return sums and differences of short vectors, and of these, no longer than the longest of a basis (by rows)."""
+    """Return sums and differences of short vectors, at most as long as the longest row of a basis."""
     rng = np.random.default_rng(0)
     longest = int((basis**2).sum(axis=1).max(initial=0))
     found = _unique(basis)
@@ -137,14 +138,14 @@ def _combined(basis: Vectors) -> Vectors:
 
 
 def _unique(vectors: Vectors) -> Vectors:
-    """Of each vector and its negative, one, once: told apart by a random linear form modulo 2^64."""
+    """Return unique vectors up to sign, identified by a random linear form modulo 2^64."""
     form = np.random.default_rng(1).integers(1, 2**62, vectors.shape[1])
     return vectors[np.unique(np.abs(vectors @ form), return_index=True)[1]]
 
 
 @jit
 def _independent(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
-    """Choose vectors independent modulo 2, the first first, up to so many."""
+    """Choose up to `wanted` vectors that are independent modulo 2, in order."""
     width = odd.shape[1]
     chosen = np.empty(max(wanted, 0), dtype=np.int64)
     rows = np.zeros((max(wanted, 0), width), dtype=np.uint8)
@@ -175,7 +176,7 @@ def _independent(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: 
 
 
 def _repaired(basis: Vectors, found: Vectors) -> Vectors:
-    """Return a basis of the lattice whose orthogonal parts are no longer than those of independent vectors."""
+    """Return a lattice basis whose orthogonal parts are not longer than the parts of the given independent vectors."""
     rounded = found.astype(np.float64)
     back = np.rint(np.linalg.solve(rounded.T @ rounded, rounded.T @ basis))
     if np.array_equal(rounded @ back, basis) and (np.abs(rounded) @ np.abs(back)).max() < EXACT:

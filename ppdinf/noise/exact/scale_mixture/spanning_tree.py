@@ -1,16 +1,17 @@
-"""Wide cells that tie a two-way table together, and the exact odds that its scales hold some.
+"""Spanning trees of wide cells of a two-way table, and the exact correction for their condition.
 
-A table is *backed* if some row, the root, has a wide cell in a column where any other row has one too, and every
-column has a wide cell. Then wide cells hold a spanning tree of rows and columns in which any row and column are at
-most 5 steps apart; 3, if all cells of the root are wide, which may be asked for. So may s such rows: as s ways from
-column to column side by side resist 2 / s times as much as a cell, row and column are then as good as 1 + 2 / s steps
-apart, while those rows are still to be drawn. More wide cells never spoil that.
+A table is *supported* if every column has a wide cell, and some row, the root, has a wide cell in a column where every
+other row also has one. Then wide cells contain a spanning tree of rows and columns in which the path between any row
+and column has at most 5 steps, or at most 3 steps if all cells of the root are wide, which may be required. It may also
+be required that s rows have only wide cells. The s parallel paths from column to column have 2 / s times the resistance
+of a cell, so that row and column are 1 + 2 / s steps apart while these rows are not yet drawn. Further wide cells never
+destroy the support.
 
-Drawing (scales, noise) among backed tables alone gives noise z too little weight, by the probability c(z) that its
-scales are backed. Keeping z with probability c(0) / c(z) sets that right, and needs neither number: scales given z are
-independent and rise with abs(z), so wide cells for z = 0 can be drawn as a subset of those for z. Draw the former; if
-they back the table, keep z. Else draw the latter: if they back it, drop z, else begin again. So z is kept with
-probability c(0) (1 + (1 - c(z)) + (1 - c(z))^2 + ...).
+Drawing (scales, noise) only on supported tables reduces the weight of noise z by the probability c(z) that its scales
+are supported. Accepting z with probability c(0) / c(z) corrects this, and neither number has to be computed. Scales
+given z are independent and stochastically increasing in abs(z). Wide cells for z = 0 can therefore be drawn as a subset
+of the wide cells for z. Draw the former; if they support the table, accept z. Otherwise draw the latter; if they
+support the table, reject z, else repeat. z is accepted with probability c(0) (1 + (1 - c(z)) + (1 - c(z))^2 + ...).
 """
 
 import math
@@ -27,15 +28,15 @@ from ppdinf._internal.rationals import ball
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["PATHS", "kept_for_backbone", "root_of"]
+__all__ = ["PATHS", "kept_for_spanning_tree", "root_of"]
 
 PATHS = (*(1 + Fraction(2, s) for s in (8, 4, 3, 2)), Fraction(3), Fraction(5))
-ERROR = 2.0**-30  # more than the error of the logarithm of a probability below, above FAINT
+ERROR = 2.0**-30  # bound on the error of the log probabilities below, above FAINT
 FAINT = 1e-12
 
 
 def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
-    """Return the row with most wide cells among those that can be the root; None if the table is not backed.
+    """Return the possible root with most wide cells; None if the table is not supported.
 
     Examples
     --------
@@ -52,29 +53,31 @@ def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
     return None if found < 0 else found
 
 
-def kept_for_backbone(
+def kept_for_spanning_tree(
     z: NDArray[np.int64],
     epsilon: Fraction,
     width: Fraction,
-    backed: Callable[[NDArray[np.bool_]], bool],
+    supported: Callable[[NDArray[np.bool_]], bool],
     stream: BitStream,
 ) -> bool:
-    """Keep noise with probability c(0) / c(z); cells are wide from scale `width` on, and more of them back no less."""
+    """Accept noise with probability c(0) / c(z); cells are wide from scale `width` on."""
     square = epsilon**2 * width / 2
     log_wide = np.full(z.size, math.log(math.erfc(math.sqrt(square))))
     while True:
         still = draw_bernoulli(log_wide, ERROR, lambda _: ball(square).sqrt().erfc(), stream).reshape(z.shape)
-        if backed(still):
+        if supported(still):
             return True
         narrow = ~still
         sizes = np.abs(z[narrow])
-        narrow[narrow] = draw_bernoulli(*_log_stays(sizes, epsilon, width), _Stays(sizes, epsilon, width), stream)
-        if backed(~narrow):
+        narrow[narrow] = draw_bernoulli(
+            *_log_stays_narrow(sizes, epsilon, width), _StaysNarrow(sizes, epsilon, width), stream
+        )
+        if supported(~narrow):
             return False
 
 
-class _Stays:
-    """Enclosures of the probability that a cell narrow for z = 0 is narrow for z."""
+class _StaysNarrow:
+    """Enclosures of the probability that a cell is narrow for z, given that it is narrow for z = 0."""
 
     def __init__(self, sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction) -> None:
         self._sizes, self._epsilon, self._width = sizes, epsilon, width
@@ -86,10 +89,10 @@ class _Stays:
         return narrow / (2 * y.erf())
 
 
-def _log_stays(
+def _log_stays_narrow(
     sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Logarithms of the probabilities that `_Stays` encloses, and bounds on their errors."""
+    """Return the logs of the probabilities that `_Stays` encloses, and bounds on their errors."""
     w, eps = float(width), float(epsilon)
     x, y = sizes / math.sqrt(2 * w), eps * math.sqrt(w / 2)
     # exp(2 eps size) = exp(4 x y); (x + y)^2 - 4 x y = (x - y)^2
@@ -101,7 +104,7 @@ def _log_stays(
 
 @jit
 def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
-    """Try rows from the one with most wide cells; those with fewest tell soonest. -1 if there is none."""
+    """Return the first possible root by the number of wide cells, or -1; rows with fewest are checked first."""
     root: int
     for root in order[::-1]:
         tied = True

@@ -1,13 +1,14 @@
-r"""Scales of the cells under one public sum: independent Gamma variables but for a power of their sum, and near zero.
+r"""Scales of the cells of one public sum: Gamma variables with a power of their sum.
 
     weight   R^-beta prod_e t_e^-gamma_e (1 + excess(t_e)) exp(-rate t_e),     R = sum_e a_e^2 t_e,
 
-over the cells e of a sum with entries a_e, 0 <= beta <= 1/2. Some cells, each near zero, take part by their excess
-(`ppdinf.noise.exact.scale_mixture.excess`). The plain sum of the others would be Gamma of shape s = sum (1 - gamma_e);
-with its power -beta it is Gamma of shape s - beta, a beta variable times the former. What is left of R^-beta is kept by
-rejection, and so is Gamma(s - beta) / Gamma(s), by which sets of cells near zero differ from independent ones: it falls
-with s, and is at most its value for the empty set times `lift` for each cell near zero. A sum of which all cells are
-near zero is left out where beta > 0: no lattice with one is backed (`ppdinf.noise.exact.scale_mixture.mixture`).
+over the cells e of a sum with entries a_e, 0 <= beta <= 1/2. Some cells, each near zero, are drawn from their excess
+(`ppdinf.noise.exact.scale_mixture.excess`). The plain sum of the other cells would be Gamma of shape s = sum (1 -
+gamma_e). With its power -beta it is Gamma of shape s - beta: a beta variable times a Gamma variable of shape s.
+Rejection accounts for the remaining factor of R^-beta. It also accounts for Gamma(s - beta) / Gamma(s), by which sets
+of cells near zero differ from independent ones. This ratio decreases in s, and it is at most its value for the empty
+set times `lift` for each cell near zero. A sum whose cells are all near zero is omitted if beta > 0, because a lattice
+with such a sum is not supported (`ppdinf.noise.exact.scale_mixture.mixture`).
 """
 
 import math
@@ -33,18 +34,18 @@ __all__ = ["Part", "SumScales"]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Scales of the cells of sums of one kind, shape (size, cells), and the real numbers they stand for.
+    """Scales of the cells of sums of one kind, shape (size, cells), and the real numbers that they approximate.
 
     Attributes
     ----------
     values : ndarray of float64
-        To a relative error of `ppdinf.noise.exact.scale_mixture.excess.LOG_ERROR`.
+        Values with relative error `ppdinf.noise.exact.scale_mixture.excess.LOG_ERROR`.
     near : ndarray of bool
-        Which are drawn by their excess.
+        Whether each cell is drawn from its excess.
     cells : ndarray of int64
-        Place of each cell's number among the real numbers.
+        Index of each cell's real number.
     sums : ndarray of int64, shape (size,)
-        Place of each sum's number, where it has one.
+        Index of each sum's real number, if any.
     """
 
     values: NDArray[np.float64]
@@ -54,12 +55,12 @@ class Part:
 
     @classmethod
     def empty(cls, size: int, cells: int) -> "Part":
-        """Room for so many."""
+        """Return empty arrays for `size` sums."""
         shape = size, cells
         return cls(np.empty(shape), np.empty(shape, np.bool_), np.empty(shape, np.int64), np.zeros(size, np.int64))
 
     def fill(self, where: NDArray[np.int64], part: "Part", kept: NDArray[np.bool_]) -> None:
-        """Put what is kept of another part where it belongs."""
+        """Copy the accepted entries of another part to the given indices."""
         self.values[where], self.near[where] = part.values[kept], part.near[kept]
         self.cells[where], self.sums[where] = part.cells[kept], part.sums[kept]
 
@@ -71,11 +72,11 @@ class SumScales:
     ----------
     gammas : tuple of Fraction, length k
     squares : tuple of int, length k
-        Of the sum's entries; of no account if `beta` is 0.
+        Squares of the entries of the sum; not used if `beta` is 0.
     beta : Fraction
-        0 where cells are independent.
+        Exponent of R; 0 if cells are independent.
     excess : Excess
-        It knows the rate.
+        The excess of a cell, which defines the rate.
     """
 
     def __init__(self, gammas: tuple[Fraction, ...], squares: tuple[int, ...], beta: Fraction, excess: Excess) -> None:
@@ -86,7 +87,7 @@ class SumScales:
         self.lift = self._lift() if beta else 1.0
 
     def draw(self, size: int, reals: LazyReals, stream: BitStream) -> Part:
-        """Draw the scales of so many sums."""
+        """Draw the scales of `size` sums."""
         found, waiting = Part.empty(size, len(self.gammas)), np.arange(size)
         while waiting.size:
             part = self._propose(waiting.size, reals, stream)
@@ -113,11 +114,11 @@ class SumScales:
 
     @property
     def loss(self) -> float:
-        """Log of the share of attempts, about, that excesses cost."""
+        """Approximate decrease of the log acceptance rate by the excesses."""
         return sum(n * self.excess.loss(float(gamma)) for n, (gamma, _) in zip(self.numbers, self.classes, strict=True))
 
     def _propose(self, size: int, reals: LazyReals, stream: BitStream) -> Part:
-        """Draw sums, some of which are to be dropped."""
+        """Propose sums, before rejection."""
         part = Part.empty(size, len(self.gammas))
         part.near[:] = self._draw_near(size, stream)
         for gamma, members in self.classes:
@@ -136,7 +137,7 @@ class SumScales:
         return part
 
     def _kept(self, part: Part, reals: LazyReals, stream: BitStream) -> NDArray[np.bool_]:
-        """Keep sums whose excess is as it should be, with what is left of R^-beta."""
+        """Return which sums are accepted, given their excesses and the remaining factor of R^-beta."""
         values, near = part.values, part.near
         kept = np.ones(len(values), dtype=np.bool_)
         rows, columns = np.nonzero(near)
@@ -165,7 +166,7 @@ class SumScales:
         """Enclose R."""
         return sum((a * x for a, x in zip(self.squares, t, strict=True)), start=arb(0))
 
-    # -- which cells are drawn by their excess --------------------------------------------------------------
+    # -- the cells that are drawn from their excess --------------------------------------------------------------
 
     def _draw_near(self, size: int, stream: BitStream) -> NDArray[np.bool_]:
         found, waiting = np.empty((size, len(self.gammas)), dtype=np.bool_), np.arange(size)
@@ -193,7 +194,7 @@ class SumScales:
         return found
 
     def _shapes(self, near: NDArray[np.bool_]) -> tuple[list[Fraction], NDArray[np.int64]]:
-        """Shapes of the sum of the cells that are not near zero, and which row has which."""
+        """Return the distinct shapes of the sum of the cells not near zero, and the index of each row's shape."""
         if len(self.classes) == 1:
             which = near.sum(axis=1)
             keys = np.arange(int(which.max(initial=0)) + 1)[:, np.newaxis]
@@ -207,7 +208,7 @@ class SumScales:
         return [self.shape - own for own in lost], which
 
     def _lift(self) -> float:
-        """Return a bound on Gamma(s - beta) / Gamma(s) over its value for the empty set, to the power 1 / number."""
+        """Return the largest ratio of Gamma(s - beta) / Gamma(s) to its value for the empty set, per cell near zero."""
         sizes = sorted((1 - g for g in self.gammas), reverse=True)
         shape, highest = self.shape, 0.0
         for n, own in enumerate(sizes[:-1], start=1):
@@ -222,7 +223,7 @@ class SumScales:
         return ball(shape - self.beta).lgamma() - ball(shape).lgamma()
 
     def _enclose_odds(self, gamma: Fraction) -> arb:
-        """Enclose the probability that a cell is drawn by the bound of its excess."""
+        """Enclose the probability that a cell is drawn from the bound of its excess."""
         rate, bound = map(ball, map(Fraction, self.excess.bounded))
         near, far = ball(Fraction(1, 2) - gamma), ball(1 - gamma)
         close = ball(Fraction(self.lift)) * bound * near.gamma() * (-near * rate.log()).exp()
@@ -230,13 +231,13 @@ class SumScales:
 
 
 def _places(members: list[int]) -> NDArray[np.int64] | slice:
-    """Places of cells in a row, as a slice where they are one."""
+    """Return the indices of cells in a row, as a slice if possible."""
     one = members == list(range(members[0], members[-1] + 1))
     return slice(members[0], members[-1] + 1) if one else np.array(members)
 
 
 def _quarters(stream: BitStream) -> BitStream:
-    """Read words of 16 bits off a stream: most events need no more."""
+    """Return a stream of 16-bit words, which are sufficient for most Bernoulli draws."""
 
     def words(n: int) -> Array:
         return stream(-(-n // 4)).view(np.uint16)[:n]

@@ -1,23 +1,24 @@
-r"""Noise on a two-way table given its scales: row by row by Klein's sampler, in the metric of the scales.
+r"""Noise on a two-way table given its scales: row by row by Klein's sampler in the metric of the scales.
 
-Rows are drawn one after the other, each given what the rows after it have to bring the column sums to. With one cell
-of the row, its *tie*, left to the row sum, x the others, b what the column sums lack (without one column, the
-*ground*), and b' W b the least that the rows after it can do, the quadratic form of what is still to be drawn is
+Rows are drawn one after the other, each given the sums that the later rows have to contribute to the columns. The row
+sum determines one cell of the row, its *tie*; x are the other cells. Let b be the remaining column sums (without one
+column, the *ground*), and let b' W b be the smallest contribution of the later rows to the quadratic form. The
+quadratic form of the rows that are not yet drawn is
 
-    z' T^-1 z + (b - z)' W (b - z),      z the row of x,
+    z' T^-1 z + (b - z)' W (b - z),      z the row of x.
 
-a form in (x, b). Its triangular factors, x first, draw x by Klein's sampler and leave b' W b of the row before. The
-last rows, the *spine*, are drawn together, on the fundamental cycles of a tree of wide cells: the root's wide cells,
-and for each column that the root lacks a wide cell of another row of the spine, itself tied to the root. So the
-integers drawn are the cells outside a spanning tree of wide cells, and 1 / t plus the sum of 1 / t along the tree's
-path between its ends is a lower bound on the variance of each, inverted (the variance given the others is no larger
-than the one drawn from).
+It is a form in (x, b). Its triangular factors, x first, give x by Klein's sampler and b' W b for the row before. The
+last rows, the *spine*, are drawn together on the fundamental cycles of a tree of wide cells. The tree contains the
+root's wide cells and, for each column that the root does not cover, a wide cell of another row of the spine, which is
+tied to the root. The drawn integers are therefore the cells outside a spanning tree of wide cells. The reciprocal of
+1 / t plus the sum of 1 / t along the tree's path is a lower bound on the variance of each, because the variance given
+the other cells is at most the variance of the draw.
 
-*Rounding.* Take W as the exact product of its triangular factors in floating point. Then the form of the factors of
-one row is at most 1 + eta times the true one (`ppdinf.noise.exact.scale_mixture.klein_given_scales.triangle`), and by
-induction over rows, from the last, the proposal's form is at most prod (1 + eta) times that of the table. W's entries
-are sums of c - 1 products, those of the form in x of four entries of W, each at most (sqrt W_jj + sqrt W_tie)^2 in
-size.
+*Rounding.* Let W be the exact product of its triangular factors in floating point. Then the form of the factors of one
+row is at most 1 + eta times the true form (`ppdinf.noise.exact.scale_mixture.klein_given_scales.triangle`). By
+induction over rows, from the last, the form of the proposal is at most prod (1 + eta) times the form of the table. The
+entries of W are sums of c - 1 products. The entries of the form in x are sums of four entries of W, each at most (sqrt
+W_jj + sqrt W_tie)^2 in size.
 """
 
 import math
@@ -26,21 +27,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Block, Drawn, Rows, triangle, under_control
+from ppdinf.noise.exact.scale_mixture.klein_given_scales import (
+    SLACK,
+    Block,
+    Drawn,
+    RowCoordinates,
+    triangle,
+    under_control,
+)
 from ppdinf.noise.primitives.stream import BitStream
 
 __all__ = ["draw_given_scales"]
 
 
 def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int, stream: BitStream) -> Drawn:
-    """Draw noise on a backed table.
+    """Draw noise on a supported table.
 
     Parameters
     ----------
     t : ndarray of float64, shape (r, c)
         Scales.
     wide : ndarray of bool, shape (r, c)
-        Which of them the tree may use.
+        The wide cells, which the tree may use.
     root : int
         From `ppdinf.noise.exact.scale_mixture.spanning_tree.root_of`.
     stream : BitStream
@@ -52,27 +60,30 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     Raises
     ------
     PrivacyError
-        The noise leaves the integers that floating point knows.
+        The noise exceeds the integers that floating point represents exactly.
     """
     r, c = t.shape
+    # the spine: the root and the rows that cover its missing columns
     spine = _spine(t, wide, root)
     rows = [root, *spine]
-    apart = np.ones(r, dtype=np.bool_)
-    apart[rows] = False
-    others = np.flatnonzero(apart)
-    others = others[np.argsort(wide[others].sum(axis=1), kind="stable")]  # those with all cells wide come last
+    outside_spine = np.ones(r, dtype=np.bool_)
+    outside_spine[rows] = False
+    others = np.flatnonzero(outside_spine)
+    others = others[np.argsort(wide[others].sum(axis=1), kind="stable")]  # rows with only wide cells are last
+    # one tie per row to a wide column of the root
     ties = np.argmax(np.where(wide[root] & wide[others], t[others], -1.0), axis=1)
-    ground = int(np.argmax(np.where(wide[root], t[root], -1.0)))  # wide cells of the root keep W small
+    ground = int(np.argmax(np.where(wide[root], t[root], -1.0)))  # a wide cell of the root keeps W small
     block = Block(_basis(t.shape, wide, root, spine, ground), t[rows].ravel())
     try:
         squares, mu, pulls, rounding = _factor_rows(t, others, block.lower[1 - c :, 1 - c :].copy(), ties, ground)
     except np.linalg.LinAlgError:
         rounding = np.inf
     under_control(block.rounding + rounding)
-    own = Rows(squares, mu)
+    row_coordinates = RowCoordinates(squares, mu)
+    # draw the rows outside of the spine, then the spine given the remaining column sums
     lacking = np.zeros(c, dtype=np.int64)
-    own.draw(pulls, ties, ground, lacking, stream)
-    x = own.x[:, 0, :-1]
+    row_coordinates.draw(pulls, ties, ground, lacking, stream)
+    x = row_coordinates.x[:, 0, :-1]
     free = np.arange(c) != ties[:, np.newaxis]
     z = np.zeros((r, c), dtype=np.int64)
     part = np.zeros((len(others), c), dtype=np.int64)
@@ -84,13 +95,13 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     return Drawn(
         z,
         np.concatenate([x.ravel(), last.x]),
-        np.concatenate([own.centers[:, 0, :-1].ravel(), last.centers]),
+        np.concatenate([row_coordinates.centers[:, 0, :-1].ravel(), last.centers]),
         np.concatenate([squares[:, :-1].ravel(), last.squares]),
     )
 
 
 def _spine(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> dict[int, tuple[int, list[int]]]:
-    """Rows that bring the root the columns it lacks: for each its tie to the root and its columns."""
+    """Return the rows for the columns that the root does not cover: their ties to the root and their columns."""
     lacking = ~wide[root]
     spine: dict[int, tuple[int, list[int]]] = {}
     while lacking.any():
@@ -109,13 +120,13 @@ def _basis(
     spine: dict[int, tuple[int, list[int]]],
     ground: int,
 ) -> NDArray[np.int64]:
-    """Fundamental cycles on the spine, the root's row first, and for each column but the ground a path between both."""
+    """Return the fundamental cycles of the spine, the root's row first, and a path from each column to the ground."""
     _, c = shape
     rows = [root, *spine]
     owner = {j: (n + 1, tie) for n, (tie, columns) in enumerate(spine.values()) for j in columns}
 
     def to_root(j: int, sign: int, vector: NDArray[np.int64]) -> None:
-        """Add the tree's path from a column to the root."""
+        """Add the path of the tree from a column to the root."""
         if j not in owner:
             vector[0, j] += sign
             return
@@ -150,16 +161,17 @@ def _basis(
 def _factor_rows(
     t: NDArray[np.float64], others: NDArray[np.int64], after: NDArray[np.float64], ties: NDArray[np.int64], ground: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
-    """Factor the form of each row and of what is lacking: squares, U, what lacking sums pull, and the rounding.
+    """Factor the form of each row: return squares, U, coefficients of the remaining column sums, and the rounding.
 
-    `after` is the triangle of W of the rows that come last.
+    `after` is the triangle of W of the rows that are drawn last.
     """
     n, c = others.size, t.shape[1]
     squares, mu, pulls = np.ones((n, c)), np.zeros((n, c * (c - 1) // 2)), np.empty((n, c - 1, c - 1))
     form, rounding = np.empty((2 * c - 2, 2 * c - 2)), 0.0
-    full = np.zeros((c, c))  # W with the ground
+    full = np.zeros((c, c))  # W with the ground column
     for place in range(n - 1, -1, -1):
         row, tie = others[place], ties[place]
+        # the form in (x, b): the row's own precision plus the form of the later rows
         W = after @ after.T
         for i in range(c - 1):
             for j in range(c - 1):
@@ -175,6 +187,7 @@ def _factor_rows(
             form[i, i] += 1.0 / t[row, a]
             size = (math.sqrt(full[a, a]) + math.sqrt(full[tie, tie])) ** 2
             largest = max(largest, size / form[i, i])
+        # its triangular factors: mu of x, coefficients of b, and W for the row before
         lower, off = triangle(form, (c + 6.0) * largest)
         rounding += off
         entry = 0
@@ -183,7 +196,7 @@ def _factor_rows(
             for j in range(i + 1, c - 1):
                 mu[place, entry] = lower[j, i] / lower[i, i]
                 entry += 1
-            entry += 1  # of the shift
+            entry += 1  # entry of the shift
             for j in range(c - 1):
                 pulls[place, i, j] = lower[c - 1 + j, i] / lower[i, i]
         after = lower[c - 1 :, c - 1 :].copy()

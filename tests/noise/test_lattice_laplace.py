@@ -1,4 +1,4 @@
-"""l1 noise on any lattice through scales: random systems by enumeration, bounds by search, wrong variants."""
+"""l1 noise on lattices by scale mixtures: random systems by enumeration, bounds by search, wrong variants."""
 
 import itertools
 import math
@@ -14,8 +14,7 @@ from scipy import optimize, stats
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.exact.scale_mixture import klein_given_scales as crossing_klein
-from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
+from ppdinf.noise.exact.scale_mixture import klein_given_scales, mixture
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess, log_theta
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK
 from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem, offer
@@ -30,10 +29,10 @@ from ppdinf.noise.primitives.stream import seeded_stream
 EVERY = 80  # random systems
 QUICK = range(0, 72, 12)
 EPSILONS = [Fraction(1, 2), Fraction(2, 3), Fraction(3, 4)]
-FEWEST, MOST = 500, 750  # draws of a system, the fewest in the quick tier and where hardly an attempt is kept
-ATTEMPTS = 20_000  # a second at most
+FEWEST, MOST = 500, 750  # draws per system: the smallest number, used in the quick tier and for low acceptance rates
+ATTEMPTS = 20_000  # at most one second
 FAR = 5  # standard errors
-RARE = 1e-4 / EVERY / 2  # of a false alarm by chi-square at one system: of any, below 1e-4
+RARE = 1e-4 / EVERY / 2  # false alarm rate of chi-square per system; below 1e-4 for all systems
 
 
 def system_of(A):
@@ -42,7 +41,7 @@ def system_of(A):
 
 
 def candidate(seed):
-    """Margins, three-way tables, structural zeros, weighted cells, random integers, in turn."""
+    """Return a system: margins, three-way tables, structural zeros, weighted cells or random integers."""
     rng, kind = np.random.default_rng(seed), seed % 5
     if kind == 0:
         return two_way(2, int(rng.integers(2, 5)))
@@ -63,7 +62,7 @@ def candidate(seed):
 
 
 def random_block(seed):
-    """A system that is one block without fixed cells, of rank 1 to 3, that the sampler takes."""
+    """Return a system with one block, without fixed cells, of rank 1 to 3, that the sampler supports."""
     while True:
         A = candidate(seed)
         found = structure(A)
@@ -75,11 +74,11 @@ def random_block(seed):
 
 
 def score(seed, draws=None, drawn=1):
-    """Draws of one system against its law; returned is how far their mean size is from its own, in standard errors."""
+    """Compare draws of one system with its law; return the error of their mean size in standard errors."""
     A, system = random_block(seed)
     epsilon = EPSILONS[seed // 5 % 3]
     if seed % 8 < 3:
-        system.sums = []  # leverages alone; nearly all others have sums to integrate out
+        system.sums = []  # leverages alone; nearly all other systems have sums to integrate out
     law = ScaleMixture(system, epsilon * drawn)
     draws = draws or int(np.clip(ATTEMPTS * law.acceptance, FEWEST, MOST))
     z = law.draw(draws, seeded_stream(seed))
@@ -88,7 +87,7 @@ def score(seed, draws=None, drawn=1):
     if drawn == 1:
         assert fit(z, truth) > RARE, A
         distance, expected = total_variation(z, truth)
-        # a draw moves the distance by 1 / draws at most: 1e-6 of a false alarm, by McDiarmid
+        # a draw changes the distance by at most 1 / draws: false alarm rate 1e-6 by McDiarmid
         assert distance < expected + math.sqrt(math.log(1e6) / (2 * draws)), A
     sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
     mean = p @ sizes / p.sum()
@@ -102,15 +101,15 @@ def test_random_systems(seed):
 
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", range(5))
-def test_systems_of_a_kind(kind):
-    """Some fifteen systems one by one, and their mean sizes together."""
+def test_systems_by_kind(kind):
+    """About 15 systems one by one, and their mean sizes together."""
     scores = [score(seed) for seed in range(kind, EVERY, 5) if seed not in QUICK]
     assert abs(np.sum(scores)) < FAR * len(scores) ** 0.5
 
 
 @pytest.mark.deep
-def test_scale_is_seen_by_systems_together():
-    """Epsilon 5 % off: 8 standard errors."""
+def test_wrong_scale_is_rejected_by_all_systems_together():
+    """An error of 5 % in epsilon gives 8 standard errors."""
     scores = [score(seed, MOST, Fraction(105, 100)) for seed in range(0, EVERY, 5) if seed not in QUICK]
     assert abs(np.sum(scores)) > FAR * len(scores) ** 0.5
 
@@ -121,7 +120,7 @@ CROSSING = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 2]])
 
 
 def p_value(A, epsilon, size=6_000, drawn=1):
-    """Chi-square over tables, and the mean size of all cells and of each against its law: the smallest, Bonferroni."""
+    """Return the smallest p-value (Bonferroni) of chi-square over tables and of mean sizes of cells."""
     A = np.array(A)
     z = ScaleMixture(system_of(A), epsilon * drawn).draw(size, seeded_stream(3))
     truth = enumerated(A, "l1", epsilon, 60 if A.shape == (1, 3) else 36)
@@ -136,8 +135,8 @@ def p_value(A, epsilon, size=6_000, drawn=1):
 
 
 @pytest.mark.deep
-class TestWrongVariantsAreCaught:
-    def test_none(self):
+class TestWrongVariantsAreRejected:
+    def test_correct_variant(self):
         assert p_value(CROSSING, Fraction(3, 4)) > 1e-4
         assert p_value([[1, 1, 4]], Fraction(1)) > 1e-4
         assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) > 1e-4
@@ -146,12 +145,12 @@ class TestWrongVariantsAreCaught:
         assert p_value(CROSSING, Fraction(3, 4), 12_000, Fraction(105, 100)) < 1e-4
 
     def test_ratio_capped_at_one(self, monkeypatch):
-        """Held against 1 in place of its bound."""
+        """The ratio is compared with 1 instead of its bound."""
         monkeypatch.setattr(ScaleMixture, "log_keep", lambda self, drawn, t: min(0.0, drawn.log_ratio(t)))
         assert p_value([[1, 1, 4]], Fraction(1), 12_000) < 1e-4
 
-    def test_theta_left_out(self, monkeypatch):
-        """Cells near zero have no mass of their own."""
+    def test_theta_omitted(self, monkeypatch):
+        """The extra mass of cells near zero is ignored."""
         monkeypatch.setattr(SumScales, "_draw_near", lambda self, size, _: np.zeros((size, len(self.gammas)), np.bool_))
         assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
 
@@ -171,17 +170,17 @@ class TestWrongVariantsAreCaught:
         monkeypatch.setattr(SumScales, "__init__", lambda self, g, s, beta, e: before(self, g, s, beta / 2, e))
         assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) < 1e-4
 
-    def test_weights_of_a_sum_forgotten(self, monkeypatch):
+    def test_weights_of_a_sum_ignored(self, monkeypatch):
         before = SumScales.__init__
         monkeypatch.setattr(SumScales, "__init__", lambda self, g, s, *rest: before(self, g, (1,) * len(s), *rest))
         assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) < 1e-4
 
-    def test_determinant_left_out(self, monkeypatch):
+    def test_determinant_omitted(self, monkeypatch):
         monkeypatch.setattr(LeverageScales, "log_keep", lambda self, values: np.zeros(len(values)))
         assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
 
-    def test_backing_not_made_up_for(self, monkeypatch):
-        monkeypatch.setattr(crossing_mixture, "kept_for_backbone", lambda *_: True)
+    def test_support_not_corrected_for(self, monkeypatch):
+        monkeypatch.setattr(mixture, "kept_for_spanning_tree", lambda *_: True)
         assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
 
 
@@ -199,7 +198,7 @@ def test_balls_agree_with_floating_point():
         with ctx.workprec(192):
             np.testing.assert_allclose(t[0], [float(x) for x in scales.enclose(i)[0]], rtol=LOG_ERROR)
             assert abs(float(scales.enclose_keep(i).log()) - logs[i]) < 2.0**-20
-        if (path := law.system.backing(wide, law.path)) is None:
+        if (path := law.system.support(wide, law.path)) is None:
             continue
         drawn = law.system.noise(t, wide, path, stream)
         with ctx.workprec(192):
@@ -210,8 +209,8 @@ def test_balls_agree_with_floating_point():
     assert checked > 20
 
 
-def test_determinants_that_rounding_spoils_are_enclosed():
-    """Scales of which all but too few are near 0, and the same determinant by rational numbers."""
+def test_inaccurate_determinants_are_enclosed():
+    """Scales of which most are near 0, and the same determinant by rational numbers."""
     law = LeverageScales(Leverages(CROSSING[:, [0, 2, 3, 4]]), [], Fraction(1), Fraction(1), Fraction(3))
     t = np.array([2.0**-60, 1.0, 2.0**-60, 2.0**-58])
     exact = [[Fraction(0)] * 2 for _ in range(2)]
@@ -225,7 +224,7 @@ def test_determinants_that_rounding_spoils_are_enclosed():
 
 @pytest.mark.parametrize("A", [CROSSING, margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray(), [[2, 3, 5, 1]]])
 def test_the_determinant_is_above_its_bound(A):
-    """A search over scales: the ratio is largest, 1, where all are equal."""
+    """A search over scales: the ratio is largest, 1, if all scales are equal."""
     law = system_of(A).scales(Fraction(1), Fraction(1), Fraction(3))
     d = law.leverages.A.shape[1]
 
@@ -238,7 +237,7 @@ def test_the_determinant_is_above_its_bound(A):
 
 
 def test_rounding_is_bounded():
-    """The proposal's quadratic form is below the true one, whatever the scales: by rational numbers, minor by minor."""
+    """The quadratic form of the proposal is below the true form for all scales: rational arithmetic, all minors."""
     rng, basis = (
         np.random.default_rng(0),
         kernel(margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray()).basis.toarray(),
@@ -247,9 +246,9 @@ def test_rounding_is_bounded():
     for _ in range(20):
         t = np.exp(rng.normal(0, 3, len(basis)))
         precision = (basis / t[:, np.newaxis]).T @ basis
-        lower, rounding = crossing_klein.triangle(precision, len(basis))
+        lower, rounding = klein_given_scales.triangle(precision, len(basis))
         assert rounding + LOG_ERROR < SLACK
-        drawn = crossing_klein.draw_on(basis, t, seeded_stream(1))
+        drawn = klein_given_scales.draw_on(basis, t, seeded_stream(1))
         np.testing.assert_array_equal(drawn.squares, np.diag(lower) ** 2 * (1 - SLACK))
         factor = lower / np.diag(lower)
         left = [[Fraction(0)] * m for _ in range(m)]
@@ -266,12 +265,12 @@ def test_rounding_is_bounded():
 def test_rounding_beyond_bounds_stops_the_sampler():
     nearly = np.array([[1, 1], [1, 1], [-2, -2]]) * 10**6 + np.array([[1, 0], [0, 1], [-1, -1]])
     with pytest.raises(PrivacyError, match="rounding"):
-        crossing_klein.draw_on(nearly, np.ones(3), seeded_stream(1))
+        klein_given_scales.draw_on(nearly, np.ones(3), seeded_stream(1))
 
 
 @pytest.mark.parametrize("A", [CROSSING, two_way(3, 3)[:, 1:], [[2, 3, 5]]])
 def test_the_ratio_is_below_its_bound(A):
-    """The product of theta3 over the variances drawn from, the largest ratio that any noise could have, searched."""
+    """A search for the largest product of theta3 over the variances, which bounds the ratio for all noise."""
     width, system = 2.0, system_of(A)
     path, d = system.paths[0], system.shape[1]
     excess = Excess(Fraction(1), Fraction(2), path / 2, 0.2)
@@ -279,7 +278,7 @@ def test_the_ratio_is_below_its_bound(A):
     def margin(logs):
         t = np.exp(logs).reshape(1, d)
         wide = t >= width
-        if system.backing(wide, path) is None:
+        if system.support(wide, path) is None:
             return 1.0
         drawn = system.noise(t, wide, path, seeded_stream(0))
         found = log_theta(1 / (drawn.squares / (1 - SLACK))).sum()
@@ -297,16 +296,16 @@ def test_the_ratio_is_below_its_bound(A):
     "A", [CROSSING, [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 2, 1]]]
 )
 def test_the_lattice_sum_is_below_its_bound(A):
-    """Y(T) itself, by enumeration: independent of how noise is drawn. And its largest value over scales, by search."""
+    """Y(T) by enumeration, independent of the sampler, and its largest value over scales by search."""
     system = system_of(A)
     basis, d = system.moves.basis, system.shape[1]
     x = box(-14, 14, system.m)
     z, path, width = x @ basis.T, system.paths[0], 1.0
     excess = Excess(Fraction(1), Fraction(1), Fraction(path), 0.2)
 
-    def room(logs):
+    def margin(logs):
         t = np.exp(np.minimum(logs, 2.0))
-        if system.backing(t[np.newaxis] >= width, path) is None:
+        if system.support(t[np.newaxis] >= width, path) is None:
             return 1.0
         gram = (basis / t[:, np.newaxis]).T @ basis
         log_y = np.log(np.exp(-0.5 * (z**2 / t).sum(axis=1)).sum()) - 0.5 * system.m * math.log(2 * math.pi)
@@ -315,33 +314,33 @@ def test_the_lattice_sum_is_below_its_bound(A):
     rng, worst = np.random.default_rng(2), math.inf
     for _ in range(4):
         start = np.where(rng.random(d) < 0.7, rng.exponential(0.2, d), rng.normal(-1, 1, d))
-        worst = min(worst, optimize.minimize(room, start, method="Nelder-Mead", options={"maxiter": 80}).fun)
+        worst = min(worst, optimize.minimize(margin, start, method="Nelder-Mead", options={"maxiter": 80}).fun)
     assert 0 < worst < 1
 
 
 @pytest.mark.parametrize("A", [CROSSING, margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray(), [[2, 3, 5, 1]]])
-def test_more_wide_cells_back_no_less(A):
+def test_further_wide_cells_preserve_support(A):
     moves = system_of(A).moves
     for path in (length - 1 for length in moves.lengths):
         patterns = np.array(list(itertools.product([False, True], repeat=moves.d)))
-        backed = {p.tobytes(): moves.backs(p, path) for p in patterns}
-        assert 0 < sum(backed.values()) < len(backed)
+        supported = {p.tobytes(): moves.supports(p, path) for p in patterns}
+        assert 0 < sum(supported.values()) < len(supported)
         for p in patterns:
             for cell in np.flatnonzero(~p):
                 more = p.copy()
                 more[cell] = True
-                assert backed[p.tobytes()] <= backed[more.tobytes()]
+                assert supported[p.tobytes()] <= supported[more.tobytes()]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_bases_on_wide_cells(seed):
-    """They span the lattice, and their parts are as long as the pattern promises."""
+    """The bases span the lattice, and their parts satisfy the bound of the pattern."""
     rng = np.random.default_rng(seed)
     system = random_block(2 + 5 * seed)[1] if seed % 2 else system_of(two_way(4, 4)[:, rng.permutation(16)[:14]])
     moves, path = system.moves, system.paths[0]
     for _ in range(30):
         wide = rng.random(moves.d) < 0.7
-        if not moves.backs(wide, path):
+        if not moves.supports(wide, path):
             continue
         t = np.where(wide, 1 + rng.exponential(3, moves.d), rng.exponential(0.3, moves.d))
         basis = moves.basis_on(t, wide, path)
@@ -356,7 +355,7 @@ def test_bases_on_wide_cells(seed):
         assert (of_cell <= 1 / t[narrow] + path + 1e-9).all()
 
 
-def test_vectors_of_an_odd_index_are_made_a_basis():
+def test_vectors_of_odd_index_are_completed_to_a_basis():
     basis = np.array([[1, 0], [0, 1], [-1, -1]])
     found = basis @ np.array([[1, 2], [-1, 1]])  # of index 3
     assert _independent(np.packbits(found.T & 1, axis=1), np.arange(2), 2).size == 2
@@ -376,28 +375,28 @@ def test_acceptance_is_predicted_within_a_factor_of_two():
         assert 0.5 < law.acceptance / (kept / tries) < 2
 
 
-def test_margins_of_three_dimensions_are_offered():
+def test_margins_of_three_dimensions_are_supported():
     A = margin_matrix((4, 4, 4), [(0,), (1,), (2,)]).toarray()
     found = offer(structure(A), DoubleGeometric("1/4"), np.arange(64))
     assert isinstance(found, Offer)
     z = found.build()(40, seeded_stream(1))
     assert not (z @ A.T).any()
-    # wide noise: |z|_1 is that of the continuous law by homogeneity, Gamma of shape 54 and rate epsilon
+    # wide noise: |z|_1 has the continuous law, Gamma with shape 54 and rate epsilon by homogeneity
     assert abs(np.abs(z).sum(axis=1).mean() / 216 - 1) < 6 / np.sqrt(54 * 40)
 
 
 @pytest.mark.deep
-def test_two_way_margins_of_three_dimensions_are_offered():
-    """Sixteen of 37 sums are integrated out: without that 2 attempts in a million would be kept."""
+def test_two_way_margins_of_three_dimensions_are_supported():
+    """Sixteen of 37 sums are integrated out; otherwise the acceptance rate would be 2e-6."""
     A = margin_matrix((4, 4, 4), [(0, 1), (1, 2), (0, 2)]).toarray()
     found = offer(structure(A), DoubleGeometric("1/4"), np.arange(64))
     assert isinstance(found, Offer)
     assert found.acceptance > 1e-4
     z = found.build()(10, seeded_stream(1))
     assert not (z @ A.T).any()
-    assert abs(np.abs(z).sum(axis=1).mean() / 108 - 1) < 6 / np.sqrt(27 * 10)  # Gamma of shape 27 and rate epsilon
+    assert abs(np.abs(z).sum(axis=1).mean() / 108 - 1) < 6 / np.sqrt(27 * 10)  # Gamma with shape 27 and rate epsilon
 
 
-def test_large_ranks_are_left_alone():
+def test_large_ranks_are_not_supported():
     A = two_way(40, 40)
     assert offer(structure(A), DoubleGeometric("1/4"), np.arange(1600)) is None

@@ -64,8 +64,8 @@ def test_multiply_is_the_128_bit_product():
 
 @pytest.mark.parametrize("n", RANGES)
 def test_every_value_has_the_same_number_of_words(n):
-    # The value grows with the word, so the words of v are those from first to last; of these, only
-    # the first can be rejected: each next one has a fraction larger by n.
+    # The value grows with the word, so the words of v are those from first to last. Of the words of v, only
+    # the first can be rejected: the fraction increases by n with each word.
     values = {0, 1, 2, n // 3, n // 2, n - 2, n - 1} & set(range(n)) if n < 10 else {0, 1, n // 3, n // 2, n - 1}
     for v in values:
         first, last = -(-v * WORDS // n), -(-(v + 1) * WORDS // n) - 1
@@ -77,12 +77,12 @@ def test_every_value_has_the_same_number_of_words(n):
 
 
 @pytest.mark.parametrize("n", [3, 363, 3 * 2**62])
-def test_counting_words_catches_a_missing_rejection(n):
+def test_counting_words_detects_a_missing_rejection(n):
     counts = {-(-(v + 1) * WORDS // n) - -(-v * WORDS // n) for v in (0, 1, n // 2, n - 1)}
     assert counts != {WORDS // n}
 
 
-def test_bounded_integers_are_uniform_where_a_remainder_is_not():
+def test_bounded_integers_are_uniform_and_remainders_are_not():
     n, size = 3 * 2**62, 30_000
     out = np.empty(size, dtype=np.uint64)
     fill(place, seeded_stream(5), size, np.uint64(n), out)
@@ -93,7 +93,7 @@ def test_bounded_integers_are_uniform_where_a_remainder_is_not():
 
 
 @pytest.mark.parametrize("row", [1, 7, 1000])
-def test_outcome_does_not_depend_on_how_the_tape_is_cut(monkeypatch, row):
+def test_results_do_not_depend_on_the_size_of_reads(monkeypatch, row):
     def outcome():
         out = np.empty(500, dtype=np.uint64)
         fill(place, seeded_stream(2), len(out), np.uint64(3 * 2**62), out)
@@ -104,7 +104,7 @@ def test_outcome_does_not_depend_on_how_the_tape_is_cut(monkeypatch, row):
     np.testing.assert_array_equal(outcome(), whole)
 
 
-def test_fill_reads_no_word_too_many():
+def test_fill_reads_every_word_once():
     read = []
     words = seeded_stream(3)
 
@@ -117,7 +117,7 @@ def test_fill_reads_no_word_too_many():
     assert sum(read) == np.flatnonzero(seeded_stream(3)(2000) * np.uint64(3 * 2**62) >= 2**62)[999] + 1
 
 
-def test_seeded_tape_repeats_and_leaves_the_generator_further_on():
+def test_seeded_streams_are_reproducible_and_advance_the_generator():
     rng = np.random.default_rng(4)
     first = seeded_stream(rng)(10)
     np.testing.assert_array_equal(first, seeded_stream(4)(10))
@@ -125,7 +125,7 @@ def test_seeded_tape_repeats_and_leaves_the_generator_further_on():
     assert first.dtype == np.uint64
 
 
-def test_secure_tape_gives_fresh_writable_words():
+def test_secure_streams_return_new_writable_words():
     words = secure_stream()(2000)
     assert words.dtype == np.uint64
     assert words.flags.writeable
@@ -134,7 +134,7 @@ def test_secure_tape_gives_fresh_writable_words():
     assert stats.binomtest(int(ones), 128_000).pvalue > 1e-9
 
 
-def test_a_forked_process_reads_words_of_its_own():
+def test_a_forked_process_reads_different_words():
     code = """
 import os
 from ppdinf.noise.primitives.stream import secure_stream

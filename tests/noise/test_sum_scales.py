@@ -1,4 +1,4 @@
-"""Scales of cells under a sum: sets of cells near zero, densities by integration, bounds by search."""
+"""Scales of the cells of a sum: sets of cells near zero, densities by integration, bounds by search."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ def of(gammas, squares, beta, end=Fraction(1, 2)):
 
 
 def masses(law):
-    """Sets of cells near zero, and their weights by the integral over the others."""
+    """Return sets of cells near zero, and their weights by integration over the other cells."""
     rate, bound = law.excess.bounded
     found = {}
     for near in itertools.product([False, True], repeat=len(law.gammas)):
@@ -52,7 +52,7 @@ def test_sets_of_cells_near_zero_have_their_law(gammas):
     observed = [int((drawn == near).all(axis=1).sum()) for near in weights]
     assert sum(observed) == len(drawn)
     assert stats.chisquare(observed, expected).pvalue > 1e-5
-    # power: the sets of independent cells, which forget the power of the sum
+    # power: the sets of independent cells, without the power of the sum
     alone = np.array([weights[near] / lowered(law, near) for near in weights])
     assert stats.chisquare(observed, alone / alone.sum() * len(drawn)).pvalue < 1e-5
 
@@ -73,7 +73,7 @@ def test_the_lift_bounds_every_set(gammas):
 
 @pytest.mark.parametrize("squares", [(1, 1), (1, 4)])
 def test_density_of_two_cells(squares):
-    """Against the density, by numerical integration; not both cells are near zero by their excess."""
+    """Compare with the density by numerical integration; at most one cell is drawn from its excess."""
     gammas, beta = (Fraction(1, 6), Fraction(1, 10)), Fraction(1, 3)
     law, stream = of(gammas, squares, beta), seeded_stream(1)
     t = law.draw(20_000, LazyReals(stream), stream).values
@@ -117,7 +117,7 @@ def system_of(A):
     return LatticeSystem(A, kernel(A).basis.toarray())
 
 
-def test_sums_that_are_integrated_out():
+def test_integrated_sums():
     three = margin_matrix((3, 3, 3), [(0, 1), (1, 2), (0, 2)]).toarray()
     assert [len(one.cells) for one in system_of(three).sums] == [3] * 9
     slices = margin_matrix((2, 3, 4), [(0,), (1,), (2,)]).toarray()
@@ -143,30 +143,30 @@ def test_sums_are_disjoint():
     ],
 )
 def test_the_determinant_is_above_its_bound(A):
-    """A search over scales: the ratio is largest, 1, where all are equal."""
+    """A search over scales: the ratio is largest, 1, if all scales are equal."""
     system = system_of(A)
     assert system.sums
-    assert least_ratio(system.scales(Fraction(1), Fraction(1), Fraction(3)), A.shape[1]) > -1e-9
+    assert smallest_ratio(system.scales(Fraction(1), Fraction(1), Fraction(3)), A.shape[1]) > -1e-9
 
 
-def with_holes(shape, margins, holes, seed):
+def with_structural_zeros(shape, margins, holes, seed):
     cells = np.random.default_rng(seed).permutation(np.prod(shape))[holes:]
     return margin_matrix(shape, margins).toarray()[:, np.sort(cells)]
 
 
 WITH_HOLES = {
     "3 x 4, two holes": two_way(3, 4)[:, [e for e in range(12) if e not in (0, 5)]],
-    "4 x 5, four holes": with_holes((4, 5), [(0,), (1,)], 4, 2),
-    "3 x 3 x 3, three holes": with_holes((3, 3, 3), [(0, 1), (1, 2), (0, 2)], 3, 3),
-    "2 x 3 x 3 of one-way sums, four holes": with_holes((2, 3, 3), [(0,), (1,), (2,)], 4, 4),
+    "4 x 5, four holes": with_structural_zeros((4, 5), [(0,), (1,)], 4, 2),
+    "3 x 3 x 3, three holes": with_structural_zeros((3, 3, 3), [(0, 1), (1, 2), (0, 2)], 3, 3),
+    "2 x 3 x 3 of one-way sums, four holes": with_structural_zeros((2, 3, 3), [(0,), (1,), (2,)], 4, 4),
     "weights": np.array(
         [[1, 1, 2, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 3, 1, 2], [1, 2, 0, 1, 1, 1, 3, 1], [0, 1, 1, 2, 2, 0, 1, 1]]
     ),
 }
 
 
-def least_ratio(law, d, starts=4):
-    """The smallest ratio of the determinant to its bound that a search over scales finds, in logarithms."""
+def smallest_ratio(law, d, starts=4):
+    """Return the smallest log ratio of the determinant to its bound by a search over scales."""
 
     def loss(logs):
         return -float(law.log_keep(np.exp(logs).reshape(1, 1, d))[0])
@@ -179,15 +179,15 @@ def least_ratio(law, d, starts=4):
 
 
 @pytest.mark.parametrize("holes", WITH_HOLES)
-def test_sums_with_holes_are_integrated_out_to_a_smaller_power(holes):
-    """And to the power 1, that of sums which share no cell with others, the bound fails."""
+def test_sums_with_structural_zeros_have_smaller_powers(holes):
+    """With the power 1, which is valid for sums without shared cells, the bound does not hold."""
     A = WITH_HOLES[holes]
     assert np.linalg.matrix_rank(A) < A.shape[1]
     system = system_of(A)
-    assert all(one.power >= Fraction(1, 4) for one in system.sums)  # as far as beta variables are drawn
+    assert all(one.power >= Fraction(1, 4) for one in system.sums)  # if beta variables can be drawn
     assert any(one.power.denominator in {2**k for k in range(1, 11)} for one in system.sums)
     law = system.scales(Fraction(1), Fraction(1), Fraction(3))
-    assert least_ratio(law, A.shape[1]) > -1e-9
+    assert smallest_ratio(law, A.shape[1]) > -1e-9
     whole = [DisjointSum(one.cells, one.entries, Fraction(1)) for one in system.sums]
     other = LeverageScales(system.leverages, whole, Fraction(1), Fraction(1), Fraction(3))
-    assert least_ratio(other, A.shape[1]) < -1e-3
+    assert smallest_ratio(other, A.shape[1]) < -1e-3

@@ -1,4 +1,4 @@
-"""l1 noise on two-way tables through scales: laws by enumeration, bounds by search, wrong variants."""
+"""l1 noise on two-way tables by scale mixtures: laws by enumeration, bounds by search, wrong variants."""
 
 import itertools
 import math
@@ -12,15 +12,18 @@ from lattice_laws import enumerated, fit, margins_law, total_variation, two_way
 from scipy import optimize, stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.exact.scale_mixture import mixture as crossing_mixture
-from ppdinf.noise.exact.scale_mixture import two_way_noise as crossing_rows
-from ppdinf.noise.exact.scale_mixture import two_way_scales as crossing_scales
+from ppdinf.noise.exact.scale_mixture import mixture, two_way_noise, two_way_scales
 from ppdinf.noise.exact.scale_mixture.exact_gamma import betas, enclose_beta, enclose_gamma, gammas
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, log_theta
-from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Rows
-from ppdinf.noise.exact.scale_mixture.spanning_tree import _log_stays, _Stays, kept_for_backbone, root_of
+from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, RowCoordinates
+from ppdinf.noise.exact.scale_mixture.spanning_tree import (
+    _log_stays_narrow,
+    _StaysNarrow,
+    kept_for_spanning_tree,
+    root_of,
+)
 from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
-from ppdinf.noise.exact.scale_mixture.two_way_laplace import Crossing, Table
+from ppdinf.noise.exact.scale_mixture.two_way_laplace import TwoWayLaplace, TwoWayTable
 from ppdinf.noise.exact.scale_mixture.two_way_noise import _spine, draw_given_scales
 from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales
 from ppdinf.noise.primitives.lazy_reals import LazyReals
@@ -49,7 +52,7 @@ def law_of(shape, epsilon, reach):
     ("shape", "epsilon", "reach"), QUICK + [pytest.param(*one, marks=pytest.mark.deep) for one in SMALL]
 )
 def test_small_tables(shape, epsilon, reach):
-    z = Crossing(shape, epsilon).draw(3_000, seeded_stream(reach))
+    z = TwoWayLaplace(shape, epsilon).draw(3_000, seeded_stream(reach))
     assert not (z @ two_way(*shape).T).any()
     truth = law_of(shape, epsilon, reach)
     assert fit(z, truth) > 1e-6
@@ -58,7 +61,7 @@ def test_small_tables(shape, epsilon, reach):
 
 
 def p_value(law, size=4_000):
-    """Chi-square over tables, and the mean size against its law: the smaller p-value, twice."""
+    """Return twice the smaller p-value of chi-square over tables and of the mean size."""
     z, truth = law.draw(size, seeded_stream(3)), margins_law(1.0, "l1", 10)
     sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
     mean = p @ sizes
@@ -67,25 +70,25 @@ def p_value(law, size=4_000):
 
 
 @pytest.mark.deep
-class TestWrongVariantsAreCaught:
-    """On 3 x 3 margins at epsilon 1, where a share of the cells is near zero."""
+class TestWrongVariantsAreRejected:
+    """Variants on 3 x 3 margins at epsilon 1, where part of the cells is near zero."""
 
-    def test_none(self):
-        assert p_value(Crossing((3, 3), Fraction(1))) > 1e-4
+    def test_correct_variant(self):
+        assert p_value(TwoWayLaplace((3, 3), Fraction(1))) > 1e-4
 
     @pytest.mark.deep
     def test_scale(self):
-        assert p_value(Crossing((3, 3), Fraction(21, 20)), 8_000) < 1e-4
+        assert p_value(TwoWayLaplace((3, 3), Fraction(21, 20)), 8_000) < 1e-4
 
     def test_ratio_capped_at_one(self, monkeypatch):
-        """Held against 1 in place of its bound."""
-        monkeypatch.setattr(Crossing, "log_keep", lambda self, drawn, t: min(0.0, drawn.log_ratio(t)))
-        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+        """The ratio is compared with 1 instead of its bound."""
+        monkeypatch.setattr(TwoWayLaplace, "log_keep", lambda self, drawn, t: min(0.0, drawn.log_ratio(t)))
+        assert p_value(TwoWayLaplace((3, 3), Fraction(1))) < 1e-4
 
-    def test_theta_left_out(self, monkeypatch):
-        """Cells near zero have no mass of their own."""
+    def test_theta_omitted(self, monkeypatch):
+        """The extra mass of cells near zero is ignored."""
         monkeypatch.setattr(SumScales, "_draw_near", lambda self, size, stream: np.zeros((size, 3), dtype=np.bool_))
-        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+        assert p_value(TwoWayLaplace((3, 3), Fraction(1))) < 1e-4
 
     @pytest.mark.deep
     def test_exponents_of_another_table(self, monkeypatch):
@@ -96,40 +99,40 @@ class TestWrongVariantsAreCaught:
             self.row = SumScales((Fraction(1, 20),) * 3, (1,) * 3, Fraction(9, 20), self.excess)  # of ten rows
 
         monkeypatch.setattr(RowScales, "__init__", other)
-        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+        assert p_value(TwoWayLaplace((3, 3), Fraction(1))) < 1e-4
 
-    def test_backbone_not_made_up_for(self, monkeypatch):
-        monkeypatch.setattr(crossing_mixture, "kept_for_backbone", lambda *_: True)
-        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+    def test_spanning_tree_not_corrected_for(self, monkeypatch):
+        monkeypatch.setattr(mixture, "kept_for_spanning_tree", lambda *_: True)
+        assert p_value(TwoWayLaplace((3, 3), Fraction(1))) < 1e-4
 
     @pytest.mark.deep
-    def test_determinant_left_out(self, monkeypatch):
-        monkeypatch.setattr(crossing_scales, "_log_keep", lambda values, of: np.zeros(len(values)))
-        assert p_value(Crossing((3, 3), Fraction(1))) < 1e-4
+    def test_determinant_omitted(self, monkeypatch):
+        monkeypatch.setattr(two_way_scales, "_log_keep", lambda values, of: np.zeros(len(values)))
+        assert p_value(TwoWayLaplace((3, 3), Fraction(1))) < 1e-4
 
 
 def test_noise_of_larger_tables():
-    """Row by row with a spine and without: sums are kept, and size and correlation are those of independent cells."""
+    """Tables with and without a spine preserve sums and have the size and correlation of independent cells."""
     for shape in ((7, 5), (5, 7), (12, 4)):
-        z = Crossing(shape, Fraction(1, 4)).draw(200, secure_stream())
+        z = TwoWayLaplace(shape, Fraction(1, 4)).draw(200, secure_stream())
         assert not (z @ two_way(*shape).T).any()
         r, c = shape
-        # wide noise: E |z|_1 is that of the continuous law by homogeneity, (r - 1)(c - 1) / epsilon
+        # wide noise: E |z|_1 of the continuous law is (r - 1)(c - 1) / epsilon by homogeneity
         total = np.abs(z).sum(axis=1)
         assert abs(total.mean() * 0.25 - (r - 1) * (c - 1)) < 6 * np.sqrt((r - 1) * (c - 1) / 200) + 0.2
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (6, 4)])
 def test_very_wide_noise(shape):
-    """Squares of the noise are beyond 64 bits."""
-    z, (r, c) = Crossing(shape, Fraction(1, 10**10)).draw(60, seeded_stream(2)), shape
+    """Squares of the noise exceed 64 bits."""
+    z, (r, c) = TwoWayLaplace(shape, Fraction(1, 10**10)).draw(60, seeded_stream(2)), shape
     assert not (z @ two_way(*shape).T).any()
     assert abs(np.abs(z).sum(axis=1).mean() / 1e10 / ((r - 1) * (c - 1)) - 1) < 6 / math.sqrt((r - 1) * (c - 1) * 60)
 
 
-def test_noise_too_wide_is_refused_before_it_starts():
+def test_too_wide_noise_raises_before_it_starts():
     with pytest.raises(PrivacyError, match="larger epsilon"):
-        Crossing((10, 10), Fraction(1, 10**12))
+        TwoWayLaplace((10, 10), Fraction(1, 10**12))
 
 
 # -- decisions ------------------------------------------------------------------------------------------------
@@ -152,8 +155,8 @@ def test_gamma_and_beta_variables():
         np.testing.assert_allclose(values[:200], exact, rtol=2.0**-35)
 
 
-def test_gamma_variables_near_the_ends_are_settled():
-    """Words of nothing but zeros or ones at first: ball arithmetic asks for more digits."""
+def test_gamma_variables_near_the_ends():
+    """First words of only zeros or ones: ball arithmetic requires more digits."""
     for extreme in (0, 2**64 - 1):
         given = [np.full(1, extreme, dtype=np.uint64)] * 5
         later = seeded_stream(2)
@@ -172,7 +175,7 @@ def test_gamma_variables_near_the_ends_are_settled():
     ("shape", "epsilon"), [((3, 3), Fraction(1)), ((4, 3), Fraction(1, 4)), ((9, 6), Fraction(1, 4))]
 )
 def test_balls_agree_with_floating_point(shape, epsilon):
-    law, stream = Crossing(shape, epsilon), seeded_stream(4)
+    law, stream = TwoWayLaplace(shape, epsilon), seeded_stream(4)
     scales = law.scales.draw(20_000 // math.prod(shape), stream)
     logs = scales.log_keep()
     assert logs.max() <= 0
@@ -198,10 +201,10 @@ def test_balls_agree_with_floating_point(shape, epsilon):
 
 
 def test_the_determinant_is_above_its_bound():
-    """A search over scales of a 3 x 4 table: the ratio is largest, 1, where all are equal."""
+    """A search over scales of a 3 x 4 table: the ratio is largest, 1, if all scales are equal."""
 
     def loss(logs):
-        return -float(crossing_scales._log_keep(np.exp(logs).reshape(1, 4, 3), 4)[0])
+        return -float(two_way_scales._log_keep(np.exp(logs).reshape(1, 4, 3), 4)[0])
 
     found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, 12)).fun for seed in range(8)]
     assert min(found) > -1e-12
@@ -210,12 +213,12 @@ def test_the_determinant_is_above_its_bound():
     A = two_way(4, 3)[:-1]
     log_det = np.linalg.slogdet((A * t.ravel()) @ A.T)[1]
     free = 2 * np.log(4) + 0.75 * np.log(t.sum(axis=1)).sum() + 0.25 * np.log(t).sum()
-    assert float(crossing_scales._log_keep(t[np.newaxis], 4)[0]) == pytest.approx((free - log_det) / 2, abs=1e-12)
+    assert float(two_way_scales._log_keep(t[np.newaxis], 4)[0]) == pytest.approx((free - log_det) / 2, abs=1e-12)
 
 
 def staged(shape, monkeypatch, size=40_000):
-    """Scales kept in four stages or more against weighted ones: scores of four functions, the odds among them."""
-    monkeypatch.setattr(crossing_scales, "STAGE", 0.05)
+    """Return scores of four functions: scales accepted in at least four stages against weighted scales."""
+    monkeypatch.setattr(two_way_scales, "STAGE", 0.05)
     law = RowScales(shape, Fraction(1), Fraction(1), Fraction(3))
     assert len(law.stages) >= 4
     kept, scales = law.kept(size, seeded_stream(1)).values, law.draw(size, seeded_stream(2))
@@ -229,25 +232,25 @@ def staged(shape, monkeypatch, size=40_000):
     return np.array(scores)
 
 
-def test_stages_keep_what_is_kept_at_once(monkeypatch):
-    """False alarms: 4.5 standard errors of four normal scores, 3e-5."""
+def test_stages_have_the_law_of_a_single_stage(monkeypatch):
+    """The false alarm rate is 3e-5: 4.5 standard errors of four normal scores."""
     assert np.abs(staged((9, 6), monkeypatch)).max() < 4.5
 
 
-def test_stages_that_take_too_much_are_caught(monkeypatch):
-    """Rows drawn first are held to what all rows are: chances to go on would have to exceed 1."""
-    right = crossing_scales._log_keep
-    monkeypatch.setattr(crossing_scales, "_log_keep", lambda values, of: right(values, values.shape[1]))
+def test_wrong_stages_are_rejected(monkeypatch):
+    """If the first rows are compared with all rows, some probabilities to continue would exceed 1."""
+    right = two_way_scales._log_keep
+    monkeypatch.setattr(two_way_scales, "_log_keep", lambda values, of: right(values, values.shape[1]))
     assert np.abs(staged((9, 6), monkeypatch)).max() > 8
 
 
-def test_more_rows_lose_more():
-    """A search for rows whose scales would make it surer that a table is kept."""
+def test_acceptance_decreases_with_rows():
+    """A search for rows whose scales would increase the acceptance probability of a table."""
     for rows, before in ((2, 1), (4, 2), (5, 3)):
 
         def gain(logs, rows=rows, before=before):
             t = np.exp(logs).reshape(1, rows, 3)
-            return -float((crossing_scales._log_keep(t, 6) - crossing_scales._log_keep(t[:, :before], 6))[0])
+            return -float((two_way_scales._log_keep(t, 6) - two_way_scales._log_keep(t[:, :before], 6))[0])
 
         found = [optimize.minimize(gain, np.random.default_rng(n).normal(0, 2, 3 * rows)).fun for n in range(4)]
         assert min(found) > -1e-12
@@ -255,9 +258,9 @@ def test_more_rows_lose_more():
 
 @pytest.mark.parametrize("path", [2, 3, 5])
 def test_the_ratio_is_below_its_bound(path):
-    """The product of theta3 over the variances drawn from, the largest ratio that any noise could have, searched."""
+    """A search for the largest product of theta3 over the variances, which bounds the ratio for all noise."""
     width, shape, m = 2.0, (4, 4), 9
-    law = Table(shape).scales(Fraction(1), Fraction(2), Fraction(path))
+    law = TwoWayTable(shape).scales(Fraction(1), Fraction(2), Fraction(path))
 
     def excess(logs):
         t = np.exp(logs).reshape(shape)
@@ -279,11 +282,11 @@ def test_the_ratio_is_below_its_bound(path):
         found = optimize.minimize(excess, start, method="Nelder-Mead", options={"maxiter": 150, "disp": False})
         worst = min(worst, found.fun)
         assert worst > 0, seed
-    assert worst < 1.0  # it is not idle
+    assert worst < 1.0  # the bound is sharp
 
 
 def test_the_lattice_sum_is_below_its_bound():
-    """Y(T) itself, by enumeration: independent of how noise is drawn."""
+    """Y(T) by enumeration, independent of the sampler."""
     rng, law = np.random.default_rng(0), RowScales((3, 2), Fraction(1), Fraction(1), Fraction(3))
     x = box(-25, 25, 2)
     z = np.stack([x[:, 0], x[:, 1], -x.sum(axis=1)], axis=1)
@@ -305,9 +308,9 @@ def test_the_lattice_sum_is_below_its_bound():
 
 
 def test_rounding_is_bounded():
-    """The proposal's quadratic form is below the true one, whatever the scales: by rational numbers, minor by minor.
+    """The quadratic form of the proposal is below the true form for all scales: rational arithmetic, all minors.
 
-    The proposal is read off where it is used: the centres for unit vectors of what is drawn before.
+    The proposal is recorded at its use: the centers for unit vectors of the integers drawn before.
     """
     rng, checked = np.random.default_rng(0), 0
     for _ in range(12):
@@ -329,15 +332,15 @@ def test_rounding_is_bounded():
             minor = [[fmpq(x.numerator, x.denominator) for x in row[:size]] for row in left[:size]]
             assert fmpq_mat(minor).det() > 0
         without = sum(Fraction(squares[k]) * (matrix[k][0] ** 2) for k in range(m)) / (1 - Fraction(SLACK))
-        assert left[0][0] < Fraction(SLACK) * without  # it would not hold with as much again
+        assert left[0][0] < Fraction(SLACK) * without  # the bound would fail with twice the error
         checked += 1
     assert checked > 5
 
 
 def recorded(t, wide, root):
-    """The centres' coefficients, one over variances, and the table of each unit vector of the integers drawn."""
+    """Return coefficients of the centers, reciprocal variances, and the table of each unit vector of the integers."""
     seen, forms = {}, []
-    before, block = Rows.draw, crossing_rows.Block.draw
+    before, block = RowCoordinates.draw, two_way_noise.Block.draw
 
     def rows(self, pulls, ties, ground, lacking, stream):
         if self.squares.shape[1] == t.shape[1] and "own" not in seen:
@@ -349,14 +352,14 @@ def recorded(t, wide, root):
         return block(self, given, stream)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Rows, "draw", rows)
-        patch.setattr(crossing_rows.Block, "draw", last)
+        patch.setattr(RowCoordinates, "draw", rows)
+        patch.setattr(two_way_noise.Block, "draw", last)
         drawn = draw_given_scales(t, wide, root, seeded_stream(1))
     return drawn, proposal(t.shape, wide, root, t, seen["own"], *forms[0])
 
 
 def proposal(shape, wide, root, t, own, basis, lower):
-    """Centres as exact linear forms of all integers drawn, from the numbers in floating point."""
+    """Return centers as exact linear forms of all drawn integers, from the floating-point numbers."""
     r, c = shape
     squares, mu, pulls, ties, ground = own
     n, spine = len(ties), basis.shape[1] - (c - 1)
@@ -403,30 +406,30 @@ def proposal(shape, wide, root, t, own, basis, lower):
 
 
 def test_rounding_beyond_bounds_stops_the_sampler():
-    """Rows whose scales differ by more than floating point can hold together."""
+    """Rows whose scales differ by more than the range of floating point."""
     t = np.ones((5, 3))
     t[2] = 1e14
     with pytest.raises(PrivacyError, match="rounding"):
         draw_given_scales(t, t >= 1, 0, seeded_stream(1))
 
 
-# -- backed tables ----------------------------------------------------------------------------------------------
+# -- supported tables ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [2, 3, 5])
-def test_more_wide_cells_back_no_fewer_tables(path):
+def test_further_wide_cells_preserve_support(path):
     patterns = np.array(list(itertools.product([False, True], repeat=9))).reshape(-1, 3, 3)
-    backed = {p.tobytes(): root_of(p, path) is not None for p in patterns}
+    supported = {p.tobytes(): root_of(p, path) is not None for p in patterns}
     for p in patterns:
         for cell in np.argwhere(~p):
             more = p.copy()
             more[tuple(cell)] = True
-            assert backed[p.tobytes()] <= backed[more.tobytes()]
+            assert supported[p.tobytes()] <= supported[more.tobytes()]
 
 
 @pytest.mark.parametrize("path", [3, 5])
 def test_paths_have_their_length(path):
-    """All distances in the tree that noise is drawn on."""
+    """Check all distances in the tree that noise is drawn on."""
     rng, checked = np.random.default_rng(path), 0
     for _ in range(200):
         wide = rng.random((5, 4)) < 0.6
@@ -459,12 +462,12 @@ def tree_of(wide, root):
 
 
 @pytest.mark.parametrize("path", [2, 3, 5])
-def test_noise_is_kept_by_the_odds_of_a_backbone(path):
-    """c(0) / c(z), by enumeration of patterns, against the coin that knows neither."""
+def test_acceptance_for_spanning_trees(path):
+    """c(0) / c(z) by enumeration of patterns, against the acceptance that computes neither."""
     epsilon, width = Fraction(1), Fraction(1, 2)
     z = np.array([[3, -3], [0, 0], [-3, 3]])
     patterns = np.array(list(itertools.product([False, True], repeat=6))).reshape(-1, 3, 2)
-    backed = patterns[[root_of(p, path) is not None for p in patterns]]
+    supported = patterns[[root_of(p, path) is not None for p in patterns]]
 
     def narrow(size):
         t = np.linspace(0, 80, 4_000_001)[1:]
@@ -475,7 +478,7 @@ def test_noise_is_kept_by_the_odds_of_a_backbone(path):
 
     def odds(noise):
         p = np.vectorize(lambda size: q[abs(size)])(noise)
-        return np.where(backed, 1 - p, p).prod(axis=(1, 2)).sum()
+        return np.where(supported, 1 - p, p).prod(axis=(1, 2)).sum()
 
     expected = odds(np.zeros((3, 2), dtype=int)) / odds(z)
 
@@ -483,10 +486,12 @@ def test_noise_is_kept_by_the_odds_of_a_backbone(path):
         return root_of(wide, path) is not None
 
     stream = seeded_stream(path)
-    kept = sum(kept_for_backbone(z, epsilon, width, backed_by, stream) for _ in range(3000))
+    kept = sum(kept_for_spanning_tree(z, epsilon, width, backed_by, stream) for _ in range(3000))
     assert expected < 0.9
     assert stats.binomtest(kept, 3000, expected).pvalue > 1e-6
-    assert all(kept_for_backbone(np.zeros((3, 2), dtype=int), epsilon, width, backed_by, stream) for _ in range(200))
+    assert all(
+        kept_for_spanning_tree(np.zeros((3, 2), dtype=int), epsilon, width, backed_by, stream) for _ in range(200)
+    )
 
 
 def test_probabilities_to_stay_narrow():
@@ -496,8 +501,8 @@ def test_probabilities_to_stay_narrow():
         (Fraction(1, 100), Fraction(3000)),
     ):
         sizes = np.array([0, 1, 2, 5, 20, 100, 1000])
-        logs, errors = _log_stays(sizes, epsilon, width)
-        stays = _Stays(sizes, epsilon, width)
+        logs, errors = _log_stays_narrow(sizes, epsilon, width)
+        stays = _StaysNarrow(sizes, epsilon, width)
         with ctx.workprec(400):
             for i in range(sizes.size):
                 p = float(stays(i))
@@ -515,20 +520,20 @@ def test_probabilities_to_stay_narrow():
     ("shape", "epsilon"), [((3, 3), Fraction(1)), ((6, 6), Fraction(1, 4)), ((10, 4), Fraction(1, 2))]
 )
 def test_acceptance_is_predicted_within_a_factor_of_two(shape, epsilon):
-    law, stream, kept, tries = Crossing(shape, epsilon), seeded_stream(5), 0, 0
+    law, stream, kept, tries = TwoWayLaplace(shape, epsilon), seeded_stream(5), 0, 0
     while kept < 100:
         kept += sum(1 for _ in law._attempts(400, stream))
         tries += 400
     assert 0.5 < law.acceptance / (kept / tries) < 2
 
 
-def test_the_tape_decides():
-    law = Crossing((4, 3), Fraction(1, 4))
+def test_draws_are_a_function_of_the_stream():
+    law = TwoWayLaplace((4, 3), Fraction(1, 4))
     assert np.array_equal(law.draw(5, seeded_stream(1)), law.draw(5, seeded_stream(1)))
     assert law.draw(0, seeded_stream(1)).shape == (0, 12)
 
 
-def test_bad_epsilon_is_refused():
+def test_invalid_epsilon_raises():
     for epsilon in (0.25, 0, -1):
         with pytest.raises(PrivacyError, match="epsilon"):
-            Crossing((3, 3), epsilon)
+            TwoWayLaplace((3, 3), epsilon)

@@ -1,4 +1,4 @@
-"""l2 Laplace noise on lattices: nodes, the sum that replaces the integral, draws, and wrong variants."""
+"""l2 Laplace noise on lattices: nodes, the sum that approximates the integral, draws, and wrong variants."""
 
 from fractions import Fraction
 
@@ -12,15 +12,15 @@ from ppdinf.noise.exact.gaussian import gaussian_masses
 from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
 from ppdinf.noise.exact.gaussian.gram_schmidt import klein
 from ppdinf.noise.exact.gaussian.l2_laplace_mixture import (
-    FLOOR,
     PER_UNIT,
-    Mixture,
+    RATIO_BOUND,
+    L2Mixture,
     _log_sum,
     enclose_sum,
     mixture_acceptance,
 )
 from ppdinf.noise.exact.gaussian.theta import log_mass
-from ppdinf.noise.primitives import bernoulli as coins
+from ppdinf.noise.primitives import bernoulli
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 EPSILONS = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2)]
@@ -31,7 +31,7 @@ def test_random_lattices(seed):
     rng = np.random.default_rng(100 + seed)
     epsilon = EPSILONS[seed % len(EPSILONS)]
     A = random_system(rng, largest_rank=3 if epsilon == 3 else 2)
-    z = Mixture(klein(kernel(A)), epsilon).draw(20_000, seeded_stream(seed))
+    z = L2Mixture(klein(kernel(A)), epsilon).draw(20_000, seeded_stream(seed))
     assert not (z @ A.T).any()
     truth = enumerated(A, "l2", epsilon)
     assert fit(z, truth) > 1e-6
@@ -40,12 +40,12 @@ def test_random_lattices(seed):
 
 
 @pytest.mark.parametrize(
-    ("cells", "epsilon", "least"),
+    ("cells", "epsilon", "lower"),
     [(3, "1/4", 0.99), (4, "1/4", 0.99), (4, "3/2", 0.99), (30, "1/4", 0.9), (30, "3/2", 0.9)],
 )
-def test_acceptance_on_margins(cells, epsilon, least):
-    law = Mixture(klein(kernel(two_way(cells, cells))), Fraction(epsilon))
-    assert mixture_acceptance(law) > least
+def test_acceptance_on_margins(cells, epsilon, lower):
+    law = L2Mixture(klein(kernel(two_way(cells, cells))), Fraction(epsilon))
+    assert mixture_acceptance(law) > lower
     assert law.log_keep(law.propose(50, seeded_stream(1)))[0].max() <= 0
     # without invariants |z| would be Gamma(m, 1/epsilon); wide noise on a lattice of rank m comes close
     if epsilon == "1/4":
@@ -56,7 +56,7 @@ def test_acceptance_on_margins(cells, epsilon, least):
 
 
 @pytest.mark.deep
-def test_wrong_variants_are_caught(monkeypatch):
+def test_wrong_variants_are_rejected(monkeypatch):
     epsilon = Fraction(5, 2)
     truth = margins_law(2.5, "l2")
     basis = klein(kernel(two_way(3, 3)))
@@ -64,31 +64,31 @@ def test_wrong_variants_are_caught(monkeypatch):
     def p_value(law, size=100_000):
         return fit(law.draw(size, seeded_stream(3)), truth)
 
-    assert p_value(Mixture(basis, epsilon)) > 1e-6
-    assert p_value(Mixture(basis, epsilon * Fraction(21, 20))) < 1e-6
+    assert p_value(L2Mixture(basis, epsilon)) > 1e-6
+    assert p_value(L2Mixture(basis, epsilon * Fraction(21, 20))) < 1e-6
     with monkeypatch.context() as patched:
         patched.setattr(mixture, "draw_bernoulli", lambda logs, *_: np.ones(len(logs), dtype=bool))
-        assert p_value(Mixture(basis, epsilon)) < 1e-6  # no rejection
-    with monkeypatch.context() as patched:  # a coin biased by half its exponent
+        assert p_value(L2Mixture(basis, epsilon)) < 1e-6  # no rejection
+    with monkeypatch.context() as patched:  # acceptance with half of the exponent
         patched.setattr(
             mixture,
             "draw_bernoulli",
-            lambda logs, error, enclose, stream: coins.draw_bernoulli(logs / 2, error, enclose, stream),
+            lambda logs, error, enclose, stream: bernoulli.draw_bernoulli(logs / 2, error, enclose, stream),
         )
-        assert p_value(Mixture(basis, epsilon), 400_000) < 1e-6  # 1e-23 to 1e-39 by three seeds; .2 to 1e-5 by 100,000
-    with monkeypatch.context() as patched:  # masses of the integers as if they were integrals: wrong normaliser
+        assert p_value(L2Mixture(basis, epsilon), 400_000) < 1e-6  # 1e-23 to 1e-39 for three seeds
+    with monkeypatch.context() as patched:  # integrals instead of the masses of the integers: wrong normaliser
         patched.setattr(gaussian_masses, "log_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
-        assert p_value(Mixture(basis, epsilon)) < 1e-6
+        assert p_value(L2Mixture(basis, epsilon)) < 1e-6
 
 
-def test_the_sum_is_above_its_floor():
-    """R(x) >= FLOOR for all x up to 4, by ball arithmetic on intervals; nodes beyond 6 only add to R."""
+def test_the_sum_exceeds_its_lower_bound():
+    """R(x) >= RATIO_BOUND for all x up to 4, by ball arithmetic on intervals; nodes above 6 only increase R."""
     with ctx.workprec(64):
         nodes = [arb(2 * j + 1) / (2 * PER_UNIT) for j in range(6 * PER_UNIT)]
-        factor, floor = (arb(2) / arb.pi()).sqrt() / PER_UNIT, arb(int(FLOOR * 1000)) / 1000
+        factor, floor = (arb(2) / arb.pi()).sqrt() / PER_UNIT, arb(int(RATIO_BOUND * 1000)) / 1000
 
         def holds(low, high):
-            # on v < sqrt(x) the term falls with x, beyond it rises: bound each at its worse end
+            # for v < sqrt(x) the term decreases in x, above it increases: each is bounded at its worse end
             total = arb(0)
             for v in nodes:
                 worst = max(abs(low / float(v) - float(v)), abs(high / float(v) - float(v)))
@@ -107,7 +107,7 @@ def test_the_sum_is_above_its_floor():
                 left += [(low, middle), (middle, high)]
 
 
-def test_the_sum_is_flat_where_the_proof_says():
+def test_the_sum_is_nearly_one_for_large_x():
     x = np.concatenate([np.linspace(0.5, 30, 400), np.geomspace(30, 1e6, 60)])
     assert np.abs(_log_sum(x)).max() < 1e-4
     with ctx.workprec(150):
@@ -117,7 +117,7 @@ def test_the_sum_is_flat_where_the_proof_says():
 
 def test_nodes_against_their_law():
     basis = klein(kernel([[1, 1, 2]]))
-    law = Mixture(basis, Fraction(2))
+    law = L2Mixture(basis, Fraction(2))
     v = (law._counted[:-1] + 0.5) / PER_UNIT
     logs = np.array([log_mass((x / 2) ** 2 / basis.squares).sum() for x in v]) - v**2 / 2
     weights = np.exp(logs) / np.exp(logs).sum()
@@ -130,15 +130,15 @@ def test_nodes_against_their_law():
         assert bounds[j][1] / 2**64 >= law._cumulative[j] - 1e-13
 
 
-def test_ball_arithmetic_decides_alike(monkeypatch):
-    law = Mixture(klein(kernel([[1, 1, 2]])), Fraction(2))
+def test_ball_arithmetic_gives_the_same_decisions(monkeypatch):
+    law = L2Mixture(klein(kernel([[1, 1, 2]])), Fraction(2))
     usual = law.draw(20, seeded_stream(5))
     with monkeypatch.context() as patched:
         patched.setattr(law, "_margin", 2.0)
-        patched.setattr(coins, "ROUNDING", 1e6)
+        patched.setattr(bernoulli, "ROUNDING", 1e6)
         np.testing.assert_array_equal(law.draw(20, seeded_stream(5)), usual)
 
 
-def test_nothing_to_draw():
-    assert Mixture(klein(kernel(np.eye(3, dtype=int))), Fraction(1)).draw(4, seeded_stream(1)).shape == (4, 3)
-    assert Mixture(klein(kernel([[1, 1]])), Fraction(1)).draw(0, seeded_stream(1)).shape == (0, 2)
+def test_empty_draws():
+    assert L2Mixture(klein(kernel(np.eye(3, dtype=int))), Fraction(1)).draw(4, seeded_stream(1)).shape == (4, 3)
+    assert L2Mixture(klein(kernel([[1, 1]])), Fraction(1)).draw(0, seeded_stream(1)).shape == (0, 2)
