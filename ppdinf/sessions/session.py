@@ -297,7 +297,8 @@ class Session:
 
     def __repr__(self) -> str:
         total = ", ".join(f"{name} = {value}" for name, value in self.budget.total.items())
-        return f"<Session {self.path.name}: {total} for one {self.unit} with up to {self.contributions} records>"
+        who = f"one {self.unit} with up to {self.contributions} records"
+        return f"<Session {self.path.name}: budget of {total} per unit of distance, for releases about {who}>"
 
     def _read(self, *, alone: bool = False) -> Journal:
         journal = read(self.path)
