@@ -11,12 +11,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 import ppdinf as ppd
 from ppdinf.counts import TwoStage, truncated_geometric
-from ppdinf.invariants import Public, linear, margin, nonnegative, total
+from ppdinf.invariants import Public, covariates, linear, margin, nonnegative, total
 
 SUMS = {"nothing": [[0, 0, 0]], "total": [[1, 1, 1]], "two of three": [[1, 1, 0]], "weighted": [[1, 1, 2]]}
 PUBLIC = {"nothing": Public(), "total": total(), "two of three": linear([[1, 1, 0]]), "weighted": linear([[1, 1, 2]])}
@@ -143,6 +144,9 @@ def test_the_smallest_change_is_not_one_person_moved():
     for found in stated(mechanism):
         assert (found.loss_of_unit, found.delta_of_unit) == (2, pytest.approx(1e-3 * (1 + math.e)))
         assert delta_of(first, second, 2.0) <= found.delta_of_unit
+    labelled = xr.DataArray(TABLE, coords={"a": list("xyz"), "persons": ("a", [8, 9, 7])}, dims="a")
+    declared = ppd.GeneralizedGaussian(covariates("persons"), 1, "1e-3", calibration="exact").release(labelled)
+    assert (declared.guarantee.loss_of_unit, declared.guarantee.delta_of_unit) == (2, found.delta_of_unit)
     with_total = ppd.GeneralizedGaussian(total(), 1, "1e-3", calibration="exact").release(TABLE).guarantee
     assert (with_total.loss_of_unit, with_total.delta_of_unit) == (1, pytest.approx(1e-3))
 

@@ -182,12 +182,16 @@ class GeneralizedGaussian(LatticeNoise):
         if nearest > length:
             return Guarantee("zcdp", rho=1 / (2 * self.sigma**2), metric="l2", **self.public.open)  # type: ignore[operator]
         zcdp = promise.concentrated and replace(promise.concentrated, tied=length)
-        one = length**2 > 1.5 and promise.contributions == 1  # then a record is counted elsewhere, or nothing changes
+        steps = promise.steps
+        if not system.A[:, ~system.structure.fixed].nnz:  # no sum: each record is added or removed
+            steps = 2
+        elif length**2 > 1.5 and promise.contributions == 1:  # a record is counted elsewhere, or nothing changes
+            steps = 1
         return replace(
             promise,
             neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}",
             concentrated=zcdp,
-            steps=1 if one else promise.steps,
+            steps=steps,
         )
 
     def to_dict(self) -> Json:
