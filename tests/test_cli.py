@@ -445,8 +445,8 @@ def test_a_session_keeps_the_budget(table, tmp_path):
     assert "epsilon = 0.25 is left" in text
     assert ppd.read_release(tmp_path / "june.ppd").guarantee.unit == "household"
     for options, said in {
-        ("--epsilon", "1/2", "--output", tmp_path / "july.ppd"): "0.25 is left",
-        ("--rho", "1/100", "--output", tmp_path / "july.ppd"): "budget in rho",
+        ("--epsilon", "1/2", "--output", tmp_path / "july.ppd"): "0.25 remaining",
+        ("--rho", "1/100", "--output", tmp_path / "july.ppd"): "budget of rho",
         ("--epsilon", "1/4", "--output", tmp_path / "none" / "july.ppd"): "cannot be written",
         ("--epsilon", "1/4", "--output", tmp_path / "june.ppd"): "exists",
     }.items():
@@ -469,7 +469,7 @@ def test_a_session_keeps_the_budget(table, tmp_path):
         *release[:-2], "--epsilon", "1", "--part", "x", "--output", "x", code=1
     )
     parts.unlink(), parts.with_name("parts.budget.lock").unlink()
-    assert "does not exist: look for another spelling" in run(
+    assert "does not exist: correct its name" in run(
         *release[:-1], tmp_path / "yaer.budget", "--epsilon", "1/4", "--output", tmp_path / "july.ppd", code=1
     )
     assert "--epsilon, --epsilon and --delta, or --rho" in run("session", "begin", tmp_path / "no.budget", code=1)

@@ -1,12 +1,11 @@
-"""A curator's session: releases drawn within one budget, and a file that tells what was spent.
+"""Sessions: releases drawn within one budget, and a file that records the spent budget.
 
-Rule: what a release will cost is on the disk before its noise is drawn; nothing confidential ever is.
+Rule: the cost of a release is on the disk before its noise is drawn; the file contains nothing confidential.
 
-journal   the session file: one record a line, chained by digest, written to the disk before anything follows from
-          it
-promises  a guarantee as plain data, for the session file
-records   what the lines of a session file may say
-session   the session: it checks what is left, writes down what it is about to spend, draws, and writes the outcome
+journal           The session file: one record per line, chained by digests and flushed to the disk.
+plain_guarantees  Conversion of guarantees to plain data for the session file.
+records           Validation of the lines of a session file.
+session           The session: checks the budget, records the cost, draws, and records the outcome.
 """
 
 from ppdinf.sessions.session import Session as Session

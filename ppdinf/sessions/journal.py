@@ -1,12 +1,12 @@
-"""The session file: one record a line, chained by digest, on the disk before anything follows from it.
+"""The session file: one record per line, chained by digests and flushed to the disk.
 
-Every line is a JSON object whose ``digest`` is that of the line before together with the rest of its own, so that no
-line can be changed, removed, added or moved without all after it. What the chain cannot show is that lines are missing
-at the end: keep the digest of the last one elsewhere, as `ppdinf session show` prints it.
+Every line is a JSON object whose ``digest`` is computed from the previous digest and the rest of the line. No
+line can be changed, removed, added or moved without all following lines. The chain does not show that lines are missing
+at the end: store the digest of the last line elsewhere, as printed by `ppdinf session show`.
 
-A line counts once its last byte, the line feed, is in the file. Who writes one goes on only when it is on the disk. A
-last line that is cut short was thus followed by nothing: no noise was drawn on it. It is cut off by the next that is
-written, which says so. Only the line feed missing, the line counts as any other.
+A line is valid if its last byte, the line feed, is in the file. A writer continues only after the line is on the disk,
+so a truncated last line has no consequences: no noise was drawn for it. The next writer removes it and records this
+fact. If only the line feed is missing, the line is valid.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ PATIENCE = 60.0  # seconds; the lock is held while a line is written, not while 
 
 @dataclass(frozen=True)
 class Journal:
-    """What a session file holds.
+    """Content of a session file.
 
     Attributes
     ----------
     records : list of dict
-        Without digests.
+        Records without digests.
     digests : list of str
     size : int
-        Bytes of its whole lines.
+        Bytes of the complete lines.
     torn : bytes
-        What follows them.
+        Bytes after the last complete line.
     """
 
     records: list[Json]
@@ -53,8 +53,8 @@ class Journal:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a session file against all other processes and threads; the system lets go of it when a process dies."""
-    require_place(path)  # else a folder would be made for the lock
+    """Lock a session file against all other processes and threads; the system releases the lock if a process dies."""
+    require_place(path)  # otherwise a folder would be made for the lock
     lock = FileLock(f"{os.path.realpath(path)}.lock", timeout=PATIENCE)
     try:
         with unwritable(f"{path.name}.lock"):
@@ -68,17 +68,17 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def create(path: Path, record: Json) -> None:
-    """Write a new file with its first record; by who holds the lock."""
+    """Write a new file with its first record; the caller holds the lock."""
     write_whole(path, _line("", record))
 
 
 def read(path: Path) -> Journal:
-    """Read a session file and check every line of it.
+    """Read a session file and verify every line.
 
     Raises
     ------
     SessionError
-        It is no session file, or was changed since it was written.
+        The file is not a session file, or was changed since it was written.
     """
     try:
         data = path.read_bytes()
@@ -92,23 +92,23 @@ def read(path: Path) -> Journal:
     for number, line in enumerate(lines, start=1):
         record = _record(line)
         if record is None or _line(previous, record) != line + b"\n":
-            what = "it is no session file" if number == 1 else "it was changed, or lines before it are missing"
-            raise SessionError(f"{path.name}, line {number}: {what}; nothing can be released on it, get a whole copy")
+            what = "it is not a session file" if number == 1 else "it was changed, or previous lines are missing"
+            raise SessionError(f"{path.name}, line {number}: {what}; no release is possible, get a complete copy")
         previous = _digest(previous, record)
         journal.records.append(record)
         journal.digests.append(previous)
     if not lines:
-        raise SessionError(f"{path.name} is no session file: it holds no line")
+        raise SessionError(f"{path.name} is not a session file: it holds no line")
     return journal
 
 
 def append(path: Path, journal: Journal, record: Json) -> None:
-    """Add a record and see that it is on the disk; by who holds the lock and has just read the file.
+    """Add a record and flush it to the disk; the caller holds the lock and has just read the file.
 
     Raises
     ------
     WriteError
-        It cannot be written. What was there before is left.
+        The file cannot be written. Its previous content is not changed.
     """
     data, last = b"", journal.digests[-1]
     if journal.torn:
@@ -121,7 +121,7 @@ def append(path: Path, journal: Journal, record: Json) -> None:
             os.lseek(handle, journal.size - 1, os.SEEK_SET)
             size = journal.size
             if os.read(handle, 1) != b"\n":
-                data = b"\n" + data  # the last line lacks it
+                data = b"\n" + data  # the last line has no line feed
             os.ftruncate(handle, size)
             os.lseek(handle, size, os.SEEK_SET)
             try:
@@ -129,7 +129,7 @@ def append(path: Path, journal: Journal, record: Json) -> None:
                     data = data[os.write(handle, data) :]
                 os.fsync(handle)
             except BaseException:
-                with contextlib.suppress(OSError):  # else it is left as torn, or counts without having been drawn on
+                with contextlib.suppress(OSError):  # otherwise it remains as a torn line, or counts as spent
                     os.ftruncate(handle, size)
                 raise
         finally:

@@ -1,4 +1,4 @@
-"""What the lines of a session file may say: a chain of digests shows that nothing changed, not that it makes sense."""
+"""Validation of the lines of a session file: digests show that lines are unchanged, not that they are valid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ppdinf.invariants import Public
 from ppdinf.privacy.accounting.budget import Budget
 from ppdinf.privacy.accounting.composition import compose
 from ppdinf.sessions.journal import Journal
-from ppdinf.sessions.promises import promise_of, to_plain
+from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
 
 __all__ = ["VERSION", "partition_of", "require_sound"]
 
@@ -36,15 +36,15 @@ _SENSELESS = (PpdinfError, ValueError, TypeError, LookupError, AttributeError, A
 
 
 def require_sound(name: str, journal: Journal) -> None:
-    """Refuse lines that no session writes.
+    """Refuse lines that a session does not write.
 
     Raises
     ------
     SessionError
-        Naming the line.
+        The message names the line.
     """
     if journal.records[0].get("session") != VERSION:
-        raise SessionError(f"{name} is no session file that this version of ppdinf reads")
+        raise SessionError(f"{name} is not a session file that this version of ppdinf can read")
     intents = 0
     for number, record in enumerate(journal.records, start=1):
         try:
@@ -59,49 +59,49 @@ def require_sound(name: str, journal: Journal) -> None:
                 intents += 1
                 _require_intent(record, intents)
                 if "part" in record and record["part"] not in partition[1]:
-                    raise ValueError("a part that the session does not know")
+                    raise ValueError("unknown part of the partition")
         except _SENSELESS as error:
-            raise SessionError(f"{name}, line {number} is whole, but no session writes it: get a whole copy") from error
+            raise SessionError(f"{name}, line {number} is complete but not valid: get a complete copy") from error
 
 
 def partition_of(given: Mapping[str, Sequence[str]] | None) -> tuple[str, tuple[str, ...]]:
-    """Read a partition of everybody such as ``{"region": ["north", "south"]}``: what it goes by, and its parts.
+    """Parse a partition of everybody such as ``{"region": ["north", "south"]}``: its name and its parts.
 
     Raises
     ------
     PrivacyError
-        It is something else.
+        The partition is invalid.
     """
     if given is None:
         return "", ()
     if not isinstance(given, Mapping) or len(given) != 1:
-        raise PrivacyError("a partition goes by one thing, such as partition={'region': ['north', 'south']}")
+        raise PrivacyError("a partition must have one name, such as partition={'region': ['north', 'south']}")
     ((by, parts),) = given.items()
     if isinstance(parts, str) or not isinstance(parts, Sequence) or not isinstance(by, str) or not by:
-        raise PrivacyError("a partition lists its parts, such as partition={'region': ['north', 'south']}")
+        raise PrivacyError("a partition must list its parts, such as partition={'region': ['north', 'south']}")
     if len(parts) < 2 or len(set(parts)) < len(parts) or not all(isinstance(p, str) and p.strip() for p in parts):
-        raise PrivacyError(f"a partition by {by} has two parts or more, each a text of its own")
+        raise PrivacyError(f"a partition by {by} must have at least two distinct parts, each a non-empty text")
     return by, tuple(parts)
 
 
 def _require_fields(record: Json, fields: dict[str, type]) -> None:
     if set(record) != set(fields) or any(type(record[field]) is not kind for field, kind in fields.items()):
-        raise ValueError("fields too many, too few, or of another kind")
+        raise ValueError("missing or unknown fields, or fields of another type")
 
 
 def _require_intent(record: Json, number: int) -> None:
     if record["intent"] != number or not isinstance(record["mechanism"]["kind"], str):
-        raise ValueError("out of order, or by no mechanism")
+        raise ValueError("out of order, or without a mechanism")
     if not all(type(size) is int for size in record["dims"].values()):
-        raise ValueError("lengths of dimensions are whole numbers")
+        raise ValueError("lengths of dimensions must be integers")
     Public.from_dict(record["public"])
-    _require_promise(json.dumps(record["promise"]))
+    _require_guarantee(json.dumps(record["promise"]))
 
 
 @lru_cache(maxsize=1024)
-def _require_promise(text: str) -> None:
-    """Refuse what cannot be added up or put into words; most releases of a session promise the same."""
-    promise = promise_of(json.loads(text))
-    if json.dumps(to_plain(promise)) != text:
-        raise ValueError("a promise that nothing states so")
-    compose(promise, independent=True).describe()
+def _require_guarantee(text: str) -> None:
+    """Refuse guarantees that cannot be added or described; most releases of a session have the same guarantee."""
+    guarantee = guarantee_of(json.loads(text))
+    if json.dumps(to_plain(guarantee)) != text:
+        raise ValueError("an invalid guarantee")
+    compose(guarantee, independent=True).describe()

@@ -1,4 +1,4 @@
-"""A curator's session: releases of the same people, drawn within one budget that a file keeps."""
+"""Sessions: releases about the same persons, drawn within one budget that a file records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ppdinf.privacy.accounting.budget import Budget
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.sessions.journal import Journal, append, create, locked, read
-from ppdinf.sessions.promises import promise_of, to_plain
+from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
 from ppdinf.sessions.records import VERSION, partition_of, require_sound
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
@@ -30,31 +30,31 @@ from ppdinf.tables.table import TableLike
 __all__ = ["Session"]
 
 VOID = "void"
-"""Outcome of a release whose noise broke a public sum: nothing was published, and nothing is spent."""
+"""Outcome of a release whose noise violated a public sum: nothing was published, and nothing is spent."""
 
 
 class Session:
-    """Releases of tables that count the same people, drawn within one budget; made by `Session.open`.
+    """Releases of tables that count the same persons, drawn within one budget; made by `Session.open`.
 
     Attributes
     ----------
     path : Path
-        Of the session file. Beside it lies an empty ``.lock``.
+        Path of the session file. An empty ``.lock`` file is next to it.
     budget : Budget
     unit : str
-        Whom the budget protects.
+        The protected unit.
     contributions : int
-        Records of one unit at most, in each table.
+        Largest number of records of one unit in each table.
     partition : tuple of str and tuple of str
-        What divides everybody into parts that share nobody, and the parts; ``("", ())`` without.
+        Name of a partition of everybody into disjoint parts, and the parts; ``("", ())`` without a partition.
 
     Notes
     -----
-    Losses are counted as in `ppdinf.privacy.Ledger`: per unit of distance, where guarantees are stated so, and for
-    several tables the distance is the largest of theirs; else between neighbours. What one unit loses in all is
-    ``session.guarantee.loss_of_unit``. Every person is taken to be in every table: months of the same people add up.
-    Of parts that share nobody the one that lost most counts (`ppdinf.privacy.compose_partition`): the curator states
-    them when the session begins, and which part a release is about; a table that has the label itself must agree.
+    Losses are counted as in `ppdinf.privacy.Ledger`: per unit of distance if guarantees state a distance, where the
+    distance of several tables is the largest of their distances; otherwise between neighbours. The total loss of one
+    unit is ``session.guarantee.loss_of_unit``. Every person is assumed to be in every table: months of the same persons
+    add up. Of disjoint parts, only the largest loss counts (`ppdinf.privacy.compose_partition`): the curator states
+    them when the session begins, and the part of each release; a table with the label of the part must agree.
 
     Examples
     --------
@@ -86,21 +86,21 @@ class Session:
         contributions: int | None = None,
         partition: Mapping[str, Sequence[str]] | None = None,
     ) -> Session:
-        """Open a session file, or begin one.
+        """Open a session file, or create one.
 
         Parameters
         ----------
         path : str or path
         epsilon, delta, rho : int, float, str or Fraction, optional
-            The budget: epsilon, epsilon and delta, or rho. A file that is there has one: give none, or the same.
+            The budget: epsilon, epsilon and delta, or rho. For an existing file, omit it or give the same budget.
         unit : str, optional
-            Whom the budget protects; a person, unless something else is said. Mechanisms say the same by
+            The protected unit, by default a person. Mechanisms state the unit with
             `ppdinf.invariants.unit`.
         contributions : int, optional
-            Records of one unit at most, in each table; 1 unless something else is said.
+            Largest number of records of one unit in each table, by default 1.
         partition : mapping, optional
-            What divides everybody into parts that share nobody, and all parts: ``{"region": ["north", "south"]}``. It
-            is said when the session begins; every record is of exactly one of them, in every table.
+            Name and parts of a partition of everybody: ``{"region": ["north", "south"]}``. It must be
+            stated when the session begins; every record is in exactly one part, in every table.
 
         Returns
         -------
@@ -109,26 +109,26 @@ class Session:
         Raises
         ------
         PrivacyError
-            There is no file yet, and no budget or a malformed one; or there is one with another budget, unit or
+            The file does not exist and the budget is missing or invalid; or the file has another budget, unit or
             partition.
         SessionError
-            It is no session file, or was changed since it was written.
+            The file is not a session file, or was changed since it was written.
         WriteError
-            It cannot be written.
+            The file cannot be written.
         """
         path, given, divided = Path(path), (epsilon, delta, rho), partition_of(partition)
         wanted = None if given == (None, None, None) else Budget(*given)
         if wanted is None and not path.exists():
             raise PrivacyError(
-                f"{path.name} does not exist: look for another spelling; or begin a session, and say what may be spent "
-                "in all (ppdinf session begin FILE --epsilon 1, or Session.open(FILE, epsilon=1))"
+                f"{path.name} does not exist: correct its name, or begin a session with a budget "
+                "(ppdinf session begin FILE --epsilon 1, or Session.open(FILE, epsilon=1))"
             )
         with locked(path) if wanted is not None else nullcontext():
             if not path.exists():
                 assert wanted is not None
                 total = {name: str(value) for name, value in wanted.total.items()}
                 who = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
-                Public.from_dict([{"kind": "unit"} | who])  # refuses what is malformed
+                Public.from_dict([{"kind": "unit"} | who])  # raises for an invalid unit
                 parts = {} if partition is None else {"partition": {by: list(own) for by, own in [divided]}}
                 create(path, {"session": VERSION, "budget": total} | who | parts)
             journal = read(path)
@@ -137,11 +137,11 @@ class Session:
         own = partition_of(head.get("partition"))
         session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"], own)
         if partition is not None and (divided[0], set(divided[1])) != (own[0], set(own[1])):
-            raise PrivacyError(f"{path.name} was begun with another partition, or none: it cannot be changed")
+            raise PrivacyError(f"{path.name} was begun with another partition, or none: a partition cannot be changed")
         if wanted not in (None, session.budget) or unit not in (None, session.unit):
-            raise PrivacyError(f"{path.name} is of another budget or unit: {session!r}; a budget cannot be changed")
+            raise PrivacyError(f"{path.name} has another budget or unit: {session!r}; a budget cannot be changed")
         if contributions not in (None, session.contributions):
-            raise PrivacyError(f"{path.name} is for at most {session.contributions} records of one {session.unit}")
+            raise PrivacyError(f"{path.name} allows at most {session.contributions} records of one {session.unit}")
         session._seen = journal.digests[-1]
         return session
 
@@ -154,71 +154,71 @@ class Session:
         part: str | None = None,
         allow_mcmc: bool = False,
     ) -> Any:
-        """Publish a table within the budget: write down what it costs, then draw.
+        """Publish a table within the budget: record its cost, then draw.
 
         Parameters
         ----------
         mechanism : Mechanism
-        table : what `mechanism.release` takes
-            Confidential; all that the file is told of it are the lengths of its dimensions.
+        table : as for `mechanism.release`
+            Confidential; the file records only the lengths of its dimensions.
         name : str, optional
-            What the release is, such as "2024-01" or "2024-01, revised"; written down as it is.
+            Description of the release, such as "2024-01" or "2024-01, revised"; recorded unchanged.
         part : str, optional
-            Whom of the session's partition the table counts: nobody else. Everybody without it.
+            The part of the session's partition that the table counts. Everybody by default.
         allow_mcmc : bool
             As for `mechanism.release`.
 
         Returns
         -------
-        Release, or what `mechanism.release` returns
+        Release, or the return value of `mechanism.release`
 
         Raises
         ------
         BudgetError
-            It would overspend; what is left is said. Nothing was drawn.
+            The release would exceed the budget; the message states the remaining budget. Nothing was drawn.
         PrivacyError
-            Its loss does not add up with the others or with the budget, or protects another unit. Nothing was drawn.
+            Its loss does not add up with other losses or the budget, or protects another unit. Nothing was drawn.
         CountError, LabelError, InvariantError
-            As `mechanism.release`; or the table has labels of another part. Nothing was drawn.
+            As for `mechanism.release`; or the table has labels of another part. Nothing was drawn.
         SessionError, WriteError
             The session file was changed, or cannot be written. Nothing was drawn.
         InternalError
-            The noise breaks a public sum: a fault of ppdinf. Nothing was published, and nothing is spent.
+            The noise violates a public sum: a bug in ppdinf. Nothing was published, and nothing is spent.
 
         Warns
         -----
         PrivacyWarning
-            As `mechanism.release`; or the noise was drawn, and the outcome could not be written down.
+            As for `mechanism.release`; or the noise was drawn, but its outcome could not be recorded.
         """
         if not isinstance(mechanism, Mechanism):
-            raise PrivacyError(f"mechanism says how the noise is drawn, found {type(mechanism).__name__}")
+            raise PrivacyError(f"mechanism must be a ppdinf mechanism, found {type(mechanism).__name__}")
         if not isinstance(name, str):
-            raise PrivacyError(f"name is text such as '2024-01', found {type(name).__name__}")
+            raise PrivacyError(f"name must be text such as '2024-01', found {type(name).__name__}")
         if part is not None and part not in self.partition[1]:
-            known = f"its parts are {', '.join(self.partition[1])}" if self.partition[1] else "it was begun without any"
-            raise PrivacyError(f"{self.path.name} knows no part {part!r}: {known}")
+            known = f"its parts are {', '.join(self.partition[1])}" if self.partition[1] else "it has no partition"
+            raise PrivacyError(f"{self.path.name} has no part {part!r}: {known}")
         draft = mechanism.draft(table, allow_mcmc=allow_mcmc)
         if part is not None:
             self._require_part(part, draft.public.frame)
-        promise = to_plain(draft.guarantee)
+        guarantee = to_plain(draft.guarantee)
         intent = {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "name": name,
             "dims": dict(zip(draft.public.frame.dims, draft.public.frame.shape, strict=True)),
             "mechanism": draft.mechanism.to_dict(),
             "public": draft.public.public.to_dict(),
-            "promise": promise,
+            "promise": guarantee,
         } | ({} if part is None else {"part": part})
         with locked(self.path):
             journal = self._read(alone=True)
-            self._require(journal, promise_of(promise), part)
+            self._require(journal, guarantee_of(guarantee), part)
             number = len(_intents(journal)) + 1
             append(self.path, journal, {"intent": number} | intent)
         state = "failed"
         try:
             made = draft.draw()
             state = "drawn"
-        except InternalError:  # the noise broke a public sum, whatever the counts are: nothing was published
+        except InternalError:  # the noise violated a public sum, independently of the counts: nothing was published
             state = VOID
             raise
         finally:
@@ -227,65 +227,67 @@ class Session:
 
     @property
     def spent(self) -> dict[str, Fraction]:
-        """What was spent, by the name of each part of the budget; releases that were interrupted count."""
+        """Spent amount of each part of the budget, by name; interrupted releases count."""
         journal = self._read()
-        return self.budget.spent(_promises(journal), _parts(journal))
+        return self.budget.spent(_guarantees(journal), _parts(journal))
 
     @property
     def left(self) -> dict[str, Fraction]:
-        """What is left, by the name of each part of the budget."""
+        """Remaining amount of each part of the budget, by name."""
         journal = self._read()
-        return self.budget.left(_promises(journal), _parts(journal))
+        return self.budget.left(_guarantees(journal), _parts(journal))
 
     @property
     def guarantee(self) -> Guarantee:
-        """What all releases promise together.
+        """The joint guarantee of all releases.
 
         Raises
         ------
         PrivacyError
-            There is none yet.
+            The session has no release yet.
         """
         journal = self._read()
-        together = self.budget.composed(_promises(journal), _parts(journal))
+        together = self.budget.composed(_guarantees(journal), _parts(journal))
         if any(part is not None for part in _parts(journal)):
             by, parts = self.partition
             trust = f"that no record is of two parts by {by} ({', '.join(parts)})"
             together = replace(together, assumed=(*together.assumed, trust))
         names: dict[str, list[str]] = defaultdict(list)
         for intent in _counted(journal):
-            for what in promise_of(intent["promise"]).unprotected:
-                names[what] += [intent["name"]] if intent["name"] else []
-        said = (f"{what} ({', '.join(names[what])})" if names[what] else what for what in together.unprotected)
-        return replace(together, unprotected=tuple(said))
+            for phrase in guarantee_of(intent["promise"]).unprotected:
+                names[phrase] += [intent["name"]] if intent["name"] else []
+        unprotected = (
+            f"{phrase} ({', '.join(names[phrase])})" if names[phrase] else phrase for phrase in together.unprotected
+        )
+        return replace(together, unprotected=tuple(unprotected))
 
     @property
     def digest(self) -> str:
-        """Digest of the last line of the file: kept elsewhere, it shows whether lines were taken from its end."""
+        """Digest of the last line of the file; stored elsewhere, it shows whether lines were removed from the end."""
         return self._read().digests[-1]
 
     def table(self) -> pd.DataFrame:
-        """List the releases, in the order in which they were begun.
+        """List the releases, in the order of their records.
 
         Returns
         -------
         pandas.DataFrame
-            ``name``, ``date`` (UTC), ``mechanism``, ``cells``, what is ``public``, what each costs by itself in parts
-            of the budget, per unit of what (``per``), which ``part`` it is about where the session has any, and
-            ``outcome``: "drawn", "failed", "open" where a process ended, or still draws, or "void" where the noise
-            broke a public sum, which is a fault of ppdinf. All but "void" are spent.
+            ``name``, ``date`` (UTC), ``mechanism``, ``cells``, ``public`` statements, the cost of each release in parts
+            of the budget, the unit of the cost (``per``), its ``part`` if the session has a partition, and ``outcome``:
+            "drawn", "failed", "open" if a process ended or is still drawing, or "void" if the noise violated a public
+            sum, which is a bug in ppdinf. All except "void" are spent.
         """
         journal = self._read()
         outcomes = {record["outcome"]: record["state"] for record in journal.records if "outcome" in record}
         rows = []
         for intent in _intents(journal):
-            promise = promise_of(intent["promise"])
-            counted = self.budget.composed([promise])
-            cost = {part: float(value) for part, value in self.budget.spent([promise]).items()}
+            guarantee = guarantee_of(intent["promise"])
+            counted = self.budget.composed([guarantee])
+            cost = {part: float(value) for part, value in self.budget.spent([guarantee]).items()}
             rows.append(
                 {"name": intent["name"], "date": intent["date"], "mechanism": intent["mechanism"]["kind"]}
                 | {"cells": " x ".join(map(str, intent["dims"].values()))}
-                | {"public": ", ".join(promise.unprotected)}
+                | {"public": ", ".join(guarantee.unprotected)}
                 | cost
                 | {"per": counted.neighbours or f"{counted.metric} distance"}
                 | ({"part": intent.get("part", "everybody")} if self.partition[1] else {})
@@ -303,43 +305,43 @@ class Session:
     def _read(self, *, alone: bool = False) -> Journal:
         journal = read(self.path)
         if alone and self.path.stat().st_nlink > 1:
-            raise SessionError(f"{self.path.name} has a second name (a hard link), under which more could be spent")
+            raise SessionError(f"{self.path.name} has a second name (a hard link), which could be spent separately")
         if self._seen not in journal.digests:
-            raise SessionError(f"{self.path.name} was put back to an earlier state, or is of another session")
+            raise SessionError(f"{self.path.name} was replaced by an earlier version, or is of another session")
         require_sound(self.path.name, journal)
         self._seen = journal.digests[-1]
         return journal
 
     def _require_part(self, part: str, frame: Frame) -> None:
-        """Refuse a table with labels of another part, where it has what the partition goes by."""
+        """Refuse a table with labels of another part, if it has the coordinate of the partition."""
         by = self.partition[0]
         others = sorted({str(label) for label in frame.broadcast(by).tolist()} - {part}) if by in frame.coords else []
         if others:
-            raise LabelError(f"the table is said to count {by} = {part} alone and has cells of {', '.join(others[:5])}")
+            raise LabelError(f"the table must count {by} = {part} only, but has cells of {', '.join(others[:5])}")
 
-    def _require(self, journal: Journal, promise: Guarantee, part: str | None) -> None:
-        """Refuse what the budget does not count, or has no room for."""
-        earlier = _promises(journal)
-        if (promise.unit, promise.contributions) != (self.unit, self.contributions):
+    def _require(self, journal: Journal, guarantee: Guarantee, part: str | None) -> None:
+        """Refuse guarantees that do not fit the budget or exceed it."""
+        earlier = _guarantees(journal)
+        if (guarantee.unit, guarantee.contributions) != (self.unit, self.contributions):
             raise PrivacyError(
-                f"the session protects one {self.unit} with up to {self.contributions} records, the mechanism one "
-                f"{promise.unit} with up to {promise.contributions}: add ppdinf.invariants.unit({self.unit!r}, "
-                f"contributions={self.contributions}) to its public information if that is what the table holds"
+                f"the session protects one {self.unit} with up to {self.contributions} records, but the mechanism one "
+                f"{guarantee.unit} with up to {guarantee.contributions}: add ppdinf.invariants.unit({self.unit!r}, "
+                f"contributions={self.contributions}) to its public information if this is true for the table"
             )
-        if earlier and "pufferfish" in {found.variant for found in (*earlier, promise)}:
+        if earlier and "pufferfish" in {found.variant for found in (*earlier, guarantee)}:
             raise PrivacyError(
-                "losses under models of the data add up for releases of one table only, and a session is of several: "
+                "losses under models of the data add up for releases of one table only, but a session has several: "
                 "enter such releases in ppdinf.privacy.Ledger"
             )
-        self.budget.require(earlier, promise, _parts(journal), part)
+        self.budget.require(earlier, guarantee, _parts(journal), part)
 
     def _close(self, number: int, state: str) -> None:
-        """Write down the outcome; without it the release counts as spent all the same."""
+        """Record the outcome; without it, the release counts as spent."""
         try:
             with locked(self.path):
                 append(self.path, self._read(), {"outcome": number, "state": state})
         except PpdinfError as error:
-            warnings.warn(f"the noise was drawn, and the outcome not written down: {error}", PrivacyWarning, 3)
+            warnings.warn(f"the noise was drawn, but its outcome was not recorded: {error}", PrivacyWarning, 3)
 
 
 def _intents(journal: Journal) -> list[Json]:
@@ -347,7 +349,7 @@ def _intents(journal: Journal) -> list[Json]:
 
 
 def _counted(journal: Journal) -> list[Json]:
-    """Intents that are spent: all but those whose only outcome says that the noise broke a public sum."""
+    """Return the records that are spent: all except those whose only outcome is a violated public sum."""
     states = defaultdict(set)
     for record in journal.records:
         if "outcome" in record:
@@ -359,5 +361,5 @@ def _parts(journal: Journal) -> list[str | None]:
     return [intent.get("part") for intent in _counted(journal)]
 
 
-def _promises(journal: Journal) -> list[Guarantee]:
-    return [promise_of(intent["promise"]) for intent in _counted(journal)]
+def _guarantees(journal: Journal) -> list[Guarantee]:
+    return [guarantee_of(intent["promise"]) for intent in _counted(journal)]

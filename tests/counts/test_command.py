@@ -50,6 +50,6 @@ def test_within_a_session(table):
     assert "epsilon = 0.5 is left in schools.budget" in " ".join(result.output.split())
     refused = run(table, *given, output="again.ppd")
     assert refused.exit_code == 1
-    assert "0.5 is left" in refused.output
+    assert "0.5 remaining" in refused.output
     assert not (table.parent / "again.ppd").exists()
     assert session.table()["mechanism"].tolist() == [ppd.counts.TwoStage.kind]

@@ -37,9 +37,9 @@ def test_the_loss_is_zero_and_stated():
     guarantee = ppd.Suppression(SUM).release(THREE).guarantee
     assert (guarantee.epsilon, guarantee.loss_at_nearest, guarantee.unprotected) == (0, 0, ("the total",))
     words = guarantee.describe()
-    assert "a factor of 1, which is not at all" in words
+    assert "a factor of 1, that is, not at all" in words
     assert "told apart more easily" not in words
-    assert "Nothing is promised between tables that differ in the public information" in words
+    assert "The guarantee does not cover tables that differ in the public information" in words
 
 
 def test_it_costs_nothing_in_a_ledger_but_opens_its_sums():

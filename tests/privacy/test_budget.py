@@ -18,11 +18,11 @@ def test_epsilon_and_delta_add_up():
     budget = Budget(epsilon=2, delta="2e-6")
     assert budget.spent([]) == {"epsilon": 0, "delta": 0}
     budget.require([promise], promise)
-    with pytest.raises(BudgetError, match="delta = 3e-06 would be spent of 2e-06: 0 is left"):
+    with pytest.raises(BudgetError, match=r"delta to 3e-06, above the budget of 2e-06 .0 remaining"):
         budget.require([promise] * 2, promise)
-    with pytest.raises(BudgetError, match=r"epsilon = 2\.5 would be spent of 2: 0 is left"):
+    with pytest.raises(BudgetError, match=r"epsilon to 2\.5, above the budget of 2 .0 remaining"):
         Budget(epsilon=2, delta="1e-3").require([promise] * 4, promise)
-    with pytest.raises(PrivacyError, match="budget in rho"):
+    with pytest.raises(PrivacyError, match="budget of rho"):
         Budget(epsilon=2).require([], promise)
     for wrong in ({}, {"epsilon": 1, "rho": 1}, {"delta": "1e-6"}, {"rho": 1, "delta": "1e-6"}, {"epsilon": -1}):
         with pytest.raises(PrivacyError):

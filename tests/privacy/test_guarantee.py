@@ -49,7 +49,7 @@ def test_nearest_alternative(public, nearest):
     found = guarantee(public)
     assert found.nearest == nearest
     assert found.loss_at_nearest == Fraction(nearest, 4)
-    assert f"No two such tables are closer than {nearest} (" in found.describe()
+    assert f"The distance of two such tables is at least {nearest} (" in found.describe()
 
 
 def test_losses_and_deltas_grow_with_the_distance():
@@ -86,17 +86,17 @@ def test_a_reader_without_background_learns_what_is_open_and_what_is_closed():
         "One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.\n"
         "Not protected, because it is published exactly: the sum for every state; every count with county = w; the "
         "coordinate persons.\n"
-        "Not protected, because it is taken to be known of every table: no one can have county = x.\n"
-        "Nor is anything that can be worked out from this alone, nor the labels of the table or their order.\n"
-        "2 of the 4 cells follow from it and are published as they are.\n"
+        "Not protected, because it is assumed to be known of every table: no one can have county = x.\n"
+        "Labels of the table, their order, and everything that follows from this information are not protected.\n"
+        "2 of the 4 cells follow from this information: their exact counts are published.\n"
         "\n"
-        "Protected: which table, among all that agree with this information, is the confidential one. Whatever else "
-        "somebody knows, the release can change the odds between two such tables at distance k by a factor of at most "
+        "Protected: the confidential table among all tables that agree with this information. For every prior "
+        "knowledge, the release changes the odds between two such tables at distance k by a factor of at most "
         "exp(epsilon k), with epsilon = 0.25. The distance between two tables is the sum over all cells of the "
-        "absolute differences of their counts; counting one person in another cell is a distance of 2. No two such "
-        "tables are closer than 2 (one person counted in another cell); at that distance the factor is at most "
-        "exp(0.5) = 1.65. Tables further apart are told apart more easily: at a distance of 20 the factor can reach "
-        "149. Nothing is promised between tables that differ in the public information. "
+        "absolute differences of their counts; counting one person in another cell is a distance of 2. The distance "
+        "of two such tables is at least 2 (one person counted in another cell); at this distance the factor is at "
+        "most exp(0.5) = 1.65. Tables at a larger distance are easier to distinguish: at a distance of 20 the factor "
+        "can reach 149. The guarantee does not cover tables that differ in the public information. "
         f"Noise: {found.sampler}."
     )
 
@@ -147,7 +147,7 @@ def test_plain_data():
         ({"rho": Fraction(1)}, "stated by rho"),
         ({"epsilon": None}, "stated by rho"),
         ({"variant": "zcdp"}, "stated by rho"),
-        ({"delta": Fraction(1)}, "delta must lie"),
+        ({"delta": Fraction(1)}, "delta must be"),
     ],
 )
 def test_refuses_what_states_no_promise(arguments, message):
@@ -298,7 +298,7 @@ def test_pufferfish_names_its_models():
     assert "in which the secret moves the table by an infinity-Wasserstein distance of at most Delta = 2 in l1" in (
         found.describe()
     )
-    assert "Under other models nothing is promised." in found.describe()
+    assert "The guarantee does not cover other models." in found.describe()
     records = ppd.KNormGradient(ppd.mechanisms.Mean(bound=1), epsilon=1, delta_z=3).guarantee
     assert "moves at most Delta = 3 records" in records.describe()
 
@@ -365,7 +365,7 @@ def test_units_that_are_none(public, error, message):
 def test_distances_that_are_none(distance):
     promise = Guarantee("integer-subspace", Fraction(1), Fraction(1, 10), metric="l1")
     for ask in (promise.loss, promise.delta_at):
-        with pytest.raises(PrivacyError, match="a distance is a finite number from 0 on"):
+        with pytest.raises(PrivacyError, match="a distance must be a finite non-negative number"):
             ask(distance)
 
 

@@ -47,7 +47,7 @@ def test_a_year_from_an_empty_folder(tmp_path, monkeypatch):
     assert shown.count("drawn") == 13
     assert "0 is left in cases-2024.budget" in said["release cases-2024-10.csv"]
     session = ppd.Session.open("cases-2024.budget")
-    with pytest.raises(ppd.errors.BudgetError, match="0 is left"):
+    with pytest.raises(ppd.errors.BudgetError, match="0 remaining"):
         session.release(ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon="1/1000"), [3, 1])
     assert len(list(tmp_path.glob("*.ppd"))) == 13
     assert (tmp_path / "cases-2024-01-denoised.csv").exists()

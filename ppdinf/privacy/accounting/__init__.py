@@ -1,6 +1,6 @@
 """Composition of several releases and budgets.
 
-budget       a budget of privacy loss, and what promises take from it together
-composition  what several releases promise together
-ledger       what all releases of one table have spent, and what they give away together
+budget       A budget of privacy loss, and the loss that guarantees spend together.
+composition  The joint guarantee of several releases.
+ledger       The joint loss and public information of all releases of one table.
 """

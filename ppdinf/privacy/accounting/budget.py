@@ -1,4 +1,4 @@
-"""A budget of privacy loss, and what promises take from it together."""
+"""A budget of privacy loss, and the loss that guarantees spend together."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ __all__ = ["Budget"]
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent: epsilon, epsilon and delta, or rho, per unit of distance or between neighbours.
+    """A budget: epsilon, epsilon and delta, or rho, per unit of distance or between neighbours.
 
     Parameters
     ----------
     epsilon : int, float, str or Fraction, optional
-        Budget of epsilons and, where it has a `delta`, of deltas; each of them adds up.
+        Budget of epsilons and, with a `delta`, of deltas; epsilons and deltas are added separately.
     delta : int, float, str or Fraction, optional
-        Beside epsilon; without it, releases with a delta are refused.
+        Only with epsilon; without a delta, releases with a delta are refused.
     rho : int, float, str or Fraction, optional
-        Budget of zCDP loss; pure releases count with half the square of their loss, Gaussian noise with its own rho
-        however it was calibrated.
+        Budget of zCDP loss. Pure releases count with half the square of their loss, Gaussian noise with its rho,
+        for every calibration.
 
     Raises
     ------
     PrivacyError
-        Neither or both of epsilon and rho, delta without epsilon, or one out of range.
+        Neither or both of epsilon and rho, delta without epsilon, or a value out of range.
 
     Examples
     --------
-    >>> promise = Guarantee("pure", Fraction(1, 2), metric="l1")
-    >>> Budget(epsilon=2).spent([promise, promise])
+    >>> guarantee = Guarantee("pure", Fraction(1, 2), metric="l1")
+    >>> Budget(epsilon=2).spent([guarantee, guarantee])
     {'epsilon': Fraction(1, 1)}
-    >>> Budget(rho=1).spent([promise, promise])
+    >>> Budget(rho=1).spent([guarantee, guarantee])
     {'rho': Fraction(1, 4)}
     """
 
@@ -55,9 +55,9 @@ class Budget:
         self, epsilon: Parameter | None = None, delta: Parameter | None = None, rho: Parameter | None = None
     ) -> None:
         if (epsilon is None) == (rho is None):
-            raise PrivacyError("a budget is in epsilon or in rho: give one of the two")
+            raise PrivacyError("a budget must have either epsilon or rho")
         if delta is not None and epsilon is None:
-            raise PrivacyError("a delta goes beside epsilon: a budget of rho gives an epsilon at every delta")
+            raise PrivacyError("delta requires epsilon: a budget of rho implies an epsilon for every delta")
         assign(
             self,
             epsilon=None if epsilon is None else as_fraction(epsilon, "epsilon"),
@@ -72,14 +72,14 @@ class Budget:
         return {name: value for name, value in parts.items() if value is not None}
 
     def describe(self, unit: str = "person", contributions: int = 1) -> str:
-        """State how much one unit can lose if the whole budget is spent, for each way in which losses are counted.
+        """Describe how much one unit can lose if the whole budget is spent, for each unit of losses.
 
         Parameters
         ----------
         unit : str
-            Whom the budget protects.
+            Name of the protected unit.
         contributions : int
-            Records of one unit at most.
+            Largest number of records of one unit.
 
         Examples
         --------
@@ -96,66 +96,67 @@ class Budget:
                 f"  {describe_loss(whole(metric='l1'))} by l1 noise, or noise for a record added or removed",
                 f"  {describe_loss(whole(metric='l2'))} by l2 noise",
                 f"  {describe_loss(whole(neighbours=REPLACED))} by noise for a record replaced by another",
-                "Under public sums it can be more: the guarantee of each release states its loss.",
+                "With public sums the loss can be larger: the guarantee of each release states its loss.",
             )
         )
 
-    def composed(self, promises: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> Guarantee:
-        """Join what releases promise, in the terms of the budget, where `parts` says which are about whom.
+    def composed(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> Guarantee:
+        """Return the joint guarantee of releases, in the terms of the budget; `parts` names the part of each release.
 
         Raises
         ------
         PrivacyError
-            As `ppdinf.privacy.compose_partition` and `to_zcdp`.
+            As for `ppdinf.privacy.compose_partition` and `to_zcdp`.
         """
-        counted = promises if self.rho is None else [to_zcdp(promise) for promise in promises]
-        # every release draws noise of its own
+        counted = guarantees if self.rho is None else [to_zcdp(guarantee) for guarantee in guarantees]
+        # the noise of different releases is independent
         return compose_partition(counted, [None] * len(counted) if parts is None else parts)
 
-    def spent(self, promises: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
-        """Add up what releases take from each part of the budget; `parts` as for `composed`.
+    def spent(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+        """Return the spent amount of each part of the budget; `parts` as for `composed`.
 
         Raises
         ------
         PrivacyError
-            As `composed`; or the budget does not count what one of them promises.
+            As for `composed`; or a guarantee cannot be converted to the terms of the budget.
         """
-        if not promises:
+        if not guarantees:
             return dict.fromkeys(self.total, Fraction(0))
-        if self.rho is None and any(promise.rho is not None for promise in promises):
-            raise PrivacyError("a zCDP release cannot be entered against a budget of epsilon: budget in rho")
-        together = self.composed(promises, parts)
+        if self.rho is None and any(guarantee.rho is not None for guarantee in guarantees):
+            raise PrivacyError("a zCDP release cannot be entered against a budget of epsilon: use a budget of rho")
+        together = self.composed(guarantees, parts)
         if together.delta and self.delta is None:
-            raise PrivacyError("a release with a delta cannot be entered against a budget without one; budget in rho")
+            raise PrivacyError("a release with a delta requires a budget with a delta, or a budget of rho")
         loss = Fraction(together.loss(1))
         return {name: together.delta if name == "delta" else loss for name in self.total}
 
-    def left(self, promises: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
-        """Subtract what releases take from each part of the budget; `parts` as for `composed`."""
-        spent = self.spent(promises, parts)
+    def left(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+        """Return the remaining amount of each part of the budget; `parts` as for `composed`."""
+        spent = self.spent(guarantees, parts)
         return {name: total - spent[name] for name, total in self.total.items()}
 
     def require(
         self,
         earlier: Sequence[Guarantee],
-        promise: Guarantee,
+        guarantee: Guarantee,
         parts: Sequence[str | None] = (),
         part: str | None = None,
     ) -> None:
-        """Refuse a release that would overspend; `parts` are those of the earlier ones, `part` is its own.
+        """Refuse a release above the budget; `parts` are the parts of earlier releases, `part` is its part.
 
         Raises
         ------
         BudgetError
-            It would; what is left is said.
+            The release would exceed the budget; the message states the remaining amount.
         PrivacyError
-            As `spent`.
+            As for `spent`.
         """
         parts = parts or [None] * len(earlier)
         left = self.left(earlier, parts)
-        for name, would in self.spent([*earlier, promise], [*parts, part]).items():
-            if would > self.total[name]:
+        for name, increased in self.spent([*earlier, guarantee], [*parts, part]).items():
+            if increased > self.total[name]:
                 raise BudgetError(
-                    f"with this release {name} = {float(would):.6g} would be spent of {float(self.total[name]):.6g}: "
-                    f"{float(left[name]):.6g} is left"
+                    f"this release would raise {name} to {float(increased):.6g}, above the budget of "
+                    f"{float(self.total[name]):.6g} "
+                    f"({float(left[name]):.6g} remaining)"
                 )

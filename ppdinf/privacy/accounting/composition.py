@@ -1,14 +1,14 @@
-"""What several releases promise together.
+"""The joint guarantee of several releases.
 
-Losses add up among the tables that agree with everything published by any of them: joined public information
-protects fewer tables, and the promise says nothing about the others.
+Losses are added for tables that agree with all published information of all releases: joint public information
+protects fewer tables, and the guarantee does not cover the others.
 
 References
 ----------
 P. Dharangutte et al., "Integer subspace differential privacy", Proposition 6. J. Gao et al., "Subspace differential
 privacy", Proposition 2.9. Bun and Steinke, "Concentrated differential privacy", Lemma 1.7 and Proposition 1.4. J.
-Seeman et al., "Formal privacy for partially private data", Lemma 6, which needs more than it says, and Lemma 7, which
-fails where the data of two parts hang together (`compose_parallel` refuses it).
+Seeman et al., "Formal privacy for partially private data", Lemma 6, which needs additional assumptions, and Lemma 7,
+which fails for dependent parts of the data (`compose_parallel` refuses them).
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ __all__ = ["compose", "compose_parallel", "compose_partition"]
 
 
 def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarantee:
-    """Add up the losses of releases of one table.
+    """Add the losses of releases of one table.
 
     Parameters
     ----------
     *guarantees : Guarantee
-        Of one variant; "integer-subspace" joins "congenial", as one that costs no gamma. Distances in l1 and l2 meet in
-        l1, which is never smaller.
+        Of one variant; "integer-subspace" can be combined with "congenial", as a guarantee with gamma = 0. l1 and l2
+        distances are combined in l1, which is never smaller.
     independent : bool, optional
-        For "pufferfish", which composes not otherwise, whether two things hold, which must be said. The releases are
-        drawn independently of each other given the confidential table and what is public. And every loss holds between
-        any two tables that are as near as the sensitivity, by one and the same distance of whole tables: as for
-        `WassersteinExponential` in one norm. The sum then holds under the models that all were designed for.
+        Required for "pufferfish". True states that two conditions hold. The releases are drawn independently of each
+        other given the confidential table and the public information. And every loss holds between any two tables
+        within the sensitivity, by the same distance of tables, as for `WassersteinExponential` in one norm. The sum
+        then holds under all models that all releases were designed for.
 
     Returns
     -------
     Guarantee
-        Unprotected is what any of them leaves unprotected. What a Markov chain costs is part of delta.
+        Information that any of them leaves unprotected is unprotected. The cost of a Markov chain is part of delta.
 
     Raises
     ------
     PrivacyError
-        Nothing to compose; guarantees of several variants, or between neighbours of several kinds; deltas that add up
-        to 1; Pufferfish guarantees whose independence is not stated, or given different public information.
+        No guarantees; several variants, or several kinds of neighbours; deltas whose sum is at least 1; Pufferfish
+        guarantees without stated independence, or given different public information.
 
     Examples
     --------
@@ -64,13 +64,13 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     first = _alike(guarantees)
     if first.variant == "pufferfish" and not independent:
         raise PrivacyError(
-            "Pufferfish guarantees add up only for releases that are independent given the confidential table and what "
-            "is public, with sensitivities by one distance of whole tables: pass independent=True where that is so"
+            "Pufferfish guarantees add up only for releases that are independent given the confidential table and the "
+            "public information, with sensitivities by one distance of tables: pass independent=True if this holds"
         )
     if first.variant == "pufferfish" and len({frozenset(g.unprotected + g.known) for g in guarantees}) > 1:
         raise PrivacyError(
-            "Pufferfish guarantees given different public information do not add up: what is public decides how far a "
-            "secret moves the table, so work out each sensitivity given all that is public"
+            "Pufferfish guarantees given different public information do not add up, because sensitivities depend on "
+            "it: compute each sensitivity given all public information"
         )
     together = _joined(first, guarantees)
     zero = Fraction(0)
@@ -79,7 +79,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     total = sum((g.epsilon or zero for g in guarantees), start=zero)
     delta = sum((whole_delta(g) for g in guarantees), start=zero)
     if delta >= 1:
-        raise PrivacyError("together the deltas reach 1: nothing is promised of these releases as a whole")
+        raise PrivacyError("the sum of the deltas must be below 1: these releases have no joint guarantee")
     gamma = float(sum(g.loss() for g in guarantees) / total) - 1 if first.variant == "congenial" else None
     return replace(together, epsilon=total, delta=delta, gamma=gamma)
 
@@ -87,23 +87,23 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
 def compose_parallel(
     *guarantees: Guarantee, disjoint: bool, within: bool | None = None, independent: bool | None = None
 ) -> Guarantee:
-    """Join releases about parts of the data that share nobody: only the largest loss counts, or the two largest.
+    """Join releases about disjoint parts of the data: only the largest loss counts, or the two largest losses.
 
     Parameters
     ----------
     *guarantees : Guarantee
         Of one variant.
     disjoint : bool
-        Whether each release depends on its own part alone, given what is public.
+        Whether each release depends on its part alone, given the public information.
     within : bool
-        Whether two neighbours differ in one part only, and must be said: True where a record is added or removed, or
-        replaced by one of its own part, as where the sizes of the parts are public; False where it can also move from
-        one part to another, so that two parts change, one record less in one and one more in the other. Then every
-        part must have a guarantee for records added or removed: one for records replaced takes their number to be
-        known, and the sizes of the parts would be published without protection.
+        Required: whether two neighbours differ in one part only. True if a record is added, removed, or replaced by
+        another record of the same part, for example if the sizes of the parts are public. False if a record can also
+        move to another part, which then has one more record, while its previous part has one less. With False, every
+        part must have a guarantee for added or removed records: a guarantee for replaced records assumes that their
+        number is known, so the sizes of the parts would be published without protection.
     independent : bool, optional
-        Needed for Pufferfish guarantees: whether under every model the data of the parts are independent given what is
-        public, and each secret is about one part. PPD Lemma 7 needs both (docs/errata.md).
+        Required for Pufferfish guarantees: whether under every model the data of the parts are independent given the
+        public information, and each secret is about one part. PPD Lemma 7 needs both (docs/errata.md).
 
     Returns
     -------
@@ -112,9 +112,9 @@ def compose_parallel(
     Raises
     ------
     PrivacyError
-        As `compose`; or the parts are not stated to be disjoint, or it is not stated whether neighbours differ in one.
-        With ``within=False``, guarantees that are not said to hold where a record is added or removed.
-        Pufferfish guarantees without independent parts: where two hang together, both tell of the same secret.
+        As for `compose`; or the parts are not stated to be disjoint, or `within` is not stated.
+        With ``within=False``, a guarantee does not cover added or removed records.
+        Pufferfish guarantees without independent parts: two dependent parts reveal the same secret.
 
     Examples
     --------
@@ -125,24 +125,24 @@ def compose_parallel(
     """
     first = _alike(guarantees)
     if not disjoint:
-        raise PrivacyError("losses of overlapping parts add up: use compose, or pass disjoint=True where none overlap")
+        raise PrivacyError("losses of overlapping parts add up: use compose, or pass disjoint=True for disjoint parts")
     if first.variant == "pufferfish":
         if not independent:
             raise PrivacyError(
-                "under models in which the data of two parts hang together, both tell of one secret, by more than "
-                "either loss or their sum: pass independent=True where they are independent under every model and each "
-                "secret is about one part, else work out one sensitivity for the data as a whole, and use compose"
+                "if the data of two parts are dependent under a model, both releases reveal one secret, by more than "
+                "either loss or their sum: pass independent=True if the parts are independent under every model and "
+                "each secret is about one part; otherwise compute one sensitivity for all data, and use compose"
             )
         within = True  # a secret is about one part
     if first.metric is not None:
         raise PrivacyError(
-            "a loss per unit of distance adds up over the parts as the distance does: the guarantee with the largest "
-            "loss holds for the whole table as it is"
+            "a loss per unit of distance adds up over the parts as the distance does: use the guarantee with the "
+            "largest loss for the complete table"
         )
     if within is None:
         raise PrivacyError(
-            f"do neighbours, who differ in {first.neighbours}, differ in one part only? A record that is replaced by "
-            "one of another part changes both: pass within=True or within=False"
+            f"state whether neighbours, who differ in {first.neighbours}, differ in one part only: pass within=True, "
+            "or within=False if a record can be replaced by a record of another part, which changes both parts"
         )
 
     def largest(losses: Sequence[Fraction | float]) -> Any:
@@ -152,49 +152,49 @@ def compose_parallel(
     if not within:
         if "added" not in str(first.neighbours):
             raise PrivacyError(
-                f"these guarantees hold between neighbours who differ in {first.neighbours}, not where a part gains "
-                "or loses a record, as when one moves to another part: the sizes of the parts would be published. Use "
-                "mechanisms for records added or removed, or make the sizes public and pass within=True"
+                f"these guarantees hold between neighbours who differ in {first.neighbours}, not if a part gains or "
+                "loses a record, as when a record moves to another part: the sizes of the parts would be published. "
+                "Use mechanisms for added or removed records, or make the sizes public and pass within=True"
             )
         together = replace(together, neighbours=f"{first.neighbours}, or moved from one part to another")
     if first.rho is not None:
         return replace(together, rho=largest([g.rho or zero for g in guarantees]))
     epsilon, delta = largest([g.epsilon or zero for g in guarantees]), largest([whole_delta(g) for g in guarantees])
     if delta >= 1:
-        raise PrivacyError("together the deltas reach 1: nothing is promised of these releases as a whole")
+        raise PrivacyError("the sum of the deltas must be below 1: these releases have no joint guarantee")
     gamma = None if first.gamma is None else float(largest([g.loss() for g in guarantees]) / epsilon) - 1
     return replace(together, epsilon=epsilon, gamma=gamma, delta=delta)
 
 
 def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | None]) -> Guarantee:
-    """Add up releases of everybody and of parts that share nobody: of the parts the one that lost most counts.
+    """Add up releases about everybody and about disjoint parts: of the parts, only the largest loss counts.
 
-    The distance of two states of the data is then the largest of those of the tables of everybody, and of the sum over
-    the parts of the largest distance of a part's tables. A person who is counted in another part changes two tables by
-    1 each, which is a distance of 2, as within one table.
+    The distance of two states of the data is the maximum of two numbers: the largest distance of the tables of
+    everybody, and the sum over the parts of the largest distance of a part's tables. A person who is counted in another
+    part changes two tables by 1 each, which is a distance of 2, as within one table.
 
     Parameters
     ----------
     guarantees : sequence of Guarantee
-        As for `compose`; where there are parts, per unit of distance.
+        As for `compose`; with parts, per unit of distance.
     parts : sequence of str or None
-        The part that each is about, None for everybody.
+        The part of each release, None for everybody.
 
     Returns
     -------
     Guarantee
-        In l1, where parts lose in l2 and not in zCDP: distances of parts add up, those in l2 to more than that of the
-        whole. Deltas of all parts add up.
+        In l1 if parts have l2 losses that are not zCDP: the sum of the parts' l2 distances exceeds the l2 distance of
+        the whole. Deltas of all parts are added.
 
     Raises
     ------
     PrivacyError
-        As `compose`; or a loss of a part is not per unit of distance.
+        As for `compose`; or a loss of a part is not per unit of distance.
 
     Notes
     -----
     Let part p have loss e_p and distance d_p. Then ``sum e_p d_p <= max e_p sum d_p``, and in zCDP
-    ``sum rho_p d_p**2 <= max rho_p sum d_p**2``, the squared distance of the whole in l2, and below that in l1.
+    ``sum rho_p d_p**2 <= max rho_p sum d_p**2``, the squared distance of the whole in l2, which is at most that in l1.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | Non
     for guarantee, part in zip(_within_bounds(tuple(guarantees)), parts, strict=True):
         if part is not None and guarantee.metric is None:
             raise PrivacyError(
-                "of parts that share nobody the largest loss counts where losses are per unit of distance: this one is "
+                "the largest loss of disjoint parts counts only if losses are per unit of distance: this loss is "
                 f"between neighbours who differ in {guarantee.neighbours}, so enter it without a part"
             )
         (everybody if part is None else by_part[part]).append(guarantee)
@@ -227,7 +227,7 @@ def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | Non
 
 
 def _within_bounds(guarantees: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
-    """State what holds between all tables with the same sums for those that agree with bounds, too, where others do."""
+    """Restrict guarantees between all tables with the same sums to tables within bounds, if others have bounds."""
     if {getattr(g, "variant", None) for g in guarantees} != {"congenial", "integer-subspace"}:
         return guarantees
     return tuple(g if g.variant == "congenial" else replace(g, variant="congenial", gamma=0.0) for g in guarantees)
@@ -235,24 +235,24 @@ def _within_bounds(guarantees: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
 
 def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
     if not guarantees:
-        raise PrivacyError("there is nothing to compose")
-    for found in guarantees:
-        if not isinstance(found, Guarantee):
-            raise PrivacyError(f"guarantees compose, such as release.guarantee; found {type(found).__name__}")
+        raise PrivacyError("compose needs at least one guarantee")
+    for guarantee in guarantees:
+        if not isinstance(guarantee, Guarantee):
+            raise PrivacyError(f"compose needs guarantees, such as release.guarantee; found {type(guarantee).__name__}")
     variants = {g.variant for g in guarantees}
     if len(variants) > 1:
         raise PrivacyError(f"guarantees of variants {sorted(variants)} do not add up: restate them with to_zcdp first")
     units = {(g.unit, g.contributions) for g in guarantees}
     if len(units) > 1:
         kinds = "; ".join(f"one {unit} with at most {count} records" for unit, count in sorted(units))
-        raise PrivacyError(f"the guarantees protect units of several kinds ({kinds}): they do not add up")
+        raise PrivacyError(f"guarantees of different units ({kinds}) do not add up")
     if len({(g.neighbours, g.steps) for g in guarantees}) > 1:
-        raise PrivacyError("the guarantees hold between neighbours of several kinds: they do not add up")
+        raise PrivacyError("guarantees between different kinds of neighbours do not add up")
     return guarantees[0]
 
 
 def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...], total: Callable[..., Any] = sum) -> Guarantee:
-    """Drop what is said of one release, and join what is open; `total` joins zCDP losses."""
+    """Drop the fields of a single release, and join unprotected information; `total` joins zCDP losses."""
     metric = "l1" if any(g.metric == "l1" for g in guarantees) else first.metric
     return Guarantee(
         first.variant,
@@ -275,13 +275,13 @@ def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...], total: Callable
 
 
 def _tied_in(guarantee: Guarantee, metric: str | None) -> float | Fraction:
-    """Return the distance of the nearest table; in l1 at most the square of that in l2, since counts are integers."""
+    """Return the distance of the nearest table; in l1 at most its square in l2, because counts are integers."""
     tied = tied_distance(guarantee)
     return round(float(tied) ** 2) if metric == "l1" and guarantee.metric == "l2" else tied
 
 
 def _concentrated(guarantees: tuple[Guarantee, ...], total: Callable[..., Any]) -> Guarantee | None:
-    """Join the zCDP losses of the noise, where all of it is Gaussian, states them, and counts them alike."""
+    """Join the zCDP losses of the noise, if all of it is Gaussian and stated in the same way."""
     found = [g.concentrated for g in guarantees]
     if any(g is None for g in found) or any(whole_delta(g) != g.delta for g in guarantees):
         return None

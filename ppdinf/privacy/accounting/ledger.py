@@ -1,4 +1,4 @@
-"""What all releases of one table have spent, and what they give away together."""
+"""The joint loss and public information of all releases of one table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Ledger"]
 
 
 class Entry(Protocol):
-    """What a ledger asks of a release; that of a post-processed table is ``entry`` of the whole."""
+    """Required interface of a release in a ledger; a post-processed table has it as ``entry``."""
 
     frame: Frame
     public: System
@@ -38,7 +38,7 @@ class Entry(Protocol):
 
 
 class Ledger:
-    """Adds up releases of one table and refuses one that would overspend.
+    """Adds up releases of one table and refuses a release above the budget.
 
     Parameters
     ----------
@@ -76,25 +76,25 @@ class Ledger:
         self.releases: list[Entry] = []
 
     def add(self, release: object) -> None:
-        """Enter a release that is to be published.
+        """Enter a release before its publication.
 
         Parameters
         ----------
         release : Release or PostProcessedRelease
-            The noisy table of a post-processed release counts as the whole of it, which was drawn with it.
+            The noisy table of a post-processed release counts as the complete release, which was drawn with it.
 
         Raises
         ------
         PrivacyError
-            It overspends the budget, its guarantee is not of the kind that the budget counts, it is no release, or part
-            of one that was entered. Or Pufferfish releases measure how far a secret moves the table in several norms.
+            The release exceeds the budget, its guarantee does not fit the budget, it is not a release, or it is part
+            of an entered release. Or Pufferfish releases have sensitivities in several norms.
         LabelError
-            It is of a table with other labels.
+            The release has other labels.
 
         Warns
         -----
         PrivacyWarning
-            What is public of all releases together fixes cells that none of them fixes alone.
+            The joint public information of all releases fixes cells that no single release fixes.
         """
         if not hasattr(release, "entry"):
             raise PrivacyError(f"a ledger enters releases, found {type(release).__name__}")
@@ -104,41 +104,41 @@ class Ledger:
         for other in self.releases[:1]:
             other.frame.check_same(entry.frame, "the table of the earlier releases")
         _require_one_norm([*self.releases, entry])
-        self._budget.require(self._promises, entry.joint_guarantee)
+        self._budget.require(self._guarantees, entry.joint_guarantee)
         self.releases.append(entry)
         self._warn_fixed()
 
     @property
     def guarantee(self) -> Guarantee:
-        """What all releases promise together, among the tables that agree with everything published.
+        """The joint guarantee of all releases, for tables that agree with all published information.
 
         Raises
         ------
         PrivacyError
-            There is no release yet.
+            No release was entered.
         """
-        return self._budget.composed(self._promises)
+        return self._budget.composed(self._guarantees)
 
     @property
     def remaining(self) -> Fraction:
-        """What is left of the budget."""
-        return self._budget.left(self._promises)[self._name]
+        """The remaining budget."""
+        return self._budget.left(self._guarantees)[self._name]
 
     def epsilon(self, delta: Parameter, *, distance: float = 1) -> float:
-        """Convert what has been spent to epsilon at a delta, between tables at a distance, with dp-accounting.
+        """Convert the spent loss to epsilon at a delta, between tables at a distance, with dp-accounting.
 
         Parameters
         ----------
         delta : float
         distance : float
-            In the metric of `guarantee`.
+            Distance in the metric of `guarantee`.
 
         Returns
         -------
         float
         """
         events = [to_event(release.joint_guarantee, distance=distance) for release in self.releases]
-        import dp_accounting  # `to_event` has said what to do where it is missing
+        import dp_accounting  # `to_event` raises an error with instructions if it is missing
 
         replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
         accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=replaced)
@@ -151,7 +151,7 @@ class Ledger:
         return f"<Ledger: {len(self.releases)} releases, {self._name} = {spent} of {self.budget} spent>"
 
     def describe(self) -> str:
-        """Say in paragraphs what has been spent and what is open."""
+        """Describe the spent loss and the public information in paragraphs."""
         spent = self.budget - self.remaining
         head = (
             f"{len(self.releases)} releases have spent {self._name} = {float(spent):.6g} of {float(self.budget):.6g}."
@@ -159,7 +159,7 @@ class Ledger:
         return f"{self.guarantee.describe()}\n\n{head}" if self.releases else head
 
     @property
-    def _promises(self) -> list[Guarantee]:
+    def _guarantees(self) -> list[Guarantee]:
         return [release.joint_guarantee for release in self.releases]
 
     def _warn_fixed(self) -> None:
@@ -173,17 +173,17 @@ class Ledger:
         newly = np.flatnonzero(joined & ~alone)
         if newly.size:
             warnings.warn(
-                f"together, what is public of these releases fixes {newly.size} cells that none fixes alone, the first "
-                f"at {systems[0].frame.cell(int(newly[0]))}: their counts are public now, whatever the noise",
+                f"the joint public information of all releases fixes {newly.size} cells that no single release fixes, "
+                f"the first at {systems[0].frame.cell(int(newly[0]))}: their counts are public despite the noise",
                 PrivacyWarning,
                 stacklevel=3,
             )
 
 
 def _require_one_norm(releases: list[Entry]) -> None:
-    """Refuse Pufferfish releases whose sensitivities are distances in several norms."""
+    """Refuse Pufferfish releases with sensitivities in several norms."""
     if len({release.mechanism.distance for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
         raise PrivacyError(
-            "the sensitivities of these releases are distances in several norms: what moves the table least in one "
-            "need not do so in another, and their losses do not add up, so state all in one norm"
+            "the sensitivities of the releases are distances in several norms, so their losses do not add up: state "
+            "all of them in one norm"
         )

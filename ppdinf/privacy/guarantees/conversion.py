@@ -22,12 +22,12 @@ from ppdinf.errors import PrivacyError
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
-LEAST_DELTA = Fraction(1, 10**300)  # logarithms of floats go no further
+LEAST_DELTA = Fraction(1, 10**300)  # limit of logarithms of floats
 MOST = 10**100
 
 
 def zcdp_delta(rho: Parameter, epsilon: Parameter) -> float:
-    """Find the smallest delta that rho-zCDP is known to give at an epsilon.
+    """Return the smallest delta that rho-zCDP is known to give at an epsilon.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def zcdp_delta(rho: Parameter, epsilon: Parameter) -> float:
 
 
 def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
-    """Find the smallest epsilon that rho-zCDP is known to give at a delta.
+    """Return the smallest epsilon that rho-zCDP is known to give at a delta.
 
     Parameters
     ----------
@@ -72,14 +72,14 @@ def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
     17.14
     """
     size, goal = _loss(rho), math.log(as_delta(delta))
-    highest = size + 2 * math.sqrt(-size * goal)  # Bun and Steinke's simpler conversion
+    highest = size + 2 * math.sqrt(-size * goal)  # the simpler conversion by Bun and Steinke
     if _log_delta(size, 0.0) <= goal:
         return 0.0
     return float(brentq(lambda epsilon: _log_delta(size, epsilon) - goal, 0.0, highest, xtol=1e-12 * highest))
 
 
 def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
-    """Find the largest rho whose zCDP is known to give (epsilon, delta)-differential privacy.
+    """Return the largest rho whose zCDP is known to give (epsilon, delta)-differential privacy.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
     2.55623
     """
     target, goal = float(as_fraction(epsilon, "epsilon")), math.log(as_delta(delta))
-    lowest = (math.sqrt(target - goal) - math.sqrt(-goal)) ** 2  # Bun and Steinke's, which asks for less
+    lowest = (math.sqrt(target - goal) - math.sqrt(-goal)) ** 2  # from Bun and Steinke's conversion, a lower bound
     highest = lowest
     while _log_delta(highest, target) <= goal:
         highest *= 2
@@ -108,12 +108,12 @@ def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
 
 
 def as_delta(delta: Parameter) -> Fraction:
-    """Read a probability from 1e-300 to below 1.
+    """Validate a delta of at least 1e-300 and below 1.
 
     Raises
     ------
     PrivacyError
-        It is none.
+        The value is not such a number.
 
     Examples
     --------
@@ -129,12 +129,12 @@ def as_delta(delta: Parameter) -> Fraction:
     else:
         raise PrivacyError(f"delta must be a number such as 1e-10, found {delta!r:.60}")
     if not LEAST_DELTA <= exact < 1:
-        raise PrivacyError(f"delta must lie above 0 (from 1e-300 on) and below 1, found {delta!r:.60}")
+        raise PrivacyError(f"delta must be at least 1e-300 and below 1, found {delta!r:.60}")
     return exact
 
 
 def _loss(rho: Parameter) -> float:
-    """Read rho; one that was worked out at a distance can lie beyond the range of parameters."""
+    """Convert rho; a value at a distance can exceed the range of parameters."""
     return float(rho if isinstance(rho, Fraction) and 0 < rho < MOST else as_fraction(rho, "rho"))
 
 

@@ -1,4 +1,4 @@
-"""What a release protects, per unit of what, against whom, and what it does not protect."""
+"""The statement of a guarantee: loss, distance, protected and unprotected information."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Guarantee", "require_distance"]
 
 type Variant = Literal["pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"]
 
-# name in the literature, and how the loss is measured (the words of the OpenDP deployments registry)
+# name in the literature, and measure of the loss (terms of the OpenDP deployments registry)
 _FLAVOURS = {
     "pure": ("Pure DP", "max divergence"),
     "approximate": ("Approximate DP", "approximate max divergence"),
@@ -39,44 +39,45 @@ class Guarantee:
 
     With a `metric`, the loss grows with the distance k of two tables: ``P(M(x) in S) <= exp(epsilon k) P(M(x') in S)
     + delta_at(k)`` (integer subspace differential privacy, Dharangutte et al., Definition 2), or
-    ``D_alpha(M(x) | M(x')) <= alpha rho k**2`` for all alpha (zCDP). Without one, it holds between `neighbours`.
+    ``D_alpha(M(x) | M(x')) <= alpha rho k**2`` for all alpha (zCDP). Without a metric, it holds between `neighbours`.
 
     Attributes
     ----------
     variant : {"pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"}
-        "subspace" compares neighbours with the same public information (Gao et al., Definition 2.2), "congenial"
-        conditions a mechanism on what is public (Gong and Meng), "pufferfish" compares models of the data given
-        what is public (Seeman et al., Definition 3).
+        "subspace" compares neighbours with the same public information (Gao et al., Definition 2.2). "congenial"
+        conditions a mechanism on public information (Gong and Meng). "pufferfish" compares models of the data given
+        public information (Seeman et al., Definition 3).
     epsilon : Fraction, optional
         Privacy loss per unit of distance, or between neighbours.
     delta : Fraction
-        Probability with which the factor can be exceeded, at distance 1 or between neighbours.
+        Probability of exceeding the factor, at distance 1 or between neighbours.
     rho : Fraction, optional
         zCDP loss per unit of squared distance, or between neighbours.
     metric : {"l1", "l2"}, optional
-        How the distance between tables is measured, in persons.
+        Distance between tables, in persons.
     neighbours : str, optional
-        What two neighbours differ in.
+        Difference between two neighbours.
     gamma : float, optional
-        What conditioning on the public information costs: the loss is ``(1 + gamma) epsilon``.
+        Cost of conditioning on the public information: the loss is ``(1 + gamma) epsilon``.
     unprotected : tuple of str
-        What is published exactly.
+        Exactly published information.
     known : tuple of str
-        What is taken to be known of every table.
+        Assumed knowledge about every table.
     unit : str
-        Whom it protects (`ppdinf.invariants.unit`).
+        The protected unit (`ppdinf.invariants.unit`).
     contributions : int
-        Records of one unit at most.
+        Largest number of records of one unit.
     models : str, optional
-        For "pufferfish", under which models of the data.
+        For "pufferfish", the models of the data.
     assumed : tuple of str
-        What the promise takes on trust, since nothing proves it.
+        Unproved assumptions of the guarantee.
     concentrated : Guarantee, optional
-        What the same noise promises in zCDP, where it is Gaussian and stated otherwise: for `ppdinf.privacy.to_zcdp`.
+        The zCDP guarantee of the same Gaussian noise, if stated otherwise: for `ppdinf.privacy.to_zcdp`.
     steps : int, optional
-        Number of steps between `neighbours` from a table to one that counts one record in another cell; 0 where steps
-        do not lead to every such table. By default 1 for a record that is replaced and 2 for other neighbours.
+        Number of steps between `neighbours` from a table to a table that counts one record in another cell; 0 if steps
+        do not lead to every such table. By default 1 for a replaced record and 2 for other neighbours.
     tied : float
+        Distance of the nearest other table with the same public sums, if one unit's records alone keep no sum.
         Distance of the nearest other table with the same public sums, where one unit's records alone keep no sum.
 
     Raises
@@ -86,10 +87,10 @@ class Guarantee:
 
     Examples
     --------
-    >>> promise = Guarantee("integer-subspace", Fraction(1, 4), metric="l1")
-    >>> print(promise.describe().splitlines()[0])
+    >>> guarantee = Guarantee("integer-subspace", Fraction(1, 4), metric="l1")
+    >>> print(guarantee.describe().splitlines()[0])
     One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.
-    >>> promise.loss(2), promise.loss_of_unit
+    >>> guarantee.loss(2), guarantee.loss_of_unit
     (Fraction(1, 2), Fraction(1, 2))
     """
 
@@ -116,17 +117,17 @@ class Guarantee:
         if self.metric is not None and self.metric not in _METRICS:
             raise PrivacyError(f"metric must be one of {sorted(_METRICS)}, found {self.metric!r}")
         if (self.epsilon is None) == (self.rho is None) or (self.rho is None) == (self.variant == "zcdp"):
-            raise PrivacyError("a zCDP guarantee is stated by rho, every other one by epsilon")
+            raise PrivacyError("a zCDP guarantee must have rho, every other guarantee epsilon")
         if (self.metric is None) == (self.neighbours is None):
-            raise PrivacyError("a guarantee holds per unit of a metric, or between neighbours: state one of the two")
+            raise PrivacyError("a guarantee must have either a metric or neighbours")
         if not 0 <= self.delta < 1:
-            raise PrivacyError(f"delta must lie in [0, 1), found {float(self.delta):g}")
+            raise PrivacyError(f"delta must be in [0, 1), found {float(self.delta):g}")
         if self.steps is not None and (type(self.steps) is not int or self.steps < 0):
-            raise PrivacyError(f"steps must be an integer from 0 on, found {self.steps!r:.60}")
+            raise PrivacyError(f"steps must be a non-negative integer, found {self.steps!r:.60}")
         require_distance(self.tied)
 
     def loss(self, distance: float | Fraction = 1) -> Fraction | float:
-        """Privacy loss at a distance of the metric, or for a group of that many steps between neighbours.
+        """Privacy loss at a distance of the metric, or for a group of `distance` steps between neighbours.
 
         Returns
         -------
@@ -136,14 +137,14 @@ class Guarantee:
         Raises
         ------
         PrivacyError
-            The distance is no finite number from 0 on. Or the guarantee is about two statements under models of the
-            data, between which there are no steps.
+            The distance is not a finite non-negative number; or the guarantee is about two statements under models of
+            the data, which have no distance.
         """
         require_distance(distance)
         if self.variant == "pufferfish" and distance != 1:
             raise PrivacyError(
-                "a Pufferfish guarantee holds between the two statements of a pair, whatever the tables: it has no "
-                "loss at a distance, so ask for loss()"
+                "a Pufferfish guarantee holds between the two statements of a pair, for all tables: it has no loss at "
+                "a distance, use loss()"
             )
         if self.epsilon is None:
             return (self.rho or 0) * distance**2
@@ -154,37 +155,37 @@ class Guarantee:
         """Distance, or number of steps between neighbours, by which one unit's records can move a table.
 
         All records of the unit are counted in other cells, replaced, or absent: 2 in l1 and the square root of 2 in l2
-        for each record, one step for a record that is replaced, two for one that is removed and added elsewhere. None
-        where steps do not lead to every such table.
+        for each record, one step for a replaced record, two for a record that is removed and added elsewhere. None if
+        steps do not lead to every such table.
         """
         return distance_of_unit(self, self.tied)
 
     @property
     def unit_loss(self) -> UnitLoss:
-        """Privacy loss of one unit with all its records, and the delta that belongs to it."""
+        """Privacy loss of one unit with all its records, and the corresponding delta."""
         return unit_loss(self)
 
     @property
     def loss_of_unit(self) -> Fraction | float:
-        """Privacy loss of one unit with all its records: epsilon, or rho in zCDP; infinite where none is known."""
+        """Privacy loss of one unit with all its records: epsilon, or rho in zCDP; infinite if no bound is known."""
         return self.unit_loss.loss
 
     @property
     def delta_of_unit(self) -> Fraction | float:
-        """Probability with which ``exp(loss_of_unit)`` can be exceeded."""
+        """Probability of exceeding ``exp(loss_of_unit)``."""
         return self.unit_loss.delta
 
     def delta_at(self, distance: float | Fraction = 1) -> float:
-        """Probability with which ``exp(loss(k))`` can be exceeded: ``(e^(epsilon k) - 1) / (e^epsilon - 1) delta``."""
+        """Probability of exceeding ``exp(loss(k))``: ``(e^(epsilon k) - 1) / (e^epsilon - 1) delta``."""
         require_distance(distance)
         return float(group_delta(self, distance))
 
     def describe(self) -> str:
-        """Say it in two paragraphs that need no background in privacy; the first number is the loss of one unit."""
+        """Describe the guarantee in two paragraphs for lay readers; the first number is the loss of one unit."""
         return "\n\n".join([self._open(), f"{self._closed()} {self._limits()}".rstrip()])
 
     def describe_unit(self) -> str:
-        """State in one or two sentences how much one unit can lose, with delta; `describe` starts with them.
+        """Describe in one or two sentences how much one unit can lose, with delta; `describe` starts with them.
 
         Examples
         --------
@@ -194,19 +195,19 @@ class Guarantee:
         if not (self.unprotected and self.metric):
             return describe_unit(self)
         return (
-            f"{describe_unit(self)} Where the public sums can be kept only by changing records of others too, the loss "
+            f"{describe_unit(self)} If the public sums can be kept only by changing records of others too, the loss "
             "is that of the whole change."
         )
 
     def numbers(self) -> Json:
-        """Give what a release file holds, rationals as text: words are made when they are read."""
+        """Return the numbers in release files, with rational numbers as text; texts are composed by the reader."""
         given = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
         texts = {name: str(value) for name, value in given.items() if value is not None}
         rest = {"metric": self.metric, "gamma": self.gamma}
         return {"variant": self.variant} | texts | {name: value for name, value in rest.items() if value is not None}
 
     def to_dict(self) -> Json:
-        """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
+        """Return plain data, with rational numbers as text, with the fields of the OpenDP deployments registry."""
         name, measure = _FLAVOURS[self.variant]
         if self.unprotected and self.variant in ("pure", "approximate", "zcdp"):
             name = f"{name} among tables with the same public information"
@@ -233,29 +234,29 @@ class Guarantee:
         exactly = f"Not protected, because it is published exactly: {published}."
         lines = [self.describe_unit(), exactly if published else "Nothing is published exactly."]
         if self.known:
-            lines.append(f"Not protected, because it is taken to be known of every table: {'; '.join(self.known)}.")
+            lines.append(f"Not protected, because it is assumed to be known of every table: {'; '.join(self.known)}.")
         lines.append(
-            "Nor is anything that can be worked out from this alone, nor the labels of the table or their order."
+            "Labels of the table, their order, and everything that follows from this information are not protected."
         )
         if self.assumed:
-            lines.append(f"Taken on trust, since nothing here proves it: {'; '.join(self.assumed)}.")
+            lines.append(f"Assumed without proof: {'; '.join(self.assumed)}.")
         return "\n".join(lines)
 
     def _closed(self) -> str:
         if self.variant == "pufferfish":
             return (
-                f"Protected: {self.neighbours}. Under {self.models or 'the models of the data that were meant'}, "
-                "given what is public, the release changes the odds between the two by a factor of at most "
-                f"exp({shown(self.loss())}) = {factor_of(self.loss())}. Under other models nothing is promised."
+                f"Protected: {self.neighbours}. Under {self.models or 'the intended models of the data'}, "
+                "given the public information, the release changes the odds between the two by a factor of at most "
+                f"exp({shown(self.loss())}) = {factor_of(self.loss())}. The guarantee does not cover other models."
             )
-        which = "Protected: which table, among all that agree with this information, is the confidential one. Whatever "
+        which = "Protected: the confidential table among all tables that agree with this information. For every prior "
         if self.metric is None:
             return (
-                f"{which}else somebody knows, the release can change the odds between two such tables that differ "
-                f"in {self.neighbours} by {self._strength('')}."
+                f"{which}knowledge, the release changes the odds between two such tables that differ in "
+                f"{self.neighbours} by {self._strength('')}."
             )
         return (
-            f"{which}else somebody knows, the release can change the odds between two such tables at distance k by "
+            f"{which}knowledge, the release changes the odds between two such tables at distance k by "
             f"{self._strength(' k')}. The distance between two tables is {_METRICS[self.metric]}; counting one "
             f"{self.unit if self.contributions == 1 else 'record'} in another cell is a distance of "
             f"{'2' if self.metric == 'l1' else 'the square root of 2'}."
@@ -264,33 +265,33 @@ class Guarantee:
     def _strength(self, per: str) -> str:
         if self.rho is not None:
             steep = " k^2" if per else ""
-            return f"what zero-concentrated differential privacy with rho{steep} allows, with rho = {shown(self.rho)}"
+            return f"the amount that zero-concentrated DP with rho{steep} allows, with rho = {shown(self.rho)}"
         rate = "(1 + gamma) epsilon" if self.gamma is not None else "epsilon"
         if not self.epsilon and not self.delta:
-            return "a factor of 1, which is not at all"
+            return "a factor of 1, that is, not at all"
         text = f"a factor of at most exp({rate}{per}), with epsilon = {shown(self.epsilon or 0)}"
         if self.gamma is not None:
-            text += f" and gamma = {round_up(self.gamma)}, the cost of conditioning on what is public"
+            text += f" and gamma = {round_up(self.gamma)}, the cost of conditioning on public information"
         if self.delta:
             grows = ", a probability that grows with k as the factor does" if per else ""
-            text += f", but for a probability of delta = {round_up(self.delta)}{grows}"
+            text += f", except with probability delta = {round_up(self.delta)}{grows}"
         return text
 
     def _limits(self) -> str:
-        nothing = "Nothing is promised between tables that differ in the public information."
+        uncovered = "The guarantee does not cover tables that differ in the public information."
         if self.variant == "pufferfish":
             return ""
         if self.metric is None or (not self.epsilon and self.rho is None):
-            return nothing
+            return uncovered
         far = self.loss(20)
         if self.rho is not None:
             reach = f"at a distance of 20 the loss reaches rho = {shown(far)}"
         else:
             reach = f"at a distance of 20 the factor can reach {factor_of(far)}"
-        return f"Tables further apart are told apart more easily: {reach}. {nothing}"
+        return f"Tables at a larger distance are easier to distinguish: {reach}. {uncovered}"
 
 
 def require_distance(distance: object) -> None:
-    """Refuse all but finite numbers from 0 on."""
+    """Require a finite non-negative number."""
     if isinstance(distance, bool) or not isinstance(distance, Real) or not 0 <= float(distance) < math.inf:
-        raise PrivacyError(f"a distance is a finite number from 0 on, found {distance!r:.60}")
+        raise PrivacyError(f"a distance must be a finite non-negative number, found {distance!r:.60}")

@@ -1,15 +1,15 @@
-r"""What noise on a lattice {z : A z = 0} promises: scales of Gaussian noise, and tails of Gaussian and Laplace noise.
+r"""The loss of noise on a lattice {z : A z = 0}: scales of Gaussian noise, and tails of Gaussian and Laplace noise.
 
-Three ways to the sigma of the generalized Gaussian mechanism:
+Three calibrations of sigma for the generalized Gaussian mechanism:
 
-- *zcdp*: for any h in the lattice, D_alpha(N(0) | N(h)) <= alpha |h|^2 / (2 sigma^2), since a lattice Gaussian has
-  most mass when centred on the lattice (Poisson summation); so rho = 1 / (2 sigma^2) per unit of squared distance,
-  whatever the dimension.
-- *exact*: the loss between x and x + h at noise z exceeds epsilon where <z, h> < |h|^2 / 2 - sigma^2 epsilon, so that
+- *zcdp*: for every h in the lattice, D_alpha(N(0) | N(h)) <= alpha |h|^2 / (2 sigma^2), because a lattice Gaussian has
+  the largest mass if centred on the lattice (Poisson summation). So rho = 1 / (2 sigma^2) per unit of squared distance,
+  for every dimension.
+- *exact*: the loss between x and x + h at noise z exceeds epsilon if <z, h> < |h|^2 / 2 - sigma^2 epsilon, so that
   delta(epsilon) is a sum over the law of the integer <z, h> (`lattice_delta`).
-- *theorem14*: the published one, sigma^2 = 2 c ln(1/delta) / epsilon^2 with a constant c that grows with the dimension.
-  The paper leaves c open; its proof is satisfied by the smallest c with c/3 >= ln K and
-  2c/3 - 2 - 2m >= m ln(2c), K being the constant of their Theorem 12.
+- *theorem14*: as published, sigma^2 = 2 c ln(1/delta) / epsilon^2 with a constant c that grows with the dimension.
+  The paper does not specify c; its proof is valid for the smallest c with c/3 >= ln K and
+  2c/3 - 2 - 2m >= m ln(2c), where K is the constant of their Theorem 12.
 
 References
 ----------
@@ -39,7 +39,7 @@ __all__ = ["exact_sigma", "lattice_delta", "tail_bound", "theorem14_sigma", "zcd
 
 
 def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
-    """Find the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1.
+    """Return the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1.
 
     Examples
     --------
@@ -49,8 +49,8 @@ def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
     return math.sqrt(1 / (2 * zcdp_rho(epsilon, delta)))
 
 
-def theorem14_sigma(found: Structure, epsilon: Parameter, delta: Parameter) -> float:
-    """Find the published sigma of lattice Gaussian noise, with an explicit constant.
+def theorem14_sigma(structure_: Structure, epsilon: Parameter, delta: Parameter) -> float:
+    """Return the published sigma of lattice Gaussian noise, with an explicit constant.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def theorem14_sigma(found: Structure, epsilon: Parameter, delta: Parameter) -> f
 
     Notes
     -----
-    The tail bound that its proof rests on is itself stated for large distances only.
+    The tail bound in its proof is stated for large distances only.
 
     Examples
     --------
@@ -80,15 +80,15 @@ def theorem14_sigma(found: Structure, epsilon: Parameter, delta: Parameter) -> f
     size, chance = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
     if not chance < size < 1 / math.e:
         raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
-    m = found.lattice.rank
-    c = max(3 * _log_constant(found), 0.5)
-    while 2 * c / 3 - 2 - 2 * m < m * math.log(2 * c):  # the left side wins for good once it does
+    m = structure_.lattice.rank
+    c = max(3 * _log_constant(structure_), 0.5)
+    while 2 * c / 3 - 2 - 2 * m < m * math.log(2 * c):  # once false, it remains false for larger c
         c *= 1.001
     return math.sqrt(2 * c * math.log(1 / chance)) / size
 
 
-def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
-    """Find the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step.
+def exact_sigma(structure_: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
+    """Return the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step.
 
     Parameters
     ----------
@@ -110,9 +110,9 @@ def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Parameter, d
     21.79
     """
     size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
-    law = _step_law(found, tuple(step))
+    law = _step_law(structure_, tuple(step))
     high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
-    while law.delta(high, size) > goal:  # the bound is wider than the conversion from zCDP where sigma is small
+    while law.delta(high, size) > goal:  # the bound exceeds the conversion from zCDP if sigma is small
         high *= 1.25
     low = high
     while law.delta(low, size) <= goal and low > 1e-3:
@@ -120,7 +120,7 @@ def exact_sigma(found: Structure, step: NDArray[np.int64], epsilon: Parameter, d
     return float(brentq(lambda sigma: law.delta(sigma, size) / goal - 1, low, high, xtol=1e-10 * high))
 
 
-def lattice_delta(found: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
+def lattice_delta(structure_: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
     r"""Bound the delta of lattice Gaussian noise at an epsilon, between tables that differ by a step.
 
     Parameters
@@ -135,15 +135,15 @@ def lattice_delta(found: Structure, step: NDArray[np.int64], sigma: float, epsil
     Returns
     -------
     float
-        ``sum over z of max(0, P(z) - exp(epsilon) P(z - h))``, never too small; too large by a factor
-        that is below 1 + 1e-9 once sigma exceeds the steps of the lattice twice.
+        ``sum over z of max(0, P(z) - exp(epsilon) P(z - h))``, rounded up: too large by a factor
+        below 1 + 1e-9 if sigma exceeds twice the steps of the lattice.
 
     Notes
     -----
     With ``t = <z, h>``, the mass of ``{z : <z, h> = t}`` is ``exp(-t^2 / (2 sigma^2 |h|^2))`` times that of a
     shifted copy of the lattice ``{z : A z = 0, <z, h> = 0}``. Copies that differ by h have the same mass, and each
-    has at least the share r of the unshifted one, r being the product of ``rho(Z + 1/2) / rho(Z)`` along an
-    orthogonalised basis. So delta is at most 1/r times the sum for masses without the copies.
+    has at least the share r of the unshifted copy, where r is the product of ``rho(Z + 1/2) / rho(Z)`` along an
+    orthogonalized basis. So delta is at most 1/r times the sum for masses without the copies.
 
     Examples
     --------
@@ -151,28 +151,28 @@ def lattice_delta(found: Structure, step: NDArray[np.int64], sigma: float, epsil
     >>> f"{lattice_delta(structure([[1, 1, 1]]), np.array([1, -1, 0]), 21.79, 0.25):.2e}"
     '1.00e-06'
     """
-    return _step_law(found, tuple(step)).delta(sigma, epsilon)
+    return _step_law(structure_, tuple(step)).delta(sigma, epsilon)
 
 
 @lru_cache(maxsize=64)
-def _step_law(found: Structure, step: tuple[int, ...]) -> _StepLaw:
-    return _StepLaw(found, np.array(step, dtype=np.int64))
+def _step_law(structure_: Structure, step: tuple[int, ...]) -> _StepLaw:
+    return _StepLaw(structure_, np.array(step, dtype=np.int64))
 
 
 class _StepLaw:
     """The law of <z, h> for lattice Gaussian z."""
 
-    def __init__(self, found: Structure, step: NDArray[np.int64]) -> None:
+    def __init__(self, structure_: Structure, step: NDArray[np.int64]) -> None:
         h = np.asarray(step, dtype=np.int64)
-        values = np.abs(sparse.csc_array(found.lattice.basis).T @ h)
+        values = np.abs(sparse.csc_array(structure_.lattice.basis).T @ h)
         self.squared = int(h @ h)
         self.spacing = int(np.gcd.reduce(values)) if values.size else 0
-        if not self.spacing or np.any(_system(found) @ h):
+        if not self.spacing or np.any(_system(structure_) @ h):
             raise PrivacyError("the step must be a difference of two tables with the same public sums, not 0")
-        self.squares = squares_across(found, h)
+        self.squares = squares_across(structure_, h)
 
     def delta(self, sigma: float, epsilon: float) -> float:
-        """Sum the excess of one law over the other."""
+        """Return the sum of the positive part of one law minus exp(epsilon) times the other."""
         spread = sigma * math.sqrt(self.squared)
         reach = math.ceil((40 * spread + abs(sigma**2 * epsilon)) / self.spacing) + 2
         if reach > 10**8:
@@ -186,29 +186,29 @@ class _StepLaw:
         return min(1.0, float(gain.sum()) / self._evenness(sigma))
 
     def _evenness(self, sigma: float) -> float:
-        """Least share of its mass that a shift leaves to the lattice across the step."""
+        """Return the smallest share of its mass that the shifted lattice across the step keeps."""
         widths = sigma**2 / self.squares
         return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
 
 
-def tail_bound(found: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
+def tail_bound(structure_: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
     """Bound the probability that noise on the lattice moves a table by l2 distance t or more.
 
     Parameters
     ----------
     found : Structure
     t : float
-        Large: the theorems hold from some distance on that they do not name.
+        Large: the theorems hold for large distances, without a stated limit.
     epsilon : int, float, str or Fraction, optional
-        Of l2 Laplace noise (Theorem 12).
+        Parameter of l2 Laplace noise (Theorem 12).
     sigma : int, float, str or Fraction, optional
-        Of Gaussian noise (Theorem 15).
+        Scale of Gaussian noise (Theorem 15).
 
     Returns
     -------
     float
         ``K t^m exp(-epsilon t)`` or ``K t^m exp(-t^2 / (2 sigma^2))``, at most 1, with m the rank of the lattice and
-        ``K = 4 2^m V_m / sqrt(det(C' C))``, V_m the volume of the unit ball and C a basis.
+        ``K = 4 2^m V_m / sqrt(det(C' C))``, where V_m is the volume of the unit ball and C a basis.
 
     Raises
     ------
@@ -222,26 +222,26 @@ def tail_bound(found: Structure, t: float, *, epsilon: Parameter | None = None, 
     True
     """
     if (epsilon is None) == (sigma is None):
-        raise PrivacyError("give epsilon for l2 Laplace noise or sigma for Gaussian noise, one of the two")
+        raise PrivacyError("give either epsilon for l2 Laplace noise or sigma for Gaussian noise")
     if not 0 < t < math.inf:
         raise PrivacyError(f"t must be a positive distance, found {t!r}")
     if epsilon is not None:
         exponent = float(as_fraction(epsilon, "epsilon")) * t
     else:
         exponent = 0.5 * (t / float(as_fraction(sigma, "sigma"))) ** 2
-    return math.exp(min(0.0, _log_constant(found) + found.lattice.rank * math.log(t) - exponent))
+    return math.exp(min(0.0, _log_constant(structure_) + structure_.lattice.rank * math.log(t) - exponent))
 
 
-def _log_constant(found: Structure) -> float:
-    """Logarithm of the constant K of Theorem 12."""
-    m = found.lattice.rank
+def _log_constant(structure_: Structure) -> float:
+    """Return the logarithm of the constant K of Theorem 12."""
+    m = structure_.lattice.rank
     if m == 0:
         return 0.0
     log_ball = m / 2 * math.log(math.pi) - special.gammaln(m / 2 + 1)
-    log_squares = np.log(klein(found.lattice, found.tables).squares).tolist()  # det(C' C) is their product
+    log_squares = np.log(klein(structure_.lattice, structure_.tables).squares).tolist()  # det(C' C) is their product
     return math.log(4) + m * math.log(2) + float(log_ball) - 0.5 * math.fsum(log_squares)
 
 
-def _system(found: Structure) -> sparse.csr_array:
-    """Public sums over all cells, from those over classes."""
-    return sparse.csr_array(sparse.csc_array(found.class_system)[:, found.classes])
+def _system(structure_: Structure) -> sparse.csr_array:
+    """Return public sums over all cells, from those over classes."""
+    return sparse.csr_array(sparse.csc_array(structure_.class_system)[:, structure_.classes])

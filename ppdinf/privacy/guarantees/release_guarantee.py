@@ -1,4 +1,4 @@
-"""What one release protects: its guarantee, at the nearest other table with the same public information."""
+"""The guarantee of one release, at the nearest other table with the same public information."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ RARE = "1e-6"
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseGuarantee(Guarantee):
-    """The guarantee of one release, whose labels say how near the nearest alternative is.
+    """The guarantee of one release, whose labels determine the nearest alternative table.
 
     Attributes
     ----------
     nearest : float or None
-        Distance of the closest different table with the same public sums, on the same metric (in steps between
-        neighbours where there is none); None when the public sums fix every cell.
+        Distance of the nearest different table with the same public sums, in the same metric (without a metric, in
+        steps between neighbours); None if the public sums fix every cell.
     fixed : int
-        Number of cells that follow from what is published, and so are published too.
+        Number of cells that follow from the published information, and are therefore published.
     cells : int
         Number of cells.
     sampler : str
-        How the noise was drawn; "exact" samplers add nothing to the loss.
+        Description of the sampler; exact samplers add nothing to the loss.
     sampler_distance : float
-        Limit on the total variation between the law that was drawn from and the stated one; 0 when exact. That of a
-        Markov chain is measured, at 95 % confidence, and not proved.
+        Bound on the total variation distance between the law of the draws and the stated law; 0 if exact. For a
+        Markov chain it is measured, at 95 % confidence, and not proved.
     change : str, optional
-        What the closest different table differs in.
+        Difference to the nearest different table.
 
     Examples
     --------
@@ -62,26 +62,26 @@ class ReleaseGuarantee(Guarantee):
 
     @property
     def loss_at_nearest(self) -> Fraction | float | None:
-        """Privacy loss between a table and its closest alternative."""
+        """Privacy loss between a table and its nearest alternative."""
         return None if self.nearest is None else self.loss(self.nearest)
 
     @property
     def distance_of_unit(self) -> int | float | None:
-        """As for `Guarantee`; no less than the distance of the nearest table with the same public sums."""
+        """As for `Guarantee`; at least the distance of the nearest table with the same public sums."""
         return distance_of_unit(self, self.nearest or 0)
 
     @property
     def unit_loss(self) -> UnitLoss:
-        """As for `Guarantee`; infinite where every cell is published, or the law of the noise is not known."""
+        """As for `Guarantee`; infinite if every cell is published, or if the law of the noise is not known."""
         return UNLIMITED if self.nearest is None or self.sampler_distance >= 1 else unit_loss(self)
 
     def delta_at(self, distance: float | Fraction = 1) -> float:
-        """Delta at a distance, with what a Markov chain adds to it."""
+        """Delta at a distance, including the contribution of a Markov chain."""
         return min(1.0, super().delta_at(distance) + self._chain_delta(distance))
 
     @property
     def sampler_delta(self) -> float:
-        """Added to delta at the nearest alternative by a Markov chain: ``(1 + exp(loss)) sampler_distance``."""
+        """Contribution of a Markov chain to delta at the nearest alternative: ``(1 + exp(loss)) sampler_distance``."""
         return 0.0 if self.nearest is None else self._chain_delta(self.nearest)
 
     def _chain_delta(self, distance: float | Fraction) -> float:
@@ -90,59 +90,59 @@ class ReleaseGuarantee(Guarantee):
         return min(1.0, (1 + math.exp(min(float(self.loss(distance)), 700.0))) * self.sampler_distance)
 
     def describe_unit(self) -> str:
-        """As for `Guarantee`; states whether public sums tie the records of one unit to those of others."""
+        """As for `Guarantee`; also states whether public sums tie the records of one unit to others."""
         if self.nearest is None:
-            return "Nothing limits the loss: what is published exactly fixes every cell of the table."
+            return "The loss is unlimited: the exactly published information fixes every cell of the table."
         if self.sampler_distance >= 1:
-            return "Nothing limits the loss: the distance of the noise from its stated law is not known."
+            return "The loss is unlimited: the distance of the noise from its stated law is not known."
         if not tied_distance(self):
             return describe_unit(self)
         return f"{describe_unit(self)} The public sums can be kept only by changing records of others too."
 
     def numbers(self) -> Json:
-        """Give what a release file holds, rationals as text: words are made when they are read."""
+        """Return the numbers in release files, with rational numbers as text; texts are composed by the reader."""
         nearest = None if self.nearest is None else float(self.nearest)
         further = {"nearest": nearest, "fixed": self.fixed, "cells": self.cells}
         return super().numbers() | further | {"sampler_distance": self.sampler_distance}
 
     def to_dict(self) -> Json:
-        """Plain data, rationals as text, under the field names of the OpenDP deployments registry."""
+        """Return plain data, with rational numbers as text, with the fields of the OpenDP deployments registry."""
         numbers = self.numbers()
         return super().to_dict() | {name: numbers[name] for name in ("nearest", "fixed", "cells", "sampler_distance")}
 
     def _open(self) -> str:
         if not self.fixed:
             return super()._open()
-        follow = f"{self.fixed} of the {self.cells} cells follow from it and are published as they are."
-        return f"{super()._open()}\n{follow}"
+        follow = f"{self.fixed} of the {self.cells} cells follow from this information"
+        return f"{super()._open()}\n{follow}: their exact counts are published."
 
     def _closed(self) -> str:
         if self.nearest is None:
-            return "Protected: nothing. What is published exactly fixes every cell of the table."
+            return "Protected: nothing. The exactly published information fixes every cell of the table."
         if self.sampler_distance >= 1:
-            return "Promised: nothing. Nobody knows how far the chain that drew this is from the law that was meant."
+            return "No guarantee: the distance between the draws of the Markov chain and the stated law is not known."
         loss = self.loss(self.nearest)
         if self.metric is None and self.nearest == 1:
             return super()._closed()
         if self.metric is None:
             tail_probability = (
-                f", but for a probability of {round_up(super().delta_at(self.nearest))}" if self.delta else ""
+                f", except with probability {round_up(super().delta_at(self.nearest))}" if self.delta else ""
             )
             return (
-                f"{super()._closed()} No two such tables are closer than {self.nearest} such steps; {self.nearest} of "
-                f"them apart, the factor is at most exp({shown(loss)}) = {factor_of(loss)}{tail_probability}."
+                f"{super()._closed()} Two such tables are at least {self.nearest} steps apart; at this distance the "
+                f"factor is at most exp({shown(loss)}) = {factor_of(loss)}{tail_probability}."
             )
         if self.rho is None:
             there = f"the factor is at most exp({shown(loss)}) = {factor_of(loss)}"
         else:
-            # a bound on the loss itself (Bun and Steinke); the epsilon of `to_approximate` is smaller, and bounds less
+            # a bound on the loss itself (Bun and Steinke); the epsilon of `to_approximate` is smaller and bounds less
             epsilon = float(loss) + 2 * math.sqrt(float(loss) * -math.log(float(RARE)))
             epsilon = float(round_up(epsilon))
             there = f"the factor exceeds exp({epsilon:g}) = {factor_of(epsilon)} with probability at most {RARE}"
         change = f" ({self.change})" if self.change else ""
         return (
-            f"{super()._closed()} No two such tables are closer than {float(self.nearest):.4g}{change}; "
-            f"at that distance {there}."
+            f"{super()._closed()} The distance of two such tables is at least {float(self.nearest):.4g}{change}; "
+            f"at this distance {there}."
         )
 
     def _limits(self) -> str:
@@ -150,8 +150,8 @@ class ReleaseGuarantee(Guarantee):
         if 0 < self.sampler_distance < 1:
             by = round_up(self.sampler_distance, 2)
             chain = (
-                f" The chain that drew the noise may differ from its law by up to {by} in "
-                f"total variation, a limit that was measured at 95 % confidence and is not proved; that adds "
+                f" The law of the Markov chain's draws may differ from the stated law by up to {by} in "
+                f"total variation, a bound that was measured at 95 % confidence and is not proved; it adds "
                 f"{round_up(self.sampler_delta, 2)} to delta at the nearest alternative."
             )
         reach = "" if self.nearest is None else super()._limits()

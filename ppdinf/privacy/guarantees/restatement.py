@@ -1,4 +1,4 @@
-"""One guarantee said otherwise: in zCDP, as (epsilon, delta) at one distance, or as an event of dp-accounting.
+"""Restatement of a guarantee: in zCDP, as (epsilon, delta) at one distance, or as an event of dp-accounting.
 
 References
 ----------
@@ -22,17 +22,17 @@ from ppdinf.privacy.guarantees.unit_loss import steps_at, tied_distance
 
 __all__ = ["to_approximate", "to_event", "to_zcdp", "whole_delta"]
 
-LARGEST = 700  # losses beyond have factors that no floating-point number holds
+LARGEST = 700  # losses above have factors that overflow
 
 
 def to_zcdp(guarantee: Guarantee) -> Guarantee:
-    """Restate a guarantee in zCDP: that of Gaussian noise by its rho, a pure one by half the square of its loss.
+    """Restate a guarantee in zCDP: Gaussian noise by its rho, a pure guarantee by half of its squared loss.
 
     Raises
     ------
     PrivacyError
-        The guarantee has a delta and is not of Gaussian noise, or that of a Markov chain; or is about models of the
-        data.
+        The guarantee has a delta and is not of Gaussian noise, or its delta is from a Markov chain; or it is about
+        models of the data.
 
     Examples
     --------
@@ -59,9 +59,9 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
     ----------
     guarantee : Guarantee
     delta : int, float, str or Fraction
-        Wanted; not below the delta that the guarantee has at that distance, a Markov chain's share included.
+        Required delta; at least the delta of the guarantee at that distance, including a Markov chain's share.
     distance : float
-        In its metric, or in steps between neighbours.
+        Distance in its metric, or in steps between neighbours.
 
     Raises
     ------
@@ -76,14 +76,14 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
     """
     wanted = as_delta(delta)
     if guarantee.variant == "pufferfish":
-        raise PrivacyError("a Pufferfish guarantee holds under models of the data: it says nothing about single tables")
+        raise PrivacyError("a Pufferfish guarantee holds under models of the data: it does not cover single tables")
     if guarantee.rho is not None:
         # rounded up at the 12th digit, so that the decimal is a valid bound
         epsilon = Fraction(f"{zcdp_epsilon(Fraction(guarantee.loss(distance)), wanted) * (1 + 1e-11):.12g}")
     else:
         epsilon = Fraction(guarantee.loss(distance))
         if guarantee.delta_at(distance) > float(wanted):
-            raise PrivacyError(f"delta is {guarantee.delta_at(distance):.3g} at that distance: ask for no less")
+            raise PrivacyError(f"delta must be at least {guarantee.delta_at(distance):.3g} at this distance")
     step = guarantee.neighbours or f"an {guarantee.metric} distance of {distance:g}"
     return Guarantee(
         "approximate", epsilon, wanted, unprotected=guarantee.unprotected, known=guarantee.known,
@@ -95,12 +95,12 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
 
 
 def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
-    """Restate a guarantee as an event of the dp-accounting library, to be composed there with others.
+    """Restate a guarantee as an event of the dp-accounting library, for composition with others.
 
     Parameters
     ----------
     guarantee : Guarantee
-        zCDP, or pure: then the event is randomised response, which loses as much as anything of that epsilon.
+        zCDP or pure; the event of a pure guarantee is randomized response, the worst case for its epsilon.
     distance : float
 
     Returns
@@ -110,7 +110,7 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     Raises
     ------
     PrivacyError
-        The guarantee has a delta, is about models of the data, or loses more than 700; or dp-accounting is not
+        The guarantee has a delta, is about models of the data, or has a loss above 700; or dp-accounting is not
         installed (``pip install ppdinf[accounting]``).
 
     Examples
@@ -121,21 +121,21 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     try:
         import dp_accounting
     except ImportError:
-        raise PrivacyError("events are of the dp-accounting library: pip install 'ppdinf[accounting]'") from None
+        raise PrivacyError("events require the dp-accounting library: pip install 'ppdinf[accounting]'") from None
     if guarantee.rho is not None:
         return dp_accounting.ZCDpEvent(float(guarantee.loss(distance)))
     if guarantee.variant == "pufferfish":
         raise PrivacyError("dp-accounting has no event for a guarantee that holds under models of the data")
     if whole_delta(guarantee):
-        raise PrivacyError("dp-accounting has no event for a guarantee with a delta of its own")
+        raise PrivacyError("dp-accounting has no event for a guarantee with a delta")
     loss = float(guarantee.loss(distance))
     if loss > LARGEST:
-        raise PrivacyError(f"a loss of {loss:.6g} is beyond what dp-accounting can hold: it protects nothing")
+        raise PrivacyError(f"a loss of {loss:.6g} exceeds the range of dp-accounting, and protects nothing")
     return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(loss)), 2)
 
 
 def _unit_at(guarantee: Guarantee) -> Json:
-    """Name the unit between two tables at a distance: what several records of one move is no such distance."""
+    """Return the unit between two tables at a distance; several records of one unit can differ by another distance."""
     several = guarantee.contributions > 1
     if guarantee.metric is not None:
         return {"unit": "record" if several else guarantee.unit}
@@ -143,9 +143,9 @@ def _unit_at(guarantee: Guarantee) -> Json:
 
 
 def whole_delta(guarantee: Guarantee) -> Fraction:
-    """Delta with what a Markov chain adds to it, such that `delta_at` covers every distance from the nearest one on.
+    """Return delta with a Markov chain's contribution, such that `delta_at` covers all distances from the nearest.
 
-    The chain adds ``(1 + exp(loss)) sampler_distance``, which grows more slowly than ``exp(loss) - 1``.
+    The contribution ``(1 + exp(loss)) sampler_distance`` grows more slowly than ``exp(loss) - 1``.
     """
     if not isinstance(guarantee, ReleaseGuarantee) or not guarantee.sampler_distance or guarantee.nearest is None:
         return guarantee.delta

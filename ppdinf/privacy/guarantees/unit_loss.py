@@ -1,10 +1,10 @@
 """The privacy loss of one protected unit, from the neighbour relation, the unit and its number of records.
 
 A unit's records can be counted in other cells, replaced or absent. Each record then moves the table by a fixed
-distance: 2 in l1 and the square root of 2 in l2 (counted in another cell), one step where neighbours differ in a
-record that is replaced, and two steps where they differ in a record that is added or removed. The loss of the unit is
-the loss at the distance of all its records: group privacy for approximate differential privacy, the squared distance
-for zCDP. All numbers are rounded up.
+distance: 2 in l1 and the square root of 2 in l2 for a record counted in another cell, one step for a replaced record,
+and two steps if neighbours differ in an added or removed record. The loss of the unit is the loss at the distance of
+all its records: group privacy for approximate differential privacy, the squared distance for zCDP. All numbers are
+rounded up.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ SMALLEST = "the smallest change that keeps every public sum"
 _STEPS = {REPLACED: 1, ADDED: 2, PRESENT: 2, VALUE: 1}
 _SWAP_SQUARED = {"l1": 4, "l2": 2}  # squared distance of two tables that count one record in different cells
 
-DELTA = Fraction(1, 10**6)  # at which a zCDP loss is also stated as an epsilon
-ABOVE = 1 + 1e-11  # more than the errors of conversions in floating-point numbers
+DELTA = Fraction(1, 10**6)  # delta at which a zCDP loss is also stated as an epsilon
+ABOVE = 1 + 1e-11  # exceeds the rounding errors of conversions
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class UnitLoss:
     Attributes
     ----------
     loss : Fraction or float
-        Epsilon, or rho in zCDP; infinite where no limit is known.
+        Epsilon, or rho in zCDP; infinite if no bound is known.
     delta : Fraction or float
-        Probability with which ``exp(loss)`` can be exceeded; 0 in zCDP, whose deltas depend on epsilon.
+        Probability of exceeding ``exp(loss)``; 0 in zCDP, whose deltas depend on epsilon.
     """
 
     loss: Fraction | float
@@ -76,12 +76,12 @@ def distance_of_unit(guarantee: Guarantee, tied: float | Fraction = 0) -> int | 
     ----------
     guarantee : Guarantee
     tied : float
-        Distance of the nearest other table with the same public sums, where it is known: the result is no smaller.
+        Distance of the nearest other table with the same public sums, if known: a lower bound on the result.
 
     Returns
     -------
     int, float or None
-        None where steps do not lead to every table that one unit's records can cause.
+        None if steps do not lead to every table that one unit's records can cause.
     """
     records = guarantee.contributions
     if guarantee.metric is not None:
@@ -94,13 +94,13 @@ def distance_of_unit(guarantee: Guarantee, tied: float | Fraction = 0) -> int | 
 
 
 def tied_distance(guarantee: Guarantee) -> float | Fraction:
-    """Return the distance of the nearest table where one unit's records alone keep no public sum; 0 elsewhere."""
+    """Return the distance of the nearest table if one unit's records alone keep no public sum; otherwise 0."""
     alone, tied = distance_of_unit(guarantee), guarantee.distance_of_unit
     return tied if tied is not None and alone is not None and tied > alone else 0
 
 
 def steps_at(guarantee: Guarantee, distance: float) -> int:
-    """Count the changes at one distance that it takes to count one record elsewhere; 0 if they may not lead there."""
+    """Return the number of changes at one distance that count one record elsewhere; 0 if they may not suffice."""
     if guarantee.metric is None:
         steps = distance_of_unit(replace(guarantee, contributions=1))
         return math.ceil(steps / distance) if steps and distance else 0
@@ -143,7 +143,7 @@ def unit_loss(guarantee: Guarantee) -> UnitLoss:
 
 
 def _from_zcdp(guarantee: Guarantee) -> UnitLoss:
-    """State the loss by the zCDP guarantee of the same noise, which holds at all distances."""
+    """Return the loss from the zCDP guarantee of the same noise, which holds at all distances."""
     zcdp = guarantee.concentrated
     if zcdp is None or zcdp.metric is None or not guarantee.delta or getattr(guarantee, "sampler_distance", False):
         return UNLIMITED
@@ -152,7 +152,7 @@ def _from_zcdp(guarantee: Guarantee) -> UnitLoss:
 
 
 def _loss(guarantee: Guarantee, distance: float) -> Fraction | float:
-    """Return epsilon at a distance; rounded up where it is no fraction."""
+    """Return epsilon at a distance; rounded up if it is not a fraction."""
     exact = (guarantee.epsilon or 0) * Fraction(distance)
     if guarantee.gamma is None and isinstance(distance, int):
         return exact
@@ -173,7 +173,7 @@ def group_delta(guarantee: Guarantee, distance: float | Fraction) -> Fraction | 
 
 
 def _root(square: int) -> int | float:
-    """Square root, rounded up where it is no whole number."""
+    """Return the square root, rounded up if it is not an integer."""
     root = math.isqrt(square)
     if root**2 == square:
         return root
@@ -182,7 +182,7 @@ def _root(square: int) -> int | float:
 
 
 def describe_loss(guarantee: Guarantee) -> str:
-    """State the loss of one unit in numbers: epsilon and delta, or rho and one epsilon and delta that it implies."""
+    """Describe the loss of one unit: epsilon and delta, or rho and one epsilon and delta that it implies."""
     found = guarantee.unit_loss
     if guarantee.rho is None:
         factor = f"a factor of {factor_of(found.loss)} in the odds"
@@ -192,7 +192,7 @@ def describe_loss(guarantee: Guarantee) -> str:
 
 
 def describe_unit(guarantee: Guarantee) -> str:
-    """State in one sentence how much one unit can lose."""
+    """Describe in one sentence how much one unit can lose."""
     who = f"one {guarantee.unit}"
     if guarantee.contributions > 1:
         who += f" with up to {guarantee.contributions} records"

@@ -1,4 +1,4 @@
-"""Numbers of a guarantee in words: rounded up, so that what is said stays true."""
+"""Numbers of a guarantee in words, rounded up so that statements remain true."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["factor_of", "round_up", "shown"]
 
 
 def shown(value: Fraction | float) -> str:
-    """Write a loss: as it is where that is short, rounded up elsewhere."""
+    """Format a loss: exact if it is short, otherwise rounded up."""
     short = round_up(value, 6)
     if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:
         return short
@@ -18,16 +18,16 @@ def shown(value: Fraction | float) -> str:
 
 
 def factor_of(loss: Fraction | float) -> str:
-    """Write exp(loss), rounded up."""
+    """Format exp(loss), rounded up."""
     if not loss:
         return "1"
     if loss >= 50:
         return f"e^{round_up(loss)}"
-    return round_up(math.exp(loss) * (1 + 1e-15))  # whatever way exp was rounded
+    return round_up(math.exp(loss) * (1 + 1e-15))  # covers the rounding error of exp
 
 
 def round_up(value: Fraction | float, digits: int = 3) -> str:
-    """Write a bound in so many digits, rounded up, so that it stays one."""
+    """Format a bound with a number of digits, rounded up."""
     if not value:
         return "0"
     up = Context(rounding=ROUND_CEILING)

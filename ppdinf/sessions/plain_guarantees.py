@@ -1,4 +1,4 @@
-"""A guarantee as plain data, for the session file: all that composition asks of it."""
+"""Conversion of guarantees to plain data for the session file: all fields that composition needs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.restatement import whole_delta
 from ppdinf.privacy.guarantees.unit_loss import tied_distance
 
-__all__ = ["promise_of", "to_plain"]
+__all__ = ["guarantee_of", "to_plain"]
 
 
-def to_plain(promise: Guarantee) -> Json:
-    """Write down a promise for all distances, with what a Markov chain adds to its delta; fractions as text.
+def to_plain(guarantee: Guarantee) -> Json:
+    """Convert a guarantee for all distances, including a Markov chain's part of delta; fractions become text.
 
     Examples
     --------
     >>> to_plain(Guarantee("pure", Fraction(1, 3), neighbours="one record"))
     {'variant': 'pure', 'epsilon': '1/3', 'neighbours': 'one record'}
     """
-    found: Json = {}
-    delta = whole_delta(promise)
-    worked_out = {"delta": delta, "tied": tied_distance(promise)}
+    plain: Json = {}
+    delta = whole_delta(guarantee)
+    computed = {"delta": delta, "tied": tied_distance(guarantee)}
     for field in fields(Guarantee):
-        value = worked_out.get(field.name, getattr(promise, field.name))
-        if value == field.default or (field.name == "concentrated" and delta != promise.delta):
+        value = computed.get(field.name, getattr(guarantee, field.name))
+        if value == field.default or (field.name == "concentrated" and delta != guarantee.delta):
             continue
-        found[field.name] = _plain(value)
-    return found
+        plain[field.name] = _plain(value)
+    return plain
 
 
 def _plain(value: object) -> object:
@@ -40,14 +40,14 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Fraction) else value
 
 
-def promise_of(data: Json) -> Guarantee:
-    """Read `to_plain`."""
-    found = dict(data)
+def guarantee_of(data: Json) -> Guarantee:
+    """Return the guarantee from the data of `to_plain`."""
+    fields_ = dict(data)
     for name, value in data.items():
         if name in ("epsilon", "delta", "rho"):
-            found[name] = Fraction(value)
+            fields_[name] = Fraction(value)
         elif isinstance(value, list):
-            found[name] = tuple(value)
+            fields_[name] = tuple(value)
         elif name == "concentrated":
-            found[name] = promise_of(value)
-    return Guarantee(**found)
+            fields_[name] = guarantee_of(value)
+    return Guarantee(**fields_)
