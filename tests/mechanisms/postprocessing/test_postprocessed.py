@@ -198,5 +198,5 @@ def test_refusals():
         TopDown(total(), 1, hierarchy("state"), ["1/2", "1/2", "1/2"])
     with pytest.raises(InvariantError, match="levels must state the sums"):
         TopDown(total(), 1, Public())
-    with pytest.raises(InvariantError, match="is no level"):
+    with pytest.raises(InvariantError, match="is not a level"):
         TopDown(total(), 1, nonnegative()).simulate(TABLE, draws=1)

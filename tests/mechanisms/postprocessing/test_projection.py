@@ -96,5 +96,5 @@ def test_infeasible_targets_are_refused():
         onto_bounds([1, 2], [[1, 1]], [-1], np.eye(2), np.zeros(2))
     with pytest.raises(InvariantError, match="group 0 of 2 non-negative cells"):
         onto_simplices([1, 2], [0, 0], [-1])
-    with pytest.raises(InvariantError, match="weights must be 2 numbers"):
+    with pytest.raises(InvariantError, match="weights must be 2 non-negative numbers"):
         onto_sums([1, 2], [[1, 1]], [3], weights=[1, -1])
