@@ -1,6 +1,6 @@
-"""Attacks on releases, each beside a naive way of publishing that falls to the same attack.
+"""Attacks on releases, each compared with a naive method of publication that fails under the same attack.
 
-Thresholds are such that chance alone raises a false alarm with a probability below 1e-9 a test.
+Thresholds are such that the false-alarm probability is below 1e-9 per test.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ def laplace(epsilon="1/4"):
 
 
 def proves(y, x):
-    """Whether released doubles cannot have come from adding doubles to x: the sum x + z is a multiple of ulp(x)/2."""
+    """Whether released doubles cannot be sums of doubles and x: the sum x + z is a multiple of ulp(x)/2."""
     return np.any((x > 0) & (np.mod(y, np.where(x > 0, np.spacing(x.astype(float)) / 2, 1)) != 0), axis=-1)
 
 
 def test_least_bits_prove_nothing():
-    """Mironov 2012. From y near 0, where doubles are dense, a naive sum tells that the cell was not 2,048."""
+    """Mironov 2012. From y near 0, where doubles are dense, a naive sum reveals that the cell was not 2,048."""
     rng = np.random.default_rng(1)
     naive = SMALL + rng.laplace(scale=400, size=(4000, 2))
     assert proves(naive, LARGE).mean() > 0.5
@@ -53,11 +53,11 @@ def test_least_bits_prove_nothing():
         assert np.all(drawn / float(grid) == np.rint(drawn / float(grid)))
 
 
-# --- tails of inversion: noise that a double cannot reach ---------------------------------------------------------
+# --- tails of inversion: noise that a double cannot represent -----------------------------------------------------
 
 
-def test_tails_have_no_end():
-    """Doubles in (0, 1) end at 2^-53: inverted, no noise is beyond 37 / epsilon, and 53 bits make the tail coarse."""
+def test_tails_are_unbounded():
+    """Doubles in (0, 1) end at 2^-53: by inversion, noise is at most 37 / epsilon, and 53 bits make the tail coarse."""
     epsilon = Fraction(1, 4)
     naive = -np.log(2.0**-53) / float(epsilon)
     reached = []
@@ -74,13 +74,15 @@ def test_tails_have_no_end():
 
             reached.append(abs(int(draw_discrete_laplace(epsilon, 1, stream)[0])))
     assert max(reached) > naive + 1
-    assert max(reached) > 1.9 * 64 * np.log(2) / float(epsilon)  # two words of one bit: beyond what one word can say
+    assert max(reached) > 1.9 * 64 * np.log(2) / float(
+        epsilon
+    )  # two 64-bit words for one bit: beyond the precision of one word
 
 
 # --- tiny and huge epsilon ----------------------------------------------------------------------------------------
 
 
-def test_extreme_losses_are_drawn_as_promised_or_refused():
+def test_extreme_losses_are_drawn_as_stated_or_refused():
     rng = np.random.default_rng(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -94,7 +96,7 @@ def test_extreme_losses_are_drawn_as_promised_or_refused():
     assert np.all(noise.sum(axis=1) == 0)
     assert 0.8e9 < np.abs(noise).mean() < 1.1e9
     assert np.all(laplace("1e6").simulate(TABLE, draws=50, rng=1).values == TABLE)
-    assert laplace("1e6").guarantee.loss(2) == 2 * 10**6  # which is no privacy, as it says
+    assert laplace("1e6").guarantee.loss(2) == 2 * 10**6  # which protects nothing, as stated
     with pytest.raises(CountError, match=r"beyond 2\*\*52"):
         laplace().release(np.array([2**52 + 1, 3, 4]))
 
@@ -103,13 +105,13 @@ def test_extreme_losses_are_drawn_as_promised_or_refused():
 
 
 def seeds_that_fit(y, mechanism, seeds):
-    """Subtract the noise of each seed; what is left is a table only for the right one, but for luck."""
+    """Subtract the noise of each seed; the remainder is a table only for the right seed, except by chance."""
     blank = np.zeros_like(TABLE)
     return [s for s in seeds if np.all(y - mechanism.simulate(blank, draws=1, rng=s).values[0] >= 0)]
 
 
 def test_no_seed_recovers_the_table():
-    """Six cells with noise of some hundred: a wrong seed leaves no count below 0 in less than 1 of 50 cases."""
+    """Six cells with noise of several hundred: a wrong seed leaves no count below 0 in less than 1 of 50 cases."""
     mechanism, seeds = laplace("1/200"), range(180, 240)
     naive = mechanism.simulate(TABLE, draws=1, rng=207).values[0]
     found = seeds_that_fit(naive, mechanism, seeds)
@@ -129,10 +131,10 @@ def test_no_seed_recovers_the_table():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_forked_workers_draw_noise_of_their_own():
-    """Two copies of a generator draw the same noise, so that two releases differ by what the tables differ in."""
+def test_forked_workers_draw_different_noise():
+    """Two copies of a generator draw the same noise, so that two releases differ by the difference of the tables."""
     generator, mechanism = np.random.default_rng(1), laplace("1/1000")
-    mechanism.release(TABLE)  # compiled, and whatever could be shared is there
+    mechanism.release(TABLE)  # compiled, with all state that could be shared
     answers = []
     for table in (TABLE, OTHER):
         read, write = os.pipe()
@@ -149,7 +151,7 @@ def test_forked_workers_draw_noise_of_their_own():
     assert not np.array_equal(difference[1], TABLE - OTHER)
 
 
-# --- whole numbers that wrap, labels that are joined in silence ----------------------------------------------------
+# --- integers that overflow, labels that are joined silently --------------------------------------------------------
 
 
 def test_large_counts_do_not_wrap():
@@ -169,7 +171,7 @@ def test_large_counts_do_not_wrap():
 def test_tables_are_not_joined_by_the_labels_that_they_share():
     a = xr.DataArray([3, 4, 5], dims="c", coords={"c": ["x", "y", "z"]})
     b = xr.DataArray([3, 4, 5], dims="c", coords={"c": ["y", "z", "w"]})
-    assert (a + b).size == 2  # what is not shared is gone
+    assert (a + b).size == 2  # labels that are not shared are dropped
     with pytest.raises(LabelError):
         laplace().logp(a, b)
     with pytest.raises(LabelError):
@@ -178,10 +180,10 @@ def test_tables_are_not_joined_by_the_labels_that_they_share():
         laplace().logp(a, a.isel(c=[2, 0, 1]))
 
 
-# --- what travels with a table --------------------------------------------------------------------------------------
+# --- attributes and order of a table --------------------------------------------------------------------------------
 
 
-def test_order_and_attributes_tell_nothing(tmp_path):
+def test_order_and_attributes_reveal_nothing(tmp_path):
     import pandas as pd
 
     rng = np.random.default_rng(1)
@@ -210,7 +212,7 @@ def test_order_and_attributes_tell_nothing(tmp_path):
 
 
 def test_retries_until_lucky_and_averages_end_with_the_budget(tmp_path):
-    """Without a session both work: of 400 releases the best is near the table, and their mean is on it."""
+    """Without a session both attacks work: of 400 releases the best is near the table, and their mean equals it."""
     mechanism = laplace("1/10")
     naive = np.array([mechanism.release(TABLE).table.values for _ in range(400)])
     one = mechanism.expected_error((6,))["sd"].iloc[0]
@@ -223,7 +225,7 @@ def test_retries_until_lucky_and_averages_end_with_the_budget(tmp_path):
             drawn.append(session.release(mechanism, TABLE))
     assert len(drawn) == 4
     assert session.left == {"epsilon": 0}
-    # what four releases tell is what one release of four times the loss may tell: no more than was meant
+    # the information of four releases is at most that of one release with four times the loss
     assert session.guarantee.loss(2) == laplace("2/5").guarantee.loss(2)
 
 
@@ -247,7 +249,7 @@ ATTEMPTS = {
 }
 
 
-def said(attempt, table):
+def messages(attempt, table):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -258,18 +260,18 @@ def said(attempt, table):
 
 
 def naive_release(table):
-    """As scripts do: refuse what would be negative, and say what."""
+    """As scripts do: refuse negative counts, and report them."""
     if (table < 5).any():
         raise ValueError(f"small count {table.min()} in cell {table.argmin()}: suppress it")
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_errors_are_the_same_for_neighbouring_tables(name):
-    """One person elsewhere changes no error, no warning, and no message names a count."""
-    first, second = said(ATTEMPTS[name], TABLE), said(ATTEMPTS[name], OTHER)
+    """Moving one person changes no error or warning, and no message contains a count."""
+    first, second = messages(ATTEMPTS[name], TABLE), messages(ATTEMPTS[name], OTHER)
     assert first == second
     canary = TABLE * 0 + [70_123_457, 80_234_567, 90_345_679, 0, 91_456_787, 60_567_891]
-    assert not [count for count in canary[canary > 0] if str(count) in str(said(ATTEMPTS[name], canary))]
+    assert not [count for count in canary[canary > 0] if str(count) in str(messages(ATTEMPTS[name], canary))]
     with pytest.raises(ValueError, match="small count 4") as one:
         naive_release(TABLE[[0, 1, 2, 4, 5]])
     with pytest.raises(ValueError, match="small count 3") as other:

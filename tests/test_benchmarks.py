@@ -1,4 +1,4 @@
-"""Every benchmark finds what it imports: a name that moved is noticed before somebody wants its figures."""
+"""Every benchmark finds its imports: renamed functions are detected before a benchmark is needed."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""Canaries: confidential cells, seeds, host, user and paths are in nothing that the curator's road leaves behind."""
+"""Canaries: confidential cells, seeds, host, user and paths are in none of the curator's files and messages."""
 
 import getpass
 import socket
@@ -27,7 +27,7 @@ def table(tmp_path):
 
 
 def ran(folder, *arguments, code=0):
-    """Run a command in a process of its own; all that it prints."""
+    """Run a command in a new process; return its output."""
     command = [sys.executable, "-c", "from ppdinf.cli import app; app()", *map(str, arguments)]
     found = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=None)
     assert found.returncode == code, found.stdout + found.stderr
@@ -35,7 +35,7 @@ def ran(folder, *arguments, code=0):
 
 
 def contents(folder):
-    """Every byte of every file, parts of archives by themselves too."""
+    """All bytes of all files, also of the parts of archives."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             yield path.name, path.read_bytes()
@@ -70,7 +70,7 @@ BASE = ["--count", "n", "--dims", "county,sex", "--epsilon", "1/100000"]
 
 
 def curator(table, out):
-    """The road of a department: plan, session, releases, refusals, signature, check; what was printed at each step."""
+    """The workflow of a department: plan, session, releases, refusals, signature, check; returns all output."""
     printed = [ran(out, "plan", table, "--count", "n", "--dims", "county,sex", "--epsilon", "1/4")]
     printed += [ran(out, "session", "begin", "cases.budget", "--epsilon", "1/50000")]
     release = ["release", table, *BASE, "--session", "cases.budget", "--output"]
@@ -87,8 +87,8 @@ def curator(table, out):
 
 
 @pytest.mark.deep
-def test_nothing_confidential_leaves_but_through_a_mechanism(table, tmp_path):
-    """Noise of 100,000 persons: a cell is released as it is with a probability of 1 in 200,000."""
+def test_nothing_confidential_leaves_except_through_a_mechanism(table, tmp_path):
+    """Noise of 100,000 persons: the probability that a released cell equals the confidential cell is 1 in 200,000."""
     out = tmp_path / "published"
     out.mkdir()
     printed = curator(table, out)
@@ -127,8 +127,8 @@ def test_nothing_of_the_machine_is_in_what_an_analyst_makes(tmp_path, monkeypatc
     assert escaped(contents(out), machine)
 
 
-def test_the_scan_finds_what_is_there(table, tmp_path):
-    """The control: a table written as it is, a log with its path, an archive with both."""
+def test_the_scan_detects_leaks(table, tmp_path):
+    """The control: a table without noise, a log with its path, an archive with both."""
     secrets = secrets_of(tmp_path)
     out = tmp_path / "published"
     out.mkdir()

@@ -1,4 +1,4 @@
-"""Every case study runs with ``--quick``, and its claims hold or say why not."""
+"""Every case study runs with ``--quick``, and its claims hold or state why not."""
 
 import pytest
 from typer.testing import CliRunner

@@ -18,9 +18,9 @@ FEW = ["--draws", "20", "--chains", "2", "--cores", "1"]  # too few for a poster
 
 
 def run(*arguments, code=0):
-    """Run a command and return what it printed; `code` None: 0 or 1, whichever the checks of the posterior say.
+    """Run a command and return its output; `code` None: 0 or 1, depending on the checks of the posterior.
 
-    Releases are drawn from the secure source, so that no test may depend on how well a chain happens to mix.
+    Releases are drawn from the secure source, so no test may depend on the mixing of a chain.
     """
     result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in arguments])
     if code is None:
@@ -65,7 +65,7 @@ def test_help_is_written_for_analysts():
 @pytest.mark.deep
 @pytest.mark.interpreted
 def test_release_check_infer(released, tmp_path):
-    """Of chains that are too short all is written, and that it may not be used is said loudly."""
+    """If chains are too short, all files are written, with a clear warning not to use them."""
     file, text = released(
         "--public", "total", "--public", "groups:state", "--covariate", "persons", "--covariate", "before"
     )
@@ -128,7 +128,7 @@ def test_infer_refuses_before_it_makes_or_loads_anything(released, tmp_path):
 
 
 def test_the_order_of_rows_is_not_published(tmp_path):
-    """A file as value_counts() leaves it: refused, unless the labels are declared; those that are absent count 0."""
+    """A file in the order of value_counts(): refused, unless the labels are declared; absent labels count 0."""
     path, out = tmp_path / "counted.csv", tmp_path / "x.ppd"
     path.write_text("place,n\nDale,317\nAdder,40\nCedar,3\n")
     base = ["release", path, "--count", "n", "--dims", "place", "--epsilon", "1/2", "--output", out]
@@ -171,7 +171,7 @@ def test_fixed_cells_are_announced(table, tmp_path):
     ],
 )
 def test_a_typo_does_not_publish_the_table(dims, public, said, table, tmp_path):
-    """Every cell follows from what would be public: nothing is written, and the exit code says so."""
+    """Every cell would follow from public sums: nothing is written, and the exit code shows it."""
     if dims == "county":
         rows = [f"{name},{name.lower()},{317 + k}" for k, name in enumerate(["Adder", "Birch", "Cedar"])]
         table.write_text("\n".join(["county,state,n", *rows]) + "\n")
@@ -276,7 +276,7 @@ def test_missing_files_and_edited_releases(released, tmp_path):
     assert "Error:" in run("check", file, code=1)
 
 
-def test_reproduce_lists_what_there_is():
+def test_reproduce_lists_the_case_studies():
     text = run("reproduce")
     for name in cases():
         assert f"{name} " in text
@@ -288,12 +288,12 @@ def test_reproduce_lists_what_there_is():
         assert re.search(r"\d+ (s|min)", takes), f"{name}: how long does it take?"
 
 
-def test_reproduce_lists_when_asked_to():
+def test_reproduce_lists_on_request():
     assert run("reproduce", "--list") == run("reproduce")
     assert "or --list" in run("reproduce", "cdp", "--list", code=2)
 
 
-def test_a_folder_of_public_tables_that_is_none_is_named_before_a_case_runs(tmp_path, monkeypatch):
+def test_a_missing_folder_of_public_tables_is_named_before_a_case_runs(tmp_path, monkeypatch):
     (tmp_path / "cases" / "sums").mkdir(parents=True)
     script = tmp_path / "cases" / "sums" / "run.py"
     script.write_text(
@@ -312,7 +312,7 @@ def test_a_folder_of_public_tables_that_is_none_is_named_before_a_case_runs(tmp_
     assert run("reproduce", "sums", "--output", tmp_path / "out").startswith("None")
 
 
-def test_options_of_a_case_are_those_given_whatever_the_environment(tmp_path, monkeypatch):
+def test_options_of_a_case_override_the_environment(tmp_path, monkeypatch):
     for name, options in {"plain": "", "reading": ", *, data=None, seed=1"}.items():
         (tmp_path / "cases" / name).mkdir(parents=True)
         text = "data, seed" if options else "'none'"
@@ -342,7 +342,7 @@ def test_reproduce_runs_a_case(tmp_path, monkeypatch):
     assert "two.txt" in run("reproduce", "sums", "--output", tmp_path / "new" / "folder")
 
 
-def test_reproduce_says_where_the_cases_are(tmp_path, monkeypatch):
+def test_reproduce_names_the_folder_of_the_case_studies(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path,))
     assert "Error: this installation has no case studies" in run("reproduce", code=1)
 
@@ -375,7 +375,7 @@ def test_demo_on_a_small_file(tmp_path):
 
 @pytest.mark.deep
 def test_demo(tmp_path):
-    """Of its own epidemic: what `.ci/run` had the installed script write, where that was run; shorter otherwise."""
+    """The simulated epidemic: files that `.ci/run` wrote with the installed script, or else a shorter run."""
     folder = os.environ.get("PPDINF_DEMO")
     if folder is None:
         folder = tmp_path
@@ -388,7 +388,7 @@ def test_demo(tmp_path):
 
 
 @pytest.mark.parametrize("case", cases())
-def test_case_studies_write_where_they_are_told(case):
+def test_case_studies_write_to_the_given_folder(case):
     main = runpy.run_path(str(cases()[case]))["main"]
     assert next(iter(inspect.signature(main).parameters)) == "output"
     options = inspect.signature(main).parameters.keys()

@@ -1,4 +1,4 @@
-"""Machine code that is kept on disk follows edits in every file behind it."""
+"""Cached machine code is recompiled after edits of every file that it depends on."""
 
 import importlib
 import math
@@ -65,7 +65,7 @@ def one_more(x, k):
 
 
 def counted(x):
-    """Call a kernel with a number, and with a number that does not stay what it was."""
+    """Call a kernel with a number, and with a variable of another value."""
     found, at = one_more(x, 0), 0
     while at < 5:
         found += one_more(x, at)
@@ -86,7 +86,7 @@ def roots(x):
 
 @numba.njit
 def twice_counted(x):
-    """A kernel that numba alone compiles."""
+    """A kernel compiled by numba alone."""
     return 2 * counted_within(x)
 
 
@@ -135,7 +135,7 @@ def test_a_kernel_called_by_kernels_raises():
 
 @pytest.fixture
 def copied(tmp_path):
-    """A copy of the package without machine code and with four files of kernels, and what runs code with it."""
+    """A copy of the package without machine code, with four files of kernels, and a function to run code."""
     package = tmp_path / "ppdinf"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in {"caller": CALLER, **OTHERS}.items():
@@ -163,7 +163,7 @@ def edit(file, before, after):
 
 
 @pytest.mark.deep
-def test_edits_behind_a_kernel_are_seen(copied):
+def test_edits_behind_a_kernel_are_detected(copied):
     package, run = copied
     assert run() == ["40", "30", "40", "40", "compiled"]
     assert run() == ["40", "30", "40", "40", "kept"]
@@ -178,7 +178,7 @@ def test_edits_behind_a_kernel_are_seen(copied):
 
 
 @pytest.mark.deep
-def test_edits_behind_a_kernel_of_the_package_are_seen(copied):
+def test_edits_behind_a_kernel_of_the_package_are_detected(copied):
     package, run = copied
     code = (
         "import numpy as np; from ppdinf.noise.exact.gaussian.klein import _log_keep as f; o = np.ones;"
@@ -212,8 +212,8 @@ def test_machine_code_is_kept_where_it_can_be_written(copied, tmp_path):
     assert run(**nowhere) == ["40", "30", "40", "40", "compiled"]
 
 
-def test_nobody_compiles_by_other_means():
-    """PyTensor's own `numba_njit` apart, which compiles the Ops of models."""
+def test_all_kernels_are_compiled_by_jit():
+    """Except for PyTensor's `numba_njit`, which compiles the Ops of models."""
     for file in PACKAGE.rglob("*.py"):
         if file.name != "numba_jit.py":
             found = re.search(
@@ -223,8 +223,8 @@ def test_nobody_compiles_by_other_means():
             assert not found, f"{file}: {found and found[0]}; use ppdinf._internal.numba_jit"
 
 
-def test_kernels_name_what_they_take_from_other_files():
-    """What a kernel reaches through a module is not looked at for changes."""
+def test_kernels_import_names_from_other_files():
+    """Changes of kernels that are reached through a module are not detected."""
     from numba.core.dispatcher import Dispatcher
 
     kernels = 0
@@ -243,7 +243,7 @@ def test_kernels_name_what_they_take_from_other_files():
 
 
 def test_numba_switched_off_is_refused_by_name():
-    """Kernels as plain Python would not wrap around 64 bits, in silence."""
+    """Kernels as plain Python would silently not overflow at 64 bits."""
     run = subprocess.run(
         [sys.executable, "-c", "import ppdinf._internal.numba_jit"],
         env=os.environ | {"NUMBA_DISABLE_JIT": "1"},

@@ -19,7 +19,7 @@ CLAIMS, POSTERIORS, PANEL, BULLETIN = STUDY.claims, STUDY.posteriors, STUDY.pane
 TABLE = np.array([[40, 3], [0, 0], [7, 7], [900, 12]])
 
 
-def test_releases_keep_what_is_public_whatever_the_method():
+def test_releases_keep_public_sums_for_every_method():
     found, edges = STUDY.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
     assert set(found) == {(method, norm) for method in STUDY.METHODS for norm in ("l1", "l2")}
     for (method, _), tables in found.items():
@@ -96,8 +96,8 @@ def held(tables, noisy, rate, rng, **prior):
     return np.mean(inside), np.sqrt(0.95 * 0.05 / np.size(inside))
 
 
-def test_intervals_of_posteriors_hold_the_confidential_counts():
-    """Tables drawn from the prior: coverage within 4.9 sd of 95 % or above it, as of intervals of whole numbers."""
+def test_intervals_of_posteriors_cover_the_confidential_counts():
+    """Tables drawn from the prior: coverage of at least 95 % minus 4.9 sd, as for intervals of integers."""
     rng, means = np.random.default_rng(8), 5000 * np.array([[0.17, 0.01, 0.06, 0.76]])
     tables, noisy = drawn_from_the_prior(rng, means, 3.0, 0.25, 60)
     share, sd = held(tables, noisy, 0.25, rng, mean=means, shape=3.0)
@@ -112,10 +112,10 @@ def test_intervals_hold_counts_of_counties_that_move_together():
     share, sd = held(tables, noisy, 0.0025, rng, mean=means, shape=shapes)
     assert 0.95 - 4.9 * sd < share < 1
     apart, _ = held(tables, noisy, 0.0025, rng, mean=means[2], shape=shapes)
-    assert apart < 0.95 - 4.9 * sd  # the test would see counties that are taken to move apart
+    assert apart < 0.95 - 4.9 * sd  # the test would detect a model with independent movements of counties
 
 
-def test_what_analysts_learn_from_is_public_before_the_month():
+def test_analysts_use_public_tables_of_earlier_months():
     table = epidemic()
     cases, deaths, persons = table.cases.values.copy(), table.deaths.values.copy(), table.population.values
     before = POSTERIORS.fitted(cases, deaths, persons, 9)
@@ -132,7 +132,7 @@ def test_what_analysts_learn_from_is_public_before_the_month():
     assert (prior["shape"] > 0).all()
 
 
-def test_how_small_counties_move_and_differ_is_found_again():
+def test_movements_and_differences_of_small_counties_are_recovered():
     """A tilt of 0.5 either way each month and shapes exp(3 + size): both within a third, from six months of 200."""
     rng, population = np.random.default_rng(3), np.exp(np.linspace(7, 14, 200))
     size = POSTERIORS.standardised(population)
@@ -218,7 +218,7 @@ def page(tmp_path, draws, population):
     return (tmp_path / "bulletin.html").read_text(encoding="utf-8")
 
 
-def test_the_printed_page_is_whole_and_shows_what_the_draws_say(tmp_path):
+def test_the_printed_page_is_complete_and_agrees_with_the_draws(tmp_path):
     rng, population = np.random.default_rng(4), np.array([4000, 90_000, 1_200_000])
     cases = np.stack([rng.poisson(6, 400), rng.poisson(300, 400)], axis=1)
     cases = np.column_stack([cases, 9000 - cases.sum(axis=1)])
@@ -276,10 +276,10 @@ def test_pymc_finds_the_posterior_that_is_drawn_exactly():
     assert np.abs(with_total - without).max() > 10 * error.max()  # the total matters, and the test would see it
 
 
-def holds_the_confidential_counts(noisy, drawn, truth):
-    """Twelve counties in six months: 144 counts, of which 95 % intervals hold 87 % or more but once in 10,000 runs.
+def covers_the_confidential_counts(noisy, drawn, truth):
+    """Twelve counties in six months: 144 counts, of which 95 % intervals cover 87 % or more except in 1 of 10,000 runs.
 
-    Counts go together, so that the bound is that of 72; and noise three times as wide as said would be seen.
+    Counts are dependent, so the bound is that of 72; noise three times as wide as stated would be detected.
     """
     assert (drawn[..., 0].sum(axis=1) == truth[..., 0].sum(axis=0)).all()
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="inverted_cdf")
@@ -289,14 +289,14 @@ def holds_the_confidential_counts(noisy, drawn, truth):
     assert ((low <= far) & (far <= high)).mean() < 0.8
 
 
-def all_is_drawn(*_):
-    """Stop a study before it evaluates what it drew."""
+def stop_after_drawing(*_):
+    """Stop a study before it evaluates its draws."""
     raise InterruptedError
 
 
 @pytest.mark.deep
-def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
-    """Its claims, its panel of twelve counties, and that further processes come to the same."""
+def test_a_quick_run_agrees_with_the_readme(tmp_path, monkeypatch):
+    """Its claims, its panel of twelve counties, and equal results with more processes."""
     monkeypatch.delenv("PPDINF_DATA", raising=False)
     STUDY.main(tmp_path / "one", quick=True)
     holds = {claim["claim"]: claim["holds"] for claim in claims_of(tmp_path / "one")}
@@ -315,7 +315,7 @@ def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
     one = tmp_path / "one" / "replicates"
     ((noisy, drawn, verdict, _),) = (pickle.loads(path.read_bytes()) for path in one.glob("panel-*"))
     table = epidemic().isel(month=slice(9, 15), county=slice(None, None, 6))
-    holds_the_confidential_counts(noisy, drawn, np.stack([table.cases.values, table.deaths.values], axis=-1))
+    covers_the_confidential_counts(noisy, drawn, np.stack([table.cases.values, table.deaths.values], axis=-1))
     assert "R-hat" in verdict
 
     two = tmp_path / "two" / "replicates"  # of releases and of posteriors, each process makes one
@@ -323,8 +323,8 @@ def test_a_quick_run_finds_what_the_readme_says(tmp_path, monkeypatch):
     for path in one.iterdir():
         if path.stem.rpartition("-")[2] not in ("1", "3"):
             shutil.copy(path, two)
-    # the rest is a function of what is drawn, and takes longer
-    monkeypatch.setattr(CLAIMS, "relative_errors", all_is_drawn)
+    # the rest is a function of the draws, and takes longer
+    monkeypatch.setattr(CLAIMS, "relative_errors", stop_after_drawing)
     with pytest.raises(InterruptedError):
         STUDY.main(tmp_path / "two", quick=True, workers=2)
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}

@@ -1,4 +1,4 @@
-"""What ppdinf takes from inside PyMC and PyTensor is in one file."""
+"""All private names of PyMC and PyTensor are imported in one file."""
 
 import ast
 from pathlib import Path
@@ -10,7 +10,7 @@ INSIDE = Path(pymc_compat.__file__)
 
 
 def inner_imports(text):
-    """Submodules of PyMC and PyTensor that a module imports, but for the documented `pytensor.tensor`."""
+    """Submodules of PyMC and PyTensor that a module imports, except for the documented `pytensor.tensor`."""
     found = []
     for node in ast.walk(ast.parse(text)):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
@@ -34,5 +34,5 @@ def test_the_file_takes_nothing_that_is_not_used():
     assert taken == set(pymc_compat.__all__)
 
 
-def test_the_file_says_what_each_name_is_for():
+def test_the_file_documents_each_name():
     assert [name for name in pymc_compat.__all__ if f"`{name}`" not in (pymc_compat.__doc__ or "")] == []

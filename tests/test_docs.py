@@ -29,7 +29,7 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S):
         if "ppd.census" in block and not find_spec("pyarrow"):
             continue  # an optional package, which .ci/run installs
-        if block.startswith(">>>"):  # a session: what it prints is compared
+        if block.startswith(">>>"):  # a session: its output is compared
             session = doctest.DocTestParser().get_doctest(block, namespace, page.name, str(page), 0)
             doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(session, clear_globs=False)
             namespace |= session.globs
@@ -45,7 +45,7 @@ def test_links_lead_to_files(page):
 
 @EACH_PAGE
 def test_named_tests_exist(page):
-    """A page may say which test shows something, as ``tests/file.py`` or ``tests/file.py::test``."""
+    """A page may name the test of a statement, as ``tests/file.py`` or ``tests/file.py::test``."""
     for file, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8")):
         assert (ROOT / file).exists(), file
         assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), test
@@ -69,7 +69,7 @@ def test_import_is_light():
 
 @pytest.mark.parametrize("page", ["inference.md", "measurements.md"])
 def test_a_csv_of_noisy_counts_takes_under_fifteen_lines(page):
-    """From numbers that somebody else published to a posterior; `test_code_blocks_run` runs them."""
+    """From published noisy numbers to a posterior; `test_code_blocks_run` runs the lines."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.M | re.S)
     (block,) = [own for own in blocks if "read_csv" in own]
     assert "DoubleGeometric" in block

@@ -1,4 +1,4 @@
-"""What the papers print against what is right, where no other test tells the two apart; see docs/errata.md."""
+"""Printed statements of the papers against corrected statements, if no other test compares them; see docs/errata.md."""
 
 import math
 from fractions import Fraction
@@ -19,14 +19,14 @@ from ppdinf.privacy import wasserstein_infinity
 
 
 def densities(mechanism, counts):
-    """P(y | x) for all tables without negative cells that have the total of `counts`, [x, y]."""
+    """P(y | x) for all non-negative tables with the total of `counts`, [x, y]."""
     system = (total() & nonnegative()).on(counts)
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=100)
     return np.exp([[mechanism.logp(y, x) for y in tables] for x in tables])
 
 
 def test_ppd_algorithm_1_needs_one_bound_for_all_tables():
-    """Accepting with p(y | x) / sup over y' of p(y' | x), x drawn uniformly: right for noise free of x only."""
+    """Accepting with p(y | x) / sup over y' of p(y' | x), x uniform, is valid only if noise does not depend on x."""
     free, bounded = (
         ppd.GeneralizedLaplace(total(), 1),
         ppd.Conditioned(total() & nonnegative(), noise=DoubleGeometric(1)),
@@ -69,7 +69,7 @@ def test_ppd_equation_35_needs_the_jump_levels_of_both_laws_and_left_limits_only
 
 
 @pytest.mark.parametrize(("d1", "d2"), [(12, 3), (24, 3)])
-def test_ppd_corollary_13_bounds_what_is_smaller(d1, d2):
+def test_ppd_corollary_13_bounds_a_smaller_error(d1, d2):
     """Exact in l2, c = 4 / (n epsilon): d1 (d1 + 1) c^2 free, d2 (d1 + 1) c^2 projected, d2 (d2 + 1) c^2 on Span(A).
 
     The exact errors leave the printed d1^2 and d1 d2 behind as d1 grows and d2 does not: by a factor d2 / d1.
@@ -102,12 +102,12 @@ def test_isdp_the_basis_is_columns_of_v():
         assert (A @ V[2:].T).any()
         basis = kernel(A).basis.toarray()
         change = np.linalg.lstsq(V[:, 2:].astype(float), basis, rcond=None)[0]
-        assert np.allclose(change, np.rint(change), atol=1e-7)  # a change of basis in whole numbers,
+        assert np.allclose(change, np.rint(change), atol=1e-7)  # a change of basis in integers,
         assert abs(np.linalg.det(change)) == pytest.approx(1)  # and back
 
 
 def test_ppd_lemma_6_needs_more_than_independence_given_the_table():
-    """A bit, masked by a fair coin, and the coin: each tells nothing, both together tell all."""
+    """A bit, masked by a fair coin, and the coin: each reveals nothing, both together reveal all."""
     law = {bit: {(bit ^ coin, coin): Fraction(1, 2) for coin in (0, 1)} for bit in (0, 1)}  # of the two releases
     for part in (0, 1):
         alone = [{y[part]: p for y, p in law[bit].items()} for bit in (0, 1)]
@@ -115,8 +115,8 @@ def test_ppd_lemma_6_needs_more_than_independence_given_the_table():
     assert not set(law[0]) & set(law[1])  # an infinite loss
 
 
-def test_ppd_lemma_7_needs_parts_that_do_not_hang_together():
-    """Counts (0, 0) or (5, 5) against (1, 6) or (6, 1): either moves by 1, but not both at once."""
+def test_ppd_lemma_7_needs_independent_parts():
+    """Counts (0, 0) or (5, 5) against (1, 6) or (6, 1): either count moves by 1, but not both at once."""
     laws = [[(0, 0), (5, 5)], [(1, 6), (6, 1)]]
     for part in (0, 1):
         assert wasserstein_infinity(*({x[part]: Fraction(1, 2) for x in law} for law in laws)) == 1
@@ -136,19 +136,21 @@ def test_ppd_lemma_7_needs_parts_that_do_not_hang_together():
     assert losses(together)[1] <= 4
 
 
-def test_ppd_lemma_8_needs_persons_who_stay_independent():
-    """Randomised response of ten persons who are known to be all alike: who knows one knows ten."""
+def test_ppd_lemma_8_needs_persons_who_remain_independent():
+    """Randomized response of ten persons who are known to have equal answers: one answer reveals all ten."""
     epsilon, persons = 0.3, 10
     possible = np.array([np.zeros(persons), np.ones(persons)])
     log_p = -epsilon * np.abs(possible[:, None] - possible).sum(axis=2)  # given that the output is possible
     assert np.abs(log_p[0] - log_p[1]).max() == pytest.approx(persons * epsilon)
-    by_itself = np.array([[0.0, 1.0], [1.0, 1.0]])  # the second is known to be 1: one person is left to tell apart
+    by_itself = np.array(
+        [[0.0, 1.0], [1.0, 1.0]]
+    )  # the second is known to be 1: one person remains to be distinguished
     log_p = -epsilon * np.abs(by_itself[:, None] - by_itself).sum(axis=2)
     assert np.abs(log_p[0] - log_p[1]).max() <= 2 * epsilon
 
 
 def test_isdp_meeting_times_are_those_of_the_first_chain():
-    """Algorithm 2 labels the second chain by l in one place: its own time is l - L, and then the bound is no bound."""
+    """Algorithm 2 labels the second chain by l in one place: with its own time l - L, the bound is not valid."""
     law, lag = DoubleGeometric(1), 60
     bound = tv_bound(isdp_meeting(jumps(kernel([[1, 1, 1]]).basis, law, math.exp(-1.0))), pairs=2000, lag=lag, rng=3)
     z = np.arange(-40, 41)
@@ -160,7 +162,7 @@ def test_isdp_meeting_times_are_those_of_the_first_chain():
 
 
 def test_isdp_thinning_at_a_hundredth_of_a_percent_keeps_one_draw_in_ten_thousand():
-    """Read as one in a hundred, neighbouring draws of 102 counties under one total are much the same."""
+    """If it is read as 1 in 100, successive draws of 102 counties under one total are highly correlated."""
     system = jumps(kernel(np.ones((1, 102), dtype=int)).basis, DoubleGeometric("0.192"), a=math.exp(-2.5))
 
     def autocorrelation(thin):
@@ -173,7 +175,7 @@ def test_isdp_thinning_at_a_hundredth_of_a_percent_keeps_one_draw_in_ten_thousan
 
 
 def test_cdp_negative_binomial_tables_have_counts_of_about_five():
-    """NB(100, .05) has .05 for the other outcome in SciPy's words; its Table 1 adds up to 256 over 46 cells."""
+    """NB(100, 0.05) has 0.05 for the other outcome in SciPy's notation; its Table 1 adds up to 256 over 46 cells."""
     right, other = stats.nbinom(100, 0.95), stats.nbinom(100, 0.05)
     assert right.mean() == pytest.approx(100 * 0.05 / 0.95)
     spread = math.sqrt(46 * right.var())

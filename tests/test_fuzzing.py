@@ -1,7 +1,7 @@
-"""Whatever a user passes: a release or an error of this package's own, in seconds and little memory.
+"""For all inputs of a user: a release or an error of ppdinf, in seconds and little memory.
 
-The quick tier tries 200 cases, the deep one 8,500. Numbers, labels and texts are drawn from what breaks programs:
-zeros, signs, halves, infinities, bounds of whole numbers, empty and odd texts, names that do not exist.
+The quick tier tests 200 cases, the deep tier 8,500. Numbers, labels and texts are drawn from common edge cases: zeros,
+signs, halves, infinities, limits of integers, empty and unusual texts, names that do not exist.
 """
 
 import copy
@@ -42,7 +42,7 @@ LABELS = st.sampled_from(["x", "y", "z", "", " x", "X", "x\n", "NA", "1", 1, 2, 
 
 @st.composite
 def small_tables(draw):
-    """Tables that are mostly sound: up to three dimensions of up to three labels."""
+    """Tables that are mostly valid: up to three dimensions of up to three labels."""
     shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
     cells = draw(st.lists(st.integers(0, 12), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
     dims = list("abc")[: len(shape)]
@@ -55,7 +55,7 @@ def small_tables(draw):
 
 @st.composite
 def any_tables(draw):
-    """Tables of every make, mostly unsound."""
+    """Tables of every type, mostly invalid."""
     cells = draw(st.lists(NUMBERS, min_size=0, max_size=5))
     names = draw(st.lists(LABELS, min_size=len(cells), max_size=len(cells)))
     made = [
@@ -73,7 +73,7 @@ def any_tables(draw):
 
 @st.composite
 def statements(draw):
-    """Some statements, joined; names and labels are often those of the table."""
+    """Several statements, joined; names and labels are often those of the table."""
     dim = st.one_of(st.sampled_from(["a", "b", "c", "region"]), NAMES)
     label = st.one_of(st.sampled_from(["a0", "a1", "b0", "b1", "c2"]), LABELS)
     number = st.one_of(st.integers(-3, 15), NUMBERS)
@@ -118,7 +118,7 @@ MECHANISMS = {
 
 
 def attempted(run):
-    """Run; only errors of the package's own may come out. Warnings of libraries are faults as well."""
+    """Run; only errors of ppdinf may be raised. Warnings of libraries are faults as well."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ppd.errors.PrivacyWarning)
@@ -196,7 +196,7 @@ def places(node, at=()):
 
 
 def files(cases, folder):
-    """Manifests with anything in any place, sealed anew: refused in words, or read as what they say."""
+    """Manifests with random values in random places, sealed again: refused by name, or read as stated."""
     ppd.GeneralizedLaplace(inv.total() & inv.groups("g") & inv.nonnegative(), epsilon="1/4").release(
         xr.DataArray([3, 1, 2, 5], dims="a", coords={"a": list("wxyz"), "g": ("a", list("ppqq"))})
     ).save(folder / "whole.ppd", overwrite=True)
@@ -240,7 +240,7 @@ def files(cases, folder):
 
 
 def lines(cases, folder):
-    """Session files whose lines were made up, chained as they should be."""
+    """Session files with random lines and valid digests."""
     from ppdinf.sessions.journal import _line  # the forger knows the chain
 
     session = ppd.Session.open(folder / "whole.budget", epsilon=4)
@@ -277,13 +277,13 @@ KINDS = {"tables": tables, "systems": systems, "parameters": parameters, "files"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_errors_of_our_own(kind, tmp_path):
+def test_only_errors_of_ppdinf(kind, tmp_path):
     KINDS[kind](CASES, *([tmp_path] if kind in ("files", "lines") else []))
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_errors_of_our_own_in_the_long_run(kind, tmp_path):
+def test_only_errors_of_ppdinf_in_many_cases(kind, tmp_path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     KINDS[kind](LONG_RUN[kind], *([tmp_path] if kind in ("files", "lines") else []))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (

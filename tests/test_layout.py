@@ -31,7 +31,7 @@ HEAVY = {
 
 
 def imported(tree, modules):
-    """Imports of a module outside of functions, and those within."""
+    """Imports of a module outside of functions, and inside functions."""
     top, within = [], []
 
     def visit(node, found):
@@ -49,7 +49,7 @@ def imported(tree, modules):
 
 
 def loaded(start, imports):
-    """Everything that a module loads, its parents among it."""
+    """All modules that a module imports, including their parents."""
     seen, left = set(), [start]
     while left:
         parts = left.pop().split(".")
@@ -61,7 +61,7 @@ def loaded(start, imports):
 
 
 def idle_imports(package):
-    """Imports within functions of a package that load nothing heavy which their module has not loaded anyhow."""
+    """Imports inside functions of packages that import no slow module beyond those of the importing module."""
     files = {}
     for path in package.rglob("*.py"):
         parts = path.relative_to(package.parent).with_suffix("").parts

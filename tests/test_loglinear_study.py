@@ -14,7 +14,7 @@ STUDY = SimpleNamespace(**runpy.run_path(str(cases()["loglinear"])))
 
 
 @pytest.mark.parametrize("name", STUDY.PROBLEMS)
-def test_models_look_at_public_sums_alone(name):
+def test_models_depend_on_public_sums_only(name):
     problem = STUDY.PROBLEMS[name]
     table = STUDY.read(problem, None)
     assert table.shape == tuple(problem.sizes.values())
@@ -46,7 +46,7 @@ def test_coefficients_are_log_odds_ratios():
         assert np.log(kept[0, 0] * kept[1, 1] / (kept[0, 1] * kept[1, 0])) == pytest.approx(1)
 
 
-def test_what_intervals_hold_of_another_posterior():
+def test_coverage_of_another_posterior():
     rng = np.random.default_rng(1)
     exact = rng.normal(0, 1, (2, 5000, 2))
     mean, low, high, held, rhat = STUDY.summary(exact + np.array([0, 10]), exact)

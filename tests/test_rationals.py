@@ -1,4 +1,4 @@
-"""Privacy parameters are the rationals that were meant, or refused."""
+"""Privacy parameters are exact rationals, or refused."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -33,7 +33,7 @@ from ppdinf.privacy import as_fraction
         ("003/012", Fraction(1, 4)),
     ],
 )
-def test_reads_what_was_meant(value, exact):
+def test_reads_exact_rationals(value, exact):
     found = as_fraction(value, "epsilon")
     assert found == exact
     assert type(found.numerator) is type(found.denominator) is int  # not NumPy's, which overflow
@@ -80,7 +80,7 @@ def test_a_float_is_its_shortest_decimal(value):
         (Fraction(1, 10**12 + 1), "between 1e-12 and 1e6"),
     ],
 )
-def test_refuses_what_is_no_privacy_parameter(value, message):
+def test_refuses_invalid_privacy_parameters(value, message):
     with pytest.raises(PrivacyError, match=message) as caught:
         as_fraction(value, "epsilon")
     assert len(str(caught.value)) < 200
@@ -88,7 +88,7 @@ def test_refuses_what_is_no_privacy_parameter(value, message):
 
 
 def test_squares_have_the_square_of_the_range():
-    """A variance is accepted wherever its root is."""
+    """A variance is accepted if its root is accepted."""
     for sigma in (3000.0, "1e6", "1e-12", 7):
         assert DiscreteGaussian(sigma) == DiscreteGaussian(variance=DiscreteGaussian(sigma).variance)
     assert DiscreteGaussian(variance=9e6) == DiscreteGaussian(3000.0)

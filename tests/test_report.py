@@ -15,7 +15,7 @@ VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
 class Page(HTMLParser):
-    """Checks that tags close in order, and keeps what the page would load and what it says."""
+    """Checks that tags close in order, and collects loaded addresses and the text of the page."""
 
     def __init__(self, text):
         super().__init__()
@@ -72,7 +72,7 @@ def page(analysis, tmp_path_factory):
     return folder / "report.html"
 
 
-def test_the_page_is_whole_and_loads_nothing(page):
+def test_the_page_is_complete_and_loads_nothing(page):
     text = page.read_text(encoding="utf-8")
     parsed = Page(text)
     assert parsed.scripts == 0
@@ -84,13 +84,13 @@ def test_the_page_is_whole_and_loads_nothing(page):
     assert "Made up." in parsed.text
 
 
-def test_labels_and_names_are_text_whatever_they_hold(page):
+def test_labels_and_names_are_always_text(page):
     parsed = Page(page.read_text(encoding="utf-8"))
     for label in [*HOSTILE, "<a>.ppd"]:
         assert label in parsed.text
 
 
-def test_the_page_says_what_the_release_says(page, analysis):
+def test_the_page_agrees_with_the_release(page, analysis):
     parsed = " ".join(Page(page.read_text(encoding="utf-8")).text.split())
     for sentence in (" ".join(p.split()) for p in analysis.release.guarantee.describe().split("\n\n")):
         assert sentence in parsed
@@ -104,7 +104,7 @@ def test_the_page_says_what_the_release_says(page, analysis):
     assert "exposure='persons'" in parsed
 
 
-def test_figures_lie_beside_the_page(page):
+def test_figures_are_next_to_the_page(page):
     for name in ("posterior", "noise", "chains"):
         assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
@@ -136,7 +136,7 @@ def test_table_by_hand(analysis):
     np.testing.assert_allclose(table["posterior_rate"], 1e5 * rates.mean(axis=0))
 
 
-def test_without_exposure_there_are_no_rates_per_person(analysis, tmp_path):
+def test_without_exposure_the_page_has_no_rates_per_person(analysis, tmp_path):
     plain = RateAnalysis(**vars(analysis) | {"exposure": None})
     assert "naive_rate" not in plain.table()
     write_report(plain, tmp_path / "report.html", title="t", release_file="f.ppd")
@@ -150,7 +150,7 @@ def test_the_code_on_the_page_is_code(analysis):
 
 
 def two_way(**changes):
-    """A fitted two-way table, made by hand: nobody is at risk in one of its cells."""
+    """A fitted two-way table, made by hand: one of its cells has no persons at risk."""
     table = xr.DataArray(
         [[4, 0], [9, 3]],
         dims=("county", "sex"),
@@ -196,7 +196,7 @@ def test_the_page_states_the_loss_in_its_own_unit_and_no_rate_where_nobody_lives
     assert table.drop(index=1).notna().all(axis=None)
 
 
-def test_no_figure_says_that_chains_agree_where_the_checks_failed(analysis):
+def test_figures_do_not_state_convergence_after_failed_checks(analysis):
     failed = RateAnalysis(**vars(analysis) | {"diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck."])})
     assert "agree (" in analysis.figures()["chains"].get_suptitle()
     assert "checks of the posterior failed" in failed.figures()["chains"].get_suptitle()

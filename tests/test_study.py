@@ -1,4 +1,4 @@
-"""Case studies: what an interrupted one keeps, and what does not depend on how it was run."""
+"""Case studies: results of interrupted studies, and independence of the way of execution."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_replicates_of_other_settings_are_left_alone(tmp_path):
 
 
 @pytest.mark.deep
-@pytest.mark.filterwarnings("ignore")  # of the cluster, about ports and its own dependencies
+@pytest.mark.filterwarnings("ignore")  # settings of the cluster, such as ports and dependencies
 def test_on_a_cluster(tmp_path):
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
@@ -59,7 +59,7 @@ def test_on_a_cluster(tmp_path):
     assert found == study(tmp_path / "b").replicates(draw, 6)
 
 
-def test_what_is_written(tmp_path):
+def test_written_files(tmp_path):
     made = study(tmp_path)
     made.claim("one < two", "a paper", "1", 2, holds=False, reason="it is <b>not</b>")
     figure = Figure(figsize=(2, 2))

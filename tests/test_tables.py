@@ -1,4 +1,4 @@
-"""Tables come in exactly as they are or not at all, and no refusal shows a count."""
+"""Tables are accepted unchanged or refused, and no error message shows a count."""
 
 import re
 import traceback
@@ -119,12 +119,12 @@ REFUSED_LABELS = {
 
 
 @pytest.mark.parametrize(("data", "message"), REFUSED_COUNTS.values(), ids=REFUSED_COUNTS)
-def test_refuses_what_is_no_count(data, message):
+def test_refuses_invalid_counts(data, message):
     assert_refused(data, CountError, message)
 
 
 @pytest.mark.parametrize(("data", "message"), REFUSED_LABELS.values(), ids=REFUSED_LABELS)
-def test_refuses_labels_that_cannot_be_told_apart_or_written(data, message):
+def test_refuses_labels_that_look_alike_or_cannot_be_written(data, message):
     assert_refused(data, LabelError, message)
 
 
@@ -215,11 +215,11 @@ def test_rows_of_persons_are_named_as_such():
 
 
 @pytest.mark.parametrize("name", ["Total", "all", " TOTAL ", "Grand total"])
-def test_totals_are_no_cells(name):
+def test_totals_are_refused(name):
     table = county(labels=["Adams", "Berks", name])
     with pytest.raises(LabelError, match="a total would count everybody twice"):
         ppd.as_table(table)
-    assert ppd.as_table(table, nonnegative=False).size == 3  # what was released is read as it is
+    assert ppd.as_table(table, nonnegative=False).size == 3  # released tables are read unchanged
     assert ppd.as_table(xr.DataArray([3], dims="sex", coords={"sex": [name]})).size == 1
     with pytest.raises(LabelError, match="'All' among others"):
         ppd.as_table(pd.crosstab(LONG.county, LONG.sex, margins=True))
@@ -255,7 +255,7 @@ def test_coordinates_follow_the_order_of_the_table():
     assert frame.label("g", 1) == 2
 
 
-def test_what_a_table_may_carry():
+def test_coordinates_and_attributes_of_tables():
     table = xr.DataArray(
         [1, 2], dims="c", coords={"c": ["x", "y"], "when": "2021", "density": ("c", np.array([0.1, 2], np.float32))}
     ).drop_indexes("c")
@@ -288,7 +288,7 @@ def test_selecting_names_the_label_that_is_missing():
 
 @given(st.lists(st.text(max_size=8).filter(lambda text: text.strip().casefold() not in TOTALS), min_size=1, max_size=6))
 def test_distinct_plain_labels_pass_and_look_alikes_do_not(labels):
-    """The quick way past plain text agrees with comparing what a reader sees."""
+    """The fast path for plain text agrees with a comparison of visible forms."""
 
     def seen(label):
         shown = [
@@ -325,8 +325,8 @@ MICRODATA = pd.DataFrame({"county": list("CCCCBBBAA"), "sex": list("fffmmfmfm")}
         (county([9, 5, 1], labels=[30, 10, 20]), ["county"]),
     ],
 )
-def test_labels_in_the_order_of_their_counts_are_noticed(table, dims):
-    """Sorted labels tell nothing; cells that were sorted by counting publish the confidential ranking."""
+def test_labels_in_the_order_of_their_counts_are_detected(table, dims):
+    """Sorted labels reveal nothing; tables sorted by their counts publish the confidential ranking."""
     assert ranked(*labelled_cells(table)) == dims
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)
     if not dims:
@@ -352,8 +352,8 @@ def test_labels_in_the_order_of_their_counts_are_noticed(table, dims):
         ((("a", "b"), [["5", "0", "2"], ["1", "1", "9"]]), False),  # groups by name
     ],
 )
-def test_coordinates_that_are_the_counts_are_noticed(told, noticed):
-    """They would be published beside the noise."""
+def test_coordinates_that_are_the_counts_are_detected(told, noticed):
+    """Such coordinates would be published without noise."""
     table = xr.DataArray([[5, 0, 2], [1, 1, 9]], dims=("a", "b"), coords={"told": told})
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total() & ppd.invariants.covariates("told"), epsilon=1)
     with pytest.warns(PrivacyWarning, match="'told' is proportional to the counts") if noticed else nullcontext():
@@ -364,8 +364,8 @@ def test_coordinates_that_are_the_counts_are_noticed(told, noticed):
             mechanism.release(by_row)
 
 
-def test_several_levels_sorted_by_their_cells_are_noticed():
-    """Levels come in the order of first appearance, which is that of their largest cells."""
+def test_several_levels_sorted_by_their_cells_are_detected():
+    """Levels are in the order of first appearance, which is the order of their largest cells."""
     rng = np.random.default_rng(1)
     rows = pd.DataFrame(
         {"place": rng.choice(list("DACB"), 400, p=[0.4, 0.3, 0.2, 0.1]), "sex": rng.choice(["f", "m"], 400)}
@@ -414,7 +414,7 @@ def test_declared_labels_that_do_not_fit(labels, message):
 
 
 def test_coordinates_have_no_value_for_labels_that_are_absent():
-    """A population of 0 would be made up."""
+    """A population of 0 would be invented."""
     with pytest.raises(LabelError, match="coordinate 'persons' has no value"):
         ppd.as_table(county(persons=[10, 20, 30]), labels={"county": [*NAMES, "Dauphin"]})
     turned = ppd.as_table(county(persons=[10, 20, 30]), labels={"county": NAMES[::-1]})

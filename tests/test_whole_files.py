@@ -1,4 +1,4 @@
-"""Files are written as a whole or not at all: kills, races, full disks, folders that may not be written."""
+"""Files are written completely or not at all: kills, races, full disks, read-only folders."""
 
 import ast
 import os
@@ -50,7 +50,7 @@ def umask():
 
 @POSIX
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_what_cannot_be_written_leaves_one_error_and_nothing_else(tmp_path, overwrite):
+def test_failed_writes_raise_one_error_and_leave_no_file(tmp_path, overwrite):
     (tmp_path / "file").write_bytes(b"old")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -99,7 +99,7 @@ for name, overwrite in [("old", True), ("new", False)]:
 
 
 @pytest.mark.parametrize("failing", [["fsync"], ["link"], ["replace"], ["link", "replace"]], ids="-".join)
-def test_whatever_step_fails_nothing_is_lost_or_left(tmp_path, monkeypatch, failing):
+def test_failures_of_every_step_lose_and_leave_nothing(tmp_path, monkeypatch, failing):
     path = tmp_path / "a.csv"
     path.write_bytes(b"old")
 
@@ -143,7 +143,7 @@ def test_an_existing_release_is_refused_in_words(tmp_path):
 
 
 def killed_while_writing(folder, kills, write, seed):
-    """Kill processes that write a file over and over; return how many kills left something else than they wrote."""
+    """Kill processes that write a file repeatedly; return the number of kills that left an incomplete file."""
     code = f"""
 import os, random, signal, sys, time
 from pathlib import Path
@@ -178,14 +178,14 @@ def test_a_kill_leaves_the_old_file_or_the_new(tmp_path):
 @POSIX
 @pytest.mark.deep
 def test_two_hundred_kills_leave_the_old_file_or_the_new(tmp_path):
-    """Of kills while a file is written plainly a good part leave it torn: by chance none of 200 would not happen."""
+    """Kills during plain writing often leave incomplete files: zero of 200 by chance has negligible probability."""
     (tmp_path / "naive").mkdir()
     assert killed_while_writing(tmp_path, 200, "write_whole", 2) == 0
     assert killed_while_writing(tmp_path / "naive", 200, "naive", 3) > 0
 
 
 def test_nothing_else_in_the_package_writes_files():
-    """Names of methods that write to a path; what goes to a folder of its own that is thrown away may use them."""
+    """Names of methods that write to a path; files in a temporary folder may use them."""
     writers = {"write_text", "write_bytes", "to_file", "savetxt", "tofile"}
     found = []
     for path in PACKAGE.rglob("*.py"):

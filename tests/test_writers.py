@@ -1,4 +1,4 @@
-"""Whatever writes a file, on a disk that is full or read-only: one kind of error, and nothing that was not there."""
+"""All functions that write files, on a full or read-only disk: one type of error, and no partial file."""
 
 import os
 from importlib.util import find_spec
@@ -62,7 +62,7 @@ EACH = pytest.mark.parametrize(
 
 
 def contents(folder):
-    """Names and bytes of all files; locks are empty and stay."""
+    """Names and bytes of all files; locks are empty and remain."""
     return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock"}
 
 
@@ -72,7 +72,7 @@ READ_ONLY = OSError(30, "Read-only file system")
 
 @EACH
 @pytest.mark.parametrize("step", ["fsync", "replace", "open"])
-def test_no_room_and_no_right(name, step, tmp_path, monkeypatch, posterior):
+def test_full_and_read_only_disks(name, step, tmp_path, monkeypatch, posterior):
     write = WRITERS[name](tmp_path / "result", posterior)
     before = contents(tmp_path)
     broken = fail(FULL if step == "fsync" else READ_ONLY)
@@ -107,7 +107,7 @@ def fail(error):
 
 @EACH
 def test_no_folder(name, tmp_path, posterior):
-    """Missing, or a file where a folder should be."""
+    """Missing, or a file instead of a folder."""
     if name in ("release over another", "session", "signature"):
         return
     (tmp_path / "file").write_bytes(b"")
@@ -119,7 +119,7 @@ def test_no_folder(name, tmp_path, posterior):
 
 
 @SIGNING
-def test_half_a_pair_of_keys_is_none(tmp_path, monkeypatch):
+def test_no_half_pair_of_keys_remains(tmp_path, monkeypatch):
     fsync, left = os.fsync, [2, 1]  # file and folder of the private key, then the public one
 
     def full(handle):
@@ -135,7 +135,7 @@ def test_half_a_pair_of_keys_is_none(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["release", "counts", "denoise", "infer", "plan", "session", "key", "reproduce"])
-def test_commands_say_so_in_a_line_before_anything_is_spent(command, tmp_path):
+def test_commands_fail_in_one_line_before_privacy_is_spent(command, tmp_path):
     if command == "key" and not find_spec("cryptography"):
         pytest.skip("an optional package")
     table, release, budget = tmp_path / "t.csv", tmp_path / "r.ppd", tmp_path / "b.budget"

@@ -1,4 +1,4 @@
-"""Enumerated audits of every integer mechanism: its promise holds, and half of it would not."""
+"""Enumerated audits of all integer mechanisms: each guarantee holds, and half of its loss would be too small."""
 
 import math
 
@@ -35,7 +35,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("where", TABLES)
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses_stay_within_the_promise_and_half_of_it_is_too_little(name, where):
+def test_the_guarantee_holds_and_half_of_it_is_too_small(name, where):
     public, table = TABLES[where]
     system, mechanism = public.on(table), LOSSES[name](public)
     found, promise = audit(mechanism, system), mechanism.guarantee_on(system, None)
@@ -77,7 +77,7 @@ def test_exact_gaussian_calibration_meets_its_delta_between_nearest_tables():
 
 
 def test_theorem_14_is_generous():
-    """Its delta between nearest tables, enumerated over the law of the step, is far below what it is for."""
+    """Its delta between nearest tables, enumerated over the law of the step, is far below the required delta."""
     public, table = TABLES["total"]
     structure = public.on(table).structure
     step, sigma = shortest_step(structure, "l2"), theorem14_sigma(structure, "1/4", 0.1)
@@ -86,10 +86,10 @@ def test_theorem_14_is_generous():
 
 @pytest.mark.parametrize("base", [None, DirichletMultinomial([3, 0, 1])])
 def test_wasserstein_mechanism_between_laws_of_the_table(base):
-    """Two laws of the table, one person apart given the total: losses of the releases' mixtures stay within epsilon.
+    """Two laws of the table that differ by one person given the total: losses of the mixtures stay within epsilon.
 
-    Under the statements "one certain person is in cell i", the other persons being anywhere with known
-    probabilities, tables couple at l1 distance 2: Delta_z = 2.
+    For the statements "a given person is in cell i", with known probabilities for the other persons, tables couple at
+    l1 distance 2: Delta_z = 2.
     """
     public, table = TABLES["total"]
     system = public.on(table)
@@ -113,12 +113,12 @@ def test_wasserstein_mechanism_between_laws_of_the_table(base):
     assert max(losses) <= 2
     narrower = audit(ppd.WassersteinExponential(public, 8, sensitivity=2, secrets="x", base_measure=base), system)
     releases = [law @ np.exp(narrower.log_p) for law in laws]
-    assert max(np.max(np.log(a / b)) for a in releases for b in releases) > 2  # four times the loss is seen
+    assert max(np.max(np.log(a / b)) for a in releases for b in releases) > 2  # four times the loss is detected
 
 
 @pytest.mark.parametrize("loss", ["l1", "l2"])
 def test_a_base_measure_is_part_of_the_law(loss):
-    """Losses from the formula, with the earlier table's weights and without, are far apart."""
+    """Losses from the formula differ considerably with and without the earlier table's weights."""
     public, table = TABLES["total"]
     base = DirichletMultinomial([9, 0, 1])
     mechanism = ppd.WassersteinExponential(public, 2, 2, "one person's cell", base_measure=base, loss=loss)
@@ -133,8 +133,8 @@ def test_a_base_measure_is_part_of_the_law(loss):
     assert np.max(largest[0] - largest[1]) > 0.5
 
 
-def test_what_else_is_public_of_the_tables_does_not_enter_the_law():
-    """Noise under a total alone has no bounds to meet, though the tables do."""
+def test_further_public_statements_do_not_enter_the_law():
+    """Noise under a total alone has no bounds, although the tables have bounds."""
     public, table = TABLES["total"]
     system, noise = public.on(table), DoubleGeometric("3/4")
     free, bounded = (audit(ppd.Conditioned(p, noise=noise), system) for p in (total(), public))
@@ -151,8 +151,8 @@ def test_suppression_is_audited_without_a_reach():
     assert np.all(audit(ppd.Suppression(public), public.on(table)).loss == 0)
 
 
-def test_dropping_the_normaliser_is_seen():
-    """With C(x) the losses are other numbers than without: the audit reads the density that inference uses."""
+def test_dropping_the_normalizer_is_detected():
+    """With C(x) the losses differ from those without: the audit uses the density of inference."""
     public, table = TABLES["total"]
     mechanism, system = ppd.Conditioned(public, noise=DoubleGeometric("3/4")), public.on(table)
     found = audit(mechanism, system)
@@ -160,7 +160,7 @@ def test_dropping_the_normaliser_is_seen():
     assert not np.allclose(found.loss.max(axis=0), without, atol=0.05)
 
 
-def test_refuses_what_is_too_large():
+def test_refuses_large_audits():
     public = total() & nonnegative()
     mechanism = ppd.GeneralizedLaplace(public, epsilon=1)
     with pytest.raises(InvariantError, match="200 tables"):

@@ -1,4 +1,4 @@
-"""Enumerated audits of post-processed noise: its law is pushed through the repair."""
+"""Enumerated audits of post-processed noise: the pushforward of its law."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ CASES = {
 
 
 def scaled(mechanism, public, factor):
-    """The same repair after noise that is wider by a factor."""
+    """The same post-processing after noise that is wider by a factor."""
     if isinstance(mechanism, ppd.TopDown):
         return ppd.TopDown(public, mechanism.epsilon / factor, levels=mechanism.levels, shares=mechanism.shares)
     return ppd.PostProcessed(public, mechanism.epsilon / factor, mechanism.method)
@@ -44,7 +44,7 @@ LONG = {"top-down", "top-down, uneven", "rounded, margins"}
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.deep) if name in LONG else name for name in CASES]
 )
-def test_losses_stay_within_the_promise_and_half_of_it_is_too_little(name):
+def test_the_guarantee_holds_and_half_of_it_is_too_small(name):
     make, public, table = CASES[name]
     mechanism, system = make(public), public.on(table)
     reach = 1 if name in ("rounded, margins", "top-down", "top-down, uneven") else 2  # those take milliseconds each
@@ -53,7 +53,7 @@ def test_losses_stay_within_the_promise_and_half_of_it_is_too_little(name):
     assert np.all(found.loss <= allowed + 1e-9)
     assert not np.all(found.loss <= allowed / 2 + 1e-9)
     assert np.all(np.exp(found.log_p).sum(axis=1) <= 1 + 1e-12)
-    # noise drawn at twice the rate than is stated would be seen
+    # noise drawn at twice the stated rate would be detected
     careless = audit(scaled(mechanism, public, 0.5), system, reach=reach)
     assert not np.all(careless.loss <= allowed + 1e-9)
 
@@ -77,6 +77,6 @@ def test_the_enumerated_law_is_that_of_the_draws(mechanism, reach, draws):
     assert narrower.sum() < p.sum() - 0.01
 
 
-def test_refuses_what_is_too_large():
+def test_refuses_large_audits():
     with pytest.raises(InvariantError, match="more than 200,000 measurements"):
         audit(ppd.PostProcessed(SUM, 1), SUM.on(THREE), reach=40)

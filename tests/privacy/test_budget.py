@@ -1,4 +1,4 @@
-"""Budgets: what promises take together; Gaussian noise counts with its own rho, however it was calibrated."""
+"""Budgets: joint losses of guarantees; Gaussian noise counts with its rho, for every calibration."""
 
 import math
 from fractions import Fraction
@@ -49,7 +49,7 @@ def test_lattice_gaussians_count_with_the_rho_of_their_sigma(calibration):
 @pytest.mark.parametrize("kind", [ppd.SubspaceGaussian, ppd.CorrelatedGaussian])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-6), (0.1, 1e-9), (3, 1e-4)])
 def test_real_gaussians_count_with_the_rho_of_their_width(kind, epsilon, delta):
-    """By the width of the noise that is drawn; and zCDP, which promises less, never gives a smaller delta."""
+    """By the width of the drawn noise; zCDP, a weaker guarantee, never gives a smaller delta."""
     found = to_zcdp(kind(total(), epsilon, delta).guarantee)
     assert found.neighbours == kind(total(), epsilon, delta).guarantee.neighbours
     assert zcdp_delta(found.rho, epsilon) >= delta

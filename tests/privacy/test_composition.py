@@ -39,7 +39,7 @@ def test_gammas_compose_through_the_losses():
     assert compose(a, b).loss() == pytest.approx(a.loss() + b.loss())
 
 
-def test_pufferfish_asks_for_independence():
+def test_pufferfish_requires_independence():
     a = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
     with pytest.raises(PrivacyError, match="independent=True"):
         compose(a, a)
@@ -76,7 +76,7 @@ def test_a_record_that_moves_changes_two_parts():
 
 
 def test_parts_under_models_of_the_data_must_be_independent():
-    """See tests/test_errata.py for parts that are not; where they are, the part without the secret cancels."""
+    """See tests/test_errata.py for dependent parts; for independent parts, the part without the secret cancels."""
     a = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
     for within in (True, False):
         with pytest.raises(PrivacyError, match="one sensitivity for all data"):
@@ -101,8 +101,8 @@ def test_a_ledger_adds_up_sensitivities_in_one_norm():
     assert ledger.remaining == Fraction(3, 2)
 
 
-def test_a_record_that_moves_is_seen_in_two_noisy_counts():
-    """Enumerated: two counts, each with a loss of its own when a record comes or goes, and one record that changes."""
+def test_a_record_that_moves_changes_two_noisy_counts():
+    """Enumerated: two counts, each with a loss when a record is added or removed, and one record that moves."""
     k, rates = np.arange(-40, 41), (1.0, 0.5)
     losses = [np.max(rate * (np.abs(k - 1) - np.abs(k))) for rate in rates]
     a, b = (Guarantee("pure", Fraction(rate), neighbours="one record added or removed") for rate in rates)
@@ -126,7 +126,7 @@ def test_a_record_that_moves_is_seen_in_two_noisy_counts():
         ),
     ],
 )
-def test_what_does_not_compose(guarantees, message):
+def test_invalid_compositions(guarantees, message):
     with pytest.raises(PrivacyError, match=message):
         compose(*guarantees)
 
@@ -151,7 +151,7 @@ def test_restated_between_tables_at_a_distance():
 
 
 def test_events_dominate():
-    """Randomised response of the same epsilon loses as much as any pure mechanism."""
+    """Randomized response loses as much as any pure mechanism with the same epsilon."""
     accounting = pytest.importorskip("dp_accounting")
     event = to_event(smooth(1), distance=2)
     p = event.noise_parameter
@@ -163,7 +163,7 @@ def test_events_dominate():
         to_event(smooth(1, "1/10"))
 
 
-def test_events_say_what_is_missing(monkeypatch):
+def test_events_name_missing_requirements(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(PrivacyError, match="pip install"):
         to_event(smooth(1))
@@ -171,7 +171,7 @@ def test_events_say_what_is_missing(monkeypatch):
 
 @pytest.mark.deep
 def test_composed_losses_cover_the_joint_release():
-    """Two releases with other invariants, audited together over the tables that share both (ISDP Proposition 6)."""
+    """Two releases with different invariants, audited together over the tables that share both (ISDP Proposition 6)."""
     first = ppd.GeneralizedLaplace(margin("sex") & nonnegative(), epsilon="1/2")
     second = ppd.GeneralizedLaplace(total() & nonnegative(), epsilon=2)
     joined = (margin("sex") & total() & nonnegative()).on(SQUARE)
@@ -240,7 +240,7 @@ def chained(distance=0.001, nearest=2, epsilon=1):
 
 
 @pytest.mark.parametrize(("nearest", "epsilon"), [(2, 1), (4, "1/4"), (1, 3), (2, 1000)])
-def test_composed_delta_covers_what_chains_add(nearest, epsilon):
+def test_composed_delta_covers_markov_chains(nearest, epsilon):
     chain = chained(nearest=nearest, epsilon=epsilon)
     together = compose(chain, smooth("1/2", "1/1000")) if epsilon != 1000 else None
     if together is None:
@@ -272,7 +272,7 @@ def test_a_ledger_without_delta_takes_no_chains():
             ledger.add(release)
 
 
-def test_models_of_the_data_are_no_statements_about_tables():
+def test_guarantees_under_models_do_not_cover_tables():
     a = Guarantee("pufferfish", Fraction(1), neighbours="x", unprotected=("the total",))
     with pytest.raises(PrivacyError, match="does not cover single tables"):
         to_approximate(a, "1e-6")
@@ -311,10 +311,10 @@ def test_ledgers_enter_releases_alone(found):
 
 
 @pytest.mark.parametrize("neighbours", ["replaced", "added"])
-def test_the_sizes_of_parts_are_not_published_by_guarantees_that_take_them_as_known(neighbours):
-    """A record that moves from one part to the other changes both public totals: nothing bounds that loss.
+def test_guarantees_that_assume_sizes_do_not_protect_them(neighbours):
+    """A record that moves from one part to the other changes both public totals, and nothing bounds this loss.
 
-    Where records are added or removed the totals are noised like everything else, unless they are public.
+    If records are added or removed, the totals are noised like all counts, unless they are public.
     """
     public = total() if neighbours == "replaced" else ppd.invariants.Public()
     parts = [ppd.SubspaceLaplace(public, epsilon=1, neighbours=neighbours) for _ in range(2)]
@@ -337,8 +337,8 @@ def top_down():
     return ppd.TopDown(total(), "1/2", levels=margin("state"), shares=["9/10", "1/10"]).release(TWO_LEVELS)
 
 
-def test_a_ledger_counts_all_that_was_drawn_for_a_post_processed_table(tmp_path):
-    """The noisy cells took a tenth of epsilon, and the levels above them the rest."""
+def test_a_ledger_counts_all_noise_of_a_post_processed_table(tmp_path):
+    """The noisy cells use a tenth of epsilon, and the levels above them the rest."""
     release = top_down()
     release.noisy.save(tmp_path / "noisy.ppd")
     for entered in (release, release.noisy, ppd.read_release(tmp_path / "noisy.ppd")):
@@ -369,8 +369,8 @@ def test_units_of_several_kinds_do_not_add_up():
     assert to_approximate(household, "1/10", distance=2).unit == "record"
 
 
-def test_what_is_taken_on_trust_stays_so():
-    """The limit of a chain has 95 % confidence: no sum of losses makes it certain."""
+def test_assumptions_remain_after_composition():
+    """The bound on a chain has 95 % confidence: a sum of losses does not make it certain."""
     trusted = replace(chained(), assumed=("that the chain is near",))
     assert compose(trusted, smooth(1), smooth(1)).assumed == ("that the chain is near",)
     assert "Assumed without proof: that the chain is near." in compose(trusted).describe()
@@ -384,8 +384,8 @@ def test_events_of_losses_that_no_float_holds():
     assert to_event(smooth(600)).noise_parameter > 0
 
 
-def test_a_ledger_sees_what_bounds_and_sums_of_several_releases_fix():
-    """Rows alone and columns alone leave cells open; with both, the row of zeros fixes all."""
+def test_a_ledger_warns_about_cells_fixed_by_several_releases():
+    """Rows alone and columns alone leave cells open; together, the row of zeros fixes all cells."""
     table = xr.DataArray([[0, 0], [3, 4]], dims=("sex", "age"))
     ledger = Ledger(epsilon=1)
     with pytest.warns(PrivacyWarning, match="fix 2 of 4 cells"):
@@ -394,8 +394,8 @@ def test_a_ledger_sees_what_bounds_and_sums_of_several_releases_fix():
         ledger.add(ppd.GeneralizedLaplace(margin("age"), epsilon="1/4").release(table))
 
 
-def test_noise_within_bounds_and_beyond_them_add_up():
-    """Between tables that agree with the bounds both losses hold, so that their sum does; not under other variants."""
+def test_noise_with_and_without_bounds_adds_up():
+    """Between tables within the bounds both losses hold, so their sum holds; not for other variants."""
     subspace = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4").guarantee
     bounded = ppd.invariants.total() & ppd.invariants.nonnegative()
     congenial = ppd.Conditioned(bounded, noise=ppd.laws.DoubleGeometric("1/2")).guarantee

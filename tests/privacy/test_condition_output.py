@@ -1,4 +1,4 @@
-"""Lemma 8 audited by enumeration: conditioning doubles the loss at most, and can nearly do so."""
+"""Lemma 8 audited by enumeration: conditioning at most doubles the loss, and can nearly double it."""
 
 import math
 from fractions import Fraction
@@ -32,7 +32,7 @@ def test_epsilon_alone_would_not_do():
     assert losses(epsilon, range(-400, 400), range(3)) == pytest.approx(epsilon, abs=1e-9)  # nothing is cut off
 
 
-def test_what_it_says():
+def test_description():
     promise = condition_output(PURE, "the count is at least 5")
     assert promise.known == ("the count is at least 5",)
     assert "the count is at least 5" in promise.describe()

@@ -1,4 +1,4 @@
-"""The cost of conditioning block by block, against the normalisers of all tables."""
+"""The cost of conditioning by blocks, against the normalizers of all tables."""
 
 import math
 from fractions import Fraction
@@ -63,8 +63,8 @@ def test_the_worst_block_decides(epsilon):
 
 @pytest.mark.parametrize("epsilon", RATES)
 @pytest.mark.parametrize("cells", [2, 3, 5])
-def test_bounds_hold_where_nothing_is_listed(cells, epsilon, monkeypatch):
-    """For any number of persons, and the less there is to spare the more there are of them."""
+def test_bounds_hold_without_enumeration(cells, epsilon, monkeypatch):
+    """For any number of persons; the bound becomes tighter as their number grows."""
     from ppdinf.privacy import conditioning_blocks
 
     monkeypatch.setattr(conditioning_blocks, "WORK", 0)
@@ -115,8 +115,8 @@ def test_two_way_tables_are_bounded(table, epsilon):
 
 
 @pytest.mark.parametrize("epsilon", RATES)
-def test_cells_by_themselves(epsilon):
-    """Without a sum, the worst case is a count at its bound; with two bounds the other one is in the way."""
+def test_single_cells(epsilon):
+    """Without a sum, the worst case is a count at its bound; with two bounds, the second bound reduces it."""
     noise = DoubleGeometric(epsilon)
     free = cost_by_blocks(noise, nonnegative().on([3, 1]))
     a = math.exp(-float(noise.epsilon))
@@ -126,7 +126,7 @@ def test_cells_by_themselves(epsilon):
     assert cost_by_blocks(noise, total().on([3, 1])) == (0, 0, 0)
 
 
-def test_what_has_no_bound_of_its_own():
+def test_systems_without_a_bound_below_one():
     linked = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     table = xr.DataArray([[3, 1, 2], [1, 0, 1]], dims=("kind", "county"), coords={"kind": ["cases", "deaths"]})
     assert cost_by_blocks(DoubleGeometric(1), linked.on(table)).upper == 1
@@ -149,7 +149,7 @@ def test_wide_tables_and_much_noise_stay_in_range():
 
 @pytest.mark.parametrize("epsilon", ["1e-12", "1e-9", "1e-4"])
 def test_small_losses_keep_their_digits(epsilon, monkeypatch):
-    """Gamma is 1 - 2 epsilon or so: rounding must not make it less."""
+    """Gamma is about 1 - 2 epsilon: rounding must not decrease it."""
     from ppdinf.privacy import conditioning_blocks
 
     monkeypatch.setattr(conditioning_blocks, "WORK", 0)
@@ -161,9 +161,10 @@ def test_small_losses_keep_their_digits(epsilon, monkeypatch):
 
 @pytest.mark.parametrize(("cells", "persons"), [(5, 30), (4000, 1400)])
 def test_thousands_of_cells_have_a_lower_bound_too(cells, persons):
-    """All persons in one cell, and one of them in another, in whole numbers: thousands have weights beyond doubles.
+    """All persons in one cell, and one in another, in integers: weights of thousands of persons overflow doubles.
 
-    With epsilon = log 2 a step weighs 1/2. The others take j persons in (j + d - 2 choose j) ways, or the rest of them.
+    With epsilon = log 2 a step has weight 1/2. The other persons are placed in (j + d - 2 choose j) ways for j persons,
+    or the rest of them.
     """
     half, before, after = Fraction(1, 2), Fraction(0), Fraction(0)
     for j in range(persons + 1):
@@ -178,7 +179,7 @@ def test_thousands_of_cells_have_a_lower_bound_too(cells, persons):
 
 
 def test_many_groups_are_bounded_at_once():
-    """Some are listed, the largest first; the rest cannot exceed the limit for as many cells."""
+    """Several groups are enumerated, the largest first; the others are below the limit for the same number of cells."""
     rng = np.random.default_rng(1)
     counts = rng.integers(0, 9, 600)
     table = xr.DataArray(counts, dims="cell", coords={"group": ("cell", np.arange(600) // 6)})

@@ -31,7 +31,7 @@ def test_is_the_least_of_the_bounds_on_a_grid_of_orders(rho, delta):
 
 @pytest.mark.parametrize(("rho", "delta"), CASES)
 def test_covers_the_gaussian_and_stays_near_it(rho, delta):
-    """Gaussian noise is rho-zCDP exactly; its own delta is smaller, but not by much."""
+    """Gaussian noise is rho-zCDP exactly; its delta is smaller, but close."""
     epsilon, shift = zcdp_epsilon(rho, delta), math.sqrt(2 * rho)
     near, far = stats.norm.cdf([shift / 2 - epsilon / shift, -shift / 2 - epsilon / shift])
     exact = near - math.exp(epsilon) * far
@@ -47,7 +47,7 @@ def test_the_census_figures():
 
 @pytest.mark.parametrize(("rho", "delta"), CASES)
 def test_agrees_with_dp_accounting(rho, delta):
-    """Which minimises over a list of orders, so is a little above."""
+    """dp-accounting minimizes over a list of orders, so its result is slightly larger."""
     accounting = pytest.importorskip("dp_accounting")
     accountant = accounting.rdp.RdpAccountant()
     accountant.compose(accounting.ZCDpEvent(rho))
@@ -59,7 +59,7 @@ def test_agrees_with_dp_accounting(rho, delta):
 @pytest.mark.parametrize(
     "delta", [0, 1, -1e-3, "x", None, True, math.nan, math.inf, "1/0", [0.1], "1e-400", "1e-99999999"]
 )
-def test_refuses_what_is_no_probability(delta):
+def test_refuses_invalid_probabilities(delta):
     with pytest.raises(PrivacyError, match="delta"):
         as_delta(delta)
 
@@ -71,7 +71,7 @@ def test_losses_at_a_distance_can_exceed_the_range_of_parameters():
         zcdp_epsilon(10**8, 1e-6)
 
 
-def test_a_restatement_says_between_which_tables_it_holds():
+def test_a_restatement_names_its_tables():
     record = Guarantee("zcdp", rho=Fraction(1, 50), neighbours="one person's record")
     cells = Guarantee("zcdp", rho=Fraction(1, 50), metric="l2")
     assert to_approximate(record, "1e-6").neighbours == "one person's record"

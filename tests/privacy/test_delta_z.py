@@ -1,4 +1,4 @@
-"""Delta_z against conditional laws worked out another way."""
+"""Delta_z against conditional laws from independent computations."""
 
 import itertools
 import math
@@ -49,7 +49,7 @@ def test_surface():
 
 
 def test_the_pair_is_the_worst_of_its_family():
-    """Both probabilities anywhere in [z0, z1]; the printed one-sided bounds alone would give n - 2 everywhere."""
+    """Both probabilities anywhere in [z0, z1]; the printed one-sided bounds alone would always give n - 2."""
     n, z0, z1 = 12, Fraction(1, 4), Fraction(3, 5)
     inside = [z0 + (z1 - z0) * Fraction(k, 5) for k in range(6)]
     pairs = [(secret_pair(n, p, p)[0], secret_pair(n, q, q)[1]) for p in inside for q in inside]
@@ -72,7 +72,7 @@ def conditional(covariance, v, z, mean=0.0):
 
 
 def test_normal_against_conditional_laws():
-    """Same z on both sides: only the person's coefficient is left; (Delta, z - mean) as printed is another number."""
+    """The same z on both sides: only the person's coefficient remains; the printed (Delta, z - mean) differs."""
     rng = np.random.default_rng(1)
     for k in (0, 1, 3):
         covariance, z, width = random_covariance(rng, k), rng.normal(size=k), 2.5
@@ -93,7 +93,7 @@ def test_normal_without_public_information_is_the_usual_sensitivity():
 
 
 def test_normal_depends_on_the_dependence():
-    """A public sum makes one person's value tell more; no bound holds over all dependences."""
+    """A public sum makes one person's value more informative; no bound holds for all dependences."""
 
     def with_public(share):
         n, s2 = 20, 1.0
@@ -132,7 +132,7 @@ def test_k_anonymity_and_t_closeness_as_printed():
     assert list(close.counts) == [s for s in range(31) if abs(Fraction(s, 30) - Fraction(35, 100)) <= Fraction(1, 10)]
 
 
-def test_conditioning_is_bayes_and_drops_what_is_decided():
+def test_conditioning_is_bayes_and_drops_decided_pairs():
     first, second = secret_pair(6, "1/3", "1/2")
     ((given, other),) = condition_pairs([(first, second)], KAnonymity(6, 2).counts)
     assert given == {s: first[s] / (first[2] + first[3] + first[4]) for s in (2, 3, 4)}
@@ -143,7 +143,7 @@ def test_conditioning_is_bayes_and_drops_what_is_decided():
 
 
 def test_disclosure_limits_do_not_raise_the_sensitivity_of_counts():
-    """Observed for every pair of binomial laws tried here: conditioning on an interval never moves them apart."""
+    """Observed for all pairs of binomial laws below: conditioning on an interval never increases their distance."""
     for z0, z1 in [("0.1", "0.9"), ("0.3", "0.3"), ("0.02", "0.5"), ("0.4", "0.45")]:
         pair = secret_pair(24, z0, z1)
         distances = [delta_z(condition_pairs([pair], KAnonymity(24, k).counts)) for k in range(12)]
@@ -207,10 +207,10 @@ def printed_delta(p, q):
     return worst
 
 
-def test_mechanisms_calibrated_to_delta_z_keep_their_promise():
+def test_mechanisms_calibrated_to_delta_z_satisfy_their_guarantee():
     """Wasserstein exponential noise: epsilon / Delta_z on all integers, half of it on a bounded base measure.
 
-    The sensitivity of equation (35) as printed is too small for some pairs, and then the promise breaks.
+    The printed sensitivity of equation (35) is too small for certain pairs, which violates the guarantee.
     """
     rng, epsilon, broken = np.random.default_rng(5), 0.8, 0
     for _ in range(300):
@@ -225,8 +225,8 @@ def test_mechanisms_calibrated_to_delta_z_keep_their_promise():
     assert broken > 0
 
 
-def test_the_promise_for_counts_that_hang_together():
-    """Noise for independent persons breaks the promise to persons who are not."""
+def test_the_guarantee_for_dependent_counts():
+    """Noise for independent persons violates the guarantee for dependent persons."""
     for z0, z1 in [("1/5", "1/2"), ("1/10", "9/10"), (0, 1)]:
         pair = secret_pair(12, z0, z1)
         assert worst_loss(pair, delta_z([pair]) / 0.5, range(-300, 313)) <= 0.5 + 1e-9

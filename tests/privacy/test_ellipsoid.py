@@ -20,7 +20,7 @@ def test_ellipsoids_of_known_shapes():
 
 @pytest.mark.parametrize(("m", "n"), [(2, 2), (2, 30), (5, 12), (9, 60)])
 def test_points_are_inside_and_the_volume_is_certified(m, n):
-    """John: weights on touching points that make the moment matrix prove that no smaller ellipsoid exists."""
+    """John: weights on touching points with this moment matrix prove that no smaller ellipsoid exists."""
     rng = np.random.default_rng(m + n)
     points = rng.normal(size=(m, n)) * np.logspace(0, 2, m)[:, None]
     for tolerance in (1e-2, 1e-6):

@@ -1,4 +1,4 @@
-"""Width of Gaussian noise: against ball arithmetic, against integration, and what must not pass."""
+"""Width of Gaussian noise: against ball arithmetic, against integration, and refused parameters."""
 
 import math
 
@@ -37,7 +37,7 @@ def integrated_delta(epsilon, sigma, sensitivity=1.0):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
-def test_the_analytic_width_attains_the_delta_that_was_asked_for(epsilon, delta):
+def test_the_analytic_width_attains_the_required_delta(epsilon, delta):
     sigma = gaussian_sigma(epsilon, delta)
     assert gaussian_delta(epsilon, sigma) == pytest.approx(delta, rel=1e-10)
     assert exact_delta(epsilon, sigma) == pytest.approx(delta, rel=1e-10)
@@ -61,7 +61,7 @@ def test_the_printed_width_is_wider_where_it_holds():
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.192, 1e-13), (0.9, 1e-11), (5, 1e-6), (50, 0.1)])
 def test_the_printed_width_is_refused_where_it_does_not_hold(epsilon, delta):
-    """Lemma 3.4 of Gao et al. states it for every epsilon and delta."""
+    """Lemma 3.4 of Gao et al. is stated for every epsilon and delta."""
     printed = (1 + math.sqrt(1 + math.log(1 / delta))) / epsilon
     assert exact_delta(epsilon, printed) > 1.05 * delta
     with pytest.raises(PrivacyError, match="use calibration='analytic'"):

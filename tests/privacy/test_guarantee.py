@@ -1,4 +1,4 @@
-"""What a guarantee says, in numbers and in words."""
+"""Guarantees in numbers and in words."""
 
 import json
 import math
@@ -53,7 +53,7 @@ def test_nearest_alternative(public, nearest):
 
 
 def test_losses_and_deltas_grow_with_the_distance():
-    """Deltas of the steps of a group add up, each times the factor of those after it."""
+    """Deltas of the steps of a group add up, each multiplied by the factors of the following steps."""
     promise = Guarantee("approximate", Fraction(1, 2), Fraction(1, 100), metric="l1")
     assert promise.delta_at(1) == pytest.approx(0.01)
     assert promise.delta_at(2) == pytest.approx(0.01 * (1 + math.exp(0.5)))
@@ -62,7 +62,7 @@ def test_losses_and_deltas_grow_with_the_distance():
     assert Guarantee("zcdp", rho=Fraction(1, 8), metric="l2").loss(3) == Fraction(9, 8)
 
 
-def test_nothing_is_said_of_distances_where_a_guarantee_knows_none():
+def test_guarantees_without_distances_do_not_mention_them():
     near = Guarantee("pure", Fraction(1), neighbours="one record")
     assert "at a distance of 20" not in near.describe()
     assert "at a distance of 20 the factor can reach e^" not in Guarantee("pure", Fraction(0), metric="l1").describe()
@@ -79,7 +79,7 @@ def test_no_alternative(public):
     assert "Protected: nothing." in found.describe()
 
 
-def test_a_reader_without_background_learns_what_is_open_and_what_is_closed():
+def test_the_description_lists_unprotected_and_protected_information():
     with pytest.warns(PrivacyWarning, match="fix 1 of 4 cells, the first at county=w"):
         found = guarantee(groups("state") & cells({"county": "w"}) & covariates("persons") & zeros({"county": "x"}))
     assert found.describe() == (
@@ -101,7 +101,7 @@ def test_a_reader_without_background_learns_what_is_open_and_what_is_closed():
     )
 
 
-def test_a_mechanism_states_its_promise_before_it_meets_a_table():
+def test_a_mechanism_states_its_guarantee_without_a_table():
     mechanism = ppd.GeneralizedLaplace(total() & nonnegative(), epsilon="1/3")
     found = mechanism.guarantee
     assert (found.epsilon, found.metric) == (Fraction(1, 3), "l1")
@@ -150,7 +150,7 @@ def test_plain_data():
         ({"delta": Fraction(1)}, "delta must be"),
     ],
 )
-def test_refuses_what_states_no_promise(arguments, message):
+def test_refuses_incomplete_guarantees(arguments, message):
     with pytest.raises(PrivacyError, match=message):
         Guarantee(**({"variant": "integer-subspace", "epsilon": Fraction(1), "metric": "l1"} | arguments))
 
@@ -166,7 +166,7 @@ def test_refuses_what_states_no_promise(arguments, message):
         (Guarantee("pufferfish", Fraction(1), neighbours="whether somebody is ill"), 1, "Protected: whether somebody"),
     ],
 )
-def test_every_variant_says_what_it_means(promise, loss, words):
+def test_every_variant_has_a_description(promise, loss, words):
     assert promise.loss(1 if promise.variant == "pufferfish" else 3) == loss
     assert words in promise.describe()
     assert len(promise.describe().split("\n\n")) == 2
@@ -196,15 +196,18 @@ def test_nearest_equals_enumeration():
         assert mechanism.guarantee_on(system, mechanism.plan_on(system)).nearest == expected
 
 
-def test_nothing_is_said_of_distances_where_no_other_table_exists():
+def test_distances_are_not_mentioned_without_another_table():
     alone = ReleaseGuarantee("zcdp", rho=Fraction(1), metric="l2", nearest=None, fixed=2, cells=2, sampler="exact")
     assert alone.describe().endswith("fixes every cell of the table. Noise: exact.")
     narrow = ReleaseGuarantee("zcdp", rho=Fraction(10**8), metric="l2", nearest=1, fixed=0, cells=2, sampler="exact")
     assert "the factor exceeds" in narrow.describe()
 
 
-def test_the_factor_is_exceeded_as_rarely_as_it_says():
-    """Loss of Gaussian noise: N(rho, 2 rho). The epsilon of (epsilon, delta) is exceeded more often than delta."""
+def test_the_stated_factor_is_exceeded_with_the_stated_probability():
+    """Loss of Gaussian noise: N(rho, 2 rho).
+
+    The epsilon of (epsilon, delta) is exceeded with a probability above delta.
+    """
     loss = stats.norm(0.5, 1)
     said = ReleaseGuarantee("zcdp", rho=Fraction(1, 2), metric="l2", nearest=1, fixed=0, cells=2, sampler="exact")
     epsilon = float(re.search(r"the factor exceeds exp\(([0-9.]+)\)", said.describe()).group(1))
@@ -242,8 +245,8 @@ LAWS = {
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_guarantees_look_at_all_that_is_public(law):
-    """The noise keeps the total, and more is public: then the nearest tables are further away, or there are none."""
+def test_guarantees_use_all_public_statements(law):
+    """The noise keeps the total, and more is public: then the nearest tables are further away, or do not exist."""
     noisy = (
         LAWS[law](total()).release(SQUARE) if law != "suppression" else ppd.Release(SQUARE, ppd.Suppression(total()))
     )
@@ -259,15 +262,15 @@ def test_guarantees_look_at_all_that_is_public(law):
     assert "Protected: nothing." in none.describe()
 
 
-def test_post_processed_tables_look_at_all_that_is_public():
+def test_post_processed_tables_use_all_public_statements():
     with pytest.warns(PrivacyWarning, match="fix 4 of 4"):
         release = ppd.PostProcessed(EVERYTHING, epsilon=1).release(SQUARE)
     for found in (release.guarantee, release.noisy.guarantee):
         assert (found.nearest, found.fixed) == (None, 4)
 
 
-def test_a_calibration_between_nearest_tables_is_not_stated_of_others():
-    """No two tables with both margins are as near as those that the calibration is for: zCDP holds further apart."""
+def test_a_calibration_between_nearest_tables_covers_only_them():
+    """Two tables with both margins are further apart than the tables of the calibration: zCDP holds for them."""
     mechanism = ppd.GeneralizedGaussian(total(), 1, "1e-6", calibration="exact")
     release = mechanism.release(SQUARE)
     assert release.guarantee.variant == "subspace"
@@ -279,7 +282,7 @@ def test_a_calibration_between_nearest_tables_is_not_stated_of_others():
 
 @pytest.mark.parametrize("sensitivity", ["1/1000", "1", "1.99"])
 def test_a_sensitivity_below_every_distance_is_refused(sensitivity):
-    """With a public total no secret moves the table by less than 2: so little noise would publish it as it is."""
+    """With a public total every secret moves the table by at least 2: such small noise would publish it exactly."""
     public = total() & nonnegative()
     mechanism = ppd.WassersteinExponential(public, 1, sensitivity, "one person's cell")
     for refused in (lambda: mechanism.release([3, 0, 2]), lambda: ppd.Release([3, 0, 2], mechanism).guarantee):
@@ -317,7 +320,7 @@ def test_units_and_their_records():
 
 
 @pytest.mark.parametrize("law", [*LAWS, "post-processed"])
-def test_every_mechanism_says_whom_it_protects(law, tmp_path):
+def test_every_mechanism_names_the_protected_unit(law, tmp_path):
     public = total() & nonnegative() & ppd.invariants.unit("visit", contributions=3)
     made = ppd.PostProcessed(public, epsilon=1) if law == "post-processed" else LAWS[law](public)
     release = made.release(SQUARE)
@@ -339,7 +342,7 @@ def test_every_mechanism_says_whom_it_protects(law, tmp_path):
     ],
 )
 def test_all_records_of_a_unit(promise, loss):
-    """The worst table for a group: k records of one cell in another one, at distance 2 k in l1 and k sqrt(2) in l2.
+    """The worst table for a group: k records of one cell in another cell, at distance 2 k in l1 and k sqrt(2) in l2.
 
     Between neighbours of an unknown kind, a record is removed and then added elsewhere: 2 k steps.
     """
@@ -356,13 +359,13 @@ def test_all_records_of_a_unit(promise, loss):
         (lambda: ppd.invariants.unit("person") & ppd.invariants.unit("visit"), InvariantError, "at most one unit"),
     ],
 )
-def test_units_that_are_none(public, error, message):
+def test_invalid_units(public, error, message):
     with pytest.raises(error, match=message):
         public()
 
 
 @pytest.mark.parametrize("distance", [-3, math.nan, math.inf, True, "2"])
-def test_distances_that_are_none(distance):
+def test_invalid_distances(distance):
     promise = Guarantee("integer-subspace", Fraction(1), Fraction(1, 10), metric="l1")
     for ask in (promise.loss, promise.delta_at):
         with pytest.raises(PrivacyError, match="a distance must be a finite non-negative number"):
@@ -371,7 +374,7 @@ def test_distances_that_are_none(distance):
 
 @pytest.mark.parametrize("loss", ["1/500", "1/3", "1", "700", "800", "1e5"])
 def test_bounds_in_words_are_rounded_up(loss):
-    """ "At most exp(0.002) = 1" would be untrue, and so would gamma, delta or a factor that lost its last digits."""
+    """ "At most exp(0.002) = 1" would be false, and so would truncated gamma, delta or factors."""
     epsilon = Fraction(loss)
     delta = Fraction(10004, 10**8)
     found = ReleaseGuarantee(
@@ -385,8 +388,8 @@ def test_bounds_in_words_are_rounded_up(loss):
     assert "delta = 0.000101" in text
 
 
-def test_the_nearest_change_is_told_as_it_is():
-    """Where the difference of two cells is public, both must grow: nobody is counted in another cell."""
+def test_the_nearest_change_is_described_exactly():
+    """If the difference of two cells is public, both must increase: nobody is counted in another cell."""
     grown = ppd.GeneralizedLaplace(ppd.invariants.linear([[1, -1]], ["excess"]), epsilon=1).release([3, 1]).guarantee
     assert "one person more, or one less, in each of two cells" in grown.describe()
     assert "one person counted in another cell" in guarantee(total()).describe()
@@ -397,13 +400,13 @@ def test_the_nearest_change_is_told_as_it_is():
 
 
 def test_names_say_where_sums_are_exact():
-    """Pure differential privacy has no exact sums: where there are any, it holds among tables that share them."""
+    """Pure differential privacy has no exact sums: with exact sums, it holds among tables that share them."""
     exact, free = ppd.PostProcessed(total(), epsilon=1).guarantee, ppd.PostProcessed(Public(), epsilon=1).guarantee
     assert (exact.variant, free.variant) == ("integer-subspace", "pure")
     stated = Guarantee("zcdp", rho=Fraction(1), metric="l2", unprotected=("the total",))
     assert stated.to_dict()["dp_flavor"]["name"] == "Zero-concentrated DP among tables with the same public information"
 
 
-def test_contributions_of_any_whole_type_print_alike():
+def test_contributions_of_all_integer_types_print_alike():
     stated = [ppd.invariants.unit("visit", contributions=n) for n in (3, np.uint64(3), np.int8(3))]
     assert len({str(public) for public in stated}) == 1

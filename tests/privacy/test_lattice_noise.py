@@ -65,14 +65,14 @@ def test_exact_sigma_is_smallest():
     assert enumerated_delta(z, h, 1.0001 * sigma, 0.25) < 1e-6 < enumerated_delta(z, h, 0.9999 * sigma, 0.25)
 
 
-def test_zcdp_needs_no_more_than_a_little_and_theorem_14_very_much():
+def test_zcdp_is_nearly_tight_and_theorem_14_is_not():
     """The table for (epsilon, delta) = (1/4, 1e-6); exact between nearest tables, the others at distance 1."""
     small, large = structure(margins(4, 4)), structure(margins(30, 30))
     swap = np.zeros((4, 4), dtype=int)
     swap[:2, :2] = [[1, -1], [-1, 1]]
     assert zcdp_sigma("1/4", 1e-6) == pytest.approx(16.66, abs=0.01)
     assert exact_sigma(small, swap.ravel(), "1/4", 1e-6) == pytest.approx(30.82, abs=0.01)
-    assert 2 * zcdp_sigma("1/4", 1e-6) == pytest.approx(33.32, abs=0.01)  # the same promise through zCDP
+    assert 2 * zcdp_sigma("1/4", 1e-6) == pytest.approx(33.32, abs=0.01)  # the same guarantee through zCDP
     assert theorem14_sigma(small, "1/4", 1e-6) == pytest.approx(212.2, abs=0.1)
     assert theorem14_sigma(large, "1/4", 1e-6) == pytest.approx(2624, abs=3)
 
@@ -89,7 +89,7 @@ def test_renyi_divergence_of_lattice_gaussians_is_that_of_the_line():
             found = math.log(moment) / (alpha - 1)
             bound = alpha * np.dot(h, h) / (2 * sigma**2)
             assert found <= bound + 1e-9
-            if alpha != 1.5 and bound < 8:  # within reach of the enumeration
+            if alpha != 1.5 and bound < 8:  # within the enumerated range
                 assert found == pytest.approx(bound, rel=1e-6)
 
 
@@ -131,8 +131,8 @@ def test_tails_are_of_one_law(arguments):
 
 
 def test_wrong_variant_without_the_factor_two_is_too_small():
-    """sigma = 1 / sqrt(rho), forgetting the 2 of rho = 1 / (2 sigma^2), would fall below the exact sigma."""
-    sigma = zcdp_sigma("1/4", 1e-6) * math.sqrt(2)  # what |h|^2 = 2 needs
+    """sigma = 1 / sqrt(rho), without the 2 of rho = 1 / (2 sigma^2), would be below the exact sigma."""
+    sigma = zcdp_sigma("1/4", 1e-6) * math.sqrt(2)  # required for |h|^2 = 2
     z, h = points([[1, 1]], 200), np.array([1, -1])
     assert enumerated_delta(z, h, sigma, 0.25) < 1e-6
     assert enumerated_delta(z, h, sigma / math.sqrt(2), 0.25) > 1e-6
@@ -150,7 +150,7 @@ def test_exact_calibration_covers_every_nearest_table():
         assert excess <= float(Fraction(delta))
     found = public.on(small).structure
     one = exact_sigma(found, np.array([0, 0, 1, -1, 0]), 3, "0.001")
-    assert lattice_delta(found, np.array([1, -1, 0, 0, 0]), one, 3.0) > 0.001  # what the longer block alone asks for
+    assert lattice_delta(found, np.array([1, -1, 0, 0, 0]), one, 3.0) > 0.001  # required for the longer block alone
 
 
 @pytest.mark.parametrize("calibration", ["exact", "theorem14"])

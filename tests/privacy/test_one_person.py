@@ -1,7 +1,7 @@
-"""The loss of one unit as stated, against all outputs of all small tables that differ in one unit's records.
+"""The stated loss of one unit, against all outputs of all small tables that differ in one unit's records.
 
 A unit with k records can turn a table x into x + z where z adds at most k records and removes at most k. Laws are
-written out here; from the package come the stated guarantee, matrices of single cells and scales of the noise.
+written out here; the package provides the stated guarantee, matrices of single cells and scales of the noise.
 """
 
 import math
@@ -27,7 +27,7 @@ ALPHAS = (1.1, 2.0, 5.0, 30.0)
 
 
 def changes(records, sums, *, same_number=False):
-    """All z of one unit that keep the sums; with the number of records known, those that keep it too."""
+    """All z of one unit that keep the sums; if the number of records is known, those that also keep it."""
     sums = np.atleast_2d(sums)
     steps = [np.array(z) for z in product(range(-records, records + 1), repeat=sums.shape[1])]
     fits = [z for z in steps if z.any() and z[z > 0].sum() <= records and -z[z < 0].sum() <= records]
@@ -81,11 +81,11 @@ def test_laplace(metric, power, public, records):
     for found in stated(ppd.GeneralizedLaplace(with_unit(PUBLIC[public], records), "1/2", norm=metric)):
         assert found.delta_of_unit == 0
         assert found.loss_of_unit >= worst * (1 - 1e-12)
-        assert public == "weighted" or found.loss_of_unit == pytest.approx(worst)  # reached
+        assert public == "weighted" or found.loss_of_unit == pytest.approx(worst)  # attained
 
 
 def test_both_margins_need_two_records():
-    """One record alone keeps no margin of a 2 x 2 table, two do: then the loss at the nearest table counts."""
+    """One record alone keeps no margin of a 2 x 2 table, two records do: the loss at the nearest table counts."""
     margins = [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
     assert not changes(1, margins)
     assert [np.abs(z).sum() for z in changes(2, margins)] == [4, 4]
@@ -122,7 +122,7 @@ def test_gaussian(calibration, public, records):
 
 @pytest.mark.parametrize("records", [1, 2])
 def test_published_calibration_of_gaussian_noise(records):
-    """Two cells under a total, where noise is one whole number: mass above the stated epsilon."""
+    """Two cells under a total, where noise is one integer: mass above the stated epsilon."""
     public = with_unit(total(), records)
     mechanism = ppd.GeneralizedGaussian(public, "3/10", "1e-2", calibration="theorem14")
     release = mechanism.release(TABLE[:2])
@@ -135,7 +135,7 @@ def test_published_calibration_of_gaussian_noise(records):
 
 
 def test_the_smallest_change_is_not_one_person_moved():
-    """Without sums the calibration is for one record more in a cell: a record in another cell is above that delta."""
+    """Without sums the calibration is for one additional record in a cell: a moved record exceeds this delta."""
     mechanism = ppd.GeneralizedGaussian(Public(), 1, "1e-3", calibration="exact")
     sigma = float(mechanism.release(TABLE).mechanism.sigma)
     one, other = (np.exp(-((np.arange(-60, 61) - at) ** 2) / (2 * sigma**2)) for at in (0, 1))
@@ -155,7 +155,7 @@ def test_the_smallest_change_is_not_one_person_moved():
 @pytest.mark.parametrize("public", PUBLIC)
 @pytest.mark.parametrize("law", [ppd.mechanisms.DoubleGeometric("1/2"), ppd.mechanisms.Staircase(1, 2)])
 def test_noise_of_single_cells_conditioned_on_sums(law, public, records):
-    """Weights of single cells multiply among noise vectors that keep the sums; without bounds nothing else counts."""
+    """Weights of single cells multiply among noise vectors that keep the sums; without bounds nothing else enters."""
     log_weights = noise(SUMS[public], lambda z: law.log_weight(z.astype(float)).sum(axis=-1))
     worst = 0.0
     for z in changes(records, SUMS[public]):
@@ -169,7 +169,7 @@ def test_noise_of_single_cells_conditioned_on_sums(law, public, records):
 @pytest.mark.parametrize("records", [1, 2])
 @pytest.mark.parametrize("public", ["nothing", "total"])
 def test_conditioned_on_bounds(public, records):
-    """Noise among tables without negative cells: normalizers differ between tables and count."""
+    """Noise among tables without negative cells: normalizers differ between tables and enter the loss."""
     sums = np.array(SUMS[public])
     tables = np.array(list(product(range(9), repeat=3)))
     table = np.array([2, 1, 0])
@@ -214,7 +214,7 @@ def test_single_cells(matrix, records):
 
 @pytest.mark.parametrize("records", [1, 2])
 def test_two_stages(records):
-    """Three cells of counts 0 to 2: noise around the cycle for the histogram, then the matrix made of it."""
+    """Three cells of counts 0 to 2: noise around the cycle for the histogram, then the matrix computed from it."""
     epsilon, n = 1.0, 3
     reach = np.arange(-7, 8)
     around = np.array(list(product(reach, repeat=n)))
@@ -245,7 +245,7 @@ def test_two_stages(records):
         one, two = (law_of(tuple(np.bincount(t, minlength=n))) for t in (table, other))
         for noisy in one.keys() & two.keys():
             if max(np.abs(noisy)) > 3:
-                continue  # the reach cuts noise that leads there
+                continue  # the enumerated range excludes this noise
             T = log_matrix(noisy)
             with np.errstate(invalid="ignore"):
                 cells = np.nan_to_num(T[table] - T[other], nan=0.0).max(axis=1).sum()
@@ -335,7 +335,7 @@ def test_statistics_of_records(objective):
 
 @pytest.mark.parametrize("records", [1, 2])
 def test_post_processed_and_suppressed_tables(records):
-    """A function of l1 noise loses no more than the noise; what is left out by a fixed rule loses nothing."""
+    """A function of l1 noise loses at most as much as the noise; omission by a fixed rule loses nothing."""
     public = with_unit(total() & nonnegative(), records)
     release = ppd.PostProcessed(public, epsilon="1/2").release(TABLE)
     for found in (release.guarantee, release.noisy.guarantee):

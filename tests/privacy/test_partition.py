@@ -1,4 +1,4 @@
-"""Releases of parts that share nobody: the loss that is stated, against that of all data of two persons, listed."""
+"""Releases of disjoint parts: the stated loss, against enumeration of all data of two persons."""
 
 import json
 from fractions import Fraction
@@ -35,14 +35,14 @@ def log_law(mechanism, *table):
 
 
 def worst(mechanisms, parts):
-    """Of every two data, by how much the log odds of all releases together can change, and their distances."""
+    """Largest change of the log odds of all releases together, for each pair of data, and their distances."""
     found = []
     for one, two in combinations(range(len(DATA)), 2):
         loss, by_part = 0.0, {}
         for mechanism, part in zip(mechanisms.values(), parts, strict=True):
             a, b = (tables(DATA[k], [part])[part] for k in (one, two))
             if mechanism.public == total() and a.sum() != b.sum():
-                break  # nothing is promised between these
+                break  # the guarantee does not cover these pairs
             with np.errstate(invalid="ignore"):
                 ratio = log_law(mechanism, *a) - log_law(mechanism, *b)
             loss += np.nanmax(np.abs(ratio))
@@ -76,8 +76,8 @@ def laplace(epsilon, public=None, norm="l1"):
         ({"a": laplace("1/2", norm="l2"), "b": laplace("1/2", norm="l2")}, ["north", "south"]),
     ],
 )
-def test_no_two_data_are_told_apart_by_more_than_is_stated(mechanisms, parts):
-    """And for some two by as much, but for l2, where the distance of parts in l1 is more than is needed."""
+def test_the_stated_loss_covers_all_pairs_of_data(mechanisms, parts):
+    """The loss is attained, except for l2, where the parts' distances in l1 exceed the necessary distance."""
     together = compose_partition([m.guarantee for m in mechanisms.values()], parts)
     found = worst(mechanisms, parts)
     slack = [float(together.loss(distance(by_part, together.metric))) - loss for loss, by_part in found]
@@ -97,7 +97,7 @@ def test_the_largest_loss_is_wrong_where_parts_overlap_and_in_l2():
 
 
 def test_zcdp_adds_up_in_squares():
-    """Between Gaussians the divergence is known: rho times the squared distance, part by part."""
+    """Between Gaussians the divergence is known: rho times the squared distance, summed over the parts."""
     rhos = {"north": Fraction(1, 8), "south": Fraction(1, 32)}
     gaussians = [ppd.GeneralizedGaussian(Public(), rho=rho).guarantee for rho in rhos.values()]
     together = compose_partition(gaussians, list(rhos))
@@ -132,7 +132,7 @@ def test_a_session_counts_the_part_that_lost_most(tmp_path):
 
 
 def test_parts_are_stated_and_checked(tmp_path):
-    """Parts are those of the session, and a table with labels of its own agrees; lines with others are refused."""
+    """Parts are those of the session, and a table with labels of a part agrees; other lines are refused."""
     file = tmp_path / "cases.budget"
     session = ppd.Session.open(file, epsilon=10, partition={"region": ["north", "south"]}, contributions=2)
     table = ppd.as_table(np.array([[3, 1], [2, 5]]), dims=("region", "sex")).assign_coords(region=["north", "south"])

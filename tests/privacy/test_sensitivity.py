@@ -1,4 +1,4 @@
-"""Sensitivities against all pairs of columns, and the moves that they come from."""
+"""Sensitivities against all pairs of columns, and the changes that attain them."""
 
 import itertools
 
@@ -37,14 +37,14 @@ def test_against_all_pairs_of_columns(p, neighbours):
 
 
 def test_the_cells_themselves():
-    """A million counts: 1 when a record is added, 2 and the square root of 2 when it is moved."""
+    """1,000,000 counts: 1 if a record is added, 2 and the square root of 2 if it is moved."""
     cells = sparse.eye_array(10**6)
     assert sensitivity(cells, p=1, neighbours="added") == sensitivity(cells, p=2, neighbours="added") == 1
     assert sensitivity(cells, p=1) == 2
     assert sensitivity(cells, p=2) == pytest.approx(np.sqrt(2), rel=1e-15)
 
 
-def test_large_columns_that_are_nearly_alike():
+def test_large_columns_that_are_nearly_equal():
     """The difference of two numbers near 10^10 is 1; a difference of their squares would be lost."""
     query = [[10**10, 10**10 + 1, 10**10], [0, 0, 2]]
     for p, expected in ((1, 3), (2, np.sqrt(5))):
@@ -78,7 +78,7 @@ def test_the_longest_move_of_the_polytope_is_the_sensitivity(neighbours):
         ([[1], [1, 2]], "matrix of numbers"),
     ],
 )
-def test_refuses_what_is_no_query(query, message):
+def test_refuses_invalid_queries(query, message):
     with pytest.raises(PrivacyError, match=message):
         sensitivity(query, p=1)
 

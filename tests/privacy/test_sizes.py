@@ -1,4 +1,4 @@
-"""Sizes are looked at before anything is made of them: what is too large is refused, by name, in no time and memory."""
+"""Large inputs are refused by name, before computation, in negligible time and memory."""
 
 import time
 import tracemalloc
@@ -39,7 +39,7 @@ CONDITIONED = {
 
 @pytest.mark.parametrize("where", CONDITIONED)
 def test_guarantees_of_large_totals(where):
-    """The cells of three persons and of the whole population are as quick to look at."""
+    """The cells of three persons and of the whole population take the same time."""
     public, table = CONDITIONED[where]
     mechanism, table = ppd.Conditioned(public, noise=DoubleGeometric("1/2")), np.array(table)
     with Small():
@@ -51,7 +51,7 @@ def test_guarantees_of_large_totals(where):
 
 
 def test_the_search_for_a_lower_bound_steps_to_the_ends_of_lines():
-    """A line through a table ends where a bound does, however far that is."""
+    """A line through a table ends at a bound, at any distance."""
     public = margin("dim_0") & margin("dim_1") & nonnegative()
     table = np.array([[40, 3, 0], [2, 30, 9]])
     mechanism = ppd.Conditioned(public, noise=DoubleGeometric("1/2"))
@@ -93,7 +93,7 @@ def test_measurements_are_counted_before_they_are_listed():
 
 
 def test_noise_is_too_wide_before_it_is_drawn():
-    """A refusal that depends on the draw cuts the law off for whoever draws again."""
+    """A refusal that depends on the draw would truncate the law for users who draw again."""
     with pytest.raises(PrivacyError, match="limit of exact integers"):
         ppd.GeneralizedLaplace(total(), epsilon="1e-12", norm="l2").sampler_plan([3, 1, 2])
     ppd.GeneralizedLaplace(total(), epsilon="1e-6", norm="l2").sampler_plan([3, 1, 2])

@@ -1,6 +1,6 @@
 """Steps of neighbour relations, restated and composed guarantees, sessions, and the rounding of losses of one unit.
 
-The losses that mechanisms state are compared with all outputs of small tables in `test_one_person.py`.
+The stated losses of mechanisms are compared with all outputs of small tables in `test_one_person.py`.
 """
 
 import math
@@ -31,7 +31,7 @@ TABLE = np.array([9, 4, 5])
     ],
 )
 def test_steps_of_relations(neighbours, given, steps):
-    """As many chained neighbours as it takes to replace one record: losses of groups in each variant."""
+    """The number of chained neighbours that replace one record: losses of groups in each variant."""
     for k in (1, 2):
         how = {"neighbours": neighbours, "steps": given, "contributions": k}
         pure = Guarantee("pure", Fraction(1), **how)
@@ -59,7 +59,7 @@ def test_steps_of_relations(neighbours, given, steps):
     ],
 )
 def test_restated_at_one_distance(promise, distance, loss):
-    """Between tables at one distance, a record is counted elsewhere in one step or more, or in none that is known."""
+    """Between tables at one distance, a record is counted elsewhere in one or more steps, or an unknown number."""
     found = to_approximate(promise, "1e-6", distance=distance)
     assert found.loss_of_unit == pytest.approx(loss)
     assert (loss == math.inf) == found.describe().startswith("No limit on the loss of one person follows")
@@ -101,7 +101,7 @@ def test_the_first_number_is_the_loss_of_one_person(mechanism):
     assert "delta = " in text.splitlines()[0]
 
 
-def test_zcdp_says_epsilon_and_delta():
+def test_zcdp_states_epsilon_and_delta():
     first = ppd.GeneralizedGaussian(total(), rho="1/50").guarantee.describe().splitlines()[0]
     assert first.startswith("One person can lose at most rho = 0.04 in zCDP, which implies epsilon = ")
     assert "with delta = 1e-06." in first
@@ -110,7 +110,7 @@ def test_zcdp_says_epsilon_and_delta():
 @pytest.mark.parametrize("budget", [{"epsilon": 3}, {"epsilon": 3, "delta": "1e-5"}, {"rho": 9}])
 @pytest.mark.parametrize("records", [1, 2])
 def test_a_session_loses_what_its_releases_lose(records, budget, tmp_path):
-    """Four cells of a 2 x 2 table change together where both margins are public: 4 epsilon, and 16 rho by l1 noise."""
+    """Four cells of a 2 x 2 table change together if both margins are public: 4 epsilon, and 16 rho by l1 noise."""
     unit = ppd.invariants.unit("visit", contributions=records)
     mechanism = ppd.GeneralizedLaplace(margin("dim_0") & margin("dim_1") & unit, "1/2")
     session = ppd.Session.open(tmp_path / "a.budget", **budget, unit="visit", contributions=records)
@@ -125,7 +125,7 @@ def test_a_session_loses_what_its_releases_lose(records, budget, tmp_path):
 
 
 def test_tied_tables_in_parts_and_in_two_norms():
-    """A nearest table at l2 distance 2 has an l1 distance of at most 4; of parts the farthest counts."""
+    """A nearest table at l2 distance 2 has an l1 distance of at most 4; of several parts the farthest counts."""
     far = Guarantee("integer-subspace", Fraction(1), metric="l2", unprotected=("the margins",), tied=2)
     near = Guarantee("integer-subspace", Fraction(1, 2), metric="l1", unprotected=("the total",))
     assert far.loss_of_unit == 2

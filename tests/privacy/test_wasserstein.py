@@ -36,7 +36,7 @@ def quantile(law, u):
 
 
 def by_quantiles(p, q, denominator=12):
-    """Compare quantiles between any two neighbouring levels: all there are for laws in twelfths."""
+    """Compare quantiles between any two neighbouring levels: all levels for laws in twelfths."""
     return max(abs(quantile(p, u) - quantile(q, u)) for u in [Fraction(2 * k + 1, 24) for k in range(denominator)])
 
 
@@ -61,7 +61,7 @@ def by_linear_program(p, q, distance):
 
 
 def test_on_the_line_against_quantiles():
-    """Random laws; the levels of one law alone miss the answer for many, and never exceed it."""
+    """Random laws; the levels of one law alone give a wrong answer for many, but never exceed it."""
     rng, missed = np.random.default_rng(1), 0
     for _ in range(500):
         p, q = random_law(rng), random_law(rng)
@@ -105,7 +105,7 @@ def test_in_the_plane_against_linear_programs(norm):
 
 @pytest.mark.parametrize("total", [12, 10**9 + 7, 10**25 + 13])
 def test_flows_are_exact_for_denominators_of_any_size(total):
-    """Laws on a line laid out in the plane; a unit of 1e-25 of mass decides."""
+    """Laws on a line embedded in the plane; a unit of 1e-25 of mass decides."""
     rng = np.random.default_rng(4)
     for _ in range(40):
         p, q = ({int(v): int(w) for v, w in zip(rng.permutation(9), rng.integers(1, 9, 4))} for _ in range(2))  # noqa: B905
@@ -118,8 +118,8 @@ def test_flows_are_exact_for_denominators_of_any_size(total):
     assert wasserstein_infinity({(0, 0): 1}, {(0, 0): 1 - tiny, (9, 0): tiny}) == 9
 
 
-def test_floats_that_should_agree_do():
-    """0.1 + 0.2 and 0.3 are one level; a law is at distance 0 from itself computed another way."""
+def test_equal_floats_up_to_rounding_agree():
+    """0.1 + 0.2 and 0.3 are one level; a law has distance 0 from itself computed in another way."""
     assert wasserstein_infinity({0: 0.1, 1: 0.2, 2: 0.7}, {0: 0.3, 2: 0.7}) == 1
     assert wasserstein_infinity({(0, 0): 0.1, (1, 0): 0.2, (2, 0): 0.7}, {(0, 0): 0.3, (2, 0): 0.7}) == 1
     k = np.arange(61)
@@ -133,7 +133,7 @@ def test_floats_that_should_agree_do():
 
 
 def test_small_tails_count():
-    """Mass of 1e-200 at either end is still moved; rounding to a grid of 1e-16 would lose it."""
+    """Mass of 1e-200 at either end still moves; rounding to a grid of 1e-16 would lose it."""
     tail = 1e-200
     assert wasserstein_infinity({0: 1.0, 9: tail}, {0: 1.0}) == 9
     assert wasserstein_infinity({0: tail, 9: 1.0}, {9: 1.0}) == 9
