@@ -19,7 +19,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.invariants import at_least, groups, hierarchy, linear, margin, total
-from ppdinf.mechanisms.postprocessing.target import Target
+from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 
@@ -66,7 +66,7 @@ def main():
     print(f"{'':16}{'cells':>8}{'sums':>7}{'project':>10}{'round':>10}{'nearest l1':>12}   seconds")
     for name, (public, table) in examples.items():
         system = public.on(table)
-        target = Target.of(system)
+        target = FeasibleTables.of(system)
         noise = draw_discrete_laplace(ppd.PostProcessed(public, RATE).epsilon, CELLS, seeded_stream(2))
         y = system.cells(table) + noise
         target.round(target.project(y))  # compiled code and structure outside the clock

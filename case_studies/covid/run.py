@@ -21,7 +21,7 @@ from ppdinf.datasets import epidemic, read_county_series, read_epidemic
 from ppdinf.datasets.public_files import public_folder
 from ppdinf.fiber.count_pairs import pairs
 from ppdinf.invariants import at_least, linear, nonnegative
-from ppdinf.mechanisms.postprocessing.target import Target
+from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
 from ppdinf.plots import plot_delta_z
 from ppdinf.report.study import Study, arguments
 
@@ -66,7 +66,7 @@ def labelled(table):
 
 def post_processed(noisy, truth):
     """Project noisy tables on what is public of the confidential one, and round."""
-    target = Target.of(public_of(len(truth)).on(labelled(truth)))
+    target = FeasibleTables.of(public_of(len(truth)).on(labelled(truth)))
     return np.stack([target.round(target.project(y.ravel())).reshape(truth.shape) for y in noisy])
 
 

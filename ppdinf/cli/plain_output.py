@@ -57,9 +57,9 @@ def paragraphs(console: Console, title: str, text: str) -> None:
 
 def loss_shown(loss: Fraction | float) -> str:
     """Format a loss as guarantees do."""
-    from ppdinf.privacy.guarantees.wording import shown
+    from ppdinf.privacy.guarantees.wording import format_loss
 
-    return shown(loss)
+    return format_loss(loss)
 
 
 @contextmanager

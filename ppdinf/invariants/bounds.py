@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.invariants.public import Public
-from ppdinf.invariants.statement import Bounds, Statement, as_label, as_text, as_whole, rows_of
+from ppdinf.invariants.statement import Bounds, Statement, as_integer, as_label, as_text, rows_of
 from ppdinf.tables.frame import Frame
 
 __all__ = ["AtLeast", "Between", "at_least", "between", "nonnegative"]
@@ -31,7 +31,7 @@ class Between(Statement):
             raise InvariantError("between() needs at least one limit")
         for limit in (self.low, self.high):
             if limit is not None:
-                as_whole(limit, "a limit of counts")
+                as_integer(limit, "a limit of counts")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InvariantError(f"between() needs low <= high: no count lies between {self.low} and {self.high}")
 
@@ -136,7 +136,7 @@ def between(low: int | None, high: int | None) -> Public:
     >>> print(between(0, 100))
     Published exactly: nothing. Known: every count is from 0 to 100.
     """
-    low, high = (None if limit is None else as_whole(limit, "a limit of counts") for limit in (low, high))
+    low, high = (None if limit is None else as_integer(limit, "a limit of counts") for limit in (low, high))
     return Public((Between(low, high),))
 
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ppdinf._internal.types import Json
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
-from ppdinf.invariants.statement import Bounds, Rows, Statement, as_label, as_text, as_whole
+from ppdinf.invariants.statement import Bounds, Rows, Statement, as_integer, as_label, as_text
 from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix, integer_vector
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import LARGEST
@@ -46,7 +46,7 @@ class Matrix(Statement):
                 f"the names of the rows of a matrix must be unique, found {', '.join(self.names[:4])}, ..."
             )
         entries = [np.array(part, dtype=object) for part in (self.row, self.column, self.weight, (self.width,))]
-        ends = (len(self.names) - 1, as_whole(self.width, "the width of a matrix") - 1, LARGEST)
+        ends = (len(self.names) - 1, as_integer(self.width, "the width of a matrix") - 1, LARGEST)
         if len({part.size for part in entries[:3]}) > 1 or any(set(map(type, part)) - {int} for part in entries):
             raise InvariantError("the entries of a matrix must be integers, each with a row and a column")
         for part, low, high in zip(entries[:3], (0, 0, -LARGEST), ends, strict=True):
@@ -111,7 +111,7 @@ class LinearBound(Matrix):
         if len(self.limits) != len(self.names):
             raise InvariantError(f"{len(self.names)} rows have {len(self.limits)} limits: give one for each")
         for name, limit in zip(self.names, self.limits, strict=True):
-            as_whole(limit, f"the limit of {name!r}")
+            as_integer(limit, f"the limit of {name!r}")
 
     def inequalities(self, frame: Frame) -> Bounds:
         """Return the stated rows and limits."""

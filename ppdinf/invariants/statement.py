@@ -22,7 +22,7 @@ from ppdinf.errors import InvariantError, LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import LARGEST, native, refuse_unwritable
 
-__all__ = ["Bounds", "Rows", "Statement", "as_label", "as_text", "as_whole", "no_rows", "plain", "rows_of"]
+__all__ = ["Bounds", "Rows", "Statement", "as_integer", "as_label", "as_text", "no_rows", "plain", "rows_of"]
 
 Rows = tuple[sp.csr_array, Sequence[str]]
 Bounds = tuple[sp.csr_array, NDArray[np.int64], Sequence[str]]
@@ -85,7 +85,7 @@ def rows_of(cells: NDArray[np.int64], frame: Frame, weight: int = 1) -> sp.csr_a
     return sp.csr_array((np.full(n, weight, dtype=np.int64), cells, np.arange(n + 1)), shape=(n, frame.size))
 
 
-def as_whole(value: object, what: str) -> int:
+def as_integer(value: object, what: str) -> int:
     """Require an integer that files and doubles represent exactly.
 
     Raises

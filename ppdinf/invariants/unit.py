@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
-from ppdinf.invariants.statement import Statement, as_text, as_whole
+from ppdinf.invariants.statement import Statement, as_integer, as_text
 
 __all__ = ["Unit", "unit"]
 
@@ -24,7 +24,7 @@ class Unit(Statement):
     def __post_init__(self) -> None:
         if not as_text(self.unit, "the unit").strip():
             raise LabelError("the unit must not be empty: name whom the guarantee protects, such as 'household'")
-        contributions = as_whole(self.contributions, "contributions")
+        contributions = as_integer(self.contributions, "contributions")
         if contributions < 1:
             raise InvariantError(f"contributions must be at least 1 record, found {contributions}")
         object.__setattr__(self, "contributions", contributions)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from ppdinf._internal.rationals import Parameter
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.disclosure_limits import probability, whole
+from ppdinf.privacy.disclosure_limits import as_probability, require_integer
 from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
 
 __all__ = ["delta_z", "delta_z_counts", "delta_z_normal", "secret_pair"]
@@ -91,8 +91,8 @@ def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fractio
     >>> secret_pair(2, 0, "1/3")
     ({0: Fraction(1, 1)}, {1: Fraction(2, 3), 2: Fraction(1, 3)})
     """
-    whole(n, 1, MOST, "n")
-    low, high = probability(z0, "z0"), probability(z1, "z1")
+    require_integer(n, 1, MOST, "n")
+    low, high = as_probability(z0, "z0"), as_probability(z1, "z1")
     if low > high:
         raise PrivacyError(f"z0 must not exceed z1, found z0 = {low} and z1 = {high}")
     return _binomial(n - 1, low, 0), _binomial(n - 1, high, 1)

@@ -20,7 +20,7 @@ from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
 
-__all__ = ["KAnonymity", "TCloseness", "condition_pairs", "probability", "whole"]
+__all__ = ["KAnonymity", "TCloseness", "as_probability", "condition_pairs", "require_integer"]
 
 type Law = Mapping[Any, Fraction | float]  # from values; Mapping is invariant in its keys
 
@@ -39,8 +39,8 @@ class KAnonymity:
     k: int
 
     def __post_init__(self) -> None:
-        whole(self.n, 1, math.inf, "n")
-        whole(self.k, 0, self.n // 2, "k")
+        require_integer(self.n, 1, math.inf, "n")
+        require_integer(self.k, 0, self.n // 2, "k")
 
     @property
     def counts(self) -> range:
@@ -66,8 +66,8 @@ class TCloseness:
     t: Fraction
 
     def __post_init__(self) -> None:
-        whole(self.n, 1, math.inf, "n")
-        assign(self, share=probability(self.share, "share"), t=probability(self.t, "t"))
+        require_integer(self.n, 1, math.inf, "n")
+        assign(self, share=as_probability(self.share, "share"), t=as_probability(self.t, "t"))
         if not self.counts:
             raise PrivacyError(f"no count of {self.n} persons is within {self.t} of a share of {self.share}")
 
@@ -120,14 +120,14 @@ def _share(weight: Fraction | float, total: Fraction | float) -> Fraction | floa
     return Fraction(weight, total) if isinstance(weight, int) and isinstance(total, int) else weight / total
 
 
-def whole(value: object, low: int, high: float, name: str) -> None:
+def require_integer(value: object, low: int, high: float, name: str) -> None:
     """Require an integer in a range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
         raise PrivacyError(f"{name} must be an integer {bounds}, found {value!r}")
 
 
-def probability(value: Parameter, name: str) -> Fraction:
+def as_probability(value: Parameter, name: str) -> Fraction:
     """Return a number from 0 to 1 as an exact fraction."""
     exact = Fraction(0) if str(value) in ("0", "0.0") else as_fraction(value, name)
     if exact > 1:

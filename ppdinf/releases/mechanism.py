@@ -86,11 +86,11 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
             All public statements, if more is public: they determine the set of possible tables.
         """
         public = system if public is None else public
-        promise = self._guarantee_on(system, public, plan)
+        guarantee = self._guarantee_on(system, public, plan)
         distance = 0.0 if plan is None or plan.distance is None else plan.distance
-        nearest, change = (None, None) if public.fixed.all() else self._nearest(promise, public)
+        nearest, change = (None, None) if public.fixed.all() else self._nearest(guarantee, public)
         measured = (CHAIN,) if 0 < distance < 1 else ()
-        given = vars(promise) | {"assumed": (*promise.assumed, *measured)}
+        given = vars(guarantee) | {"assumed": (*guarantee.assumed, *measured)}
         return ReleaseGuarantee(
             **given,
             nearest=nearest,
@@ -105,15 +105,15 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         """Return the guarantee of releases that keep the sums of `system`."""
         return self.guarantee
 
-    def _nearest(self, promise: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
+    def _nearest(self, guarantee: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
         """Return the distance of the nearest other table (in steps without a metric), and a description of it."""
-        if promise.metric is None:
+        if guarantee.metric is None:
             return 1, None
-        step = shortest_step(public.free, promise.metric)
+        step = shortest_step(public.free, guarantee.metric)
         if step is None:
             return None, None
-        size = int(np.abs(step).sum()) if promise.metric == "l1" else math.sqrt(int(step @ step))
-        return size, _in_words(step, promise.unit if promise.contributions == 1 else "record")
+        size = int(np.abs(step).sum()) if guarantee.metric == "l1" else math.sqrt(int(step @ step))
+        return size, _describe_step(step, guarantee.unit if guarantee.contributions == 1 else "record")
 
     def _sampled(self, plan: Plan | None) -> str:
         """Describe how the noise was drawn."""
@@ -209,7 +209,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         return self
 
 
-def _in_words(step: NDArray[np.int64], unit: str) -> str:
+def _describe_step(step: NDArray[np.int64], unit: str) -> str:
     """Describe a smallest change of the table."""
     moved = step[step != 0]
     if moved.size == 1 and abs(moved[0]) == 1:

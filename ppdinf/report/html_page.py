@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ppdinf._internal.atomic_files import write_whole
 from ppdinf.plots.noise import noise_values
 from ppdinf.privacy.guarantees.unit_loss import describe_loss
-from ppdinf.privacy.guarantees.wording import shown
+from ppdinf.privacy.guarantees.wording import format_loss
 from ppdinf.report.analysis_report import PER, RateAnalysis
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _one_person(guarantee: ReleaseGuarantee) -> tuple[str, str]:
     loss, name = guarantee.loss_of_unit, "epsilon" if guarantee.rho is None else "rho"
     if loss == math.inf:
         return "no limit", f"on the loss of one {guarantee.unit}"
-    return shown(loss), f"{name} at most for one {guarantee.unit}: {describe_loss(guarantee)}"
+    return format_loss(loss), f"{name} at most for one {guarantee.unit}: {describe_loss(guarantee)}"
 
 
 def _loss(guarantee: ReleaseGuarantee) -> tuple[str, str]:

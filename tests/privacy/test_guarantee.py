@@ -301,7 +301,7 @@ def test_pufferfish_names_its_models():
     assert "in which the secret moves the table by an infinity-Wasserstein distance of at most Delta = 2 in l1" in (
         found.describe()
     )
-    assert "The guarantee does not cover other models." in found.describe()
+    assert "The guarantee covers no other models." in found.describe()
     records = ppd.KNormGradient(ppd.mechanisms.Mean(bound=1), epsilon=1, delta_z=3).guarantee
     assert "moves at most Delta = 3 records" in records.describe()
 

@@ -175,21 +175,21 @@ class GeneralizedGaussian(LatticeNoise):
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Add the length of the smallest change; if more is public than the noise keeps, fall back to zCDP."""
-        promise = self.guarantee
-        if promise.neighbours is None:
-            return promise
+        guarantee = self.guarantee
+        if guarantee.neighbours is None:
+            return guarantee
         length, nearest = (shortest_distance(found, "l2") or 0 for found in (system.structure, public.free))
         if nearest > length:
             return Guarantee("zcdp", rho=1 / (2 * self.sigma**2), metric="l2", **self.public.open)  # type: ignore[operator]
-        zcdp = promise.concentrated and replace(promise.concentrated, tied=length)
-        steps = promise.steps
+        zcdp = guarantee.concentrated and replace(guarantee.concentrated, tied=length)
+        steps = guarantee.steps
         if not system.A[:, ~system.structure.fixed].nnz:  # no sum: each record is added or removed
             steps = 2
-        elif length**2 > 1.5 and promise.contributions == 1:  # a record is counted elsewhere, or nothing changes
+        elif length**2 > 1.5 and guarantee.contributions == 1:  # a record is counted elsewhere, or nothing changes
             steps = 1
         return replace(
-            promise,
-            neighbours=f"{promise.neighbours}, an l2 distance of {length:.4g}",
+            guarantee,
+            neighbours=f"{guarantee.neighbours}, an l2 distance of {length:.4g}",
             concentrated=zcdp,
             steps=steps,
         )

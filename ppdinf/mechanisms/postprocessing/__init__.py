@@ -2,15 +2,15 @@
 
 Rule: post-processing reads the noisy table and the public statements, nothing else.
 
-controlled         Controlled rounding: a real table and all its sums, each rounded to a neighbouring integer.
-postprocessed      Independent noise in every cell, then a projection onto the public statements.
-processed_release  A post-processed table together with its noisy table, which inference uses.
-projection         Weighted least-squares projection onto public sums and bounds.
-rounding           Rounding of a real table to integers that have the public sums.
-simplex            Projection onto non-negative numbers with public sums over disjoint groups, by sorting.
-target             The set of non-negative tables that satisfy all public statements: projection and rounding.
-topdown            Top-down estimation: every level of a hierarchy is measured with noise and fitted below the
-                   level above.
+controlled        Controlled rounding: a real table and all its sums, each rounded to a neighbouring integer.
+feasible_tables   The set of non-negative tables that satisfy all public statements: projection and rounding.
+postprocessed     Independent noise in every cell, then a projection onto the public statements.
+processed_release A post-processed table together with its noisy table, which inference uses.
+projection        Weighted least-squares projection onto public sums and bounds.
+rounding          Rounding of a real table to integers that have the public sums.
+simplex           Projection onto non-negative numbers with public sums over disjoint groups, by sorting.
+topdown           Top-down estimation: every level of a hierarchy is measured with noise and fitted below the level
+                  above.
 """
 
 from ppdinf.mechanisms.postprocessing.controlled import controlled_rounding as controlled_rounding

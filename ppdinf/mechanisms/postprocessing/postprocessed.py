@@ -31,9 +31,9 @@ from ppdinf.invariants.system import bind
 from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.mechanisms.input_checks import refuse_seed, require_public, validate_input, warn_fixed
 from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace
+from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
 from ppdinf.mechanisms.postprocessing.processed_release import PostProcessedRelease
 from ppdinf.mechanisms.postprocessing.projection import onto_sums
-from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream, secure_stream
@@ -250,7 +250,7 @@ class PostProcessed(TableMechanism):
             return np.where(system.empty, 0, np.maximum(noisy, 0))
         if self.method == "l2":
             return onto_sums(noisy, system.A, system.values)
-        target = Target.of(system)
+        target = FeasibleTables.of(system)
         if self.method == "nonnegative":
             return np.stack([target.project(y) for y in noisy])
         if self.method == "rounded":

@@ -30,10 +30,10 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.algebra.systems import exact_product
 from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace
+from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
 from ppdinf.mechanisms.postprocessing.postprocessed import Levels, PostProcessed, _coordinates
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
-from ppdinf.mechanisms.postprocessing.target import Target
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.tables.frame import Frame
 
@@ -41,13 +41,13 @@ __all__ = ["TopDown", "top_down"]
 
 
 def top_down(
-    target: Target, levels: Sequence[sparse.csr_array], measured: Sequence[NDArray[np.int64]]
+    target: FeasibleTables, levels: Sequence[sparse.csr_array], measured: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.int64]:
     """Fit integer cells to noisy sums, level by level.
 
     Parameters
     ----------
-    target : Target
+    target : FeasibleTables
         The set that must contain the cells.
     levels : sequence of scipy sparse 0/1 matrices, shapes (m_l, d)
         Groups of cells of each level, from coarse to fine and nested; the last one is the identity.
@@ -74,17 +74,17 @@ def top_down(
     >>> nothing = sparse.csr_array((0, 4), dtype=np.int64), np.zeros(0, dtype=np.int64)
     >>> levels = [sparse.csr_array([[1, 1, 1, 1]]), sparse.csr_array([[1, 1, 0, 0], [0, 0, 1, 1]]), sparse.eye_array(4)]
     >>> measured = [np.array([10]), np.array([3, 9]), np.array([5, -4, 2, 2])]
-    >>> top_down(Target(*nothing, *nothing), [sparse.csr_array(level) for level in levels], measured)
+    >>> top_down(FeasibleTables(*nothing, *nothing), [sparse.csr_array(level) for level in levels], measured)
     array([2, 0, 4, 4])
     """
     for G, noisy in zip(levels, measured, strict=True):
         sums = _level(target, G, noisy)
         A = sparse.csr_array(sparse.vstack([target.A, G]), dtype=np.int64)
-        target = Target(A, np.concatenate([target.a, sums]), target.B, target.b)
+        target = FeasibleTables(A, np.concatenate([target.a, sums]), target.B, target.b)
     return sums
 
 
-def _level(target: Target, G: sparse.csr_array, noisy: NDArray[np.int64]) -> NDArray[np.int64]:
+def _level(target: FeasibleTables, G: sparse.csr_array, noisy: NDArray[np.int64]) -> NDArray[np.int64]:
     m, d = G.shape
     group = np.full(d, -1)
     group[G.indices] = np.repeat(np.arange(m), np.diff(G.indptr))
@@ -93,7 +93,9 @@ def _level(target: Target, G: sparse.csr_array, noisy: NDArray[np.int64]) -> NDA
     columns = sparse.csc_array(target.A)
     if not target.b.size and (group >= 0).all() and abs(columns - columns[:, first[group]]).nnz == 0:
         # Public statements refer to whole groups only: the groups are the cells of a smaller problem.
-        coarse = Target(sparse.csr_array(columns[:, first]), target.a, sparse.csr_array((0, m), dtype=int), target.b)
+        coarse = FeasibleTables(
+            sparse.csr_array(columns[:, first]), target.a, sparse.csr_array((0, m), dtype=int), target.b
+        )
         return coarse.round(coarse.project(noisy))
     B, b = target.bounds
     # Cells move without cost; the sums are additional variables with equality constraints.
@@ -193,5 +195,5 @@ class TopDown(PostProcessed):
         return [(G, self.epsilon * share) for G, share in zip(found, self.shares, strict=True)]
 
     def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> Array:
-        target, groups = Target.of(system), [G for G, _ in levels]
+        target, groups = FeasibleTables.of(system), [G for G, _ in levels]
         return np.stack([top_down(target, groups, noisy) for noisy in zip(*measured, strict=True)])

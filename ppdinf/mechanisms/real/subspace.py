@@ -149,7 +149,7 @@ class SubspaceMechanism(SharedKey):
     def _sampled(self, plan: Plan | None) -> str:
         return real_sampler(self.grid, plan)
 
-    def _nearest(self, promise: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
+    def _nearest(self, guarantee: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
         """Return the number of neighbours to the nearest other table; with a query, the lower bound 1."""
         if self.query is not None:
             return 1, None

@@ -181,12 +181,12 @@ class KNormGradient(Mechanism):
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Add the information about the records that an exact plan reveals."""
-        promise = self.guarantee
+        guarantee = self.guarantee
         always = self.objective.always_exact and self.subspace is None
         if plan is not None and plan.distance is None and not always:
             # other records would need a chain, so the plan reveals a property of these records
-            promise = replace(promise, known=(*promise.known, "that no Markov chain is needed for the records"))
-        return promise
+            guarantee = replace(guarantee, known=(*guarantee.known, "that no Markov chain is needed for the records"))
+        return guarantee
 
     def _sampled(self, plan: Plan | None) -> str:
         return real_sampler(self.grid, plan)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ppdinf.mechanisms.real.real_noise import FINE, grid_below
-from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, positive, require_within, rows_of
+from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, record_rows, require_positive, require_within
 from ppdinf.noise.real.integer_k_norm import draw_integer_k_norm
 from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm
 
@@ -38,11 +38,11 @@ class Mean(Objective):
     bound: float
 
     def __post_init__(self) -> None:
-        positive(self.bound, "bound")
+        require_positive(self.bound, "bound")
 
     def records(self, data: object, norm: str) -> Points:
         """Return one row per record; a vector holds one number per record."""
-        rows = rows_of(data, "records")
+        rows = record_rows(data, "records")
         require_within(np.linalg.norm(rows, K_NORMS[norm], axis=1), self.bound, f"{norm} norm of a record")
         return rows
 

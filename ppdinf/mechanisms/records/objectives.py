@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Gradient", "Objective", "finite", "positive", "require_within", "rows_of"]
+__all__ = ["Gradient", "Objective", "record_rows", "require_finite", "require_positive", "require_within"]
 
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is attributed to rounding
 
@@ -118,10 +118,10 @@ class Gradient(Objective):
         if not callable(self.function):
             raise PrivacyError("function must be a gradient, function(data, y)")
         if not callable(self.sensitivity_bound):
-            positive(self.sensitivity_bound, "sensitivity_bound")
+            require_positive(self.sensitivity_bound, "sensitivity_bound")
         if isinstance(self.answers, bool) or not isinstance(self.answers, int | np.integer) or self.answers < 1:
             raise PrivacyError(f"answers must be a positive integer, found {self.answers!r}")
-        positive(self.radius, "radius")
+        require_positive(self.radius, "radius")
 
     def ball(self) -> float:
         """Return the stated radius."""
@@ -152,19 +152,19 @@ class Gradient(Objective):
         return np.asarray(bound(y), dtype=float) if callable(bound) else np.full(len(y), float(bound))
 
 
-def finite(value: object, name: str) -> None:
+def require_finite(value: object, name: str) -> None:
     """Require a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise PrivacyError(f"{name} must be a finite number, found {value!r}")
 
 
-def positive(value: object, name: str) -> None:
+def require_positive(value: object, name: str) -> None:
     """Require a positive finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
         raise PrivacyError(f"{name} must be positive and finite, found {value!r:.60}")
 
 
-def rows_of(data: object, what: str) -> Points:
+def record_rows(data: object, what: str) -> Points:
     """Read data as a finite matrix, one row per record."""
     try:
         rows = np.asarray(data)

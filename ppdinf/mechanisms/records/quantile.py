@@ -11,7 +11,7 @@ import numpy as np
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.real.real_noise import grid_below
-from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, finite, require_within, rows_of
+from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, record_rows, require_finite, require_within
 from ppdinf.noise.primitives.integers import uniform_integers
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.integer_k_norm import one_of
@@ -49,7 +49,7 @@ class Quantile(Objective):
 
     def __post_init__(self) -> None:
         for name in ("probability", "lower", "upper"):
-            finite(getattr(self, name), name)
+            require_finite(getattr(self, name), name)
         if not 0 < self.probability < 1:
             raise PrivacyError(f"probability must lie between 0 and 1, found {self.probability!r}")
         if not self.lower < self.upper:
@@ -61,7 +61,7 @@ class Quantile(Objective):
 
     def records(self, data: object, norm: str) -> Points:
         """Return the numbers in increasing order."""
-        rows = rows_of(data, "records")
+        rows = record_rows(data, "records")
         if rows.shape[1] != 1:
             raise PrivacyError(f"a quantile requires one number per record, found {rows.shape[1]}")
         require_within(

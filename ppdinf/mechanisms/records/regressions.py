@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ppdinf.errors import PrivacyError
-from ppdinf.mechanisms.records.objectives import Draw, Objective, positive, require_within, rows_of
+from ppdinf.mechanisms.records.objectives import Draw, Objective, record_rows, require_positive, require_within
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
 
@@ -55,7 +55,7 @@ class LinearRegression(Objective):
 
     def __post_init__(self) -> None:
         for name in ("radius", "features", "response"):
-            positive(getattr(self, name), name)
+            require_positive(getattr(self, name), name)
 
     def ball(self) -> float:
         """Return the stated radius."""
@@ -148,8 +148,8 @@ class LogisticRegression(Objective):
     features: float = 1.0
 
     def __post_init__(self) -> None:
-        positive(self.radius, "radius")
-        positive(self.features, "features")
+        require_positive(self.radius, "radius")
+        require_positive(self.features, "features")
 
     def ball(self) -> float:
         """Return the stated radius."""
@@ -187,7 +187,7 @@ class LogisticRegression(Objective):
 def _regression(data: object, bound: float) -> tuple[Points, Points]:
     if not isinstance(data, tuple) or len(data) != 2:
         raise PrivacyError("data must be a pair (features, response)")
-    x, response = rows_of(data[0], "features"), rows_of(data[1], "response")
+    x, response = record_rows(data[0], "features"), record_rows(data[1], "response")
     if response.shape != (len(x), 1):
         raise PrivacyError(f"one response per row of features: found {len(x)} rows and responses {response.shape}")
     require_within(np.linalg.norm(x, axis=1), bound, "Euclidean length of the features")

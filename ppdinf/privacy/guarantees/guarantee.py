@@ -11,7 +11,7 @@ from typing import Literal
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantees.unit_loss import UnitLoss, describe_unit, distance_of_unit, group_delta, unit_loss
-from ppdinf.privacy.guarantees.wording import factor_of, round_up, shown
+from ppdinf.privacy.guarantees.wording import factor_of, format_loss, round_up
 
 __all__ = ["Guarantee", "require_distance"]
 
@@ -247,7 +247,7 @@ class Guarantee:
             return (
                 f"Protected: {self.neighbours}. Under {self.models or 'the intended models of the data'}, "
                 "given the public information, the release changes the odds between the two by a factor of at most "
-                f"exp({shown(self.loss())}) = {factor_of(self.loss())}. The guarantee does not cover other models."
+                f"exp({format_loss(self.loss())}) = {factor_of(self.loss())}. The guarantee covers no other models."
             )
         which = "Protected: the confidential table among all tables that agree with this information. For every prior "
         if self.metric is None:
@@ -265,11 +265,11 @@ class Guarantee:
     def _strength(self, per: str) -> str:
         if self.rho is not None:
             steep = " k^2" if per else ""
-            return f"the amount that zero-concentrated DP with rho{steep} allows, with rho = {shown(self.rho)}"
+            return f"the amount that zero-concentrated DP with rho{steep} allows, with rho = {format_loss(self.rho)}"
         rate = "(1 + gamma) epsilon" if self.gamma is not None else "epsilon"
         if not self.epsilon and not self.delta:
             return "a factor of 1, that is, not at all"
-        text = f"a factor of at most exp({rate}{per}), with epsilon = {shown(self.epsilon or 0)}"
+        text = f"a factor of at most exp({rate}{per}), with epsilon = {format_loss(self.epsilon or 0)}"
         if self.gamma is not None:
             text += f" and gamma = {round_up(self.gamma)}, the cost of conditioning on public information"
         if self.delta:
@@ -285,7 +285,7 @@ class Guarantee:
             return uncovered
         far = self.loss(20)
         if self.rho is not None:
-            reach = f"at a distance of 20 the loss reaches rho = {shown(far)}"
+            reach = f"at a distance of 20 the loss reaches rho = {format_loss(far)}"
         else:
             reach = f"at a distance of 20 the factor can reach {factor_of(far)}"
         return f"Tables at a larger distance are easier to distinguish: {reach}. {uncovered}"

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ppdinf.privacy.guarantees.conversion import zcdp_epsilon
-from ppdinf.privacy.guarantees.wording import factor_of, round_up, shown
+from ppdinf.privacy.guarantees.wording import factor_of, format_loss, round_up
 
 if TYPE_CHECKING:
     from ppdinf.privacy.guarantees.guarantee import Guarantee
@@ -186,9 +186,9 @@ def describe_loss(guarantee: Guarantee) -> str:
     found = guarantee.unit_loss
     if guarantee.rho is None:
         factor = f"a factor of {factor_of(found.loss)} in the odds"
-        return f"epsilon = {shown(found.loss)} ({factor}), delta = {round_up(found.delta)}"
+        return f"epsilon = {format_loss(found.loss)} ({factor}), delta = {round_up(found.delta)}"
     epsilon = zcdp_epsilon(Fraction(found.loss), DELTA) * ABOVE if found.loss else 0
-    return f"rho = {shown(found.loss)} in zCDP, which implies epsilon = {round_up(epsilon)} with delta = 1e-06"
+    return f"rho = {format_loss(found.loss)} in zCDP, which implies epsilon = {round_up(epsilon)} with delta = 1e-06"
 
 
 def describe_unit(guarantee: Guarantee) -> str:

@@ -6,10 +6,10 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
-__all__ = ["factor_of", "round_up", "shown"]
+__all__ = ["factor_of", "format_loss", "round_up"]
 
 
-def shown(value: Fraction | float) -> str:
+def format_loss(value: Fraction | float) -> str:
     """Format a loss: exact if it is short, otherwise rounded up."""
     short = round_up(value, 6)
     if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:

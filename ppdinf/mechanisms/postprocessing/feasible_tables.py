@@ -21,11 +21,11 @@ from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import largest_fractions, round_to_sums
 from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
 
-__all__ = ["Target"]
+__all__ = ["FeasibleTables"]
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class FeasibleTables:
     """The set {x >= 0 : A x = a, B x >= b}.
 
     Parameters
@@ -41,7 +41,7 @@ class Target:
     b: NDArray[np.int64]
 
     @classmethod
-    def of(cls, system: System) -> Target:
+    def of(cls, system: System) -> FeasibleTables:
         """Return the set given by all public statements about a table and x >= 0."""
         B = sparse.csr_array(system.B)
         implied = (np.diff(B.indptr) == 1) & (np.asarray(B.min(axis=1).todense()).ravel() >= 0) & (system.limits <= 0)
