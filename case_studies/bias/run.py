@@ -1,4 +1,4 @@
-"""Bias of noisy tables by cell size: sums kept by construction, or repaired afterwards, with and without a bound at 0.
+"""Bias of noisy tables by cell size: sums preserved or repaired, with and without a bound at 0.
 
 Run with ``ppdinf reproduce bias``.
 
@@ -41,7 +41,7 @@ REPEATS = 4000
 
 
 def biases(seed, draws):
-    """Mean error in each cell, and its Monte-Carlo standard error, for each method."""
+    """Return the mean error in each cell, and its Monte Carlo standard error, for each method."""
     rng = np.random.default_rng(seed)
     for name, (mechanism, _) in METHODS.items():
         errors = mechanism.simulate(COUNTS, draws=draws, rng=rng).values - COUNTS
@@ -49,9 +49,9 @@ def biases(seed, draws):
 
 
 def misreadings(seed, repeats):
-    """Mean of a confidential count less what is read from its release, by the released count.
+    """Return the mean of a confidential count minus its estimate from the release, by the released count.
 
-    Two cells with a public total; every table with it is as likely as any other before the release.
+    The table has two cells with a public total; all tables with the total have equal prior probability.
     """
     mechanism, rng = ppd.Conditioned(BOUNDED, noise=DoubleGeometric(EPSILON)), np.random.default_rng(seed)
     tables = np.column_stack([np.arange(PAIR + 1), PAIR - np.arange(PAIR + 1)])
@@ -65,12 +65,12 @@ def misreadings(seed, repeats):
 
 
 def chance(bias, error):
-    """Probability of biases as large as these where there are none; 21 cells under one total are hardly dependent."""
+    """Return the p-value of biases under no bias; 21 cells under one total are nearly independent."""
     return stats.chi2.sf(np.sum((bias / error) ** 2), bias.size)
 
 
 def frame(found, counts, name, last):
-    """Mean errors at some counts, as text, and the p-value of none."""
+    """Return mean errors at several counts, as text, and the p-value of no error."""
     rows = [
         {
             name: each,
@@ -83,7 +83,7 @@ def frame(found, counts, name, last):
 
 
 def panel(axes, found, looks):
-    """Draw mean errors with two standard errors, one line for each entry."""
+    """Draw mean errors with two standard errors, one line per entry."""
     for name, bias, error in found:
         axes.errorbar(COUNTS, bias, 2 * error, fmt="o-", markersize=3, linewidth=1, color=looks[name], label=name)
     axes.axhline(0, color="black", linewidth=0.6)
@@ -93,7 +93,7 @@ def panel(axes, found, looks):
 
 
 def main(output=HERE, *, quick=False, seed=4):
-    """Measure all mean errors; page, tables and figure into a folder."""
+    """Measure all mean errors; write page, tables and figure to a folder."""
     study = Study(
         "Which noisy tables are biased, and where", output,
         about=f"21 cells with 0 to 20 persons, a public total, epsilon = {EPSILON} per person, six ways to publish.",

@@ -1,6 +1,6 @@
-"""Connections on a campus by group, hour and building: real noise projected beside whole noise on the lattice.
+"""Connections on a campus by group, hour and building: projected real noise and integer noise on the lattice.
 
-Run with ``ppdinf reproduce campus_wifi``. The log of connections is not public; the table is simulated to its shape.
+Run with ``ppdinf reproduce campus_wifi``. The log of connections is not public; a table of its shape is simulated.
 
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, section 5.2.
 """
@@ -26,11 +26,11 @@ GROUPS, HOURS, BUILDINGS, PERSONS = 14, 24, 20, 3243
 # person-hours in every building, by hour over all groups, and by group over the day
 PUBLIC = margin("building", "hour") & margin("building", "group")
 DRAWS, DELTA = 50, "1e-6"
-EXACT = np.sqrt((1 - 1 / GROUPS) * (1 - 1 / HOURS))  # of unit noise on a two-way table, both margins taken off
+EXACT = np.sqrt((1 - 1 / GROUPS) * (1 - 1 / HOURS))  # of unit noise on a two-way table after removing both margins
 
 
 def connections(rng):
-    """Simulate person-hours: groups differ in where they are, buildings in when they are full."""
+    """Simulate person-hours: groups differ by building, buildings by hour."""
     size = rng.dirichlet(np.full(GROUPS, 4)) * PERSONS
     where = rng.dirichlet(np.full(BUILDINGS, 0.4), size=GROUPS)
     peak, width = rng.uniform(8, 22, BUILDINGS), rng.uniform(2, 5, BUILDINGS)
@@ -43,7 +43,7 @@ def connections(rng):
 
 
 def mechanisms():
-    """Name both releases, with noise of standard deviation 1 before the sums are held."""
+    """Return both mechanisms, with noise of standard deviation 1 before its restriction to the public sums."""
     excess = lambda epsilon: gaussian_delta(epsilon, 1) / float(DELTA) - 1  # noqa: E731
     epsilon = round(brentq(excess, 1, 20), 6)
     yield "integer lattice", ppd.GeneralizedGaussian(PUBLIC, sigma=1)
@@ -51,7 +51,7 @@ def mechanisms():
 
 
 def errors_of(mechanism, table, draws, rng):
-    """Errors of releases, shape (draws, group, hour, building), and seconds a draw."""
+    """Return errors of releases, shape (draws, group, hour, building), and seconds per draw."""
     mechanism.simulate(table, draws=1, rng=rng)  # set-up and kernels
     start = time.perf_counter()
     noisy = mechanism.simulate(table, draws=draws, rng=rng)
@@ -59,7 +59,7 @@ def errors_of(mechanism, table, draws, rng):
 
 
 def main(output=HERE, *, quick=False, seed=1):
-    """Measure the standard deviation of both releases; page, table and figure into a folder."""
+    """Measure the standard deviation of both releases; write page, table and figure to a folder."""
     study = Study(
         "Connections on a campus by group, hour and building", output,
         about=f"{GROUPS} groups, {HOURS} hours, {BUILDINGS} buildings (simulated): person-hours of every building are "

@@ -1,6 +1,6 @@
-"""Congenial differential privacy on sex by age tables: four ways to publish, side by side, with exact draws.
+"""Congenial differential privacy on sex by age tables: four methods of publication, with exact draws.
 
-Run with ``ppdinf reproduce cdp``. With PPDINF_DATA (or ``--data``) table P12 of the 2010 census is released too.
+Run with ``ppdinf reproduce cdp``. With PPDINF_DATA (or ``--data``) table P12 of the 2010 census is also released.
 
 R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, sections 3 and 4.
 """
@@ -43,7 +43,7 @@ METHODS = ["noise, epsilon 1", "projected, epsilon 1", "conditioned, epsilon 1/2
 
 
 def labelled(counts):
-    """Sex by age, with the voting age as a coordinate."""
+    """Return sex by age, with the voting age as a coordinate."""
     voting = ["minor"] * 4 + ["adult"] * 19
     return xr.DataArray(
         counts, dims=("sex", "age"), coords={"sex": ["female", "male"], "age": AGES, "voting": ("age", voting)}
@@ -66,7 +66,7 @@ def released(table, method, releases, rng):
 
 
 def simulated(rng):
-    """Draw tables: mean 5.26 and variance 5.54, success probability .95 as SciPy counts it."""
+    """Draw tables with mean 5.26 and variance 5.54, success probability 0.95 in SciPy's parametrization."""
     for _ in range(TABLES):
         yield labelled(stats.nbinom(100, 0.95).rvs((2, 23), random_state=rng))
 
@@ -82,7 +82,7 @@ def counties(folder):
 
 
 def distances(tables, releases, rng):
-    """Average L1 and L2 distance of releases from each of some tables, equation (3.1)."""
+    """Return average L1 and L2 distances of releases from each table, equation (3.1)."""
     rows = []
     for number, table in enumerate(tables):
         for method in METHODS:
@@ -96,8 +96,8 @@ def distances(tables, releases, rng):
 def chain(rates, iterations=500_000):
     """Run the published chain on the published table: acceptance and mean L1 distance by rate of its proposals.
 
-    A second route to the acceptance needs no chain: the mean of min(1, w(z') / w(z)) over exact draws z and
-    independent proposals z', with w the ratio of target and proposal.
+    The acceptance is also computed without a chain: the mean of min(1, w(z') / w(z)) over exact draws z and
+    independent proposals z', where w is the ratio of target and proposal.
     """
     table = labelled(np.array(TABLE_1))
     system = PUBLIC.on(table)
@@ -134,12 +134,12 @@ def chain(rates, iterations=500_000):
 
 
 def weight(z, prepared):
-    """Ratio of target and proposal at noise z, shape (n, 46)."""
+    """Return the ratio of target and proposal at noise z, shape (n, 46)."""
     return np.exp(prepared.rate * np.abs(z[:, prepared.free]).sum(axis=1) - prepared.scale * np.abs(z).sum(axis=1))
 
 
 def two_bins(epsilon=0.1, draws=40_000):
-    """Mean and variance of the first bin of (12, 40) with a public total; variances in units of 1 / epsilon**2."""
+    """Return mean and variance of the first bin of (12, 40) with a public total; variances in units of 1/epsilon**2."""
     table, rate = np.array([12, 40]), epsilon / 2
     ways = {
         "conditioned": ppd.GeneralizedLaplace(total(), epsilon=rate),
@@ -154,10 +154,10 @@ def two_bins(epsilon=0.1, draws=40_000):
 
 
 def levels(epsilon=0.5, draws=400_000):
-    """Privacy loss of the two bins when one person changes bins: enumerated, and the largest seen in simulations.
+    """Return the privacy loss of the two bins when one person changes bins: enumerated, and the largest simulated.
 
-    Noise of rate epsilon / 2 in each. Conditioned on the total, that of the first bin has rate epsilon; projected, it
-    is half the difference of both bins' noise, which one person moves by two.
+    The noise has rate epsilon / 2 in each bin. Conditioned on the total, that of the first bin has rate epsilon.
+    Projected, it is half the difference of both bins' noise, which one person changes by two.
     """
     wide = np.arange(-400, 401)
     one = np.exp(-epsilon / 2 * np.abs(wide))
@@ -183,7 +183,7 @@ def levels(epsilon=0.5, draws=400_000):
 
 
 def traces(study, exact, iterations):
-    """Show the published chain on its table at two rates of its proposals, beside the mean of exact draws."""
+    """Plot the published chain on its table at two rates of its proposals, and the mean of exact draws."""
     table = labelled(np.array(TABLE_1))
     system = PUBLIC.on(table)
     bounds = {"B": np.eye(46, dtype=int), "limits": -system.cells(table)}
@@ -203,7 +203,7 @@ def traces(study, exact, iterations):
 
 
 def boxes(axes, found, title, named):
-    """Boxes of average distances, one for each method."""
+    """Draw boxes of average distances, one per method."""
     parts = [found.loc[found["method"] == method, "L1"] for method in METHODS[::-1]]
     axes.boxplot(parts, orientation="horizontal", widths=0.6, medianprops={"color": "#0072B2"})
     axes.set_yticks(range(1, 5), METHODS[::-1] if named else [""] * 4)
@@ -212,7 +212,7 @@ def boxes(axes, found, title, named):
 
 
 def main(output=HERE, *, quick=False, data=None, seed=2020):
-    """Compare four ways to publish tables, and chain and exact draws; page, tables and figure into a folder."""
+    """Compare four methods of publication, and chain and exact draws; write page, tables and figures to a folder."""
     folder = data or os.environ.get("PPDINF_DATA")
     study = Study(
         "Conditioning against projection on sex by age tables", output,
@@ -251,7 +251,7 @@ def main(output=HERE, *, quick=False, data=None, seed=2020):
     at = curve.set_index("rate").loc[0.6]
     study.claim("acceptance of the chain at rate 0.6", CDP, "1.68 %", f"{at['acceptance']:.2%}",
                 holds=abs(at["acceptance"] - 0.0168) < 0.0036,
-                reason="the published run of 10,000 steps has an error of .12 %")  # fmt: skip
+                reason="the published run of 10,000 steps has an error of 0.12 %")  # fmt: skip
     study.claim("its acceptance, without a chain", "here", f"{at['acceptance']:.2%}", f"{at['without a chain']:.2%}",
                 holds=abs(at["acceptance"] / at["without a chain"] - 1) < (0.3 if quick else 0.1))  # fmt: skip
     best = curve.set_index("rate")["without a chain"].idxmax()

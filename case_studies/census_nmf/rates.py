@@ -1,8 +1,8 @@
-"""Rates of an event whose denominators were released with noise: fires for each occupied unit of blocks.
+"""Rates of an event whose denominators were released with noise: fires per occupied unit of blocks.
 
-Events are not confidential, the numbers of occupied units are. The model writes fires in terms of the confidential
-numbers; beside it noisy values of blocks, or least squares of all levels, are divided by as if they were true. Rates
-have the same gamma prior in all three, from which the true ones are drawn.
+Events are not confidential; the numbers of occupied units are. The model expresses fires by the confidential
+numbers. For comparison, noisy values of blocks, or least squares of all levels, are used as true denominators. Rates
+have the same gamma prior in all three analyses, from which the true rates are drawn.
 """
 
 import tempfile
@@ -16,14 +16,14 @@ from matplotlib.ticker import MaxNLocator
 import ppdinf as ppd
 from ppdinf.census import UNITS_2020, read_occupied, simulate_nmf
 
-SMALL = 12  # units of a small block, at most
-SHAPE, UNITS = 4, 10  # of the gamma prior of rates: as known as after 4 fires in 10 units
+SMALL = 12  # maximum number of units of a small block
+SHAPE, UNITS = 4, 10  # gamma prior of rates: the information of 4 fires in 10 units
 RATES = ("small blocks", "large blocks", "ratio")
 NUMBER = 40
 
 
 def posterior(seen, small, fires, draws):
-    """Draws of both rates given noisy numbers and events; the numbers are summed out."""
+    """Draw both rates given noisy numbers and events, with the numbers marginalized."""
     units = seen.frame.coords["units"][1]
     with pm.Model(coords=seen.coords) as model:
         mean, size = pm.Beta("mean", 9, 1), pm.Gamma("size", 2, 0.1)
@@ -40,13 +40,13 @@ def posterior(seen, small, fires, draws):
 
 
 def as_true(occupied, small, fires, rng):
-    """Draws of both rates where the numbers of occupied units are taken as they are."""
+    """Draw both rates with the given numbers of occupied units treated as true."""
     events, persons = (np.bincount(small, weights=values, minlength=2) for values in (fires, occupied))
     return rng.gamma(SHAPE + events, 1 / (UNITS + persons), size=(4000, 2))
 
 
 def one_file(rng, draws, state, widths, estimates):
-    """Posterior of the rates in one simulated county, by three ways: what they say, and what is true."""
+    """Return the rates in one simulated county by three analyses, and the true rates."""
     table = state(rng, 1, tracts=2)
     with tempfile.TemporaryDirectory() as root:
         simulate_nmf(table, UNITS_2020, root, "US_Unit_PL_PROD", widths, rng=rng)
@@ -70,7 +70,7 @@ def one_file(rng, draws, state, widths, estimates):
 
 
 def rates(study, one_file, colors, *, quick, workers):
-    """Bias, error and coverage of rates over simulated files."""
+    """Compute bias, error and coverage of rates over simulated files."""
     number, draws = (2, 60) if quick else (NUMBER, 120)
     runs = study.replicates(lambda rng, k: one_file(rng, draws), number, name="rates", workers=workers)
     found = pd.concat(runs)
@@ -87,13 +87,13 @@ def rates(study, one_file, colors, *, quick, workers):
     held, error = judged["coverage at 0.9"].unstack(), judged["root mean square error, %"].unstack()
     spare = 3 * np.sqrt(0.09 / number)
     study.claim(
-        "rates given noisy denominators lie in their 90 % intervals as often as these say", "here",
-        f".9 +- {spare:.2f} (three standard errors)",
+        "90 % intervals of rates given noisy denominators have their nominal coverage", "here",
+        f"0.9 +- {spare:.2f} (three standard errors)",
         "; ".join(f"{name}: {held.loc[name, 'posterior']:.2f}" for name in RATES),
         holds=(abs(held["posterior"] - 0.9) <= spare).all(),
     )  # fmt: skip
     study.claim(
-        "rates of small blocks are nearer to the truth than where noisy or least squares numbers are taken as true",
+        "rates of small blocks have smaller errors than with noisy or least squares numbers treated as true",
         "here", "smaller error", ", ".join(f"{way} {error.loc[RATES[0], way]:.0f} %" for way in colors),
         holds=error.loc[RATES[0]].idxmin() == "posterior",
     )  # fmt: skip

@@ -1,11 +1,11 @@
 """Noisy measurement files of the census: housing units of a state to the block, persons of counties and tracts, rates.
 
-Run with ``ppdinf reproduce census_nmf`` (it needs ``ppdinf[census]``). No census file comes with it: a state of our own
-is written in their schema, with the variances of production, and read back. Shares of the budget of units by level are
-taken to be those of persons.
+Run with ``ppdinf reproduce census_nmf`` (it needs ``ppdinf[census]``). No census file is included: a simulated state
+is written in the census schema, with the variances of production, and read back. The shares of the budget of units by
+level are assumed to be those of persons.
 
-What is compared: the posterior; weighted least squares of all noisy values, clipped to what is possible; and the noisy
-values of single cells taken as true.
+The study compares the posterior, weighted least squares of all noisy values clipped to the possible range, and noisy
+values of single cells treated as true.
 """
 
 import runpy
@@ -34,7 +34,7 @@ WAYS = {"posterior": "#0072B2", "least squares": "#E69F00", "finest values": "#D
 
 
 def state(rng, counties, tracts=6):
-    """Occupied and vacant units in blocks of a made-up state; vacancy varies by tract and block."""
+    """Return occupied and vacant units in blocks of a simulated state; vacancy varies by tract and block."""
     blocks = []
     for county in range(1, counties + 1):
         for tract in range(1, rng.poisson(tracts) + 2):
@@ -51,7 +51,7 @@ def state(rng, counties, tracts=6):
 
 
 def least_squares(seen, low, high):
-    """Estimate and standard deviation of every cell by weighted least squares, clipped to what is possible."""
+    """Return weighted least squares and standard deviations of every cell, clipped to the possible range."""
     entries = seen.entries
     weight = np.empty(entries.y.size)
     for form, rows in entries.forms:
@@ -63,7 +63,7 @@ def least_squares(seen, low, high):
 
 
 def judged(truth, ways):
-    """Error and coverage of every way: ``{way: (estimate, lower, upper)}``."""
+    """Return error and coverage of every analysis: ``{way: (estimate, lower, upper)}``."""
     return pd.DataFrame(
         {
             way: {
@@ -78,12 +78,12 @@ def judged(truth, ways):
 
 
 def around(estimate, sd, low=0, high=np.inf):
-    """Interval of a normal estimate, of what is possible."""
+    """Return the interval of a normal estimate, clipped to the possible range."""
     return estimate, np.clip(np.ceil(estimate - Z * sd), low, high), np.clip(np.floor(estimate + Z * sd), low, high)
 
 
 def finest(seen):
-    """Noisy values of single cells, and their standard deviations: the mean where a cell has several."""
+    """Return noisy values of single cells, and their standard deviations: the mean if a cell has several values."""
     entries, d = seen.entries, seen.frame.size
     total, weight = np.zeros(d), np.zeros(d)
     alone = np.diff(entries.matrix.indptr) == 1
@@ -96,7 +96,7 @@ def finest(seen):
 
 
 def housing(study, rng, *, quick):
-    """Occupied units of a state, down to the block."""
+    """Analyse occupied units of a state by block."""
     table = state(rng, 1 if quick else 4)
     with tempfile.TemporaryDirectory() as root:
         simulate_nmf(table, UNITS_2020, root, "US_Unit_PL_PROD", WIDTHS, rng=rng)
@@ -140,7 +140,7 @@ def housing(study, rng, *, quick):
         " and ".join(f"{error[way]:.2f}" for way in WAYS) + " units", holds=error.is_monotonic_increasing,
     )  # fmt: skip
     study.claim(
-        "intervals of blocks cover at least what they say (counts are whole)", "here", f"{LEVEL}", f"{least:.3f}",
+        "intervals of blocks have at least nominal coverage (counts are integers)", "here", f"{LEVEL}", f"{least:.3f}",
         holds=least > LEVEL - 0.05,
     )  # fmt: skip
     study.text(
@@ -169,7 +169,7 @@ SIZES = ("0", "1 to 5", "6 to 50", "over 50")
 
 
 def people(rng, level):
-    """Persons of a geounit by residence, voting age, ethnicity and race, most cells empty; and its facilities."""
+    """Draw persons of a geounit by residence, voting age, ethnicity and race, most cells empty; and its facilities."""
     code, total = GEOUNITS[level]
     race = np.concatenate([[0.62, 0.12, 0.01, 0.06, 0.002, 0.09], 0.1 * rng.dirichlet(np.full(57, 0.15))])
     facilities = np.zeros((1, PERSONS.shape[0]), dtype=np.int64)
@@ -178,14 +178,14 @@ def people(rng, level):
     residence[0] = 0.97
     shares = np.einsum("g,a,h,r->gahr", residence, [0.22, 0.78], [0.84, 0.16], race / race.sum())
     shares = shares * np.exp(0.4 * rng.standard_normal(shares.shape))
-    shares[3, 0] = 0  # nobody under 18 in them
+    shares[3, 0] = 0  # nobody under 18 in nursing homes
     table = rng.multinomial(total, (shares / shares.sum()).ravel()).reshape(1, *shares.shape)
     labels = {axis.name: list(axis.labels) for axis in PERSONS.axes}
     return xr.DataArray(table, coords={level.lower(): [code], **labels}), xr.DataArray(facilities)
 
 
 def one_file(rng, k, draws):
-    """Answers to every query, and what three ways say of them, of one geounit: counties and tracts in turn."""
+    """Return answers to every query and three analyses of one geounit: counties and tracts alternate."""
     level = list(GEOUNITS)[k % 2]
     table, facilities = people(rng, level)
     with tempfile.TemporaryDirectory() as root:
@@ -215,7 +215,7 @@ def one_file(rng, k, draws):
 
 
 def fitted(seen, possible):
-    """Weighted least squares of all queries, with covariance; cells that are empty by definition left out."""
+    """Return weighted least squares of all queries, with covariance, without structural zeros."""
     entries = seen.entries
     weight = np.empty(entries.y.size)
     for form, rows in entries.forms:
@@ -226,7 +226,7 @@ def fitted(seen, possible):
 
 
 def by(found, *names):
-    """Root mean square error and coverage of the three ways, side by side."""
+    """Return root mean square error and coverage of the three analyses, in columns."""
     groups = found.groupby([*names, "way"], sort=False)
     both = pd.DataFrame({
         "numbers": groups.size(), "error": groups["error"].agg(lambda e: np.sqrt(np.mean(e**2))),
@@ -237,7 +237,7 @@ def by(found, *names):
 
 
 def persons(study, *, quick, workers):
-    """Persons of counties and tracts from eleven overlapping queries, with zeros and bounds."""
+    """Analyse persons of counties and tracts by eleven overlapping queries, with zeros and bounds."""
     number, draws = (2, 60) if quick else (FILES, 150)
     runs = study.replicates(lambda rng, k: one_file(rng, k, draws), number, name="file", workers=workers)
     found = pd.concat(runs)
@@ -260,10 +260,10 @@ def persons(study, *, quick, workers):
     )  # fmt: skip
     above = large["posterior: coverage"]
     study.claim(
-        "intervals of cells above 5 cover what they say", "here", f"{LEVEL} +- .04",
+        "intervals of cells above 5 have nominal coverage", "here", f"{LEVEL} +- 0.04",
         " and ".join(f"{share:.3f} ({level})" for (level, _), share in above.items()),
         holds=all(abs(above - LEVEL) < 0.04),
-        reason="by true size: shrinkage towards a learned prior draws cells of 6 to 50 down",
+        reason="by true size: shrinkage towards a learned prior decreases cells of 6 to 50",
     )  # fmt: skip
     figure, both = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     own = sizes.xs("County", level="level").loc[list(SIZES)]
@@ -283,7 +283,7 @@ def persons(study, *, quick, workers):
 
 
 def rates(study, *, quick, workers):
-    """Rates of an event among occupied units."""
+    """Analyse rates of an event among occupied units."""
 
     def estimates(seen, units):
         return {
@@ -298,7 +298,7 @@ def rates(study, *, quick, workers):
 
 
 def main(output=HERE, *, quick=False, seed=1, workers=None):
-    """Write files of a state, read them, and compare what is inferred with the truth; page, tables and figures."""
+    """Write and read files of a state, and compare estimates with the truth; page, tables and figures."""
     study = Study(
         "Noisy measurement files of the census", output,
         about="Simulated files with the variances of production: units to the block, persons of a county.",

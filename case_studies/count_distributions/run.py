@@ -1,8 +1,8 @@
 """Histograms of counts under privatization: the experiments of Kohli and Laskowski, section 6 and appendix F.
 
 Run with ``ppdinf reproduce count_distributions``. Homicides by county are read from the folder of public tables
-(``homicides_by_county.csv``), teachers per school likewise (``teachers_per_school.csv``, a column ``teachers``). Tables
-without a file are simulated to the paper's shape, which the page says.
+(``homicides_by_county.csv``), and so are teachers per school (``teachers_per_school.csv``, a column ``teachers``).
+Tables without a file are simulated with the paper's shape, and the page states it.
 
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms".
 """
@@ -29,7 +29,7 @@ TAKES = "3 min"
 PAPER = "Count mechanisms"
 BUDGETS = (0.1, 0.15, 0.22, 0.32, 0.48, 0.71, 1.05, 1.55, 2.29, 3.38, 5.0)
 SHARES = np.arange(1, 10) / 10
-GAPS = {0.1: 0.024, 0.5: 0.046, 1.0: 0.017, 5.0: 0.0}  # of the rule of thumb on homicides, as printed
+GAPS = {0.1: 0.024, 0.5: 0.046, 1.0: 0.017, 5.0: 0.0}  # for the rule of thumb on homicides, as printed
 LOOKS = {  # colour, line, label
     "sandwich": ("#0072B2", "-", "fixed point, sandwich"),
     "max": ("#56B4E9", "--", "fixed point, max"),
@@ -56,7 +56,7 @@ TABLE_3 = {  # best share of the histogram in tenths, by budget
 
 
 def column(folder, name, field):
-    """Read counts from a file of the data folder, or None."""
+    """Read counts from a file of the data folder, or return None."""
     if folder is None or not (path := Path(folder, name)).exists():
         return None
     with path.open(encoding="utf-8") as file:
@@ -64,7 +64,7 @@ def column(folder, name, field):
 
 
 def data_sets(folder, seed):
-    """Make the paper's three data sets: their histograms, two of them before top-coding, and which are real."""
+    """Return the paper's three data sets: their histograms, two of them before top-coding, and which are real."""
     rng = np.random.default_rng([seed, 1])
     homicides = column(folder, "homicides_by_county.csv", "murders")
     teachers = column(folder, "teachers_per_school.csv", "teachers")
@@ -79,7 +79,7 @@ def data_sets(folder, seed):
 
 
 def top_coded(raw, n):
-    """Histogram of counts, those above n - 1 taken for n - 1."""
+    """Return the histogram of counts, with counts above n - 1 set to n - 1."""
     return counts.histogram(np.minimum(raw, n - 1), n)
 
 
@@ -99,7 +99,7 @@ def synthetic(seed):
 
 
 def mechanism_of(method, z, epsilon, cells):
-    """Build the mechanism of the cells, for one budget."""
+    """Build the mechanism of the cells for one budget."""
     if method == "optimal":
         return counts.optimal(z, epsilon)
     if method == "unfixed":
@@ -113,9 +113,9 @@ def mechanism_of(method, z, epsilon, cells):
 
 
 def errors(own, method, epsilon, draws, rng, share=None):
-    """Mean W1 between histograms before and after, in counts, and mean absolute deviation of a released count.
+    """Return mean W1 between histograms before and after, in counts, and mean absolute deviation of a released count.
 
-    Cells with one count are drawn together, which is the same law: how many of them are released as each count.
+    Cells with the same count are drawn jointly as numbers of released counts, which has the same distribution.
     """
     n, cells = own.size, own.sum()
     share = float(counts.budget_share(epsilon)) if share is None else share
@@ -134,20 +134,20 @@ def errors(own, method, epsilon, draws, rng, share=None):
 
 
 def all_errors(sets, draws, few, rng, k):
-    """Errors of one method on one data set, shape (budgets, 2)."""
+    """Return errors of one method on one data set, shape (budgets, 2)."""
     name, method = list(product(sets, LOOKS))[k]
     return np.array([errors(sets[name], method, e, few if method == "optimal" else draws, rng) for e in BUDGETS])
 
 
 def objectives(sets, budgets, draws, rng, k):
-    """Log of the product of both errors for one data set and budget, by the share of the histogram."""
+    """Return the log of the product of both errors for one data set and budget, by the share of the histogram."""
     name, e = list(product(sets, budgets))[k]
     shares = [*SHARES, None] if len(sets) == 1 else SHARES
     return [float(np.log(errors(sets[name], "sandwich", e, draws, rng, share)).sum()) for share in shares]
 
 
 def shapes(study, sets):
-    """Figure 4, and one mechanism as a heat map."""
+    """Draw Figure 4, and one mechanism as a heat map."""
     figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
     for panel, (name, own) in zip(axes, sets.items(), strict=False):
         panel.bar(np.arange(own.size), own / own.sum(), width=1, color="#0072B2")
@@ -162,7 +162,7 @@ def shapes(study, sets):
 
 
 def privatizers(study, schools, draws, seed):
-    """Figure 3: distance of privatized histograms of schools at epsilon 1, by the number of possible counts."""
+    """Draw Figure 3: distance of privatized histograms of schools at epsilon 1, by the number of possible counts."""
     sizes, marks = (20, 40, 80, 160), "osD^"
     names = ("cyclic-laplace", "laplace", "hierarchical", "privelet")
     figure, axes = plt.subplots(figsize=(5.6, 3.6), layout="constrained")
@@ -196,7 +196,7 @@ def privatizers(study, schools, draws, seed):
 
 
 def compare(study, sets, draws, few, workers):
-    """Figures 5 and 6; all methods at all budgets."""
+    """Draw Figures 5 and 6: all methods at all budgets."""
     work = partial(all_errors, sets, draws, few)
     every = study.replicates(work, len(sets) * len(LOOKS), name="errors", workers=workers, progress=True)
     found = dict(zip(product(sets, LOOKS), every, strict=True))
@@ -231,12 +231,12 @@ def compare(study, sets, draws, few, workers):
 
 
 def near(here, printed):
-    """Whether a number is the printed one but for 10 % or a hundredth."""
+    """Return whether a number is within 10 % or 0.01 of the printed one."""
     return bool(abs(here - printed) <= max(0.1 * printed, 0.0101))
 
 
 def statements(study, found, real):
-    """Claim by claim of sections 6.1 and 6.2."""
+    """Enter the claims of sections 6.1 and 6.2."""
     at = {e: BUDGETS.index(e) for e in (0.1, 0.48, 1.05)}
     baselines = [method for method in LOOKS if method not in FIXED]
 
@@ -248,30 +248,30 @@ def statements(study, found, real):
 
     where = f"{PAPER}, 6.1"
     base, fixed = best("binomial", 0.48, 0, baselines), error("binomial", "sandwich", 0.48, 0)
-    study.claim("W1 of the best baseline at ε = .48, binomial", where, 0.64, f"{base:.3f}", holds=near(base, 0.64))
-    study.claim("W1 of fixed points at ε = .48, binomial", where, 0.04, f"{fixed:.3f}", holds=near(fixed, 0.04))
+    study.claim("W1 of the best baseline at ε = 0.48, binomial", where, 0.64, f"{base:.3f}", holds=near(base, 0.64))
+    study.claim("W1 of fixed points at ε = 0.48, binomial", where, 0.04, f"{fixed:.3f}", holds=near(fixed, 0.04))
     for name, printed in (("binomial", 94), ("homicides", 74), ("schools", 87)):
         cut = 100 * (1 - error(name, "sandwich", 0.48, 0) / best(name, 0.48, 0, baselines))
         note = "" if name == "binomial" or name in real else "simulated data, not the paper's"
-        what = f"fixed points cut W1 at ε = .48 by, {name}"
+        what = f"fixed points cut W1 at ε = 0.48 by, {name}"
         study.claim(what, where, f"{printed} %", f"{cut:.1f} %", holds=abs(cut - printed) <= 5, reason=note)
     for method, printed in (("unfixed", 1.44), ("sandwich", 2.17)):
         own = error("homicides", method, 0.1, 0)
-        what = f"W1 at ε = .1, homicides, {LOOKS[method][2]}"
+        what = f"W1 at ε = 0.1, homicides, {LOOKS[method][2]}"
         study.claim(what, where, printed, f"{own:.2f}", holds=near(own, printed))
     lose = error("homicides", "sandwich", 0.1, 0) > error("homicides", "unfixed", 0.1, 0)
-    study.claim("fixed points lose at ε = .1 on homicides", where, "yes", "yes" if lose else "no", holds=lose)
+    study.claim("fixed points lose at ε = 0.1 on homicides", where, "yes", "yes" if lose else "no", holds=lose)
     fixed, geometric = error("schools", "sandwich", 0.1, 0), error("schools", "geometric", 0.1, 0)
     note = "" if "schools" in real else "simulated data, not the paper's"
-    what = "at ε = .1 fixed points keep the histogram of schools more than 40 times better"
+    what = "at ε = 0.1 fixed points keep the histogram of schools more than 40 times better"
     here = f"{fixed:.3f} against {geometric:.2f}"
     study.claim(what, where, "0.06 against 2.60", here, holds=geometric > 40 * fixed, reason=note)
 
     where = f"{PAPER}, 6.2"
     base, least = best("homicides", 0.48, 1, baselines), error("homicides", "optimal", 0.48, 1)
-    what = "deviation of a cell at ε = .48, homicides, best baseline"
+    what = "deviation of a cell at ε = 0.48, homicides, best baseline"
     study.claim(what, where, 1.27, f"{base:.3f}", holds=near(base, 1.27))
-    what = "deviation at ε = .48, homicides, fixed point of least error"
+    what = "deviation at ε = 0.48, homicides, fixed point of least error"
     study.claim(what, where, 1.32, f"{least:.3f}", holds=near(least, 1.32))
     gap = 100 * (least / base - 1)
     study.claim(
@@ -289,14 +289,14 @@ def statements(study, found, real):
 
 
 def speeds(study, homicides, quick):
-    """Figure 7: processor time to build a mechanism, by the number of possible counts."""
+    """Draw Figure 7: processor time to build a mechanism, by the number of possible counts."""
     figure, axes = plt.subplots(figsize=(5.6, 3.6), layout="constrained")
     large = (50, 200, 800, 2000)
     for method, sizes in {"sandwich": large, "optimal": (50, 100, 200), "unfixed": large}.items():
         spent = []
         for n in sizes[: 2 if quick else None]:
             z = top_coded(homicides, n) / homicides.size
-            mechanism_of(method, z, 1, homicides.size)  # compiled, and warm
+            mechanism_of(method, z, 1, homicides.size)  # compile and warm up
             start = time.process_time()
             audit = mechanism_of(method, z, 1, homicides.size).audit()
             spent.append(time.process_time() - start)
@@ -316,12 +316,12 @@ def speeds(study, homicides, quick):
 
 
 def rule(epsilon, start, end, fall):
-    """Share of the histogram in the family that the paper's rule of thumb is from."""
+    """Return the share of the histogram in the family of the paper's rule of thumb."""
     return end + (start - end) * np.exp(-fall * np.asarray(epsilon))
 
 
 def splits(study, sets, homicides, draws, workers):
-    """Table 3 and Figure 8: the share of the budget for the histogram with the least product of both errors."""
+    """Compute Table 3 and Figure 8: the share of the budget for the histogram with the least product of both errors."""
     work = partial(objectives, sets, BUDGETS, draws)
     every = study.replicates(work, len(sets) * len(BUDGETS), name="splits", workers=workers, progress=True)
     both = np.array(every).reshape(len(sets), len(BUDGETS), SHARES.size)
@@ -335,7 +335,7 @@ def splits(study, sets, homicides, draws, workers):
     study.claim(what, f"{PAPER}, Table 3", "all", f"{100 * close:.0f} %", holds=close > 0.8)
     tenths = np.rint(10 * best.to_numpy()).astype(int)
     falls = bool((tenths[0] > tenths[-1]).all() and (tenths[-1] == 1).all())
-    what = "the best share falls with ε, to .1, in all six data sets"
+    what = "the best share falls with ε, to 0.1, in all six data sets"
     study.claim(what, f"{PAPER}, appendix F", "yes", "yes" if falls else "no", holds=falls)
     flat = np.repeat(BUDGETS, len(sets)), best.to_numpy().ravel()
     (start, end, fall), _ = curve_fit(rule, *flat, p0=(0.6, 0.1, 3.0))
@@ -350,7 +350,7 @@ def splits(study, sets, homicides, draws, workers):
     gaps = []
     for panel, e, (*values, ruled) in zip(axes, GAPS, every, strict=True):
         gaps.append(max(ruled - min(values), 0.0))
-        label = (None, None) if len(gaps) > 1 else ("shares .1 to .9", "rule of thumb")
+        label = (None, None) if len(gaps) > 1 else ("shares 0.1 to 0.9", "rule of thumb")
         panel.plot(SHARES, values, "o-", color="#0072B2", label=label[0])
         panel.plot([float(counts.budget_share(e))], [ruled], "D", color="#D55E00", markersize=9, label=label[1])
         panel.axhline(ruled, color="#D55E00", linestyle="--", linewidth=1)
@@ -361,13 +361,13 @@ def splits(study, sets, homicides, draws, workers):
     study.figure("splits", figure, "What a share of the budget for the histogram costs, homicides by county.")
     plt.close(figure)
     worst = max(gaps)
-    what = "the rule of thumb loses little on homicides: log of the product of errors, at ε = .1, .5, 1 and 5"
+    what = "the rule of thumb loses little on homicides: log of the product of errors, at ε = 0.1, 0.5, 1 and 5"
     there, here = (", ".join(f"{gap:.3f}" for gap in row) for row in (GAPS.values(), gaps))
     study.claim(what, f"{PAPER}, Figure 8", there, here, holds=worst < 0.1)
 
 
 def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
-    """Run all experiments, and write claims, tables and figures into a folder."""
+    """Run all experiments; write claims, tables and figures to a folder."""
     folder = public_folder() if data is None else data
     sets, raw, real = data_sets(folder, seed)
     source = ", ".join(real) or "none, all are simulated"

@@ -1,8 +1,8 @@
-"""County populations given state totals: noise that keeps them, and what truncation at zero does to large counties.
+"""County populations given state totals: noise that preserves totals, and truncation at zero.
 
 Run with ``ppdinf reproduce county_census``. Populations are those of 2010 in ``county_population_2010.csv`` of the
-folder that PPDINF_DATA (or ``--data``) names, else simulated. Who has the privacy-protected demonstration data of IPUMS
-NHGIS puts the county file beside it as ``nhgis_county.csv``: its errors are then shown too.
+folder of PPDINF_DATA (or ``--data``), otherwise simulated. If the folder contains the county file of IPUMS NHGIS's
+privacy-protected demonstration data as ``nhgis_county.csv``, its errors are also shown.
 
 P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, section 5, appendix E.4.
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, section 5.1.
@@ -27,7 +27,7 @@ from ppdinf.report.study import Study, arguments
 HERE = Path(__file__).parent
 TAKES = "2 min"
 ISDP, SDP = "Integer subspace DP", "Subspace DP"
-EPSILON = "0.192"  # 4 in total, .16 of it for counties, .3 of that for populations
+EPSILON = "0.192"  # 4 in total, 0.16 of it for counties, 0.3 of that for populations
 DRAWS, CATEGORIES, LEVEL = 1000, 126, 0.01
 TOTALS = groups("state")
 LOOKS = {
@@ -57,13 +57,13 @@ def counties(data):
 
 
 def by_category(table, rng):
-    """Split every county into many categories, most of them nearly empty, as ages, races and origins do."""
+    """Split every county into many categories, most of them nearly empty, like ages, races and origins."""
     shares = 0.6 ** np.arange(CATEGORIES)
     return np.stack([rng.multinomial(n, rng.dirichlet(2 * shares + 0.002)) for n in table.values])
 
 
 def repaired(table, rng):
-    """Errors of county sums where each category gets noise, is truncated at 0, and the state total is then restored."""
+    """Return errors of county sums if noisy categories are truncated at 0 and the state total is then restored."""
     cells = by_category(table, rng)
     errors = np.empty(table.size)
     for state in np.unique(table["state"]):
@@ -76,7 +76,7 @@ def repaired(table, rng):
 
 
 def slopes(errors, table):
-    """Regress errors on log populations within every state that has counties enough: slope and p-value."""
+    """Regress errors on log populations within every state with enough counties: slope and p-value."""
     found = {}
     for state in np.unique(table["state"]):
         among = table["state"].values == state
@@ -87,7 +87,7 @@ def slopes(errors, table):
 
 
 def significant(found):
-    """Count states whose slope differs from 0 at the level, and those of them that fall."""
+    """Count states with a significant slope, and those with a negative one."""
     some = found[found["p"] < LEVEL]
     return len(some), int((some["slope"] < 0).sum())
 
@@ -124,7 +124,7 @@ def show(study, table, errors, state):
         right.plot(found["slope"][sure], (row + shift)[sure], "o", color=LOOKS[name], markersize=4)
     right.axvline(0, color="black", linewidth=0.6)
     right.set_yticks(range(len(errors)), [name.replace(", ", ",\n") for name in errors])
-    right.set(xlabel="slope in log10 population, persons;\na circle a state, filled: p < .01")
+    right.set(xlabel="slope in log10 population, persons;\na circle a state, filled: p < 0.01")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     study.figure(
@@ -137,7 +137,7 @@ def show(study, table, errors, state):
 
 
 def main(output=HERE, *, quick=False, data=None, seed=1):
-    """Compare four ways to publish counties under state totals; page, tables and figure into a folder."""
+    """Compare four methods of publication under state totals; write page, tables and figure to a folder."""
     table, real = counties(data)
     study = Study(
         "County populations given state totals", output,
@@ -146,11 +146,13 @@ def main(output=HERE, *, quick=False, data=None, seed=1):
     )  # fmt: skip
     rng, draws = np.random.default_rng(seed), 100 if quick else DRAWS
     exact = ppd.GeneralizedLaplace(TOTALS, epsilon=EPSILON)
-    exact.simulate(table, draws=1, rng=rng)  # kernels
+    exact.simulate(table, draws=1, rng=rng)  # compile kernels
     start = time.perf_counter()
     noise = exact.simulate(table, draws=draws, rng=rng).values - table.values
     seconds = (time.perf_counter() - start) / draws
-    projected = ppd.SubspaceLaplace(TOTALS, epsilon=2 * Fraction(EPSILON))  # between tables with one person replaced
+    projected = ppd.SubspaceLaplace(
+        TOTALS, epsilon=2 * Fraction(EPSILON)
+    )  # between tables in which one person is replaced
     rounded = ppd.PostProcessed(TOTALS, EPSILON, "rounded")
     errors = {
         "integer noise with the total": noise,

@@ -1,7 +1,7 @@
-"""One page on one month that a health department could print: rates and case fatality by county, with margins of error.
+"""One page on one month for a health department to print: rates and case fatality by county, with margins of error.
 
-All on it comes from posterior draws, populations and the state's exact cases: no confidential count of a county is
-handed to anything here. `run.py` beside calls this.
+All numbers are computed from posterior draws, populations and the state's exact cases. No confidential count of a
+county is an input of this module. `run.py` in this folder calls it.
 """
 
 import html
@@ -18,7 +18,7 @@ from ppdinf._internal.atomic_files import write_whole
 A4 = (8.27, 11.69)  # inches
 TAIL = 0.025
 INK, QUIET, BLUE = "#1D2329", "#5D6873", "#0072B2"
-LEFT = {"County": 0.06, "Population": 0.265, "rate": 0.475, "fatality": 0.95}  # names begin there, numbers end there
+LEFT = {"County": 0.06, "Population": 0.265, "rate": 0.475, "fatality": 0.95}  # left end of names, right end of numbers
 CHARTS = {"rate": (0.49, 0.215), "fatality": (0.72, 0.09)}  # left end and width
 TOP, BOTTOM = 0.77, 0.055
 
@@ -49,7 +49,7 @@ th:first-child, td:first-child {{ text-align: left; }}
 
 
 def numbers(draws, population, names):
-    """Tabulate estimates and 95 % ranges by county: cases per 100,000, and deaths per 100 cases."""
+    """Tabulate estimates and 95 % intervals by county: cases per 100,000, and deaths per 100 cases."""
     cases, deaths = np.moveaxis(draws, -1, 0)
     values = {"rate": 1e5 * cases / population, "fatality": 100 * deaths / np.maximum(cases, 1)}
     found = {"population": population}
@@ -60,7 +60,7 @@ def numbers(draws, population, names):
 
 
 def statement(table, draws, total, months, epsilon, noise):
-    """Say in plain words what is exact, what is noisy, and how to read the page; `noise` is a sample of it."""
+    """Describe the exact numbers, the noisy numbers and how to read the page; `noise` is a sample of the noise."""
     low, high = np.quantile(draws[..., 1].sum(axis=1), [TAIL, 1 - TAIL], method="inverted_cdf")
     usual, seldom = np.quantile(abs(noise), [0.5, 0.95], method="inverted_cdf")
     mean = 1e5 * total / table.population.sum()
@@ -69,11 +69,11 @@ def statement(table, draws, total, months, epsilon, noise):
         "inhabitants (dashed line). It is published as counted. The state's deaths are not: between "
         f"{low:,} and {high:,}.",
         "What is noisy": "The cases and deaths of every county. A whole number drawn at random was added to each "
-        "before it left the department, so that nobody can tell from them whether a given person is among them "
+        "before publication, so that nobody can infer from them whether a given person is among them "
         f"(differential privacy, epsilon = {epsilon:g} a month). Half of these numbers are {usual:.0f} or less, one in "
-        f"twenty is {seldom:.0f} or more: much in a small county, next to nothing in a large one.",
+        f"twenty is {seldom:.0f} or more: this is much in a small county and little in a large one.",
         "How to read it": f"A dot is the best estimate from the noisy numbers of {months} months and the exact totals. "
-        "Its bar, and the numbers in brackets, are the margin of error: a range that holds what was counted in 95 of "
+        "Its bar, and the numbers in brackets, are the margin of error: a range that contains the true count in 95 of "
         "100 cases. Rates with a filled dot differ from the state's by more than this; those with a hollow one may "
         "not. Do not rank counties whose bars overlap. Deaths come weeks after cases: when a wave ends, there are "
         "many for each case.",

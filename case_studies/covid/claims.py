@@ -1,6 +1,6 @@
-"""Tables and claims of the COVID study: what agrees with the paper, and what the posteriors are worth.
+"""Tables and claims of the COVID study: agreement with the paper, and properties of the posteriors.
 
-`run.py` beside calls them.
+`run.py` in this folder calls them.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ PAPER, LOSSES, DELTA_Z = "PPD 4", ("l2", "l1"), 2
 SIZES = ("small", "middle", "large")
 QUANTITIES = ("cases", "deaths", "fatality")
 ANALYSES = ("panel", "month by month", "naive")  # of all months
-WIDE = "too often: where noise says little, intervals are those of a prior fitted to months that changed more"
-NARROW = "too rarely: where noise says little, intervals are those of a prior fitted to months that changed less"
+WIDE = "too often: with little information, intervals are those of a prior fitted to months with larger changes"
+NARROW = "too rarely: with little information, intervals are those of a prior fitted to months with smaller changes"
 
 
 def relative_errors(released, truth):
-    """List |released - true| / true in percent, of county-months with cases; counties come last."""
+    """List |released - true| / true in percent, of county-months with cases; counties are the last dimension."""
     errors = 100 * np.abs(released - truth) / np.maximum(truth, 1)
     return errors[np.broadcast_to(truth > 0, errors.shape)]
 
@@ -36,7 +36,7 @@ def quantiles(errors):
 
 
 def contracted(released, truth):
-    """Shares of replicates whose cases, deaths or survivors are 0 where the confidential ones are not."""
+    """Return shares of replicates whose cases, deaths or survivors are 0 where the confidential ones are not."""
     c, d = np.moveaxis(released, -1, 0)
     x, z = np.moveaxis(truth, -1, 0)
     effects = {"no cases": (c == 0, x > 0), "no deaths": (d == 0, z > 0), "no survivors": ((c == d) & (c > 0), x > z)}
@@ -59,16 +59,16 @@ def effects(released, truth, population):
 
 
 def agrees(tables, truth):
-    """Whether all releases keep the state's cases, and cases >= deaths >= 0."""
+    """Return whether all releases have the state's cases, and cases >= deaths >= 0."""
     c, d = tables[..., 0].astype(np.int64), tables[..., 1]
     total = c.sum(axis=2) == truth[..., 0].sum(axis=1)[:, np.newaxis]
     return bool(total.all() and (d >= 0).all() and (c >= d).all())
 
 
 def nearest_laws(first=40, others=60, total=25):
-    """Laws of the cases of two counties given the state's, and whether one more person of the first is a case.
+    """Return distributions of the cases of two counties given the state's, by the status of one person of the first.
 
-    Persons are cases independently, with one probability.
+    Persons are cases independently, with a common probability.
     """
     return [
         {(case + k, total - case - k): hypergeom.pmf(k, first + others, first, total - case) for k in range(first + 1)}
@@ -129,7 +129,7 @@ def enter(study, released, truth, quantile, effect, edges):
         holds=all(kept),
     )
     study.claim(
-        "l1 draws lose nothing to their windows", "here", "0", f"at most {edges:.0e} at an end", holds=edges < 1e-12
+        "windows of l1 draws exclude no probability", "here", "0", f"at most {edges:.0e} at an end", holds=edges < 1e-12
     )
     ends = [delta_z_counts(100, *z) for z in ((0.5, 0.5), (0.1, 0.9), (0, 1))]
     study.claim(
@@ -182,7 +182,7 @@ def coverage(found, truth, which):
 
 
 def enter_posteriors(study, table):
-    """Enter claims about what the paper calls intractable."""
+    """Enter claims on the posteriors that the paper calls intractable."""
     for epsilon in table.index.levels[0]:
         for quantity in QUANTITIES:
             ours, naive = (
@@ -193,7 +193,7 @@ def enter_posteriors(study, table):
             study.claim(
                 f"95 % intervals of {quantity}, given noisy table and total, hold the truth (epsilon {epsilon:g})",
                 "here",
-                "in .92 to .98 of small, middle and large counties",
+                "in 0.92 to 0.98 of small, middle and large counties",
                 f"{texts[0]}; post-processed as true {texts[1]}",
                 holds=min(ours) >= 0.92 and max(ours) <= 0.98,
                 reason=WIDE if min(ours) >= 0.92 else NARROW,
@@ -215,12 +215,12 @@ def enter_posteriors(study, table):
             "-",
             "by factors of " + ", ".join(f"{ratio:.3f}" for ratio in ratios) + " in small, middle and large counties",
             holds=max(ratios) < 1,
-            reason="what the prior of many small counties misses together, the total puts on the large ones",
+            reason="the total assigns the joint errors of the prior of many small counties to the large ones",
         )
 
 
 def enter_panel(study, table, verdict, good):
-    """Enter what all months say together, from noisy tables alone."""
+    """Enter claims on the joint posterior of all months, from noisy tables only."""
     (epsilon,) = table.index.levels[0]
     study.claim(
         "the posterior of all months together, from noisy tables alone, passes its diagnosis",
@@ -238,10 +238,10 @@ def enter_panel(study, table, verdict, good):
         study.claim(
             f"95 % intervals of {quantity} in the panel of all months hold the truth (epsilon {epsilon:g})",
             "here",
-            "in .92 to .98 of small, middle and large counties",
+            "in 0.92 to 0.98 of small, middle and large counties",
             "; ".join(f"{name} " + " ".join(f"{share:.3f}" for share in held[name]) for name in ANALYSES),
             holds=min(held["panel"]) >= 0.92 and max(held["panel"]) <= 0.98,
-            reason="one release of all months, whose counts go together; the model knows nothing else of its months",
+            reason="one release of all months, whose counts are dependent",
         )
         study.claim(
             f"the panel errs less in {quantity} than post-processed counts, in counties of every size",
@@ -250,5 +250,5 @@ def enter_panel(study, table, verdict, good):
             "root mean squared errors: "
             + "; ".join(f"{name} " + " ".join(f"{error:.3g}" for error in errors[name]) for name in ANALYSES),
             holds=all(a < b for a, b in zip(errors["panel"], errors["naive"], strict=True)),
-            reason="where noise is far narrower than counts, these are as good as they get",
+            reason="if noise is far smaller than counts, post-processed counts cannot be improved",
         )

@@ -1,11 +1,11 @@
-"""Figures of the COVID study: a function each, which draws onto the page of a study. `run.py` beside calls them."""
+"""Figures of the COVID study: one function each, which adds a figure to a study. `run.py` in this folder calls them."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 EPSILONS, LOSSES = (0.01, 1.0), ("l2", "l1")
-METHODS = {  # base measure, or what is done afterwards: title, colour
+METHODS = {  # base measure, or post-processing: title, colour
     "counting": ("counting measure,\nnothing imposed", "#767676"),
     "post-processed": ("post-processed\nin two stages", "#D55E00"),
     "congenial": ("congenial\nbase measure", "#56B4E9"),
@@ -19,7 +19,7 @@ ANALYSES = {
 
 
 def chosen(table):
-    """Counties of figure 1: a large, a mid-sized and a small one."""
+    """Return the counties of figure 1: a large, a mid-sized and a small one."""
     names, persons = table.county.values.tolist(), table.population.values
     paper = ("Allegheny", "Erie", "Cameron")
     if set(paper) <= set(names):
@@ -28,7 +28,7 @@ def chosen(table):
 
 
 def rates(study, released, table, months, norm):
-    """Figure 1: released rates of three counties, by method."""
+    """Draw figure 1: released rates of three counties, by method."""
     figure, panels = plt.subplots(2, 4, figsize=(13, 6), sharex=True, sharey=True, layout="constrained")
     at, scale = np.arange(len(months)), 1e5 / table.population.values
     for j, color, shift in zip(chosen(table), ("#D55E00", "#009E73", "#0072B2"), (-0.22, 0.0, 0.22), strict=True):
@@ -57,7 +57,7 @@ def rates(study, released, table, months, norm):
 
 
 def relative(study, errors):
-    """Figure 2: exceedance of relative errors."""
+    """Draw figure 2: exceedance of relative errors."""
     figure, panels = plt.subplots(2, 2, figsize=(9.5, 6.2), sharex=True, sharey=True, layout="constrained")
     for own, norm in zip(panels, LOSSES, strict=True):
         for axes, epsilon in zip(own, EPSILONS, strict=True):
@@ -78,7 +78,7 @@ def relative(study, errors):
 
 
 def contraction(study, effects):
-    """Figure 3: contracted counts of the least and the most populous county."""
+    """Draw figure 3: contracted counts of the least and the most populous county."""
     figure, panels = plt.subplots(2, 4, figsize=(13, 5.4), sharex=True, sharey=True, layout="constrained")
     places = [(epsilon, county) for epsilon in EPSILONS for county in ("least", "most")]
     kinds = list(effects.columns)
@@ -104,7 +104,7 @@ def contraction(study, effects):
 
 
 def intervals(study, table, what, caption):
-    """Coverage or error of the three analyses by county size."""
+    """Draw coverage or error of the three analyses by county size."""
     sharey = "col" if what == "rmse" else True
     figure, panels = plt.subplots(2, 3, figsize=(10.5, 5.8), sharex=True, sharey=sharey, layout="constrained")
     sizes = ["small", "middle", "large"]
@@ -134,7 +134,7 @@ def intervals(study, table, what, caption):
 
 
 def one_month(study, released, estimates, table, month):
-    """Show what one release of one month tells of every county."""
+    """Draw the posterior of every county given one release of one month."""
     order = np.argsort(table.population.values)
     persons = table.population.values[order]
     scale = 1e5 / persons
@@ -166,7 +166,7 @@ def one_month(study, released, estimates, table, month):
 
 
 def panel(study, estimates, table):
-    """Show three counties in all months: what the panel says, and each month given exact ones before it."""
+    """Draw three counties in all months: the joint panel, and each month given exact previous months."""
     figure, panels = plt.subplots(2, 3, figsize=(12, 5.6), sharex=True, layout="constrained")
     at, months = np.arange(table.sizes["month"]), table.month.values
     shown = {"panel": (-0.2, "#0072B2", "all months together, from noisy tables alone"),

@@ -1,15 +1,15 @@
-"""All months of the COVID study in one posterior: what noisy monthly tables say together.
+"""All months of the COVID study in one posterior, from noisy monthly tables.
 
-Nothing but noise is published of a county here, in no month; exact are the state's cases of each month. Cases are
-Poisson around the county's share in them, whose logarithm walks from month to month, by steps that are wider in small
-counties and drift with a tilt common to the state. Deaths are Poisson around a fatality, per case expected in two
-months (deaths are reported weeks after cases), that walks with the state and differs by county and by cell. That there
-are no more deaths than cases is left unused.
+Only noisy numbers of a county are published, in every month; the state's cases of each month are exact. Cases are
+Poisson around the county's share of the state's cases. Log shares follow a random walk over months, with wider steps in
+small counties and a drift by a tilt common to the state. Deaths are Poisson around a fatality per case expected in two
+months (deaths are reported weeks after cases). The fatality follows a random walk with the state and differs by county
+and by cell. The bound that deaths do not exceed cases is not used.
 
-Shares and fatalities of all cells are variables, so that confidential counts are Poisson, whose natural form is summed
-out in a fifth of the time that negative binomials of unknown shape take. What moves of a cell's fatality is its
-deviation where deaths tell of it, that in units of its spread where they do not, and a compromise between. `run.py`
-beside calls this.
+Shares and fatalities of all cells are variables, so confidential counts are Poisson. Their exponential-family form is
+marginalized in a fifth of the time of negative binomials of unknown shape. The parametrization of a cell's fatality
+interpolates between centered, if deaths are informative, and non-centered. `run.py` in this folder calls this
+module.
 """
 
 import warnings
@@ -23,12 +23,12 @@ import ppdinf as ppd
 from ppdinf.invariants import Public, margin
 
 EPSILON, DELTA_Z = 1, 2  # of one month, both tables
-TABLES = 500  # of a chain at most, so that drawing them takes less time than sampling
-START, SPREAD = 0.7, 0.3  # standard deviations: of log shares at first, and what is supposed of all others
+TABLES = 500  # maximum per chain, so that drawing tables takes less time than sampling
+START, SPREAD = 0.7, 0.3  # standard deviations: of initial log shares, and typical values of all others
 
 
 def released(table, rng):
-    """Draw noisy cases and deaths of all months; exact are the cases of each month: two releases."""
+    """Draw noisy cases and deaths of all months, with the cases of each month exact: two releases."""
     mechanism = ppd.GeneralizedLaplace(Public(()), epsilon=f"{EPSILON}/{2 * DELTA_Z}")
     exact = {"cases": margin("month").on(table.cases), "deaths": None}
     noisy = {name: mechanism.simulate(table[name], draws=1, rng=rng)[0] for name in exact}
@@ -36,7 +36,7 @@ def released(table, rng):
 
 
 def told(release):
-    """Guess which part of what is known of a cell's logarithm the release tells, and which part the prior."""
+    """Return the approximate share of the release, relative to the prior, in the information on a cell's log count."""
     counts, noise = np.maximum(release.table.values, 1.0), 2 * (2 * DELTA_Z / EPSILON) ** 2
     known = SPREAD**2 * counts**2 / (counts + noise)
     return known / (1 + known)
@@ -68,7 +68,7 @@ def model_of(cases, deaths, population):
             initval=begin,
             dims=("county", "month"),
         )
-        # that they add up to 1 is what the exact total says; a factor common to a month would be free otherwise
+        # shares sum to 1 by the exact total; otherwise a factor common to a month would be unidentified
         shares = (population / population.sum())[:, np.newaxis] * pt.exp(log_share)
         ppd.PartiallyPrivate("cases", pm.Poisson.dist(totals * shares), release=cases)
         of_county = spread["county"] * pm.Normal("of_county", dims="county")[:, np.newaxis]
@@ -80,12 +80,12 @@ def model_of(cases, deaths, population):
 
 
 def posterior(table, tune, draws, rng):
-    """Release and sample: noisy tables, exact draws (draws, counties, months, 2), the verdict, whether it is good."""
+    """Release and sample: noisy tables, exact draws (draws, counties, months, 2), the diagnosis, and its verdict."""
     releases = released(table, rng)
     model = model_of(releases["cases"], releases["deaths"], table.population.values)
     seeds = [int(seed) for seed in rng.integers(2**31, size=3)]
     with model, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what there is to say is in the verdict
+        warnings.simplefilter("ignore")  # the diagnosis contains all warnings
         idata = pm.sample(draws, tune=tune, chains=2, cores=2, random_seed=seeds[0], progressbar=False, quiet=True)
         verdict = ppd.diagnose(idata)
         apart = idata.posterior.to_dataset().isel(draw=slice(None, None, max(1, draws // TABLES)))

@@ -1,8 +1,8 @@
-"""Posteriors of one month of the COVID study: a prior learnt from public months, exact draws, three analyses.
+"""Posteriors of one month of the COVID study: a prior learned from public months, exact draws, three analyses.
 
-Small counties move together, as a wave comes to the country or leaves it, and differ more from what is expected of them
-than large ones do. The prior has both: a tilt that raises counties by their log population, common to the state and
-unknown, and a negative binomial shape that rises with it. `run.py` beside calls this.
+Small counties change together, when a wave reaches or leaves the country, and vary more around their expectation
+than large counties. The prior has both: an unknown tilt, common to the state, that changes counties by their log
+population, and a negative binomial shape that increases with it. `run.py` in this folder calls this module.
 """
 
 import numpy as np
@@ -12,29 +12,29 @@ from scipy.stats import beta, betabinom, gamma, nbinom, t
 from ppdinf.fiber.count_pairs import noisy_pairs
 
 DELTA_Z = 2
-RECENT = 6  # months, from which analysts learn how counties change
-SCENARIOS = 11  # tilts
-FIRST_MONTHS, FIRST_TILT = 2, 0.2  # what is supposed of tilts: as much as so many months of such tilts would say
+RECENT = 6  # months from which analysts learn the changes of counties
+SCENARIOS = 11  # number of tilts
+FIRST_MONTHS, FIRST_TILT = 2, 0.2  # prior of tilts: equivalent number of months, and their tilt
 TAIL = 0.025
 
 
 def standardised(population):
-    """Log population, with mean 0 and standard deviation 1."""
+    """Return log population, with mean 0 and standard deviation 1."""
     size = np.log(population)
     return (size - size.mean()) / size.std()
 
 
 def tilted(share, tilt, size):
-    """Shares of counties in the state's cases, `share` raised by size and tilt: shape (tilts, counties)."""
+    """Return shares of counties in the state's cases, `share` changed by size and tilt: shape (tilts, counties)."""
     raised = share * np.exp(np.multiply.outer(tilt, size))
     return raised / raised.sum(axis=-1, keepdims=True)
 
 
 def fatality(cases, deaths, month, level):
-    """Predict the state's deaths per case of `month`, given that it has `level` cases, from the months before.
+    """Predict the state's deaths per case of `month`, with `level` cases, from the previous months.
 
-    Deaths are reported weeks after cases: as many as in the month before for each of the cases of two months, half of
-    them in each of the two.
+    Deaths are reported weeks after cases: as many as in the previous month per case of two months, with weight 1/2 for
+    each of the two months.
     """
     state = cases.sum(axis=0)
     two = (state[month - 1] + state[max(0, month - 2)]) / 2
@@ -43,12 +43,12 @@ def fatality(cases, deaths, month, level):
 
 
 def fitted(cases, deaths, population, month):
-    """Fit how counties differ from the month before, to the last public months before `month`.
+    """Fit the changes of counties between months to the last public months before `month`.
 
-    Returns shares of counties in the state's cases of `month`, one row for each of some equally probable tilts (a share
-    is a mean of that in the month before and of that in the population), and two parameters of
-    `ppdinf.fiber.count_pairs.noisy_pairs.draw`: shape by county, and strength. Tilts have Student's t law, as the next
-    of some normal ones of unknown variance.
+    Returns shares of counties in the state's cases of `month`, one row for each of several equally probable tilts (a
+    share is a mean of that in the previous month and that in the population), and two parameters of
+    `ppdinf.fiber.count_pairs.noisy_pairs.draw`: shape by county, and strength. Tilts have Student's t distribution, the
+    predictive distribution of normal tilts with unknown variance.
     """
     share = lambda s, w: (1 - w) * cases[:, s] / max(1, cases[:, s].sum()) + w * population / population.sum()  # noqa: E731
     size, levels = standardised(population), (np.arange(SCENARIOS) + 0.5) / SCENARIOS
@@ -82,7 +82,7 @@ def fitted(cases, deaths, population, month):
 
 
 def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
-    """Mean and interval of cases, deaths and fatality by analysis: float32 (replicates, counties, 3, 3)."""
+    """Return mean and interval of cases, deaths and fatality by analysis: float32 (replicates, counties, 3, 3)."""
     rate, total = epsilon / (2 * DELTA_Z), int(table[:, 0].sum())
     shares, prior = fitted(*history, month)
     noise_sd = np.sqrt(len(table) / 2) / np.sinh(rate / 2)  # of the sum of all noisy cases
@@ -97,14 +97,14 @@ def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
 
 
 def summary(drawn):
-    """Mean and equal-tailed interval of cases, deaths and their ratio (0 without cases): shape (counties, 3, 3)."""
+    """Return mean and equal-tailed interval of cases, deaths and their ratio (0 without cases): (counties, 3, 3)."""
     values = np.concatenate([drawn, (drawn[..., 1] / np.maximum(drawn[..., 0], 1))[..., np.newaxis]], axis=2)
     low, high = np.quantile(values, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf")
     return np.stack([values.mean(axis=0), low, high], axis=2)
 
 
 def as_true(table):
-    """Estimate as an analyst who takes counts as true: Jeffreys intervals of rates, in the shape of `summary`."""
+    """Return estimates with counts treated as true: Jeffreys intervals of rates, in the shape of `summary`."""
     c, d = table.T.astype(float)
     tails = [TAIL, 1 - TAIL]
     parts = [

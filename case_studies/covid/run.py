@@ -1,8 +1,8 @@
-"""COVID-19 in 67 counties: what public totals do to private monthly cases and deaths.
+"""COVID-19 in 67 counties: effects of public totals on private monthly cases and deaths.
 
-Run with ``ppdinf reproduce covid``; reads ``covid_pa_monthly.csv`` and ``pa_population.csv``, or the county series as
-downloaded (`ppdinf.datasets.read_county_series`), from the folder that PPDINF_DATA or ``--data`` names; a simulated
-epidemic otherwise.
+Run with ``ppdinf reproduce covid``. The study reads ``covid_pa_monthly.csv`` and ``pa_population.csv``, or the county
+series as downloaded (`ppdinf.datasets.read_county_series`), from the folder of PPDINF_DATA or ``--data``; otherwise it
+simulates an epidemic.
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", section 4. Public each month: the
 county cases and deaths of the month before, the state's cases of this month, and cases >= deaths >= 0.
@@ -33,12 +33,12 @@ figures, claims, posteriors, panel, bulletin = (
 )
 EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.METHODS, figures.ANALYSES
 DELTA_Z = posteriors.DELTA_Z
-CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior, which the paper does not print
+CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior; the paper does not state it
 SERIES = [f"time_series_covid19_{kind}_US.csv" for kind in ("confirmed", "deaths")]
 
 
 def load(data):
-    """Cases and deaths by county and month, with populations, and where they are from."""
+    """Return cases and deaths by county and month, with populations, and their source."""
     folder = public_folder() if data is None else Path(data)
     if folder is None:
         return epidemic(), "simulated"
@@ -54,7 +54,7 @@ def load(data):
 
 
 def public_of(counties):
-    """Keep the state's cases exactly, and cases >= deaths >= 0; the table has a row (cases, deaths) for each county."""
+    """State the state's cases as exact, and cases >= deaths >= 0; a row (cases, deaths) per county."""
     row = np.tile([1, 0], counties)[np.newaxis]
     return linear(row, ["cases of the state"]) & nonnegative() & at_least("cases", "deaths", dim="kind")
 
@@ -65,7 +65,7 @@ def labelled(table):
 
 
 def post_processed(noisy, truth):
-    """Project noisy tables on what is public of the confidential one, and round."""
+    """Project noisy tables on the public information of the confidential one, and round."""
     target = FeasibleTables.of(public_of(len(truth)).on(labelled(truth)))
     return np.stack([target.round(target.project(y.ravel())).reshape(truth.shape) for y in noisy])
 
@@ -95,7 +95,7 @@ def release(table, previous, epsilon, replicates, rng):
 
 
 def concentrations(study, truth, months, seed):
-    """Tabulate what the concentration does that the paper does not print: l1 loss, some months."""
+    """Tabulate the effect of the concentration, which the paper does not state: l1 loss, some months."""
     errors, zeros = {}, {}
     for epsilon in EPSILONS:
         for concentration in (1, 0.1, 0.01):
@@ -120,7 +120,7 @@ def concentrations(study, truth, months, seed):
 
 
 def both_totals(study, truth, months, seed):
-    """Tabulate what the state's deaths add, were they exact as well: congenial base measure, l1 loss, some months."""
+    """Tabulate the effect of exact state deaths: congenial base measure, l1 loss, some months."""
     rows = {}
     for epsilon in EPSILONS:
         for known in (False, True):
@@ -141,7 +141,7 @@ def both_totals(study, truth, months, seed):
 
 
 def all_months(study, table, months, lengths, seed):
-    """Infer from the noisy tables of all months together, and of each given the months before; print a page of one."""
+    """Infer from the noisy tables of all months jointly, and of each given previous months; write a page on one."""
     part = table.isel(month=months)
     ((noisy, drawn, verdict, good),) = study.replicates(
         lambda rng, _: panel.posterior(part, *lengths, rng), 1, name="panel", progress=True
@@ -161,7 +161,7 @@ def all_months(study, table, months, lengths, seed):
     inference = claims.coverage(estimates, truth.swapaxes(0, 1), size)
     claims.enter_panel(study, inference, verdict, good)
     figures.panel(study, estimates, part)
-    study.table("panel", inference, "All months from noisy tables alone, beside one month given exact ones before it.")
+    study.table("panel", inference, "All months from noisy tables only, and one month given exact previous months.")
     middle, rate = len(months) // 2, panel.EPSILON / (2 * panel.DELTA_Z)
     noise = np.random.default_rng(seed).geometric(-np.expm1(-rate), (2, 100_000))
     bulletin.bulletin(
@@ -178,7 +178,7 @@ def all_months(study, table, months, lengths, seed):
 
 
 def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
-    """Draw all releases and posteriors, and write claims, figures and tables into a folder."""
+    """Draw all releases and posteriors; write claims, figures and tables to a folder."""
     table, source = load(data)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
     months = [3, 12, 20] if quick else list(range(1, table.sizes["month"]))
@@ -188,8 +188,8 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     study = Study(
         f"COVID-19 in {counties} counties under public totals",
         output,
-        about=f"Monthly cases and deaths ({source}), {len(months)} months, {replicates} replicates: post-processing "
-        "beside mechanisms that know what is public, and what can be inferred from their releases.",
+        about=f"Monthly cases and deaths ({source}), {len(months)} months, {replicates} replicates: post-processing, "
+        "mechanisms conditioned on public information, and posteriors from their releases.",
         settings={"seed": seed, "quick": quick, "data": source, "cases": int(cases.sum()), "deaths": int(deaths.sum())},
     )
     truth = {t: np.stack([cases[:, t], deaths[:, t]], axis=1) for t in range(cases.shape[1])}
@@ -241,7 +241,7 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     figures.contraction(study, effects)
     study.table("contraction", effects, "Shares of releases with contracted counts, of those where that can be.")
     study.figure("delta_z", plot_delta_z(), "Delta_z of one count of n persons who depend on each other.")
-    figures.intervals(study, inference, "coverage", "Coverage of the confidential number; grey, .92 to .98.")
+    figures.intervals(study, inference, "coverage", "Coverage of the confidential number; grey, 0.92 to 0.98.")
     figures.intervals(study, inference, "rmse", "Errors of the three analyses of the same noisy tables.")
     study.table("inference", inference, "Three analyses of the same noisy tables, by county size.")
     place = len(inferred) // 2

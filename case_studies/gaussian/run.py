@@ -1,4 +1,4 @@
-"""Scales of Gaussian noise on tables with both margins public: three calibrations of one promise.
+"""Scales of Gaussian noise on tables with both margins public: three calibrations of one guarantee.
 
 Run with ``ppdinf reproduce gaussian``.
 
@@ -28,12 +28,12 @@ DRAWS = 2000
 
 
 def system(size):
-    """Both margins of a square table, public."""
+    """Return both margins of a square table as public sums."""
     return PUBLIC.on(np.zeros((size, size), dtype=np.int64))
 
 
 def mechanisms(nearest):
-    """Name the calibrations, and the distance at which each promises (epsilon, delta)."""
+    """Return the calibrations, and the distance at which each guarantees (epsilon, delta)."""
     rho = zcdp_rho(EPSILON, DELTA)
     return [
         ("zcdp", 1, ppd.GeneralizedGaussian(PUBLIC, EPSILON, DELTA)),
@@ -44,13 +44,13 @@ def mechanisms(nearest):
 
 
 def loss(sigma, distance):
-    """Find the epsilon that noise on all of R^d has at delta, which lattice noise this wide shares to 9 digits."""
+    """Return the epsilon at delta of noise on R^d, which equals that of lattice noise of this scale to 9 digits."""
     excess = lambda epsilon: gaussian_delta(epsilon, sigma, sensitivity=distance) / float(DELTA) - 1  # noqa: E731
     return brentq(excess, 1e-6, 5)
 
 
 def rows(size, draws, seed):
-    """Scale, measured standard deviation of a cell, and actual loss between nearest tables, for each calibration."""
+    """Yield scale, measured standard deviation of a cell, and actual loss between nearest tables, by calibration."""
     bound, table = system(size), np.full((size, size), 50)
     nearest = shortest_distance(bound.structure, "l2")
     for name, distance, mechanism in mechanisms(nearest):

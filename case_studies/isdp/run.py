@@ -1,8 +1,7 @@
-"""Integer subspace differential privacy: its three examples, by its chain, by other chains and by exact draws.
+"""The three examples of integer subspace differential privacy, by its chain, by other chains and by exact draws.
 
-Run with ``ppdinf reproduce isdp``.
-County populations are read from the folder that the variable PPDINF_DATA names (``county_population_2010.csv``
-with columns state, county, population); without it, 102 simulated counties take their place.
+Run with ``ppdinf reproduce isdp``. County populations are read from the folder of PPDINF_DATA
+(``county_population_2010.csv`` with columns state, county, population); without it, 102 counties are simulated.
 
 P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, section 5, appendix E.
 """
@@ -32,9 +31,9 @@ HERE = Path(__file__).parent
 TAKES = "3 min; quick 1 min"
 ISDP = "Integer subspace DP"
 MARGINS = margin_matrix((4, 4), [(0,), (1,)])
-# Fourteen records in the seven regions of three sets that intersect in every way, two to a region.
+# Fourteen records in the seven regions of three sets that intersect in every way, two per region.
 THREE_SETS = np.repeat(np.array([(i & 1, i >> 1 & 1, i >> 2 & 1) for i in range(1, 8)]).T, 2, axis=1)
-# Public sums, norm, ln a of the published jumps, iterations that the paper reads off its figure, lags shown.
+# Public sums, norm, ln a of the published jumps, iterations in the paper's figure, lags shown.
 EXAMPLES = {
     "4 x 4 margins, l1": (MARGINS, "l1", -1.0, "10^4", [1000, 4000, 8000]),
     "4 x 4 margins, l2": (MARGINS, "l2", -2.0, "10^5", [30_000, 100_000]),
@@ -46,7 +45,7 @@ POPULATIONS = "county_population_2010.csv"
 
 
 def chains(A, law, log_ratio, lags):
-    """Chains of one law: name, meeting times, lag (None: by a pilot), most steps, and a run of so many steps."""
+    """Yield chains of one law: name, meeting times, lag (None: by a pilot), maximum of steps, and a run of n steps."""
     system, moves = jumps(kernel(A).basis, law, math.exp(log_ratio)), gibbs_moves(A, law)
     for lag in lags:
         yield f"published, lag {lag:,}", isdp_meeting(system), lag, 10**7, lambda n: isdp(system, 1, thin=n, rng=1)
@@ -57,19 +56,19 @@ def chains(A, law, log_ratio, lags):
 
 
 def first_below(bound, tv):
-    """Smallest number of steps whose estimate is below a total variation."""
+    """Return the smallest number of steps whose estimate is below a total variation."""
     if bound.unmet:
         return None
     times = np.arange(int(bound.meetings.max()) - bound.lag + 1)
     low, high = 0, times.size - 1
-    while low < high:  # the estimate falls with time
+    while low < high:  # the estimate decreases with time
         middle = (low + high) // 2
         low, high = (low, middle) if bound.estimate(middle) < tv else (middle + 1, high)
     return low
 
 
 def clocked(work, repeat):
-    """CPU seconds of one call, compiled code loaded beforehand."""
+    """Return CPU seconds of one call, with compiled code loaded."""
     work()
     start = time.process_time()
     for _ in range(repeat):
@@ -78,7 +77,7 @@ def clocked(work, repeat):
 
 
 def convergence(name, pairs, seed):
-    """Bounds of all chains of an example, and what one draw costs at the bound, with the exact sampler beside."""
+    """Return bounds of all chains of an example, and the cost of one draw of each chain and of the exact sampler."""
     A, norm, log_ratio, paper, lags = EXAMPLES[name]
     law = LAPLACE[norm]("1/4")
     bounds, rows = {}, []
@@ -98,7 +97,7 @@ def convergence(name, pairs, seed):
 
 
 def county_table(data):
-    """Read the populations of the counties of Illinois, or simulate some."""
+    """Read the populations of the counties of Illinois, or simulate counties."""
     file = Path(data, POPULATIONS) if data else ppd.datasets.public_file(POPULATIONS)
     if file is not None:
         rows = pd.read_csv(file).query("state == 'IL'")
@@ -160,10 +159,10 @@ def counties(study, table, seed, quick):
 
 
 def main(output=HERE, *, quick=False, data=None, seed=1):
-    """Bound the distance of all chains, draw counties; page, tables and figures into a folder."""
-    table, real = county_table(data)  # a missing file shows before the chains run
+    """Bound the distance of all chains, and draw counties; write page, tables and figures to a folder."""
+    table, real = county_table(data)  # a missing file raises an error before the chains run
     study = Study(
-        "Noise that keeps public sums: the published chain, other chains, exact draws", output,
+        "Noise that preserves public sums: the published chain, other chains, exact draws", output,
         about="A 4 x 4 table with both margins public, fourteen records under three sets, and counties under the total "
         "of their state.", settings={"quick": quick, "seed": seed, "real": real},
     )  # fmt: skip

@@ -1,9 +1,9 @@
 """Logistic and log-linear models of contingency tables, from noisy cells and public margins.
 
-Run with ``ppdinf reproduce loglinear``. Tables are those in the folder that PPDINF_DATA (or ``--data``) names:
-admissions to Berkeley, Czech autoworkers, women's work in Rochdale; simulated ones of their shapes otherwise. Goes
-beyond the papers, none of which fits such models to noisy tables: each release is analysed with the noise in the model
-and, naively, as if its counts were true, and both are held against the posterior from the confidential table.
+Run with ``ppdinf reproduce loglinear``. Tables are in the folder of PPDINF_DATA (or ``--data``):
+admissions to Berkeley, Czech autoworkers, women's work in Rochdale; otherwise tables of their shapes are simulated. The
+papers do not fit such models to noisy tables. Each release is analysed with the noise in the model and naively, with
+counts treated as true, and both are compared with the posterior from the confidential table.
 """
 
 import warnings
@@ -57,23 +57,23 @@ def loglinear(table):
 
 @dataclass(frozen=True)
 class Problem:
-    """A table, how it is released, and the model whose coefficients are of interest.
+    """A table, its release, and the model whose coefficients are of interest.
 
     Attributes
     ----------
     file : str
     sizes : dict of str to int
         Dimensions of the table.
-    persons : int
+    Number of persons in the simulated table, if there is no file.
         In the table that is simulated where there is no file.
     mechanism : Mechanism
     model : callable
-        ``model(table)`` writes the priors, that of the coefficients as ``beta``, and returns the law of the counts. It
-        looks at public sums of the table alone.
+        ``model(table)`` states the priors, with the coefficients as ``beta``, and returns the distribution of the
+        counts. It depends only on public sums of the table.
     released, coefficients : str
-        Noise and what is exact, and what the coefficients are, in words.
+        Descriptions of noise and exact sums, and of the coefficients.
     walks : bool
-        Public sums cross, so that the table stays a variable of the model.
+        True if public sums cross, so that the table is a variable of the model.
     """
 
     file: str
@@ -117,7 +117,7 @@ PROBLEMS = {
 
 
 def read(problem, folder):
-    """Read a table, or simulate one of its shape: random main effects, and a pair of log odds ratio 1."""
+    """Read a table, or simulate one of its shape: random main effects, and a pair with log odds ratio 1."""
     if folder:
         rows = pd.read_csv(Path(folder, problem.file), keep_default_na=False)
         return rows.set_index(list(problem.sizes))["count"].to_xarray().astype(np.int64)
@@ -133,7 +133,7 @@ def read(problem, folder):
 
 
 def fit(problem, data, draws, seed):
-    """Draw the coefficients, given a release, or counts taken as true: shape (chains, draws, coefficients)."""
+    """Draw the coefficients, given a release, or counts treated as true: shape (chains, draws, coefficients)."""
     options = {"nuts_sampler": "pymc"}
     with warnings.catch_warnings(), pm.Model() as model:
         warnings.simplefilter("ignore")  # of short chains: the largest R-hat of all is a claim
@@ -150,14 +150,14 @@ def fit(problem, data, draws, seed):
 
 
 def summary(beta, confidential):
-    """Mean, ends of the interval, confidential posterior mass in it, and R-hat of each coefficient: shape (5, ...)."""
+    """Return mean, interval, its confidential posterior probability, and R-hat of each coefficient: (5, ...)."""
     low, high = np.quantile(beta, TAILS, axis=(0, 1))
     held = ((low <= confidential) & (confidential <= high)).mean(axis=(0, 1))
     return np.stack([beta.mean(axis=(0, 1)), low, high, held, [az.rhat(own) for own in np.moveaxis(beta, 2, 0)]])
 
 
 def replicate(problem, table, confidential, draws, rng):
-    """Release once, and read the release in two ways: a `summary` each."""
+    """Release once, and analyse the release in two ways: a `summary` each."""
     noisy = problem.mechanism.simulate(table, draws=1, rng=rng)[0]
     most = noisy.sum("admit") if problem.model is logistic else None
     readings = {"aware": ppd.Release(noisy, problem.mechanism), "naive": noisy.clip(0, most)}
@@ -168,7 +168,7 @@ def replicate(problem, table, confidential, draws, rng):
 
 
 def compared(found, exact):
-    """Tabulate what the readings make of the coefficients, given those of the confidential table."""
+    """Tabulate the estimates of the coefficients, relative to those of the confidential table."""
     rows = {}
     for name in ("aware", "naive"):
         mean, low, high, held, rhat = np.array([each[name] for each in found]).swapaxes(0, 1)
@@ -184,7 +184,7 @@ def compared(found, exact):
 
 
 def forest(study, name, problem, labels, parts):
-    """Draw intervals of all coefficients: from the confidential table, and from one release by both readings."""
+    """Draw intervals of all coefficients: from the confidential table, and from one release by both analyses."""
     figure, axes = plt.subplots(figsize=(7.5, 0.3 * len(labels) + 1.5), layout="constrained")
     rank = np.argsort(parts["confidential"][0])
     for row, (reading, (label, color, mark)) in enumerate(READINGS.items()):
@@ -201,7 +201,7 @@ def forest(study, name, problem, labels, parts):
 
 
 def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
-    """Fit all tables and their releases; page, tables and figures into a folder."""
+    """Fit all tables and their releases; write page, tables and figures to a folder."""
     folder = public_folder() if data is None else Path(data)
     study = Study(
         "Log-linear models from noisy tables",
@@ -248,15 +248,15 @@ def enter(study, name, found, releases):
     aware, naive = found.loc["aware"], found.loc["naive"]
     off = max(0.05, 3 * aware["standard error"])
     study.claim(
-        f"{name}: 90 % intervals hold 90 % of the confidential posterior when the noise is in the model",
+        f"{name}: 90 % intervals have 90 % of the confidential posterior with the noise in the model",
         "here",
-        f"{LEVEL:.0%}, give or take {off:.0%}",
+        f"{LEVEL:.0%} +- {off:.0%}",
         f"{aware['held']:.1%}; with noisy counts taken as true {naive['held']:.1%}",
         holds=abs(aware["held"] - LEVEL) < off,
-        reason="it is so of tables drawn from the prior; of one table, few noisy intervals decide",
+        reason="this holds for tables drawn from the prior; for one table, the result depends on few noisy intervals",
     )
     study.claim(
-        f"{name}: those of counts taken as true hold less",
+        f"{name}: intervals with counts treated as true have less",
         "here",
         f"less than {aware['held']:.1%}",
         f"{naive['held']:.1%}",

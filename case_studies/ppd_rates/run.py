@@ -1,4 +1,4 @@
-"""Errors of a mean: noise on all of R^d1 projected afterwards, against noise drawn on the public subspace.
+"""Errors of a mean: noise on R^d1 projected afterwards, and noise drawn on the public subspace.
 
 Run with ``ppdinf reproduce ppd_rates``.
 
@@ -28,7 +28,7 @@ AXES = {
 }
 KNOWN = "cells of one block are equal"
 LOOK = {"#767676": "not projected", "#D55E00": "projected", "#0072B2": "on the subspace"}
-# what varies, the other settings, and the slopes of the printed bounds: projected, on the subspace
+# varied setting, other settings, and the slopes of the printed bounds: projected, on the subspace
 SWEEPS = {
     "n": ([100, 200, 400, 800, 1600], {"d1": 32, "d2": 8, "epsilon": 1.0}, (-2, -2)),
     "epsilon": ([0.125, 0.25, 0.5, 1.0, 2.0], {"d1": 32, "d2": 8, "n": 400}, (-2, -2)),
@@ -39,7 +39,7 @@ SWEEPS = {
 
 
 def blocks(d1, d2):
-    """Basis of the public subspace: d2 blocks of d1 / d2 equal cells."""
+    """Return a basis of the public subspace: d2 blocks of d1 / d2 equal cells."""
     return np.kron(np.eye(d2), np.ones((d1 // d2, 1)))
 
 
@@ -50,7 +50,7 @@ def records(n, A, rng):
 
 
 def errors(n, d1, d2, epsilon, rng, norm="l2", draws=DRAWS):
-    """Mean squared errors with their standard errors: released on R^d1, then projected, and drawn on the subspace."""
+    """Return mean squared errors with standard errors: released on R^d1, then projected, and drawn on the subspace."""
     A = blocks(d1, d2)
     x = records(n, A, rng)
     objective = Mean(bound=1 if norm == "l2" else np.sqrt(d1))  # the l1 norm of a unit vector is at most sqrt(d1)
@@ -64,26 +64,26 @@ def errors(n, d1, d2, epsilon, rng, norm="l2", draws=DRAWS):
 
 
 def settings(name, value, others):
-    """All settings of one point of a sweep."""
+    """Return all settings of one point of a sweep."""
     if name == "d1 = 4 d2":
         return {**others, "d1": value, "d2": value // 4}
     return {**others, name: value}
 
 
 def slope(values, means, standard_errors):
-    """Log-log slope by least squares, and its standard error."""
+    """Return the log-log slope by least squares, and its standard error."""
     x = np.log(values) - np.mean(np.log(values))
     return x @ np.log(means) / (x @ x), np.sqrt((x**2) @ (standard_errors / means) ** 2) / (x @ x)
 
 
 def expected(n, d1, d2, epsilon):
-    """State the errors in l2, whose noise has Gamma(d) size of scale 4 / (n epsilon) and uniform direction."""
+    """Return the errors in l2, whose noise has Gamma(d) size of scale 4 / (n epsilon) and uniform direction."""
     scale = (4 / (n * epsilon)) ** 2
     return d1 * (d1 + 1) * scale, d2 * (d1 + 1) * scale, d2 * (d2 + 1) * scale
 
 
 def main(output=HERE, *, quick=False, seed=13):
-    """Measure all errors, compare slopes and ratios with the printed ones; page, tables and figure into a folder."""
+    """Measure all errors, compare slopes and ratios with the printed ones; write page, tables and figure."""
     study = Study(
         "Project afterwards, or draw on the public subspace?",
         output,

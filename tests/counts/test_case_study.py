@@ -10,7 +10,7 @@ from ppdinf.cli.reproduce_command import cases
 
 # claims that few replicates or simulated tables leave undecided
 OPEN = (
-    "W1 at ε = .1",
+    "W1 at ε = 0.1",
     "best shares",
     "fitted",
     "loses little",

@@ -130,15 +130,15 @@ def test_windows_of_doubtful_cells_are_those_computed_for_all(family, monkeypatc
         assert 0 < arguments[-1].size < 6
         return found[-1]
 
-    monkeypatch.setattr(windows, "of_some_cells", watched)
+    monkeypatch.setattr(windows, "subset_distribution", watched)
     fiber = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert [x is not None for x in found] == [alone]
     if not alone:
         return
-    monkeypatch.setattr(windows, "of_some_cells", lambda *arguments: None)
+    monkeypatch.setattr(windows, "subset_distribution", lambda *arguments: None)
     whole = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) == (whole.lower.tolist(), whole.width)
-    monkeypatch.setattr(windows, "of_some_cells", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6))
+    monkeypatch.setattr(windows, "subset_distribution", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6))
     wrong = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) != (wrong.lower.tolist(), wrong.width)
 
