@@ -38,6 +38,7 @@ class Tables(Protocol):
 
     start: NDArray[np.int64]
     plan: str
+    largest: int  # largest count with a listed log weight in the prior
 
     def chain(self, rng: np.random.Generator) -> TableChain:
         """Start a chain of tables."""
@@ -136,7 +137,7 @@ def denoise(
     with Progress(disable=not progressbar) as progress:
         tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
         with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
-            run = partial(_chain, data, tables, windows.largest, draws, tune, prior, stop)
+            run = partial(_chain, data, tables, draws, tune, prior, stop)
             futures: list[Future[list[Draw]]] = []
             try:
                 for generator, task in zip(generators, tasks, strict=True):
@@ -158,7 +159,6 @@ def denoise(
 def _chain(
     data: Measurements,
     tables: Tables,
-    largest: int,
     draws: int,
     tune: int,
     prior: str,
@@ -167,7 +167,7 @@ def _chain(
     advance: Callable[[int], None],
 ) -> list[Draw]:
     """Draw one chain of tables and parameters of their prior."""
-    flat = np.zeros(largest + 1), np.zeros(data.frame.size)
+    flat = np.zeros(tables.largest + 1), np.zeros(data.frame.size)
     drawn: list[Draw] = []
     learned = LearnedPrior(data.frame, ~data.public.empty, tables.start) if prior == "learned" else None
     chain = tables.chain(rng)
@@ -175,10 +175,10 @@ def _chain(
         if stop.is_set():
             break
         for _ in range(SWEEPS):
-            chain.sweep(*(flat if learned is None else learned.log_weights(largest)))
+            chain.sweep(*(flat if learned is None else learned.log_weights(tables.largest)))
             if learned is not None:
                 learned.update(chain.table, rng, tune=k < tune)
-            chain.move_with(learned, *(flat if learned is None else learned.log_weights(largest)), tune=k < tune)
+            chain.move_with(learned, *(flat if learned is None else learned.log_weights(tables.largest)), tune=k < tune)
         if k >= tune:
             drawn.append({TABLE: chain.table} | ({} if learned is None else learned.parameters))
         advance(1)

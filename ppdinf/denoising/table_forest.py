@@ -21,6 +21,8 @@ class TableForest:
     ----------
     plan : str
         Description of the sampler.
+    largest : int
+        Largest count of any window.
 
     Parameters
     ----------
@@ -32,6 +34,7 @@ class TableForest:
 
     def __init__(self, sums: NestedSums, windows: CountWindows) -> None:
         self.sums, self.counts, self.log_noise = sums, windows.counts, windows.log_noise
+        self.largest = windows.largest
         likeliest = windows.log_noise.argmax(axis=1)
         self.start = windows.counts[np.arange(likeliest.size), likeliest]
 

@@ -12,14 +12,18 @@ from ppdinf.denoising.learned_prior import FIRST, NOT_ANEW, Groups, LearnedPrior
 from ppdinf.distributions.model_graph.build_fiber import feasible_start
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.observation.table_moves import TableSupport, fiber_of
-from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.fiber.gibbs.coarse_quantiles import knots_of
+from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.gaussian_block import GaussianBlock, gaussian_block
 from ppdinf.fiber.gibbs.joint_move import FREE, HELD, joint_moves
-from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, no_sums
 from ppdinf.fiber.gibbs.random_windows import cuts
+from ppdinf.fiber.gibbs.slice_walk import walk_by_slices
+from ppdinf.lattice.points.presolve import Support
 
 __all__ = ["TableGibbs"]
 
+WIDE = 1024  # counts of a window from which on lines are updated by slice sampling
 BATCH, TIMES = 64, 4  # sweeps whose directions are drawn together, and number of uses of these directions
 RELEARN = {50 * 2**k for k in range(20)}  # numbers of moves after which the cells of a block are chosen anew
 NO_CELLS = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64)  # one group without cells
@@ -45,6 +49,8 @@ class TableGibbs:
     ----------
     plan : str
         Description of the sampler, and the reason for its choice.
+    largest : int
+        Largest count with a listed log weight in the prior that `Chain.sweep` takes.
 
     Parameters
     ----------
@@ -73,7 +79,17 @@ class TableGibbs:
         linear = np.exp(log_noise)
         rises = np.diff(linear, axis=1, prepend=np.inf) > 0
         falls = windows.lower + np.where(rises.any(axis=1), width - 1 - rises[:, ::-1].argmax(axis=1), 0)
-        self.noise = log_noise, linear, windows.lower, falls
+        self.wide = (
+            width >= WIDE
+            and (coupling is None or isinstance(coupling, MeasuredSums))
+            and self.fiber.histogram is None
+            and diagram is None
+            and not self.fiber.may_be_cut
+            and not Support(windows.lower, possible).holes.any()
+        )
+        self.largest = min(windows.largest, WIDE) if self.wide else windows.largest
+        knots = knots_of(log_noise) if self.wide else np.zeros((d, 0), dtype=np.int64)
+        self.noise = log_noise, linear, windows.lower, falls, knots
         B = sp.csc_array(system.B)
         self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
         self.plan = (
@@ -117,6 +133,10 @@ class TableGibbs:
         partner[self.fiber.fixed] = HELD
         return block, partner
 
+    def weights(self) -> Reals:
+        """Allocate the log weights of all counts; an empty array where lines are updated by slice sampling."""
+        return np.empty((0, 0) if self.wide else self.fiber.log_noise.shape)
+
     def chain(self, rng: np.random.Generator) -> Chain:
         """Start a chain of tables."""
         return Chain(self, rng)
@@ -132,7 +152,7 @@ class Chain:
         self._directions, self._position = directions(tables.fiber, 1, rng), BATCH * TIMES
         self._total, self._moves, self._count = np.zeros(self.table.size), 0, 0
         self._step, self._means = 1.0, np.zeros(self.table.size)
-        self._use, self._weights = tables.block(self._means), np.empty_like(tables.fiber.log_noise)
+        self._use, self._weights = tables.block(self._means), tables.weights()
 
     def __getstate__(self) -> dict[str, object]:
         """Omit attributes that can be recomputed."""
@@ -140,24 +160,37 @@ class Chain:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._use, self._weights = self._tables.block(self._means), np.empty_like(self._tables.fiber.log_noise)
+        self._use, self._weights = self._tables.block(self._means), self._tables.weights()
 
     def sweep(self, log_h: Reals, slope: Reals) -> None:
         """Update along as many lines as there are cells, given log weights ``log_h[x] + slope[i] x`` of the prior."""
-        tables = self._tables
-        _weigh(tables.fiber.log_noise, tables.fiber.lower, log_h, slope, self._weights)
-        d = self.table.size
+        tables, d = self._tables, self.table.size
         if self._position == BATCH * TIMES:
             self._directions, self._position = directions(tables.fiber, d * BATCH, self._rng, tables.variances), 0
         starts, cells, steps = self._directions
         position = d * (self._position % BATCH)
         self._position += 1
+        if tables.wide:
+            self._sweep_by_slices((starts[position : position + d + 1], cells, steps), log_h, slope)
+            return
+        _weigh(tables.fiber.log_noise, tables.fiber.lower, log_h, slope, self._weights)
         diagram = tables.fiber.diagram
         by_lines = diagram is not None and diagram.diagram.edges > LARGE_DIAGRAM and self._position % 4 > 0
         self.table = advance(
             tables.fiber, self.table, [self._weights], (starts[position : position + d + 1], cells, steps), self._rng,
             by_lines=by_lines,
         )  # fmt: skip
+
+    def _sweep_by_slices(self, along: Directions, log_h: Reals, slope: Reals) -> None:
+        """Update along lines without the weights of all counts."""
+        fiber, rng = self._tables.fiber, self._rng
+        measured = fiber.coupling if isinstance(fiber.coupling, MeasuredSums) else no_sums(self.table.size)
+        sums = measured.matrix @ self.table
+        x = np.concatenate([self.table, fiber.slack(self.table)])
+        walk_by_slices(
+            x, *along, fiber.lower, fiber.log_noise, (log_h, slope), measured.given(sums, rng), sums, rng
+        )  # fmt: skip
+        self.table = x[: self.table.size]
 
     def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
         """Update a block of cells, then the table and the prior's parameters jointly."""

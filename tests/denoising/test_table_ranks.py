@@ -91,6 +91,16 @@ def test_ranks_are_uniform(route):
 
 
 @pytest.mark.deep
+def test_ranks_by_slice_sampling_are_uniform(monkeypatch):
+    """Windows of any width are treated as wide."""
+    monkeypatch.setattr(table_gibbs, "WIDE", 1)
+    chain, wide = TableGibbs.chain, []
+    monkeypatch.setattr(TableGibbs, "chain", lambda tables, rng: (wide.append(tables.wide), chain(tables, rng))[1])
+    assert min(p_values("walk", DATA_SETS)) > RARE
+    assert all(wide)
+
+
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("route", "wrong"), [("tree", {"sharper": 1.5}), ("walk", {"sharper": 1.5}), ("tree", {"kept": 1})], ids=str
 )

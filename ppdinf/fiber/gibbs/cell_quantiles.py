@@ -7,12 +7,14 @@ nothing, and the noise's weights fall from the count `falls` on.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["log_total", "quantile", "shares"]
+__all__ = ["log_prior", "log_total", "quantile", "shares"]
 
 LEAST, MOST = 1e-250, 1e250
 """Weights outside of these are added in logarithms."""
@@ -21,6 +23,23 @@ NEGLIGIBLE = 1e-20
 """Share of the weights below which what only falls from there on is left out, count by count."""
 
 type Reals = NDArray[np.float64]
+
+
+@jit
+def log_prior(x: int, log_h: Reals) -> float:
+    """Log weight of a count by the shape of the prior alone.
+
+    Parameters
+    ----------
+    x : int
+    log_h : array, shape (n,)
+        By count, with n > 1. Counts from n on have the log weight ``log(Gamma(x + a) / (Gamma(a) x!))``, where
+        ``log_h[1] = log(a)``; a = 1 is a flat prior.
+    """
+    if x < log_h.size:
+        return log_h[x]
+    a = math.exp(log_h[1])
+    return math.lgamma(x + a) - math.lgamma(x + 1.0) - math.lgamma(a)
 
 
 @jit(inline="always")

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.fiber.gibbs.cell_quantiles import log_total, quantile, shares
+from ppdinf.fiber.gibbs.cell_quantiles import log_prior, log_total, quantile, shares
+from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step
 from ppdinf.fiber.gibbs.gaussian_block import Block, log_probability, propose
 from ppdinf.fiber.gibbs.measured_sums import Measured
 
@@ -34,7 +35,7 @@ FREE, HELD = -1, -2
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Bounds = tuple[Ints, Ints, Ints]
-type Noise = tuple[Reals, Reals, Ints, Ints]
+type Noise = tuple[Reals, Reals, Ints, Ints, Ints]
 type Prior = tuple[Reals, Reals, Reals]
 
 
@@ -76,7 +77,8 @@ def _slopes(
         i = cells[k]
         at = x[i] - lower[i]
         if 1 <= at < log_noise.shape[1] - 1 and x[i] >= 1:
-            rise = log_noise[i, at + 1] - log_noise[i, at - 1] + log_h[x[i] + 1] - log_h[x[i] - 1]
+            rise = log_noise[i, at + 1] - log_noise[i, at - 1]
+            rise += log_prior(x[i] + 1, log_h) - log_prior(x[i] - 1, log_h)
             if abs(rise) < np.inf:
                 own[k] = 0.5 * rise + slope[i]
         for j in range(measured[0][i], measured[0][i + 1]):
@@ -164,9 +166,10 @@ def joint_move(
     log_totals : array of float64, shape (d,)
         Logs of the sums of the weights of single cells by the old parameters, nan where they are not known yet; of the
         new ones where these are accepted.
-    noise : tuple of four arrays
+    noise : tuple of five arrays
         Log weights of what was measured of every cell, shape (d, width), the largest of each 0; their exponentials; the
-        least counts, and those from which on weights fall.
+        least counts, and those from which on weights fall; knots of wide windows
+        (`ppdinf.fiber.gibbs.coarse_quantiles`), shape (d, m), with m = 0 where all counts are summed.
     measured : tuple of arrays
         `MeasuredSums.arrays`, scales of l2 noise given.
     bounds : tuple of three arrays
@@ -181,7 +184,7 @@ def joint_move(
         Whether single cells are drawn anew, in place of keeping their quantiles.
     rng : numpy.random.Generator
     """
-    log_noise, linear, lower, falls = noise
+    log_noise, linear, lower, falls, knots = noise
     log_h, h, slope = before
     log_h_new, h_new, slope_new = after
     own, stayed = block[0], x[block[0]]
@@ -191,7 +194,14 @@ def joint_move(
         i = cells[k]
         if partner[i] == HELD:
             still = False
-            ratio += log_h_new[x[i]] - log_h[x[i]] + (slope_new[i] - slope[i]) * x[i]
+            ratio += log_prior(x[i], log_h_new) - log_prior(x[i], log_h) + (slope_new[i] - slope[i]) * x[i]
+            continue
+        if knots.shape[1] > 0:
+            count, more = coarse_step(
+                log_noise[i], lower[i], knots[i], x[i], (log_h, slope[i]), (log_h_new, slope_new[i]), rng.random(), anew
+            )
+            changes[k], ratio = count - x[i], ratio + more
+            still &= changes[k] == 0
             continue
         row, log_row = linear[i], log_noise[i]
         if np.isnan(log_totals[i]):
@@ -222,8 +232,10 @@ def joint_move(
         for k in range(own.size):
             i = own[k]
             ratio += log_noise[i, x[i] - lower[i]] - log_noise[i, stayed[k] - lower[i]]
-            ratio += log_h_new[x[i]] + slope_new[i] * x[i]
-            ratio -= log_h_new[stayed[k]] + slope_new[i] * stayed[k]  # of its parameters alone, as cells that are held
+            ratio += log_prior(x[i], log_h_new) + slope_new[i] * x[i]
+            ratio -= (
+                log_prior(stayed[k], log_h_new) + slope_new[i] * stayed[k]
+            )  # of its parameters alone, as cells that are held
         ratio += _log_sums(sums, measured)
     _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)  # where the way back begins
     accepted = accepted and _inside(x, own, lower, log_noise)

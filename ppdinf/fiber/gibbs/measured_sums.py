@@ -18,7 +18,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.line_gibbs import _add_log_weights, _changed, _drawn, _move, _range
 from ppdinf.laws.joint_l2 import mixing_precision
 
-__all__ = ["Measured", "MeasuredSums", "walk_measured"]
+__all__ = ["Measured", "MeasuredSums", "no_sums", "walk_measured"]
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
@@ -91,6 +91,13 @@ class MeasuredSums:
         return (*own, self.y, self.precision, self.rate, self.ends, self.first, self.log_weights)
 
 
+def no_sums(d: int) -> MeasuredSums:
+    """Return what `MeasuredSums` is where nothing was published of sums of d cells."""
+    none, nothing = np.zeros(0), np.zeros(0, dtype=np.int64)
+    ends = np.zeros(1, dtype=np.int64)
+    return MeasuredSums(sp.csc_array((0, d), dtype=np.int64), nothing, none, none, ends, nothing, none)
+
+
 @jit
 def _tabulated(sums: Ints, ends: Ints, first: Ints, log_weights: Reals) -> float:
     """Log weight of all tabulated sums."""
@@ -100,6 +107,18 @@ def _tabulated(sums: Ints, ends: Ints, first: Ints, log_weights: Reals) -> float
             at = sums[i] - first[i]
             found += log_weights[ends[i] + at] if 0 <= at < ends[i + 1] - ends[i] else -np.inf
     return found
+
+
+@jit
+def _changed_sums(touched: Ints, c: Ints, seen: NDArray[np.bool_]) -> int:
+    """Keep on the list only sums that a direction changes, return their number, and clear `seen`."""
+    kept = 0
+    for i in touched:
+        seen[i] = False
+        if c[i] != 0:
+            touched[kept] = i
+            kept += 1
+    return kept
 
 
 @jit
@@ -186,14 +205,9 @@ def walk_measured(
         if least == most:
             continue
         n = _changed(cells[v], steps[v], lower.size, matrix, c, seen, touched)
-        kept, others = 0, False
-        for j in range(n):  # what two cells of a direction change to and fro stays as it is
-            i = touched[j]
-            seen[i] = False
-            if c[i] != 0:
-                touched[kept] = i
-                kept += 1
-                others |= measured[4][i] == 0.0
+        kept, others = _changed_sums(touched[:n], c, seen), False
+        for i in touched[:kept]:
+            others |= measured[4][i] == 0.0
         slope, curve = _parabola(touched[:kept], c, sums, measured)
         if not others:
             least, most = _within(least, most, slope, curve, x, cells[v], lower, top, log_weights)
