@@ -1,12 +1,17 @@
 """Case studies: results of interrupted studies, and independence of the way of execution."""
 
+import io
 import json
+import pickle
 
 import joblib
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from ppdinf.errors import ReleaseFileError
+from ppdinf.report.replicate_files import pack, unpack
 from ppdinf.report.study import Study
 
 
@@ -47,6 +52,58 @@ def test_finished_replicates_are_not_drawn_again(tmp_path):
 def test_replicates_of_other_settings_are_left_alone(tmp_path):
     study(tmp_path).replicates(draw, 3)
     assert study(tmp_path, seed=2).replicates(draw, 3) == study(tmp_path / "new", seed=2).replicates(draw, 3)
+
+
+class Trap:
+    """Sets a mark where it is unpickled."""
+
+    sprung = False
+
+    def __reduce__(self):
+        return setattr, (Trap, "sprung", True)
+
+
+def objects():
+    file = io.BytesIO()
+    np.savez(file, structure=np.array([Trap()], dtype=object))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"PK", pickle.dumps(Trap()), objects(), pack(1)[:-9]], ids=lambda data: len(data)
+)
+def test_files_in_the_folder_run_no_code(tmp_path, data):
+    """Wrong variant: a pickle that is put into the folder of a study is loaded, and runs what it says."""
+    first = study(tmp_path).replicates(draw, 1)
+    (place,) = (tmp_path / "replicates").iterdir()
+    assert pickle.dumps(first[0]) not in place.read_bytes()
+    place.write_bytes(data)
+    place.with_suffix(".pickle").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(ReleaseFileError, match="remove it and run again"):
+        study(tmp_path).replicates(draw, 1)
+    assert not Trap.sprung
+
+
+def test_results_come_back_as_they_were():
+    frame = pd.DataFrame({"way": ["a", "b"], "n": [1, 2], "x": [0.5, np.nan], "on": [True, False]}, index=[3, 5])
+    frame["kind"] = pd.Categorical(["u", "v"])
+    labelled = frame.set_index(["way", "n"])
+    result = {
+        ("counting", "l1"): (np.arange(6, dtype=np.int32).reshape(2, 3), np.float32(0.5)),
+        2.5: [None, True, "text \n 'x'", -(10**30), float("inf")],
+        "labels": np.array(["a", "bc"]),
+        "nested": {"frame": frame, "labelled": labelled},
+    }
+    again = unpack(pack(result), "file")
+    for name in ("frame", "labelled"):
+        pd.testing.assert_frame_equal(again["nested"].pop(name), result["nested"].pop(name))
+    np.testing.assert_equal(again, result)
+    kinds = again["counting", "l1"]
+    assert kinds[0].dtype == np.int32
+    assert type(kinds[1]) is np.float32
+    for odd in (object(), {1, 2}, np.array([object()]), b"bytes", 1j):
+        with pytest.raises(TypeError, match="replicates return numbers"):
+            pack(odd)
 
 
 @pytest.mark.deep

@@ -14,7 +14,6 @@ import inspect
 import io
 import json
 import os
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from rich.progress import track
 
 from ppdinf._internal.atomic_files import make_folder, write_whole
 from ppdinf.report.html_page import environment, png, versions
+from ppdinf.report.replicate_files import pack, unpack
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,7 +133,8 @@ class Study:
         Parameters
         ----------
         work : callable
-            A function of its arguments and the settings of the study, with a picklable result.
+            A function of its arguments and the settings of the study. Its result consists of numbers, text, arrays and
+            DataFrames, in tuples, lists and dictionaries.
         number : int
         name : str
             Unique name of the replicates in the study.
@@ -150,7 +151,7 @@ class Study:
         folder = self.output / "replicates"
         make_folder(folder)
         stamp = hashlib.sha256(json.dumps([name, self.settings], sort_keys=True, default=str).encode()).hexdigest()
-        places = [folder / f"{name}-{stamp[:12]}-{k}.pickle" for k in range(number)]
+        places = [folder / f"{name}-{stamp[:12]}-{k}.npz" for k in range(number)]
         missing = [k for k in range(number) if not places[k].exists()]
         seed = int(stamp[12:28], 16)
 
@@ -160,8 +161,8 @@ class Study:
         calls = (joblib.delayed(numbered)(k) for k in missing)
         results: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
         for k, result in track(results, name, total=len(missing), disable=not progress, transient=True):
-            write_whole(places[k], pickle.dumps(result))
-        return [pickle.loads(place.read_bytes()) for place in places]
+            write_whole(places[k], pack(result))
+        return [unpack(place.read_bytes(), place.name) for place in places]
 
     def write(self, progress: bool = True) -> None:
         """Write ``results.json`` and ``report.html``, and print the claims unless `progress` is False."""
