@@ -149,14 +149,14 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
 
 def _couple(idata: xr.DataTree, model: pm.Model) -> TVBound | None:
     """Couple chains of the model's table if it is small and moved; a few pairs are tried first."""
-    walked = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior]
-    if len(walked) != 1 or independent(idata):
+    sampled = [rv for rv in model.free_RVs if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior]
+    if len(sampled) != 1 or independent(idata):
         return None
-    draws = idata.posterior[walked[0].name].values
+    draws = idata.posterior[sampled[0].name].values
     cells = draws.reshape(-1, int(np.prod(draws.shape[2:])))
     if cells.shape[1] > COUPLED or (cells == cells[0]).all() or fiber_problems(idata, model):
         return None
-    if not_coupled(walked[0], model):
+    if not_coupled(sampled[0], model):
         return None
     scouts = coupling_bound(idata, model, pairs=16, limit=LIMIT)
     return scouts if scouts.unmet else coupling_bound(idata, model, limit=LIMIT)

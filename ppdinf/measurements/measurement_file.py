@@ -21,14 +21,14 @@ from ppdinf.tables.frame import Frame
 if TYPE_CHECKING:
     from ppdinf.measurements.measurements import Measurements
 
-__all__ = ["packed"]
+__all__ = ["pack_measurements"]
 
 HOLDS, SCHEMA = "measurements", 1
 FIELDS = {"holds", "schema", "dims", "coordinates", "public", "measured", "parts", "digest"}
 CELLS, PUBLIC = "cells.csv", "public.csv"
 
 
-def packed(data: Measurements) -> bytes:
+def pack_measurements(data: Measurements) -> bytes:
     """Return the bytes of the file: identical for equal measurements on every machine."""
     frame = data.frame
     parts = {

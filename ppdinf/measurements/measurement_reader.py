@@ -14,7 +14,7 @@ from ppdinf.invariants.system import bind
 from ppdinf.laws.law_array import LawArray
 from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.measurements.measured import Measured
-from ppdinf.measurements.measurement_file import CELLS, FIELDS, HOLDS, PUBLIC, SCHEMA, name_of, packed
+from ppdinf.measurements.measurement_file import CELLS, FIELDS, HOLDS, PUBLIC, SCHEMA, name_of, pack_measurements
 from ppdinf.measurements.measurements import Measurements
 from ppdinf.releases import Release, read_release, sealed
 from ppdinf.tables.frame import Frame
@@ -52,7 +52,7 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
     >>> again.equals(seen)
     True
     """
-    return sealed.verified(path, _read, lambda positions, _: packed(positions))
+    return sealed.verified(path, _read, lambda data, _: pack_measurements(data))
 
 
 def read_published(path: str | PathLike[str]) -> Measurements | Release:

@@ -25,7 +25,7 @@ from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.label_frame import frame_of_labels
 from ppdinf.measurements.measured import Measured
 from ppdinf.measurements.measured_rows import onto_rows
-from ppdinf.measurements.measurement_file import packed
+from ppdinf.measurements.measurement_file import pack_measurements
 from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
@@ -187,7 +187,7 @@ class Measurements:
 
     def equals(self, other: Measurements) -> bool:
         """Return whether labels, noisy sums and exact sums are equal, statement by statement."""
-        return packed(self) == packed(other)
+        return pack_measurements(self) == pack_measurements(other)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything as one zip file of JSON and CSV; see `ppdinf.read_measurements`.
@@ -205,7 +205,7 @@ class Measurements:
         WriteError
             The file cannot be written. An existing file is unchanged, and no partial file remains.
         """
-        save(path, packed(self), overwrite=overwrite, why="it may be the only copy of these measurements")
+        save(path, pack_measurements(self), overwrite=overwrite, why="it may be the only copy of these measurements")
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
@@ -285,14 +285,14 @@ def _joined(systems: list[System]) -> System:
     names = [f"{name}, release {k + 1}" for k, system in enumerate(systems) for name in system.names]
     A, values = sp.vstack([system.A for system in systems]), np.concatenate([system.values for system in systems])
     check_consistent(A, values, row_names=names)
-    statements, kept = Public(), []
+    statements, distinct = Public(), []
     for system in systems:
         first = 0
         for statement in system.public:
             n = len(statement.equalities(system.frame)[1])
             if statement not in statements.statements:
-                kept += system.values[first : first + n].tolist()
+                distinct += system.values[first : first + n].tolist()
                 statements = statements & Public((statement,))
             first += n
     blank = np.zeros(systems[0].frame.size, dtype=np.int64)
-    return bind(statements, systems[0].frame, blank, kept)
+    return bind(statements, systems[0].frame, blank, distinct)

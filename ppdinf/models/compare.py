@@ -128,7 +128,7 @@ def compare(
 def _noise_ends(
     mechanism: TableMechanism, table: xr.DataArray, interval: float, seed: int
 ) -> tuple[Sequence[xr.DataArray | float], str]:
-    """Return what to subtract from a noisy table for the lower and the upper end, and how these were computed."""
+    """Return the offsets of the interval bounds from a noisy table, and how the offsets were computed."""
     if not mechanism.has_public_noise_law(table):
         return [np.nan, np.nan], NO_LAW
     noise = mechanism.simulate(table, draws=NOISE_DRAWS, rng=seed) - answer(mechanism.queries, table)

@@ -189,7 +189,7 @@ def draw_rates(
     array([[[4., 4.]]])
     """
     posterior = idata.posterior
-    missing = [wanted for wanted in (name, "mean_rate", "spread") if wanted not in posterior]
+    missing = [variable for variable in (name, "mean_rate", "spread") if variable not in posterior]
     if missing:
         raise ModelError(f"the posterior has no {missing[0]!r}: pass the result of pm.sample() for rate_model()")
     shape = 1 / posterior["spread"] ** 2

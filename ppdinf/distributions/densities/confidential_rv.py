@@ -83,11 +83,11 @@ def window_logp(
     counts = pt.as_tensor(counts.T).reshape((width, *shape))
     tried = stop_gradient(log_density(dist, counts))
     outside = pt.or_(pt.isnan(tried), pt.eq(tried, -np.inf))
-    found = pt.switch(outside, -np.inf, tried)
+    log_p = pt.switch(outside, -np.inf, tried)
     if not values_only:
-        inside = pt.switch(outside, counts[0] + pt.argmax(found, axis=0, keepdims=True), counts)
-        found = pt.switch(outside, -np.inf, log_density(dist, inside))
-    return found.reshape((width, -1)).T
+        inside = pt.switch(outside, counts[0] + pt.argmax(log_p, axis=0, keepdims=True), counts)
+        log_p = pt.switch(outside, -np.inf, log_density(dist, inside))
+    return log_p.reshape((width, -1)).T
 
 
 def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:

@@ -91,15 +91,15 @@ def cell_indices(density: TensorVariable, table: TensorVariable, shape: tuple[in
 
 def _valued(density: TensorVariable) -> set[Apply]:
     """Return the operations whose values a graph depends on, without those that only give shapes or raise errors."""
-    found, ahead = set(), [density.owner]
+    nodes, ahead = set(), [density.owner]
     while ahead:
         node = ahead.pop()
-        if node is None or node in found or isinstance(node.op, Shape | Shape_i):
+        if node is None or node in nodes or isinstance(node.op, Shape | Shape_i):
             continue
-        found.add(node)
+        nodes.add(node)
         inputs = node.inputs[:1] if isinstance(node.op, CheckParameterValue) else node.inputs
         ahead.extend(x.owner for x in inputs)
-    return found
+    return nodes
 
 
 def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:

@@ -85,10 +85,10 @@ class CellFactor(NamedTuple):
 
 def read_cells(by_cell: Sequence[CellFactor], of_all: Sequence[TensorVariable], size: int) -> NDArray[np.bool_]:
     """Return a mask of cells on which densities depend, shape (size,); all cells if a density depends on several."""
-    found = np.full(size, len(of_all) > 0)
+    mask = np.full(size, len(of_all) > 0)
     for factor in by_cell:
-        found[factor.cells[factor.cells != NONE]] = True
-    return found
+        mask[factor.cells[factor.cells != NONE]] = True
+    return mask
 
 
 def _added_up(density: TensorVariable, shape: tuple[int, ...]) -> TensorVariable:
@@ -118,8 +118,8 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
     terms = _terms(density, table)
     cells = [cell_indices(term, table, shape) for term in terms]
     size = math.prod(shape)
-    found = [CellFactor(x, table, size, known) for x, known in zip(terms, cells, strict=True) if known is not None]
-    return found if len(found) == len(terms) else None
+    factors = [CellFactor(x, table, size, known) for x, known in zip(terms, cells, strict=True) if known is not None]
+    return factors if len(factors) == len(terms) else None
 
 
 def _terms(x: TensorVariable, table: TensorVariable) -> list[TensorVariable]:

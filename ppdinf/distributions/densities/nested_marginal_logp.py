@@ -48,11 +48,11 @@ class NestedWeight(Op):
 
     def values(self, log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Evaluate; posteriors are 0 if every table has weight 0."""
-        found = self.plan.evaluate(log_weights.ravel(), eta if self.as_means else None)
-        value = float(found.value.sum())
+        sums = self.plan.evaluate(log_weights.ravel(), eta if self.as_means else None)
+        value = float(sums.value.sum())
         if not np.isfinite(value):
             return value, np.zeros(eta.shape if self.as_means else log_weights.shape)
-        posteriors = found.posteriors()
+        posteriors = sums.posteriors()
         return value, posteriors.cell_mean if self.as_means else posteriors.log_weight.reshape(log_weights.shape)
 
     def perform(
@@ -74,14 +74,14 @@ class NestedWeight(Op):
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
         """Return posterior marginals for the log weights, posterior means for the natural parameters."""
-        found = [disconnected_type() for _ in inputs]
+        gradients = [disconnected_type() for _ in inputs]
         varying = 1 if self.as_means else 0
         if isinstance(cotangents[1].type, DisconnectedType):
-            found[varying] = cotangents[0] * outputs[1]
+            gradients[varying] = cotangents[0] * outputs[1]
         else:
             why = "second derivatives of a marginal likelihood"
-            found[varying] = grad_not_implemented(self, varying, inputs[varying], why)
-        return found
+            gradients[varying] = grad_not_implemented(self, varying, inputs[varying], why)
+        return gradients
 
 
 @register_funcify_and_cache_key(NestedWeight)

@@ -196,21 +196,21 @@ def _support(
     density = compile_pymc([counts, *parameters], log_data, mode="FAST_COMPILE")
     values = [point[variable.name] for variable in parameters]
 
-    def support(at: NDArray[np.int64]) -> NDArray[np.bool_]:
-        found = density(at.T.reshape(-1, *shape).astype(cells.dtype), *values)
-        return np.isfinite(found.reshape(at.T.shape).T)
+    def support(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        log_p = density(counts.T.reshape(-1, *shape).astype(cells.dtype), *values)
+        return np.isfinite(log_p.reshape(counts.T.shape).T)
 
     return support
 
 
 def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
     """Evaluate an expression at the model's initial point, or with every real variable shifted from it."""
-    (found,) = model.replace_rvs_by_values([expression])
-    inputs = inputvars([found])
+    (graph,) = model.replace_rvs_by_values([expression])
+    inputs = inputvars([graph])
     point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
     values = [point[variable.name] for variable in inputs]
     values = [x + shift * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in values]
-    return compile_pymc(inputs, found, mode="FAST_COMPILE")(*values)
+    return compile_pymc(inputs, graph, mode="FAST_COMPILE")(*values)
 
 
 def feasible_start(
@@ -243,16 +243,16 @@ def feasible_start(
     inside = allowed[np.arange(start.size), start - fiber.lower]
     if gaps or (inside.all() and fiber.is_possible(start)):
         return start.reshape(system.frame.shape)
-    found = None
+    table = None
     if fiber.diagram is not None:
-        found = fiber.diagram.nearest(near, fiber.lower, allowed)
+        table = fiber.diagram.nearest(near, fiber.lower, allowed)
     else:
         B, limits = sp.vstack([system.B, further]), np.concatenate([system.limits, hard_limits])
-        found = nearest_table(system.A, system.values, sp.csr_array(B), limits, Support(fiber.lower, allowed), near)
-    if found is None or not fiber.is_possible(found):
+        table = nearest_table(system.A, system.values, sp.csr_array(B), limits, Support(fiber.lower, allowed), near)
+    if table is None or not fiber.is_possible(table):
         raise InvariantError(
             "no starting table found: no table with the public sums, within a search of 20 seconds, has only counts "
             "and sums that the distribution and the laws of the published numbers allow. Correct a published number, "
             "its law or the distribution"
         )
-    return found.reshape(system.frame.shape)
+    return table.reshape(system.frame.shape)

@@ -68,13 +68,13 @@ def tables_of(model: pm.Model) -> list[ConfidentialTable]:
     >>> [(table.name, table.is_marginalized) for table in tables_of(model)]
     [('counts', True)]
     """
-    found = []
+    tables = []
     for released in model.observed_RVs:
         if isinstance(released.owner.op, ReleasedRV):
             table = table_of(released)
             if table.owner is not None and isinstance(table.owner.op, ConfidentialRV):
-                found.append(ConfidentialTable(table.name, table, released, table not in model.basic_RVs))
-    return found
+                tables.append(ConfidentialTable(table.name, table, released, table not in model.basic_RVs))
+    return tables
 
 
 def depends_on(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
@@ -118,8 +118,8 @@ def factors_of_variable(
         (density,) = transformed_conditional_logp(
             rvs=[var], rvs_to_values=values, rvs_to_transforms=transforms, jacobian=False
         )
-    found = factors_in(density, counts, shape)
-    return density if found is None else found
+    factors = factors_in(density, counts, shape)
+    return density if factors is None else factors
 
 
 def dependents_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
@@ -153,15 +153,15 @@ def dependent_factors(
     counts = model.rvs_to_values[table] if table in model.free_RVs else table.type()
     shape = table.owner.op.start.shape if shape is None else shape
     left = [var for var in dependents_of(table, model) if not any(var is other for other in known)]
-    found = [factors_of_variable(var, table, counts, model, tuple(map(int, shape))) for var in left]
-    by_cell = [factor for factors in found if isinstance(factors, list) for factor in factors]
-    return by_cell, [density for density in found if not isinstance(density, list)]
+    results = [factors_of_variable(var, table, counts, model, tuple(map(int, shape))) for var in left]
+    by_cell = [factor for factors in results if isinstance(factors, list) for factor in factors]
+    return by_cell, [density for density in results if not isinstance(density, list)]
 
 
 def drawn_for(model: pm.Model, rvs: list[TensorVariable]) -> dict[Variable, TensorVariable]:
     """Map value variables to functions of their random variables: the inverse of conditioning on values."""
-    found = {}
+    values = {}
     for rv in rvs:
         transform = model.rvs_to_transforms[rv]
-        found[model.rvs_to_values[rv]] = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
-    return found
+        values[model.rvs_to_values[rv]] = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+    return values

@@ -120,14 +120,14 @@ initial_point_rewrites_db.register("ppdinf_start_from_table", in2out(start_from_
 
 def _reached_from(fgraph: FunctionGraph, table: TensorVariable, beyond_values: bool = True) -> list[Variable]:
     """Return all that depends on a table; if not `beyond_values`, given the values of variables that have one."""
-    found, ahead = {table: None}, [table]
+    reached, ahead = {table: None}, [table]
     while ahead:
         x = ahead.pop()
         if beyond_values or not _has_value(x):
-            new = [y for client, _ in fgraph.clients[x] for y in client.outputs if y not in found]
-            found |= dict.fromkeys(new)
+            new = [y for client, _ in fgraph.clients[x] for y in client.outputs if y not in reached]
+            reached |= dict.fromkeys(new)
             ahead.extend(new)
-    return list(found)
+    return list(reached)
 
 
 def _has_value(x: Variable) -> bool:
@@ -186,13 +186,13 @@ def factors_given(
     distinct = [value.type() for value in values]  # distinct inputs: two variables may share an observed value
     densities = conditional_logp({table: counts, **dict(zip(drawn, distinct, strict=True))}, warn_rvs=False)
     given = graph_replace([densities[x] for x in distinct], dict(zip(distinct, values, strict=True)), strict=False)
-    found = []
+    all_factors = []
     for rv, density in zip(drawn, given, strict=True):
         factors = factors_in(density, counts, shape)
         if factors is None:
             raise not_by_cell(rv.name, table.name)
-        found += factors
-    return found
+        all_factors += factors
+    return all_factors
 
 
 def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:

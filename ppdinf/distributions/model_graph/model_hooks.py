@@ -109,9 +109,9 @@ def restart(
     """
     law, of = table.owner.op, table if of is None else of
     counts = model.rvs_to_values[of] if of in model.basic_RVs else of.type()
-    found = [factors_of_variable(var, of, counts, model, law.start.shape) for var in observed]
-    by_cell = [factor for factors in found if isinstance(factors, list) for factor in factors]
-    of_all = [density for density in found if not isinstance(density, list)]
+    results = [factors_of_variable(var, of, counts, model, law.start.shape) for var in observed]
+    by_cell = [factor for factors in results if isinstance(factors, list) for factor in factors]
+    of_all = [density for density in results if not isinstance(density, list)]
     give_windows(table, read_cells(by_cell, of_all, law.start.size), model)
     allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, by_cell)))
     law.fiber = with_support(law.fiber, law.observed, allowed)
@@ -221,10 +221,10 @@ def _factors_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model
     if any(table in ancestors([x]) for x in transformed):
         return None
     try:
-        found = factors_of_variable(var, table, table.type(), model, table.owner.op.start.shape)
+        factors = factors_of_variable(var, table, table.type(), model, table.owner.op.start.shape)
     except (NotImplementedError, RuntimeError):  # no separate density, for example of a part of a masked variable
         return None
-    return found if isinstance(found, list) else None
+    return factors if isinstance(factors, list) else None
 
 
 def _tables_above(var: TensorVariable, model: pm.Model) -> list[TensorVariable]:

@@ -71,11 +71,11 @@ def constant(x: Variable) -> Array | None:
 def _wide(x: TensorVariable) -> TensorVariable:
     """Return a parameter of 64 bits; if it was computed from shorter constants, it is recomputed in 64 bits."""
     kind = np.dtype(x.dtype).kind
-    wanted = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
-    if x.dtype == wanted:
+    dtype = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
+    if x.dtype == dtype:
         return x
     if isinstance(x, Constant):
-        return pt.constant(np.asarray(x.data, dtype=wanted))
+        return pt.constant(np.asarray(x.data, dtype=dtype))
     if x.name is None and x.owner is not None and isinstance(x.owner.op, Elemwise | DimShuffle):
         x = x.owner.op(*map(_wide, x.owner.inputs))
-    return x.astype(wanted)
+    return x.astype(dtype)

@@ -55,17 +55,17 @@ def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[ND
         for end, sign in enumerate((1, -1)):
             goal = np.zeros(nonnegative.size)
             goal[cell] = sign
-            found = linprog(goal, **rows)
-            if found.status == 2:
+            solution = linprog(goal, **rows)
+            if solution.status == 2:
                 raise ModelError("no table agrees with both the answers and the public statements: check the mechanism")
-            if not found.success:
+            if not solution.success:
                 side, advice = (
                     ("smallest", "use a non-negative distribution")
                     if sign > 0
                     else ("largest", "inference requires an answer, or a public sum of answers, that includes the cell")
                 )
                 raise ModelError(f"the answers leave the count at {system.frame.cell(cell)} no {side} value: {advice}")
-            ends[end, cell] = sign * found.fun
+            ends[end, cell] = sign * solution.fun
     # one more count on either side, for rounding errors of the programs
     return np.floor(ends[0]).astype(np.int64) - 1, np.ceil(ends[1]).astype(np.int64) + 1
 

@@ -53,9 +53,9 @@ class _ByCell:
     def log_weight(self, y: object, x: NDArray[np.int64]) -> Reals:
         """Return log weights of counts, shape (d, n)."""
         counts = np.broadcast_to(x, (self.d, np.shape(x)[1]))
-        found = np.zeros(counts.shape)
-        np.add.at(found, self.cells, self.entries.log_weights(counts[self.cells]))
-        return found
+        log_weights = np.zeros(counts.shape)
+        np.add.at(log_weights, self.cells, self.entries.log_weights(counts[self.cells]))
+        return log_weights
 
 
 class ObservedMeasurements(Observed):
@@ -206,12 +206,12 @@ class ObservedMeasurements(Observed):
 
     def gaussian_cells(self) -> Reals:
         """Return the precision of every cell by Gaussian noise of the single cell, shape (d,); 0 without any."""
-        found, entries = np.zeros(self.frame.size), self.of_cells
+        precisions, entries = np.zeros(self.frame.size), self.of_cells
         for form, rows in entries.forms:
             log_ratio = form.law.log_quadratic if isinstance(form, AdditiveLaw) else None
             if log_ratio is not None:
-                np.add.at(found, entries.matrix.indices[rows], log_ratio[1])
-        return found
+                np.add.at(precisions, entries.matrix.indices[rows], log_ratio[1])
+        return precisions
 
     def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:
         """Add moves that preserve noisy sums, for each combination of sums that moves can preserve."""

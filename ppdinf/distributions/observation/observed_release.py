@@ -66,8 +66,8 @@ class ObservedRelease(Observed):
     def _system(self) -> System:
         system, query = self.published.public, self.likelihood.query
         if query is not None:
-            found = {"A": sp.csr_array(system.A @ query), "B": sp.csr_array(system.B @ query)}
-            system = replace(system, frame=self.frame, empty=np.zeros(self.frame.size, dtype=bool), **found)
+            matrices = {"A": sp.csr_array(system.A @ query), "B": sp.csr_array(system.B @ query)}
+            system = replace(system, frame=self.frame, empty=np.zeros(self.frame.size, dtype=bool), **matrices)
         records = None if self.likelihood.records is None else self.likelihood.records(self.y)
         if records is not None:
             system = replace(

@@ -92,9 +92,9 @@ def possible_counts(
         Infinite for unbounded cells. If public statements are contradictory, all bounds are infinite, and the search
         for an initial table names the statements.
     """
-    kept = np.flatnonzero(nonnegative)
-    units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[kept])
-    B, limits = [system.B, units], [system.limits, np.zeros(kept.size, np.int64)]
+    cells = np.flatnonzero(nonnegative)
+    units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[cells])
+    B, limits = [system.B, units], [system.limits, np.zeros(cells.size, np.int64)]
     for further in ([noisy], []) if noisy is not None and noisy[1].size else ([],):
         rows = sp.vstack([*B, *(matrix for matrix, _ in further)], format="csr")
         low, high = cell_intervals(system.A, system.values, rows, np.concatenate([*limits, *(b for _, b in further)]))
