@@ -96,7 +96,7 @@ def test_a_session_spends_nothing(tmp_path, monkeypatch, capsys):
             session.release(MECHANISMS["l1"], TABLE, name="first")
     assert session.table()["outcome"].tolist() == ["void"]
     assert session.left == {"epsilon": Fraction(1, 2)}
-    with pytest.raises(PrivacyError, match="nothing"):
+    with pytest.raises(PrivacyError, match="at least one guarantee"):
         session.guarantee  # noqa: B018
     _show(Console(), ppd.Session.open(session.path))
     assert "void" in capsys.readouterr().out

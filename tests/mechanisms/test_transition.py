@@ -178,5 +178,5 @@ def test_refusals():
         with pytest.raises(PrivacyError, match="base must"):
             random_rounding(base, most)
     for base, most in ((3, 2**31), (2**62, 40), (7, 10**30)):  # before anything is allocated
-        with pytest.raises(PrivacyError, match="choose a smaller most"):
+        with pytest.raises(PrivacyError, match="choose a smaller upper"):
             random_rounding(base, most)

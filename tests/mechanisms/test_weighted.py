@@ -254,7 +254,7 @@ def test_gamma_is_searched_where_tables_are_many():
 
 def test_erosion_in_words():
     assert erosion(ppd.invariants.Public().on([1, 2])).nearest == 1
-    assert "neighbours are left" in str(erosion(ppd.invariants.Public().on([1, 2])))
+    assert "the guarantee covers neighbours" in str(erosion(ppd.invariants.Public().on([1, 2])))
     assert "the nearest are 2 apart" in str(erosion(total().on([1, 2])))
     assert "protects nothing" in str(erosion(margin("dim_0").on([1, 2])))
 

@@ -122,7 +122,7 @@ def test_a_record_that_moves_changes_two_noisy_counts():
                 Guarantee("pure", Fraction(1), neighbours="one record"),
                 Guarantee("pure", Fraction(1), neighbours="one household"),
             ),
-            "several kinds",
+            "different kinds of neighbours",
         ),
     ],
 )
