@@ -134,14 +134,14 @@ def flush_folder(folder: Path) -> None:
 def _mode_of(goal: Path) -> int | None:
     """Return the permissions of a file that is replaced; refuse files that must not be replaced."""
     try:
-        found = goal.stat().st_mode
+        file_mode = goal.stat().st_mode
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found):
+    if not stat.S_ISREG(file_mode):
         raise OSError(None, "the name exists and is not a file")
     if not os.access(goal, os.W_OK):
         raise PermissionError(None, "the file there is write-protected")
-    return stat.S_IMODE(found)
+    return stat.S_IMODE(file_mode)
 
 
 def _fill(path: Path, data: bytes, mode: int | None) -> None:

@@ -46,8 +46,8 @@ def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str
     >>> tree(["44001A1", "44001A2", "44003B1"], {"county": 5, "tract": 6}, "block")["county"]
     ('block', ['44001', '44001', '44003'])
     """
-    found = len(set(map(len, leaves)))
-    if found != 1 or len(set(leaves)) < len(leaves):
+    number_of_widths = len(set(map(len, leaves)))
+    if number_of_widths != 1 or len(set(leaves)) < len(leaves):
         raise LabelError(f"the codes of {dim!r} must have one width and differ from each other")
     by_width = sorted(widths, key=lambda level: widths[level])
     ends = [*(widths[level] for level in by_width), len(leaves[0])]

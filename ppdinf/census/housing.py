@@ -98,11 +98,11 @@ def read_occupied(
 def _totals(totals: pd.DataFrame, cells: CellLabels, dim: str) -> pd.Series:
     """Return the exact totals of the leaves."""
     own = totals[totals["level"].str.lower() == dim]
-    found = cells.array(dim, (SUMMED,), own, own["value"].tolist()).to_series()
-    lost = found.index[found.isna()]
+    totals_of_leaves = cells.array(dim, (SUMMED,), own, own["value"].tolist()).to_series()
+    lost = totals_of_leaves.index[totals_of_leaves.isna()]
     if len(lost):
         raise LabelError(f"{dim} {lost[0]!r} has no exact total in the files, which is needed to count vacant units")
-    return found.astype(np.int64)
+    return totals_of_leaves.astype(np.int64)
 
 
 def _check(totals: pd.DataFrame, known: pd.Series) -> None:

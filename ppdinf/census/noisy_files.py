@@ -156,6 +156,7 @@ def _rows(
     queries: Collection[str] | None,
 ) -> Iterator[Row]:
     pa = arrow()
+    # Open the file and check the names and types of its columns.
     try:
         file = pa.parquet.ParquetFile(path)
     except pa.ArrowInvalid as error:
@@ -172,6 +173,7 @@ def _rows(
         fits = _is_list_of_whole(pa, types[name]) if lists else _is_number(pa, types[name]) == (name == "variance")
         if not fits:
             raise ReleaseFileError(f"{shown}, column {name!r} has the unexpected type {types[name]}")
+    # Read batches of rows; skip rows of other places and queries, and check each remaining row.
     first = 0
     for batch in file.iter_batches(columns=[*needed, *(["sign"] if signed else [])], batch_size=4096):
         column = {name: batch.column(name) for name in batch.schema.names}

@@ -98,8 +98,8 @@ class Histogram:
 
     def query_shape(self, groupings: Sequence[str]) -> tuple[int, ...]:
         """Return the shape of the array of a query, 1 for axes that the query sums over."""
-        found = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True)]
-        return tuple(1 if groups is None else len(groups) for groups in found)
+        groups_of_axes = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True)]
+        return tuple(1 if groups is None else len(groups) for groups in groups_of_axes)
 
     def query_size(self, groupings: Sequence[str]) -> int:
         """Return the number of values of a query."""
@@ -115,13 +115,13 @@ class Histogram:
         """
         if name in ("total", "detailed"):
             return tuple(SUMMED if name == "total" else "detailed" for _ in self.axes)
-        found = dict.fromkeys(self.names, SUMMED)
+        groupings = dict.fromkeys(self.names, SUMMED)
         for factor in name.split(" * "):
             own = [axis.name for axis in self.axes if factor == axis.name or factor in axis.groupings]
-            if len(own) != 1 or found[own[0]] != SUMMED:
+            if len(own) != 1 or groupings[own[0]] != SUMMED:
                 raise LabelError(f"{factor!r} of the query {name!r} is not an axis or grouping, or repeats an axis")
-            found[own[0]] = factor
-        return tuple(found.values())
+            groupings[own[0]] = factor
+        return tuple(groupings.values())
 
 
 _RACES = ("white", "black", "aian", "asian", "nhopi", "sor")

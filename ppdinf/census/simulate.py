@@ -147,16 +147,16 @@ def _facilities(
 
 def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sum over and group the axes of every geounit, shape (geounits, size of the query)."""
-    found = sums
+    answers = sums
     for k, (axis, name) in enumerate(zip(histogram.axes, groupings, strict=True)):
         groups = axis.groups(name)
         if groups is None:
-            found = found.sum(axis=k + 1, keepdims=True)
+            answers = answers.sum(axis=k + 1, keepdims=True)
         else:
             place = {label: n for n, label in enumerate(axis.labels)}
-            parts = [found.take([place[one] for one in own], axis=k + 1).sum(axis=k + 1) for own in groups.values()]
-            found = np.stack(parts, axis=k + 1)
-    return found.reshape(len(sums), -1)
+            parts = [answers.take([place[one] for one in own], axis=k + 1).sum(axis=k + 1) for own in groups.values()]
+            answers = np.stack(parts, axis=k + 1)
+    return answers.reshape(len(sums), -1)
 
 
 def _write(

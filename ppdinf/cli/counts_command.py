@@ -9,7 +9,7 @@ import typer
 
 import ppdinf as ppd
 from ppdinf.cli.plain_output import plain_warnings, stage, stdout
-from ppdinf.cli.release_command import COUNT, DIMS, SESSION, TABLE, draw, require_new, write
+from ppdinf.cli.release_command import COUNT, DIMS, SESSION, TABLE, draw_release, require_new, write_release
 from ppdinf.errors import CountError, PrivacyError
 
 __all__ = ["counts"]
@@ -51,5 +51,5 @@ def counts(
     elif bool((data > most).any()):
         raise CountError(f"some counts are larger than --most {most}: give a larger bound, or --top-code")
     with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
-        made = draw(mechanism, data, budget, output.stem, None)
-    write(console, made, output, f"{made.frame.size} cells with counts from 0 to {most}", budget)
+        made = draw_release(mechanism, data, budget, output.stem, None)
+    write_release(console, made, output, f"{made.frame.size} cells with counts from 0 to {most}", budget)

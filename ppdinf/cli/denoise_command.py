@@ -43,21 +43,21 @@ def denoise(
     console = stdout()
     seen = ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
     with plain_warnings(console):
-        found = ppd.denoise(seen, draws, rng=seed, progressbar=console.is_terminal)
+        denoised = ppd.denoise(seen, draws, rng=seed, progressbar=console.is_terminal)
     statement = ppd.invariants.margin(*by) if by else None
-    table = found.summary(statement)
-    found.save(output, statement)
+    table = denoised.summary(statement)
+    denoised.save(output, statement)
     paragraphs(console, "Counts, with 90 % intervals", table.head(SHOWN).round(1).to_string())
     if len(table) > SHOWN:
         notes(console, f"... and {len(table) - SHOWN} more.")
     notes(console, f"Wrote {output.name}: {len(table)} rows.")
     if report is not None:
-        found.report(report, statement)
+        denoised.report(report, statement)
         notes(console, f"Wrote {report.name}.")
-    drawn = found.draws.sizes["draw"]
+    drawn = denoised.draws.sizes["draw"]
     if drawn < draws:
         notes(console, f"Interrupted: the results use the first {drawn} of {draws} draws of each chain.")
-    for problem in found.problems:
+    for problem in denoised.problems:
         notes(console, problem)
-    if found.problems:
+    if denoised.problems:
         raise typer.Exit(1)

@@ -106,6 +106,6 @@ def _enough(analysis: RateAnalysis, draws: int) -> int:
     """Return the draws that raise the smallest effective sample size to its limit, at least twice as many."""
     from ppdinf.diagnostics.problems import ESS
 
-    found = analysis.diagnosis
-    least = found.rated["ess_bulk"].min()
-    return draws * (max(2, math.ceil(1.2 * ESS / least)) if least > 0 else 2)
+    diagnosis = analysis.diagnosis
+    smallest = diagnosis.rated["ess_bulk"].min()
+    return draws * (max(2, math.ceil(1.2 * ESS / smallest)) if smallest > 0 else 2)

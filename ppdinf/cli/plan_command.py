@@ -94,7 +94,7 @@ def plan(
 
 
 def _one_person(plan: ErrorPlan, name: str, loss: Fraction | str) -> str:
-    """State how much one person can lose, and the loss per unit of distance that leads to it."""
+    """Describe the largest loss of one person, and the loss per unit of distance that leads to it."""
     return f"{plan.guarantee(loss).describe_unit()} This is the loss of one release with {name} = {loss}."
 
 

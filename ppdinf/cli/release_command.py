@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ppdinf.sessions import Session
 
 __all__ = [
-    "COUNT", "DIMS", "NORM", "PART", "PUBLIC", "SESSION", "TABLE", "draw", "read_labels", "read_statements", "release",
-    "require_new", "write",
+    "COUNT", "DIMS", "NORM", "PART", "PUBLIC", "SESSION", "TABLE", "draw_release", "read_labels", "read_statements",
+    "release", "require_new", "write_release",
 ]  # fmt: skip
 
 
@@ -107,11 +107,11 @@ def release(
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else ppd.GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or ppd.GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
-        made = draw(mechanism, data, budget, output.stem, part, allow_mcmc=allow_mcmc)
-    write(console, made, output, f"{made.frame.size} cells, {len(made.public.names)} public sums", budget)
+        made = draw_release(mechanism, data, budget, output.stem, part, allow_mcmc=allow_mcmc)
+    write_release(console, made, output, f"{made.frame.size} cells, {len(made.public.names)} public sums", budget)
 
 
-def draw(
+def draw_release(
     mechanism: TableMechanism,
     data: DataArray,
     budget: Session | None,
@@ -138,7 +138,7 @@ def require_new(output: Path) -> None:
     require_place(output)
 
 
-def write(console: Console, made: Release, output: Path, held: str, budget: Session | None) -> None:
+def write_release(console: Console, made: Release, output: Path, held: str, budget: Session | None) -> None:
     """Write a release, and print its guarantee, its contents and the remaining budget."""
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
@@ -159,14 +159,14 @@ def _print_remaining(console: Console, budget: Session | None) -> None:
 
 def read_labels(given: list[str], option: str = "--labels") -> dict[str, list[str]]:
     """Parse labels such as ``sex:f,m``."""
-    found = {}
+    labels = {}
     for text in given:
         dim, colon, rest = text.partition(":")
         own = [label.strip() for label in rest.split(",")]
         if not colon or not dim or not all(own) or len(set(own)) < len(own):
             raise LabelError(f"{option} {text!r} must be written COLUMN:LABEL,LABEL,..., each label once")
-        found[dim] = own
-    return found
+        labels[dim] = own
+    return labels
 
 
 def _refuse_leaks(statements: Public, data: DataArray) -> None:

@@ -172,7 +172,7 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tupl
     for end in ends:
         if end not in days:
             raise LabelError(f"{path.name} has no column for {end:%Y-%m-%d}, the end of a month: choose other months")
-    found: dict[str, tuple[str, list[int]]] = {}
+    counties: dict[str, tuple[str, list[int]]] = {}
     left_out = []
     for line, row in rows:
         if row["Province_State"] != state:
@@ -182,13 +182,13 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tupl
             continue
         where = f"{path.name} line {line}"
         code = _code(where, row["FIPS"], "FIPS")
-        if code in found:
+        if code in counties:
             raise LabelError(f"{where}: code {code} is in the file already")
         counts = [parse_count(f"{where}, column {days[end]!r} (fips {code})", row[days[end]]) for end in ends]
-        found[code] = (_county(where, row["Admin2"], "Admin2"), counts)
-    if not found:
+        counties[code] = (_county(where, row["Admin2"], "Admin2"), counts)
+    if not counties:
         raise LabelError(f"{path.name} has no county with Province_State {state!r}")
-    return found, left_out
+    return counties, left_out
 
 
 def _daily(path: Path, names: dict[str, str], months: list[str]) -> dict[str, tuple[str, NDArray[np.int64]]]:
@@ -262,11 +262,11 @@ def _months(first: str, last: str) -> list[str]:
             raise LabelError(f"the month {month!r} must be written like 2020-03")
     if last < first:
         raise LabelError(f"the last month {last} comes before the first, {first}")
-    found = [first]
-    while found[-1] < last:
-        year, number = map(int, found[-1].split("-"))
-        found.append(f"{year + number // 12}-{number % 12 + 1:02d}")
-    return found
+    months = [first]
+    while months[-1] < last:
+        year, number = map(int, months[-1].split("-"))
+        months.append(f"{year + number // 12}-{number % 12 + 1:02d}")
+    return months
 
 
 def _before(month: str) -> str:

@@ -78,10 +78,10 @@ def read_table(
         raise LabelError(f"the column {max(columns, key=columns.count)!r} is named for more than one purpose")
     require_columns(path, header, columns)
     cells = _cells(path, rows, dims)
-    found = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
-    shape = [len(values) for values in found.values()]
-    Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in found.items()}).refuse_totals()
-    order = list(product(*found.values()))
+    coords = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
+    shape = [len(values) for values in coords.values()]
+    Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in coords.items()}).refuse_totals()
+    order = list(product(*coords.values()))
     for cell in order:
         if cell not in cells:
             raise LabelError(f"{path.name} has no row for {_show(dims, cell)}: write all cells out, also zeros")
@@ -89,7 +89,7 @@ def read_table(
         parse_count(f"{path.name} line {line}, column {count!r}", row[count])
         for line, row in (cells[cell] for cell in order)
     ]
-    table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=found, name=count)
+    table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=coords, name=count)
     described = {name: np.array([cells[cell][1][name] for cell in order], dtype=object) for name in coordinates}
     table = table.assign_coords({name: _coordinate(values.reshape(shape), dims) for name, values in described.items()})
     return table if labels is None else as_table(table, labels=labels)

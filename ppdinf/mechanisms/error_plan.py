@@ -113,13 +113,13 @@ class ErrorPlan:
         Returns
         -------
         ReleaseGuarantee
-            Its `describe_unit` states how much one person can lose; the sampler is not planned.
+            Its `describe_unit` states the largest loss of one person; the sampler is not planned.
 
         Examples
         --------
         >>> import ppdinf as ppd
-        >>> found = plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
-        >>> print(found.guarantee("1/4").describe_unit())
+        >>> error_plan = plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
+        >>> print(error_plan.guarantee("1/4").describe_unit())
         One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.
         """
         mechanism = self.family(as_fraction(loss, "a loss"))

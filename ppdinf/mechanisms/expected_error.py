@@ -62,6 +62,7 @@ def expected_error(
     kinds, sums = _kinds(system)
     drawn, rows = None, {}
     values: Array
+    # One row for each kind of cell: zero noise, a known law, or simulated noise.
     for kind in dict.fromkeys(kinds):
         cells = np.flatnonzero(kinds == kind)
         size = int(sums[cells[0]])

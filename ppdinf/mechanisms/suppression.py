@@ -109,7 +109,7 @@ class Suppression(TableMechanism):
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Return a plan without a sampler."""
-        return Plan("deterministic", True, "the table is worked out from what is public; there is no noise")
+        return Plan("deterministic", True, "the table is computed from the public statements, without noise")
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None

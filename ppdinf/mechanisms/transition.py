@@ -134,22 +134,22 @@ class Transition(CellLaw):
     def __post_init__(self) -> None:
         require_no_sums(self.public)
         try:
-            found = np.array(self.matrix, dtype=np.float64)
+            matrix = np.array(self.matrix, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise PrivacyError("matrix must hold the probability of every released count for every count") from error
-        if found.ndim != 2 or 0 in found.shape or not np.isfinite(found).all() or (found < 0).any():
+        if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
             raise PrivacyError("matrix must have two dimensions and finite non-negative entries")
-        off = np.abs(found.sum(axis=1) - 1)
+        off = np.abs(matrix.sum(axis=1) - 1)
         if (off > ROUNDING).any():
             raise PrivacyError(f"row {int(np.argmax(off))} of matrix is not a probability vector: it must sum to 1")
-        found.setflags(write=False)
-        assign(self, matrix=found)
+        matrix.setflags(write=False)
+        assign(self, matrix=matrix)
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
         """Return the matrix."""
-        found: NDArray[np.float64] = self.matrix
-        return found
+        matrix: NDArray[np.float64] = self.matrix
+        return matrix
 
     def _enclosed(self, i: int) -> list[arb]:
         return [arb(float(p)) for p in self.matrix[i]]

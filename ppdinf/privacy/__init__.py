@@ -7,13 +7,13 @@ audit                    Audits by enumeration of all pairs of tables and all re
 condition_output         The guarantee of a release conditioned on public information.
 conditioning             The effect of conditioning noise on public information, on the loss and on protected tables.
 conditioning_blocks      Gamma, the cost of conditioning noise on bounds, by blocks.
-delta_z                  Sensitivity given public information: how far a secret can move the law of a statistic.
+delta_z                  Sensitivity given public information: the distance by which a secret moves a law.
 disclosure_limits        Disclosure limits as public information: k-anonymity and t-closeness of a count.
 discrete_gaussian_scale  The scale of discrete Gaussian noise on one count for a given epsilon and delta.
 ellipsoid                The smallest ellipsoid around a set of points and their negatives, with a certificate.
 gaussian_calibration     The standard deviation of Gaussian noise for (epsilon, delta) differential privacy.
 guarantees               Statements of guarantees and conversions between them.
-sensitivity              How far one person can move the answers to a linear query.
+sensitivity              The largest change of the answers to a linear query by one person.
 wasserstein_distance     Infinity-Wasserstein distance between discrete laws.
 """
 

@@ -95,7 +95,7 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
     Raises
     ------
     InvariantError
-        There are more than 200 tables or 200,000 releases, or tables that differ in what the mechanism publishes.
+        There are more than 200 tables or 200,000 releases, or tables with different exactly published sums.
 
     Examples
     --------

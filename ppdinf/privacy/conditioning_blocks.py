@@ -180,6 +180,7 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     """Return gamma from an enumeration of all tables of one sum; None if they are too many."""
     d = len(ends)
     sum_row, eye = np.ones((1, d), dtype=np.int64), np.eye(d, dtype=np.int64)
+    # Bounds of the cells as one system, and the interval of each cell given the total.
     given = np.isfinite(ends)
     B = np.vstack([eye[given[:, 0]], -eye[given[:, 1]]])
     limits = np.concatenate([ends[given[:, 0], 0], -ends[given[:, 1], 1]]).astype(np.int64)
@@ -188,9 +189,11 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     if np.isinf(last - first).any() or total - first.sum() > CROWD:
         return None
     low, high, persons = first.astype(np.int64), last.astype(np.int64), int(total - first.sum())
+    # Count the tables up to the order of cells with equal bounds, and stop if enumeration is too expensive.
     number = _number(high - low, persons, alike)
     if number > LISTED or number * max(100 * d * d, (persons + 1) * int((high - low + 1).sum())) > WORK:
         return None
+    # Enumerate one table for each order: counts decrease within cells of equal bounds.
     falling = [eye[i] - eye[i + 1] for same in alike for i in same[:-1]]
     # the remaining total must fit into the cells after i: this drops partial tables without completion, and no others
     fits = [np.tri(d, dtype=np.int64)[i] + eye[i] * (same > i).sum() for same in alike for i in same]
@@ -200,6 +203,7 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     tables = fiber_tables(sum_row, np.array([total]), B, limits, most=number)
     if tables is None:
         return None
+    # Compare each table with the tables that move one person from cell j to cell i.
     log_c = np.log(_normalisers(noise, tables, low, high))
     place, worst = {x.tobytes(): k for k, x in enumerate(tables)}, 0.0
     for i, j in permutations(range(d), 2):

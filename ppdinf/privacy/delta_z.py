@@ -1,4 +1,4 @@
-"""Sensitivity given public information: how far a secret can move the law of a statistic.
+"""Sensitivity given public information: the distance by which a secret can move the law of a statistic.
 
     Delta_z  =  sup over models theta and secret pairs (s, s') of  W(P(T | s, theta, z), P(T | s', theta, z))
 

@@ -1,4 +1,4 @@
-"""How far one person can move the answers to a linear query.
+"""The largest change of the answers to a linear query by one person.
 
 A query W (q x d) has the answers W x for a table with cells x. Adding or removing one record changes the answers by a
 column of W, replacing one record by another changes them by the difference of two columns. The l_p sensitivity is the

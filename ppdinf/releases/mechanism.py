@@ -132,15 +132,15 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         PrivacyError
             The kind of mechanism, or one of its parameters, is unknown to this version.
         """
-        found = Mechanism._named_in(data)
+        kind_class = Mechanism._named_in(data)
         for room in ROOMS:
-            if found is None:
+            if kind_class is None:
                 importlib.import_module(room)
-                found = Mechanism._named_in(data)
-        if found is None:
+                kind_class = Mechanism._named_in(data)
+        if kind_class is None:
             kind = data.get("kind") if isinstance(data, dict) else None
             raise PrivacyError(f"this version of ppdinf does not know mechanisms of kind {kind!r}: use a newer version")
-        return found._of_file(public, {name: value for name, value in data.items() if name != "kind"})
+        return kind_class._of_file(public, {name: value for name, value in data.items() if name != "kind"})
 
     @classmethod
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
@@ -179,10 +179,10 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         ModelError
             The likelihood is not available.
         """
-        found = self.likelihood(system)
-        if found is None:
+        likelihood = self.likelihood(system)
+        if likelihood is None:
             raise ModelError(self.intractable(system))
-        return found
+        return likelihood
 
     def logp(self, y: TableLike, x: TableLike) -> float:
         """Return the log density of releasing `y` given the confidential data `x`, if it is known.

@@ -22,7 +22,7 @@ from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.releases.release_file import write
+from ppdinf.releases.release_file import save_release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_cells, labelled_reals
 
@@ -235,10 +235,10 @@ class Release:
             return self.public.check(self.table)
         y, rows = self.table.values.ravel(), sp.vstack([self.public.A, self.public.B], format="csr")
         public = np.concatenate([self.public.values, self.public.limits])
-        found, slack = rows @ y, ROUNDING * (1 + abs(rows) @ np.abs(y))
+        sums, slack = rows @ y, ROUNDING * (1 + abs(rows) @ np.abs(y))
         relation = np.repeat(["=", ">="], [self.public.values.size, self.public.limits.size])
-        agrees = np.where(relation == "=", np.abs(found - public) <= slack, found >= public - slack)
-        shown = {"found": found.round(6), "relation": relation, "public": public, "agrees": agrees}
+        agrees = np.where(relation == "=", np.abs(sums - public) <= slack, sums >= public - slack)
+        shown = {"found": sums.round(6), "relation": relation, "public": public, "agrees": agrees}
         return pd.DataFrame(shown, index=[*self.public.names, *self.public.bound_names])
 
     def covariate(self, name: str) -> xr.DataArray:
@@ -277,7 +277,7 @@ class Release:
         WriteError
             The file cannot be written: disk full, no permission, or no such folder. An existing file is not changed.
         """
-        write(self, path, overwrite=overwrite)
+        save_release(self, path, overwrite=overwrite)
 
     def sel(self, **labels: object) -> xr.DataArray:
         """Select a part of the noisy table by its labels, ``release.sel(county="A")``.

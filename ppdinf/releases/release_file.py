@@ -23,7 +23,7 @@ from ppdinf.releases.sealed import as_csv
 if TYPE_CHECKING:
     from ppdinf.releases.release import Release
 
-__all__ = ["packed_release", "write"]
+__all__ = ["packed_release", "save_release"]
 
 SCHEMA = 3
 UNDATED = 2  # the previous schema, whose files do not record the origin of the table
@@ -35,7 +35,7 @@ FIELDS = {
 NEW = {"provenance", "part_of", "dimensions"}
 
 
-def write(release: Release, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool = False) -> None:
     """Write `release` to `path`.
 
     Parameters

@@ -90,15 +90,15 @@ def verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Cal
     path = Path(path)
     data = path.read_bytes()
     try:
-        found = read(data)
-        same = pack(found, data) == data
+        content = read(data)
+        same = pack(content, data) == data
     except ReleaseFileError as error:
         raise ReleaseFileError(f"{path.name}: {error}") from error.__cause__
     except (PpdinfError, *_SENSELESS) as error:
         raise ReleaseFileError(f"{path.name} is complete but its content is invalid: {error}") from error
     if not same:
         raise ReleaseFileError(f"{path.name} was not written by ppdinf or was changed after it was written: {AGAIN}")
-    return found
+    return content
 
 
 def says(path: str | PathLike[str], field: str, value: object) -> bool:

@@ -138,12 +138,12 @@ def append(path: Path, journal: Journal, record: Json) -> None:
 
 def _record(line: bytes) -> Json | None:
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return None
-    return {name: value for name, value in found.items() if name != "digest"}
+    return {name: value for name, value in record.items() if name != "digest"}
 
 
 def _previous(lines: list[bytes]) -> str:

@@ -328,7 +328,7 @@ class Session:
                 f"{guarantee.unit} with up to {guarantee.contributions}: add ppdinf.invariants.unit({self.unit!r}, "
                 f"contributions={self.contributions}) to its public information if this is true for the table"
             )
-        if earlier and "pufferfish" in {found.variant for found in (*earlier, guarantee)}:
+        if earlier and "pufferfish" in {other.variant for other in (*earlier, guarantee)}:
             raise PrivacyError(
                 "losses under models of the data add up for releases of one table only, but a session has several: "
                 "enter such releases in ppdinf.privacy.Ledger"

@@ -253,9 +253,9 @@ def test_agents_publish_declared_coordinates_and_the_guarantee_names_the_key():
     own = mechanism.distributed(labels, labels, **shared)  # every holder of the key can subtract it
     assert np.array_equal(together - own, STATES)
     plan = mechanism.sampler_plan(labels, shared=True)
-    assert "to whoever holds the key that agents share, the noise of every cell" in str(plan)
+    assert "to everyone who holds the key that agents share, the noise of every cell" in str(plan)
     release = ppd.Release(together.drop_vars("income"), mechanism, plan=plan)
-    assert "to whoever holds the key that agents share, the noise of every cell." in release.guarantee.describe()
+    assert "to everyone who holds the key that agents share, the noise of every cell." in release.guarantee.describe()
 
 
 @pytest.mark.parametrize(

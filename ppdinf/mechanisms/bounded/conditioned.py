@@ -91,7 +91,7 @@ class Conditioned(Weighted):
     @property
     def title(self) -> str:  # type: ignore[override]
         """Return a short description of the law."""
-        return f"{self.noise.name} conditioned on what is public"
+        return f"{self.noise.name} conditioned on public information"
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Compute gamma where it can be computed."""

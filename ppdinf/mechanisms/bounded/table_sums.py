@@ -144,11 +144,11 @@ def _tilted(
 ) -> list[Sides]:
     """Tabulate the noise of every cell, tilted where this moves the mean of a sum to its public value."""
     usual = sides(noise, Fraction(0), farthest, farthest)
-    found = {}
+    sides_of_group = {}
     for group, tilt in tilts(noise, below, above, groups).items():
         cells = groups == group
-        found[group] = sides(noise, tilt, float(below[cells].max()), float(above[cells].max()))
-    return [found.get(group, usual) for group in groups.tolist()]
+        sides_of_group[group] = sides(noise, tilt, float(below[cells].max()), float(above[cells].max()))
+    return [sides_of_group.get(group, usual) for group in groups.tolist()]
 
 
 def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, base: BaseMeasure | None) -> Potential:
@@ -161,12 +161,12 @@ def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, b
             first, last = int(max(x - len(down) + 1, low)), int(min(x + len(up) - 1, high))
             if first > last:
                 raise InvariantError("a confidential count is further from its public bounds than the noise can move")
-            found = [*down[max(1, x - last) : x - first + 1][::-1], *up[max(0, first - x) : last - x + 1]]
+            weights = [*down[max(1, x - last) : x - first + 1][::-1], *up[max(0, first - x) : last - x + 1]]
             if base is not None:
-                found = [weight * base.weight(cell, first + k) for k, weight in enumerate(found)]
-            excess = tail * largest * arb(2) ** bits / sum(found, start=arb(0))
+                weights = [weight * base.weight(cell, first + k) for k, weight in enumerate(weights)]
+            excess = tail * largest * arb(2) ** bits / sum(weights, start=arb(0))
             if base is None or not excess > 1:
-                return first, found, tail * largest
+                return first, weights, tail * largest
             further += math.ceil(float(excess.log().upper()) / math.log(2)) + 1
 
     return tabulate

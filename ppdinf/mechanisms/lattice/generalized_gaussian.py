@@ -178,7 +178,7 @@ class GeneralizedGaussian(LatticeNoise):
         guarantee = self.guarantee
         if guarantee.neighbours is None:
             return guarantee
-        length, nearest = (shortest_distance(found, "l2") or 0 for found in (system.structure, public.free))
+        length, nearest = (shortest_distance(structure, "l2") or 0 for structure in (system.structure, public.free))
         if nearest > length:
             return Guarantee("zcdp", rho=1 / (2 * self.sigma**2), metric="l2", **self.public.open)  # type: ignore[operator]
         zcdp = guarantee.concentrated and replace(guarantee.concentrated, tied=length)

@@ -57,13 +57,13 @@ class FeasibleTables:
     @cached_property
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """Return the group of each cell (-1 for none) and the sum of each group, or None if the sums cross."""
-        found = structure(self.A)
+        sum_structure = structure(self.A)
         summed = np.diff(sparse.csc_array(self.A).indptr) > 0
-        if self.b.size or (summed & ~found.determined[found.classes]).any():
+        if self.b.size or (summed & ~sum_structure.determined[sum_structure.classes]).any():
             return None
-        solution = integer_solution(found.class_system, self.a)
-        sums = np.array([solution.get(k, 0) for k in range(found.class_sizes.size)], dtype=np.int64)
-        return np.where(summed, found.classes, -1), np.where(found.determined, sums, 0)
+        solution = integer_solution(sum_structure.class_system, self.a)
+        sums = np.array([solution.get(k, 0) for k in range(sum_structure.class_sizes.size)], dtype=np.int64)
+        return np.where(summed, sum_structure.classes, -1), np.where(sum_structure.determined, sums, 0)
 
     def project(self, y: Array) -> NDArray[np.float64]:
         """Return the nearest real table in least squares."""

@@ -50,7 +50,7 @@ METHODS = {
     "truncated": "negative cells are set to zero; public sums are not used",
     "l2": "nearest real table in squares with the public sums",
     "nonnegative": "nearest real table in squares with the public sums and bounds, without negative cells",
-    "l1": "nearest whole table in absolute differences with the public sums and bounds, without negative cells",
+    "l1": "nearest integer table in absolute differences with the public sums and bounds, without negative cells",
     "rounded": "the real table of 'nonnegative', rounded so that public sums and bounds hold exactly",
 }
 type Levels = list[tuple[sparse.csr_array, Fraction]]
@@ -143,8 +143,8 @@ class PostProcessed(TableMechanism):
         def draw() -> PostProcessedRelease:
             noisy = measured.draw()
             sums = [_noisy(G, rate, cells, 1, secure_stream()) for G, rate in levels[:-1]]
-            (found,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
-            table = frame.table(found, "post-processed")
+            (fitted,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
+            table = frame.table(fitted, "post-processed")
             return PostProcessedRelease(table, noisy.within(system, self), self.guarantee_on(system, plan))
 
         return PreparedRelease(self, system, plan, draw)
@@ -224,8 +224,8 @@ class PostProcessed(TableMechanism):
         p = np.zeros((len(tables), len(kinds)))
         for own, sums in zip(p, exact, strict=True):
             np.add.at(own, which.ravel(), np.exp(-np.abs(measured - sums) @ rates))
-        found: NDArray[np.float64] = np.log(p) + np.log(np.tanh(rates / 2)).sum()
-        return found
+        log_p: NDArray[np.float64] = np.log(p) + np.log(np.tanh(rates / 2)).sum()
+        return log_p
 
     def intractable(self, system: System | None = None) -> str:
         """Return the message that names the tables to infer from."""
@@ -263,8 +263,8 @@ def _noisy(
     G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, stream: BitStream
 ) -> NDArray[np.int64]:
     sums = G @ cells
-    found: NDArray[np.int64] = sums + draw_discrete_laplace(rate, draws * sums.size, stream).reshape(draws, sums.size)
-    return found
+    noisy: NDArray[np.int64] = sums + draw_discrete_laplace(rate, draws * sums.size, stream).reshape(draws, sums.size)
+    return noisy
 
 
 def _coordinates(public: Public) -> Public:

@@ -116,21 +116,21 @@ def onto_bounds(
     G = sparse.csr_array(B, dtype=np.float64)
     g = np.asarray(b, dtype=np.float64)
     step, active = _interior_point(w, E, e - E @ start, G, g - G @ start)
-    found = start + step
+    solution = start + step
     if not (w > 0).all():
-        return found
+        return solution
     for _ in range(ROUNDS):
         try:
             exact = onto_sums(start, sparse.vstack([E, G[active]]), np.concatenate([e, g[active]]), w)
         except InvariantError:
-            return found
+            return solution
         exact[np.abs(exact) < CLEAN] = 0.0
         broken = G @ exact - g < -CLEAN * _size(exact, e)
         if not broken.any():
             break
         active |= broken
     gap = w @ (exact - start) ** 2 / (w @ step**2 + CLEAN) - 1
-    return found if broken.any() or gap > 1e-6 else exact
+    return solution if broken.any() or gap > 1e-6 else exact
 
 
 def _interior_point(

@@ -64,6 +64,6 @@ def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[
     # Compute t again from the positive cells only: differences of long cumulative sums lose digits.
     kept = np.bincount(groups[positive], minlength=sums.size)
     t = (np.bincount(groups[positive], y[positive], sums.size) - sums) / np.maximum(kept, 1)
-    found = np.where(groups < 0, np.maximum(y, 0.0), 0.0)
-    found[positive] = y[positive] - t[groups[positive]]
-    return found
+    projected = np.where(groups < 0, np.maximum(y, 0.0), 0.0)
+    projected[positive] = y[positive] - t[groups[positive]]
+    return projected

@@ -103,8 +103,8 @@ def _level(target: FeasibleTables, G: sparse.csr_array, noisy: NDArray[np.int64]
     wide = sparse.hstack([B, sparse.csr_array((b.size, m))])
     start, free = np.concatenate([np.zeros(d), noisy]), np.repeat([0.0, 1.0], [d, m])
     real = onto_bounds(start, A, np.concatenate([target.a, np.zeros(m)]), wide, b, free)[d:]
-    found = round_to_sums(real, target.A, target.a, B, b, groups=sparse.csr_array(G, dtype=np.int64))
-    return exact_product(G, found).astype(np.int64)
+    rounded = round_to_sums(real, target.A, target.a, B, b, groups=sparse.csr_array(G, dtype=np.int64))
+    return exact_product(G, rounded).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -185,14 +185,14 @@ class TopDown(PostProcessed):
         return GeneralizedLaplace(_coordinates(self.public & self.levels), self.epsilon * self.shares[-1])
 
     def _levels(self, frame: Frame) -> Levels:
-        found = []
+        groups = []
         for statement in self.levels:
             G = sparse.csr_array(statement.equalities(frame)[0])
             if (G.data != 1).any() or (np.bincount(G.indices, minlength=frame.size) != 1).any():
                 raise InvariantError(f"{statement} is not a level: it must count every cell in exactly one group")
-            found.append(G)
-        found.append(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)))
-        return [(G, self.epsilon * share) for G, share in zip(found, self.shares, strict=True)]
+            groups.append(G)
+        groups.append(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)))
+        return [(G, self.epsilon * share) for G, share in zip(groups, self.shares, strict=True)]
 
     def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> Array:
         target, groups = FeasibleTables.of(system), [G for G, _ in levels]

@@ -114,12 +114,14 @@ class KNorm(SubspaceMechanism):
         space = null_space(system.structure)
         directions, moves = sensitivity_directions(space, self.query, self.neighbours)
         epsilon, (d, k) = float(self.epsilon), directions.shape
+        # Without directions, the noise is zero.
         if not k:
             norm = NoiseNorm(sparse.csc_array((0, d)), 1)
             no_noise = (lambda draws, stream: np.zeros((draws, d)), lambda z: 0.0, "none", "no changes", 0, 0, norm)
             return unless_noisy(RealNoise(*no_noise), self.grid)
         reach = float(np.abs(directions @ moves).max() * gammainccinv(k + 1, RARE)) / epsilon
         columns = directions.T if self.query is None else directions.T @ np.array(self.query)
+        # Minimal sets of changes and small dimensions have an explicit body K, which is sampled directly.
         body: IndependentMoves | Polytope | None
         body = independent_moves(columns, differences=self.neighbours == "replaced")
         if body is not None:
@@ -143,6 +145,7 @@ class KNorm(SubspaceMechanism):
             return self._rounded(
                 RealNoise(lambda draws, stream: body.noise(draws, stream) @ directions.T / epsilon, *stated), space
             )
+        # Otherwise sample K by hit-and-run, with an independent Gamma radius.
         chord = hull_chord(moves)
 
         def draw(draws: int, stream: BitStream) -> Reals:

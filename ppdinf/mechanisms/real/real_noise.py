@@ -117,7 +117,7 @@ class RealNoise:
     Attributes
     ----------
     draw : callable
-        ``draw(draws, stream)``, float64 of shape (draws, d): multiples of the grid, where there is one.
+        ``draw(draws, stream)``, float64 of shape (draws, d): multiples of the grid, if `grid` is set.
     log_density : callable
         Log density of one vector of the null space, shape (d,), without normalizer.
     sampler, reason : str

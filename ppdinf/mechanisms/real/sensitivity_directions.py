@@ -84,8 +84,8 @@ def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: Neighbours) -
         d = answers.shape[1]
         first = sparse.coo_array((np.ones(d - 1, np.int64), (np.zeros(d - 1, int), np.arange(d - 1))), shape=(d, d - 1))
         answers = answers @ (sparse.eye_array(d, dtype=np.int64, format="csc")[:, 1:] - first)
-    found = space.structure
-    both = sparse.hstack([answers, found.class_system[:, found.classes].T], format="csc", dtype=np.int64)
+    structure = space.structure
+    both = sparse.hstack([answers, structure.class_system[:, structure.classes].T], format="csc", dtype=np.int64)
     return both.shape[1] - kernel(both).rank - space.fixed.shape[1], both
 
 

@@ -28,7 +28,7 @@ from ppdinf.tables.table import TableLike, labelled_cells
 
 __all__ = ["SharedKey"]
 
-SHARED = "to whoever holds the key that agents share, the noise of every cell"
+SHARED = "to everyone who holds the key that agents share, the noise of every cell"
 KEYED = "shared key, "
 """Prefix of the sampler names in plans of agents who share a key."""
 

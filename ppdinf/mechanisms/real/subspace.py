@@ -157,8 +157,8 @@ class SubspaceMechanism(SharedKey):
             return int(shortest_distance(public.free) or 1), None
         free = public.free
         total = sparse.csr_array(np.ones((1, public.frame.size), dtype=np.int64))
-        found = structure(sparse.vstack([free.class_system[:, free.classes], total]))
-        return int(shortest_distance(found) or 2) // 2, None
+        smaller_structure = structure(sparse.vstack([free.class_system[:, free.classes], total]))
+        return int(shortest_distance(smaller_structure) or 2) // 2, None
 
     def to_dict(self) -> Json:
         """Return the kind and parameters, with rational numbers as text."""
@@ -241,8 +241,8 @@ class SubspaceMechanism(SharedKey):
 
     def _law(self, system: System) -> RealNoise:
         if getattr(self, "_system", None) is system and hasattr(self, "_found"):
-            found: RealNoise = self._found
-            return found
+            law: RealNoise = self._found
+            return law
         return _law_of(self, system)
 
     def likelihood(self, system: System) -> Likelihood | None:
@@ -278,10 +278,10 @@ class SubspaceMechanism(SharedKey):
         """
         kept = null_space(np.vstack([system.A.toarray(), norm.matrix.toarray()]))
         weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # equal for all records
-        found, best = kept.T @ y, int(np.argmax(np.abs(weights)))
+        sums, best = kept.T @ y, int(np.argmax(np.abs(weights)))
         counted = abs(weights[best]) > 1e-6
-        number = round(float(found[best] / weights[best])) if counted else 0
-        if np.any(np.abs(found - number * weights) > 1e-6 * max(1.0, float(np.linalg.norm(y)))):
+        number = round(float(sums[best] / weights[best])) if counted else 0
+        if np.any(np.abs(sums - number * weights) > 1e-6 * max(1.0, float(np.linalg.norm(y)))):
             raise InvariantError(
                 "the noise keeps the number of records, but the released table does not correspond to an integer "
                 "number of records: it was not released by this mechanism"

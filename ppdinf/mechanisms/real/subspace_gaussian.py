@@ -129,9 +129,9 @@ class SubspaceGaussian(SubspaceMechanism):
 
     def _in_steps(self, sigma: float, system: System) -> tuple[Fraction, Fraction]:
         """Return the grid, and the standard deviation in its steps."""
-        found = system.structure
-        sums = found.lattice.class_basis
-        across = (sums.multiply(sums) / found.class_sizes[:, np.newaxis]).sum(axis=0)
+        structure = system.structure
+        sums = structure.lattice.class_basis
+        across = (sums.multiply(sums) / structure.class_sizes[:, np.newaxis]).sum(axis=0)
         return gaussian_on_grid(sigma, max(2.0, float(np.max(across, initial=0.0))), self.grid)
 
     def _sigma(self, space: NullSpace) -> float:
@@ -164,9 +164,9 @@ class SubspaceGaussian(SubspaceMechanism):
 
     def _on_lattice(self, system: System, sigma: float, reason: str) -> RealNoise:
         """Return the discrete Gaussian on the multiples of the grid with public sums 0."""
-        found, d = system.structure, system.frame.size
+        structure, d = system.structure, system.frame.size
         grid, steps = self._in_steps(sigma, system)
-        noise, width = exact_noise(found, DiscreteGaussian(steps)), float(steps * grid)
+        noise, width = exact_noise(structure, DiscreteGaussian(steps)), float(steps * grid)
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
         return RealNoise(
             lambda draws, stream: in_steps(noise.draw(draws, stream), grid),
@@ -174,7 +174,7 @@ class SubspaceGaussian(SubspaceMechanism):
             "Klein",
             f"{reason}, on a lattice",
             gaussian_reach(width, d),
-            found.lattice.rank,
+            structure.lattice.rank,
             norm,
             grid=grid,
             exact=True,

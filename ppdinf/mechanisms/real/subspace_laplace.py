@@ -124,6 +124,7 @@ class SubspaceLaplace(SubspaceMechanism):
         width = max(scale, NARROWEST)
         reach = laplace_reach(width, d)
         reason = f"Laplace noise of {d} answers on the {m} dimensions that public sums leave free"
+        # Extended noise: Laplace coordinates in a basis of the null space, on the lattice if possible.
         if self.method == "extended":
             norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
             if self.grid is not None and scale:
@@ -140,6 +141,7 @@ class SubspaceLaplace(SubspaceMechanism):
             law = RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
             return unless_noisy(law, self.grid, scale=scale)
 
+        # Projected noise: its density is an integral over the removed shifts t.
         def projected_density(z: Reals) -> float:
             return _projected_log_density(space, z / scale) if scale else 0.0
 
@@ -153,13 +155,14 @@ class SubspaceLaplace(SubspaceMechanism):
         grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(width))
         rate, step = grid * self.epsilon / Fraction(self._moved(space)), float(grid)
 
+        # On a grid, double geometric noise of all answers is drawn, and `removed` is its projection.
         def unprojected(draws: int, stream: BitStream) -> Reals:
             return in_steps(draw_discrete_laplace(rate, draws * d, stream).reshape(draws, d), grid)
 
         def removed(noise: Reals) -> Reals:
             broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # exact integers
-            found: Reals = step * (space.fixed @ (space.weights @ broken)).T
-            return found
+            shift: Reals = step * (space.fixed @ (space.weights @ broken)).T
+            return shift
 
         return RealNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
 

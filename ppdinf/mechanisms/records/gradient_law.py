@@ -51,17 +51,17 @@ class GradientLaw:
     def by_chain(self, basis: Points, draws: int, stream: BitStream) -> Points:
         """Draw answers in the span of orthonormal columns, each by a separate chain, shape (draws, d)."""
         m, radius = basis.shape[1], self.objective.ball()
-        found = least_squares(
+        optimum = least_squares(
             lambda b: self.objective.gradient(self.records, (basis @ b)[None])[0],
             np.zeros(m),
             method="trf",
             max_nfev=200,
         )
-        start = found.x * min(1.0, 0.99 * radius / max(np.linalg.norm(found.x), 1e-300))
+        start = optimum.x * min(1.0, 0.99 * radius / max(np.linalg.norm(optimum.x), 1e-300))
         unit = self.objective.sensitivity((basis @ start)[None], self.norm)[0] / self.rate
         if K_NORMS[self.norm] != 2:
             unit *= m ** (-0.5 if self.norm == "l1" else 0.5)
-        _, slopes, axes = np.linalg.svd(found.jac)
+        _, slopes, axes = np.linalg.svd(optimum.jac)
         widths = unit / np.maximum(slopes, unit * math.sqrt(m) / (2 * radius))
         ends = slice_lines(
             lambda b: self.log_density(b @ basis.T),

@@ -50,7 +50,7 @@ class Objective(ABC):
 
     @abstractmethod
     def assumed(self, norm: str) -> str:
-        """Return a phrase that states what is assumed about every record."""
+        """Return a phrase that states the assumptions about every record."""
 
     @abstractmethod
     def dimension(self, records: Any) -> int:

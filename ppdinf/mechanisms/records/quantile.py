@@ -102,8 +102,8 @@ class Quantile(Objective):
 
             def in_doubles(draws: int, stream: BitStream) -> Points:
                 chosen = np.searchsorted(mass, uniforms(stream, draws) * mass[-1], side="right")
-                found: Points = (edges[chosen] + uniforms(stream, draws) * np.diff(edges)[chosen])[:, None]
-                return found
+                answers: Points = (edges[chosen] + uniforms(stream, draws) * np.diff(edges)[chosen])[:, None]
+                return answers
 
             return "a density that is constant between neighbouring records", in_doubles
         # answers are indexed by multiples of the grid; a record counts from the first multiple at or above it
@@ -113,8 +113,8 @@ class Quantile(Objective):
         from_record = [math.ceil(Fraction(x) / grid) for x in records.tolist()]
         starts = np.array([first, *from_record, last + 1])
         sizes = np.diff(starts)
-        least = min(abs(k - n * p) for k in range(n + 1))
-        log_weights = [-rate * (abs(k - n * p) - least) for k in range(n + 1)]
+        smallest_distance = min(abs(k - n * p) for k in range(n + 1))
+        log_weights = [-rate * (abs(k - n * p) - smallest_distance) for k in range(n + 1)]
         count = one_of(sizes, log_weights)
 
         def draw(draws: int, stream: BitStream) -> Points:

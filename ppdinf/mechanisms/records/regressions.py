@@ -174,14 +174,14 @@ class LogisticRegression(Objective):
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
         """Return ``X' (p - response)``."""
         x, response = records
-        found: Points = (expit(y @ x.T) - response) @ x
-        return found
+        gradient: Points = (expit(y @ x.T) - response) @ x
+        return gradient
 
     def sensitivity(self, y: Points, norm: str) -> Points:
         """Return the sensitivity; see the notes of the class."""
         worst = expit(self.features * np.linalg.norm(y, axis=1))
-        found: Points = 2 * _stretch(y.shape[1], norm) * self.features * worst
-        return found
+        sensitivity: Points = 2 * _stretch(y.shape[1], norm) * self.features * worst
+        return sensitivity
 
 
 def _regression(data: object, bound: float) -> tuple[Points, Points]:

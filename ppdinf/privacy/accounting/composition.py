@@ -282,10 +282,10 @@ def _tied_in(guarantee: Guarantee, metric: str | None) -> float | Fraction:
 
 def _concentrated(guarantees: tuple[Guarantee, ...], total: Callable[..., Any]) -> Guarantee | None:
     """Join the zCDP losses of the noise, if all of it is Gaussian and stated in the same way."""
-    found = [g.concentrated for g in guarantees]
-    if any(g is None for g in found) or any(whole_delta(g) != g.delta for g in guarantees):
+    zcdp_guarantees = [g.concentrated for g in guarantees]
+    if any(g is None for g in zcdp_guarantees) or any(whole_delta(g) != g.delta for g in guarantees):
         return None
-    first, *others = zcdp = [g for g in found if g is not None]
+    first, *others = zcdp = [g for g in zcdp_guarantees if g is not None]
     if any((g.metric, g.neighbours, g.steps) != (first.metric, first.neighbours, first.steps) for g in others):
         return None
     return replace(first, rho=total([g.rho or Fraction(0) for g in zcdp]), tied=max(g.tied for g in zcdp))

@@ -144,5 +144,5 @@ def _log_delta(rho: float, epsilon: float) -> float:
         alpha = 1 + order
         return order * (alpha * rho - epsilon) - log_order + alpha * math.log1p(-1 / alpha)
 
-    found = minimize_scalar(log_bound, bounds=(-15.0, 35.0), method="bounded", options={"xatol": 1e-10})
-    return min(0.0, float(found.fun))
+    optimum = minimize_scalar(log_bound, bounds=(-15.0, 35.0), method="bounded", options={"xatol": 1e-10})
+    return min(0.0, float(optimum.fun))

@@ -49,12 +49,12 @@ def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
     return math.sqrt(1 / (2 * zcdp_rho(epsilon, delta)))
 
 
-def theorem14_sigma(structure_: Structure, epsilon: Parameter, delta: Parameter) -> float:
+def theorem14_sigma(structure: Structure, epsilon: Parameter, delta: Parameter) -> float:
     """Return the published sigma of lattice Gaussian noise, with an explicit constant.
 
     Parameters
     ----------
-    found : Structure
+    structure : Structure
     epsilon, delta : int, float, str or Fraction
         At distance 1; ``0 < delta < epsilon < 1/e``.
 
@@ -80,19 +80,19 @@ def theorem14_sigma(structure_: Structure, epsilon: Parameter, delta: Parameter)
     size, chance = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
     if not chance < size < 1 / math.e:
         raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
-    m = structure_.lattice.rank
-    c = max(3 * _log_constant(structure_), 0.5)
+    m = structure.lattice.rank
+    c = max(3 * _log_constant(structure), 0.5)
     while 2 * c / 3 - 2 - 2 * m < m * math.log(2 * c):  # once false, it remains false for larger c
         c *= 1.001
     return math.sqrt(2 * c * math.log(1 / chance)) / size
 
 
-def exact_sigma(structure_: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
+def exact_sigma(structure: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
     """Return the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step.
 
     Parameters
     ----------
-    found : Structure
+    structure : Structure
     step : array of int64, shape (d,)
         Difference h of two tables with the same public sums.
     epsilon, delta : int, float, str or Fraction
@@ -110,7 +110,7 @@ def exact_sigma(structure_: Structure, step: NDArray[np.int64], epsilon: Paramet
     21.79
     """
     size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
-    law = _step_law(structure_, tuple(step))
+    law = _step_law(structure, tuple(step))
     high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
     while law.delta(high, size) > goal:  # the bound exceeds the conversion from zCDP if sigma is small
         high *= 1.25
@@ -120,12 +120,12 @@ def exact_sigma(structure_: Structure, step: NDArray[np.int64], epsilon: Paramet
     return float(brentq(lambda sigma: law.delta(sigma, size) / goal - 1, low, high, xtol=1e-10 * high))
 
 
-def lattice_delta(structure_: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
+def lattice_delta(structure: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
     r"""Bound the delta of lattice Gaussian noise at an epsilon, between tables that differ by a step.
 
     Parameters
     ----------
-    found : Structure
+    structure : Structure
     step : array of int64, shape (d,)
         Difference h of two tables with the same public sums.
     sigma : float
@@ -151,25 +151,25 @@ def lattice_delta(structure_: Structure, step: NDArray[np.int64], sigma: float, 
     >>> f"{lattice_delta(structure([[1, 1, 1]]), np.array([1, -1, 0]), 21.79, 0.25):.2e}"
     '1.00e-06'
     """
-    return _step_law(structure_, tuple(step)).delta(sigma, epsilon)
+    return _step_law(structure, tuple(step)).delta(sigma, epsilon)
 
 
 @lru_cache(maxsize=64)
-def _step_law(structure_: Structure, step: tuple[int, ...]) -> _StepLaw:
-    return _StepLaw(structure_, np.array(step, dtype=np.int64))
+def _step_law(structure: Structure, step: tuple[int, ...]) -> _StepLaw:
+    return _StepLaw(structure, np.array(step, dtype=np.int64))
 
 
 class _StepLaw:
     """The law of <z, h> for lattice Gaussian z."""
 
-    def __init__(self, structure_: Structure, step: NDArray[np.int64]) -> None:
+    def __init__(self, structure: Structure, step: NDArray[np.int64]) -> None:
         h = np.asarray(step, dtype=np.int64)
-        values = np.abs(sparse.csc_array(structure_.lattice.basis).T @ h)
+        values = np.abs(sparse.csc_array(structure.lattice.basis).T @ h)
         self.squared = int(h @ h)
         self.spacing = int(np.gcd.reduce(values)) if values.size else 0
-        if not self.spacing or np.any(_system(structure_) @ h):
+        if not self.spacing or np.any(_system(structure) @ h):
             raise PrivacyError("the step must be a difference of two tables with the same public sums, not 0")
-        self.squares = squares_across(structure_, h)
+        self.squares = squares_across(structure, h)
 
     def delta(self, sigma: float, epsilon: float) -> float:
         """Return the sum of the positive part of one law minus exp(epsilon) times the other."""
@@ -191,12 +191,12 @@ class _StepLaw:
         return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
 
 
-def tail_bound(structure_: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
+def tail_bound(structure: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
     """Bound the probability that noise on the lattice moves a table by l2 distance t or more.
 
     Parameters
     ----------
-    found : Structure
+    structure : Structure
     t : float
         Large: the theorems hold for large distances, without a stated limit.
     epsilon : int, float, str or Fraction, optional
@@ -229,19 +229,19 @@ def tail_bound(structure_: Structure, t: float, *, epsilon: Parameter | None = N
         exponent = float(as_fraction(epsilon, "epsilon")) * t
     else:
         exponent = 0.5 * (t / float(as_fraction(sigma, "sigma"))) ** 2
-    return math.exp(min(0.0, _log_constant(structure_) + structure_.lattice.rank * math.log(t) - exponent))
+    return math.exp(min(0.0, _log_constant(structure) + structure.lattice.rank * math.log(t) - exponent))
 
 
-def _log_constant(structure_: Structure) -> float:
+def _log_constant(structure: Structure) -> float:
     """Return the logarithm of the constant K of Theorem 12."""
-    m = structure_.lattice.rank
+    m = structure.lattice.rank
     if m == 0:
         return 0.0
     log_ball = m / 2 * math.log(math.pi) - special.gammaln(m / 2 + 1)
-    log_squares = np.log(klein(structure_.lattice, structure_.tables).squares).tolist()  # det(C' C) is their product
+    log_squares = np.log(klein(structure.lattice, structure.tables).squares).tolist()  # det(C' C) is their product
     return math.log(4) + m * math.log(2) + float(log_ball) - 0.5 * math.fsum(log_squares)
 
 
-def _system(structure_: Structure) -> sparse.csr_array:
+def _system(structure: Structure) -> sparse.csr_array:
     """Return public sums over all cells, from those over classes."""
-    return sparse.csr_array(sparse.csc_array(structure_.class_system)[:, structure_.classes])
+    return sparse.csr_array(sparse.csc_array(structure.class_system)[:, structure.classes])

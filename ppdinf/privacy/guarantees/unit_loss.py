@@ -183,12 +183,12 @@ def _root(square: int) -> int | float:
 
 def describe_loss(guarantee: Guarantee) -> str:
     """Describe the loss of one unit: epsilon and delta, or rho and one epsilon and delta that it implies."""
-    found = guarantee.unit_loss
+    loss = guarantee.unit_loss
     if guarantee.rho is None:
-        factor = f"a factor of {factor_of(found.loss)} in the odds"
-        return f"epsilon = {format_loss(found.loss)} ({factor}), delta = {round_up(found.delta)}"
-    epsilon = zcdp_epsilon(Fraction(found.loss), DELTA) * ABOVE if found.loss else 0
-    return f"rho = {format_loss(found.loss)} in zCDP, which implies epsilon = {round_up(epsilon)} with delta = 1e-06"
+        factor = f"a factor of {factor_of(loss.loss)} in the odds"
+        return f"epsilon = {format_loss(loss.loss)} ({factor}), delta = {round_up(loss.delta)}"
+    epsilon = zcdp_epsilon(Fraction(loss.loss), DELTA) * ABOVE if loss.loss else 0
+    return f"rho = {format_loss(loss.loss)} in zCDP, which implies epsilon = {round_up(epsilon)} with delta = 1e-06"
 
 
 def describe_unit(guarantee: Guarantee) -> str:
