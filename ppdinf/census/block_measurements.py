@@ -129,9 +129,9 @@ def cell_labels_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str]
     above = {level.lower(): width for level, width in widths.items() if level != finest}
     coords: dict[str, tuple[str, list[str]]] = dict(tree(leaves, above, dim))
     for level, width in widths.items():
-        lonely = set(codes[level]) - {code[:width] for code in leaves}
-        if lonely:
-            raise LabelError(f"{level} {min(lonely)!r} has no {finest} in the files: its counts would be lost")
+        childless = set(codes[level]) - {code[:width] for code in leaves}
+        if childless:
+            raise LabelError(f"{level} {min(childless)!r} has no {finest} in the files: its counts would be lost")
     used = {(axis, name) for row in rows["groupings"].unique() for axis, name in zip(histogram.names, row, strict=True)}
     for axis in kept:
         for name in axis.groupings:
@@ -258,6 +258,6 @@ def _of_some(sign: str, matrix: sp.csr_array, numbers: NDArray[np.int64], names:
     """Return sums of a subset of geounits: exact, at least or at most."""
     if sign == "=":
         return inv.linear(matrix, names), numbers
-    way, word = (1, "least") if sign == ">=" else (-1, "most")
+    factor, word = (1, "least") if sign == ">=" else (-1, "most")
     bound_names = [f"{name} at {word} {n}" for name, n in zip(names, numbers.tolist(), strict=True)]
-    return inv.inequality(way * matrix, (way * numbers).tolist(), bound_names), None
+    return inv.inequality(factor * matrix, (factor * numbers).tolist(), bound_names), None

@@ -78,16 +78,19 @@ def read_occupied(
     units = every[there]
     above = {name: labels[there] for name, labels in above.items()}
     stated = []
-    for level, own in noisy[noisy["groupings"] != (SUMMED,)].groupby("level", sort=False):
+    for level, rows in noisy[noisy["groupings"] != (SUMMED,)].groupby("level", sort=False):
         name = str(level).lower()
         known = units if name == dim else units.groupby(above[name], sort=False).sum()
         values, parameters = (
-            cells.array(str(level), ("detailed",), own, what).sel({name: known.index.to_list()})
-            for what in (own["value"].tolist(), [squared_sigma(v) for v in own["variance"]])
+            cells.array(str(level), ("detailed",), rows, numbers).sel({name: known.index.to_list()})
+            for numbers in (rows["value"].tolist(), [squared_sigma(v) for v in rows["variance"]])
         )
         law: IntegerLaw | LawArray = DiscreteGaussian(variance=parameters.isel(h1=0, drop=True))  # type: ignore[arg-type]
         left = known.to_numpy() - values.sel(h1="vacant", drop=True)
-        stated += [measured(inv.margin(name), seen, law) for seen in (values.sel(h1="occupied", drop=True), left)]
+        stated += [
+            measured(inv.margin(name), measured_values, law)
+            for measured_values in (values.sel(h1="occupied", drop=True), left)
+        ]
     names = [f"units of {code}" for code in units.index]
     limits = inv.inequality(-sp.eye_array(units.size, dtype=np.int64, format="csr"), (-units).tolist(), names)
     coords: dict[str, tuple[str, np.ndarray]] = {name: (dim, labels.to_numpy()) for name, labels in above.items()}
@@ -97,11 +100,11 @@ def read_occupied(
 
 def _totals(totals: pd.DataFrame, cells: CellLabels, dim: str) -> pd.Series:
     """Return the exact totals of the leaves."""
-    own = totals[totals["level"].str.lower() == dim]
-    totals_of_leaves = cells.array(dim, (SUMMED,), own, own["value"].tolist()).to_series()
-    lost = totals_of_leaves.index[totals_of_leaves.isna()]
-    if len(lost):
-        raise LabelError(f"{dim} {lost[0]!r} has no exact total in the files, which is needed to count vacant units")
+    rows = totals[totals["level"].str.lower() == dim]
+    totals_of_leaves = cells.array(dim, (SUMMED,), rows, rows["value"].tolist()).to_series()
+    missing = totals_of_leaves.index[totals_of_leaves.isna()]
+    if len(missing):
+        raise LabelError(f"{dim} {missing[0]!r} has no exact total in the files, which is needed to count vacant units")
     return totals_of_leaves.astype(np.int64)
 
 

@@ -117,10 +117,10 @@ class Histogram:
             return tuple(SUMMED if name == "total" else "detailed" for _ in self.axes)
         groupings = dict.fromkeys(self.names, SUMMED)
         for factor in name.split(" * "):
-            own = [axis.name for axis in self.axes if factor == axis.name or factor in axis.groupings]
-            if len(own) != 1 or groupings[own[0]] != SUMMED:
+            names = [axis.name for axis in self.axes if factor == axis.name or factor in axis.groupings]
+            if len(names) != 1 or groupings[names[0]] != SUMMED:
                 raise LabelError(f"{factor!r} of the query {name!r} is not an axis or grouping, or repeats an axis")
-            groupings[own[0]] = factor
+            groupings[names[0]] = factor
         return tuple(groupings.values())
 
 

@@ -87,8 +87,8 @@ def simulate_nmf(
         )
     codes = [str(code) for code in table[dim].values]
     width = one_width(codes, leaf, "the table")
-    for level, own in {**widths, leaf: width}.items():
-        numbers = np.array([code[:own] for code in codes])
+    for level, width_of_level in {**widths, leaf: width}.items():
+        numbers = np.array([code[:width_of_level] for code in codes])
         geounits, group = np.unique(numbers, return_inverse=True)
         by = sp.csr_array((np.ones(len(codes), dtype=np.int64), (group, np.arange(len(codes)))))
         sums = (by @ table.values.reshape(len(codes), -1)).reshape(-1, *histogram.shape)
@@ -99,7 +99,11 @@ def simulate_nmf(
         ]  # fmt: skip
         for kind, queries in ((DPQUERY, list(noisy)), (CONSTRAINT, exact)):
             place = Path(root, dataset, f"{level}.parquet", kind)
-            parts = [key for key in PARTITIONS if own >= PARTITIONS[key] and (key == "State" or level in by_county)]
+            parts = [
+                key
+                for key in PARTITIONS
+                if width_of_level >= PARTITIONS[key] and (key == "State" or level in by_county)
+            ]
             _write(pa, place, geounits, queries, histogram, kind, parts)
 
 
@@ -138,11 +142,11 @@ def _facilities(
         raise LabelError(f"facilities must be given by geounit and {axis.name!r}, in the order of the table")
     number = by @ given.values.astype(np.int64)
     number[:, 0] = 0  # households
-    most = UPPER * number
-    most[:, 0] = UPPER * UPPER
+    upper = UPPER * number
+    upper[:, 0] = UPPER * UPPER
     groupings = (axis.name, *("*" for _ in histogram.axes[1:]))
     yield f"{axis.name}_total_lb_con", groupings, number, 0.0, ">="
-    yield f"{axis.name}_total_ub_con", groupings, most, 0.0, "<="
+    yield f"{axis.name}_total_ub_con", groupings, upper, 0.0, "<="
 
 
 def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -154,7 +158,10 @@ def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: NDArray[np.
             answers = answers.sum(axis=k + 1, keepdims=True)
         else:
             place = {label: n for n, label in enumerate(axis.labels)}
-            parts = [answers.take([place[one] for one in own], axis=k + 1).sum(axis=k + 1) for own in groups.values()]
+            parts = [
+                answers.take([place[label] for label in labels], axis=k + 1).sum(axis=k + 1)
+                for labels in groups.values()
+            ]
             answers = np.stack(parts, axis=k + 1)
     return answers.reshape(len(sums), -1)
 
@@ -169,8 +176,8 @@ def _write(
     folders: dict[Path, list[int]] = {}
     for k, code in enumerate(geounits.tolist()):
         folders.setdefault(place.joinpath(*(f"{key}={code[: PARTITIONS[key]]}" for key in parts)), []).append(k)
-    for folder, own in folders.items():
-        rows = [(geounits[k], query, query[2][k]) for k in own for query in queries]
+    for folder, members in folders.items():
+        rows = [(geounits[k], query, query[2][k]) for k in members for query in queries]
         columns = {
             "geocode": pa.array([str(code) for code, _, _ in rows]),
             "query_name": pa.array([query[0] for _, query, _ in rows]),

@@ -41,9 +41,11 @@ def denoise(
     for path in [output, *([] if report is None else [report])]:
         require_place(path)
     console = stdout()
-    seen = ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
+    published = (
+        ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
+    )
     with plain_warnings(console):
-        denoised = ppd.denoise(seen, draws, rng=seed, progressbar=console.is_terminal)
+        denoised = ppd.denoise(published, draws, rng=seed, progressbar=console.is_terminal)
     statement = ppd.invariants.margin(*by) if by else None
     table = denoised.summary(statement)
     denoised.save(output, statement)

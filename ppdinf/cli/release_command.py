@@ -95,8 +95,8 @@ def release(
     if budget is not None and (budget.unit, budget.contributions) != ("person", 1):
         statements &= ppd.invariants.unit(budget.unit, contributions=budget.contributions)
     declared = read_labels(labels or [])
-    for dim, own in declared.items():
-        statements &= ppd.invariants.labels(dim, own)
+    for dim, dim_labels in declared.items():
+        statements &= ppd.invariants.labels(dim, dim_labels)
     names = [name.strip() for name in dims.split(",")]
     with stage(console, f"Reading {table.name}"):
         data = ppd.datasets.read_table(
@@ -162,10 +162,10 @@ def read_labels(given: list[str], option: str = "--labels") -> dict[str, list[st
     labels = {}
     for text in given:
         dim, colon, rest = text.partition(":")
-        own = [label.strip() for label in rest.split(",")]
-        if not colon or not dim or not all(own) or len(set(own)) < len(own):
+        dim_labels = [label.strip() for label in rest.split(",")]
+        if not colon or not dim or not all(dim_labels) or len(set(dim_labels)) < len(dim_labels):
             raise LabelError(f"{option} {text!r} must be written COLUMN:LABEL,LABEL,..., each label once")
-        labels[dim] = own
+        labels[dim] = dim_labels
     return labels
 
 

@@ -121,11 +121,11 @@ class Parents(Statement):
         codes, labels = frame.codes(self.dim)
         parents = dict(self.parents)
         dim_labels = labels.tolist()
-        orphan = next((label for label in dim_labels if label not in parents), None)
-        if orphan is not None:
+        missing = next((label for label in dim_labels if label not in parents), None)
+        if missing is not None:
             example = next(iter(parents))
             raise LabelError(
-                f"the mapping of {self.dim!r} to parents lacks the label {orphan!r}; it has labels such as {example!r}"
+                f"the mapping of {self.dim!r} to parents lacks the label {missing!r}; it has labels such as {example!r}"
             )
         groups, names = pd.factorize(np.array([parents[label] for label in dim_labels], dtype=object))
         return _indicator(groups[codes], len(names)), GroupNames(self.dim, names.tolist())

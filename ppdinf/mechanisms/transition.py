@@ -195,8 +195,8 @@ def random_rounding(base: int, upper: int, public: Public | None = None) -> Tran
     >>> round(float(random_rounding(5, upper=10).guarantee.delta), 6)  # total variation distance of counts 4 and 5
     0.2
     """
-    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (base, upper))
-    if not whole or base < 2 or upper < 1:
+    are_integers = all(isinstance(value, int) and not isinstance(value, bool) for value in (base, upper))
+    if not are_integers or base < 2 or upper < 1:
         raise PrivacyError(f"base must be an integer >= 2 and upper an integer >= 1, found {base!r} and {upper!r}")
     columns = -(-upper // base) * base + 1
     if (upper + 1) * columns > ENTRIES:

@@ -68,7 +68,10 @@ class Audit:
 
     def renyi(self, order: float) -> NDArray[np.float64]:
         """Return Renyi divergences of an order above 1 between all pairs, shape (n, n)."""
-        moments = [np.logaddexp.reduce(order * own + (1 - order) * self.log_p, axis=1) for own in self.log_p]
+        moments = [
+            np.logaddexp.reduce(order * log_p_of_table + (1 - order) * self.log_p, axis=1)
+            for log_p_of_table in self.log_p
+        ]
         return np.array(moments) / (order - 1)
 
 
@@ -138,6 +141,11 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
 
 def _audited(tables: NDArray[np.int64], log_p: NDArray[np.float64]) -> Audit:
     # a release that is impossible given the first table of a pair does not enter the loss
-    given = log_p > -np.inf
-    loss = np.array([np.max(own[seen] - log_p[:, seen], axis=1) for own, seen in zip(log_p, given, strict=True)])
+    possible_given = log_p > -np.inf
+    loss = np.array(
+        [
+            np.max(log_p_of_table[possible] - log_p[:, possible], axis=1)
+            for log_p_of_table, possible in zip(log_p, possible_given, strict=True)
+        ]
+    )
     return Audit(tables, log_p, loss)

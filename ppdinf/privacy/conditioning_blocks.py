@@ -185,19 +185,19 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     B = np.vstack([eye[given[:, 0]], -eye[given[:, 1]]])
     limits = np.concatenate([ends[given[:, 0], 0], -ends[given[:, 1], 1]]).astype(np.int64)
     first, last = cell_intervals(sum_row, np.array([total]), B, limits)
-    alike = [np.flatnonzero((ends == pair).all(axis=1)) for pair in np.unique(ends, axis=0)]
+    equal_bounds = [np.flatnonzero((ends == pair).all(axis=1)) for pair in np.unique(ends, axis=0)]
     if np.isinf(last - first).any() or total - first.sum() > CROWD:
         return None
     low, high, persons = first.astype(np.int64), last.astype(np.int64), int(total - first.sum())
     # Count the tables up to the order of cells with equal bounds, and stop if enumeration is too expensive.
-    number = _number(high - low, persons, alike)
+    number = _number(high - low, persons, equal_bounds)
     if number > LISTED or number * max(100 * d * d, (persons + 1) * int((high - low + 1).sum())) > WORK:
         return None
     # Enumerate one table for each order: counts decrease within cells of equal bounds.
-    falling = [eye[i] - eye[i + 1] for same in alike for i in same[:-1]]
+    falling = [eye[i] - eye[i + 1] for same in equal_bounds for i in same[:-1]]
     # the remaining total must fit into the cells after i: this drops partial tables without completion, and no others
-    fits = [np.tri(d, dtype=np.int64)[i] + eye[i] * (same > i).sum() for same in alike for i in same]
-    beyond = [high[i + 1 :].sum() - high[same[same > i]].sum() for same in alike for i in same]
+    fits = [np.tri(d, dtype=np.int64)[i] + eye[i] * (same > i).sum() for same in equal_bounds for i in same]
+    beyond = [high[i + 1 :].sum() - high[same[same > i]].sum() for same in equal_bounds for i in same]
     B = np.vstack([eye, -eye, *falling, *fits])
     limits = np.concatenate([low, -high, np.zeros(len(falling), dtype=np.int64), total - np.array(beyond)])
     tables = fiber_tables(sum_row, np.array([total]), B, limits, most=number)
@@ -209,7 +209,7 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     for i, j in permutations(range(d), 2):
         here = np.flatnonzero((tables[:, i] < high[i]) & (tables[:, j] > low[j]))
         moved = tables[here] + eye[i] - eye[j]
-        for same in alike:
+        for same in equal_bounds:
             moved[:, same] = -np.sort(-moved[:, same], axis=1)
         there = np.array([place[x.tobytes()] for x in moved], dtype=np.int64)
         worst = max(worst, float(np.max(log_c[there] - log_c[here], initial=0.0)))
@@ -218,11 +218,11 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     return BlockCost(gamma, gamma, len(tables))
 
 
-def _number(ranges: NDArray[np.int64], persons: int, alike: list[NDArray[np.int64]]) -> int:
+def _number(ranges: NDArray[np.int64], persons: int, equal_bounds: list[NDArray[np.int64]]) -> int:
     """Count tables up to the order of cells with equal bounds, in floating point."""
     ways = np.zeros(persons + 1)
     ways[0] = 1
-    for same in alike:
+    for same in equal_bounds:
         chosen = np.zeros((same.size + 1, persons + 1))  # by the number of cells that hold at least the current count
         chosen[0] = ways
         for count in range(1, int(ranges[same[0]]) + 1):

@@ -101,8 +101,8 @@ def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, be
         column = by_column.data[by_column.indptr[i] : by_column.indptr[i + 1], np.newaxis]
         elsewhere = np.ones(columns.shape[0])
         elsewhere[rows] = 0  # sums of powers instead of differences of sums: no cancellation
-        apart = (np.abs(columns[rows].toarray() - column) ** p).sum(axis=0) + elsewhere @ sizes
-        best = max(best, float(apart[i + 1 :].max()))
+        distances = (np.abs(columns[rows].toarray() - column) ** p).sum(axis=0) + elsewhere @ sizes
+        best = max(best, float(distances[i + 1 :].max()))
     return best
 
 

@@ -152,12 +152,12 @@ class Release:
         release._set(frame, cells, mechanism, kept, kept, plan)
         return as_drawn(release)
 
-    def within(self, public: System, whole: Mechanism) -> Release:
+    def within(self, public: System, complete: Mechanism) -> Release:
         """Return this release as a part of a complete publication, with all public statements of the latter."""
         release: Release = object.__new__(Release)
         cells = self.table.values.ravel()
         release._set(self.frame, cells, self.mechanism, self.kept, _join(public, self.kept, cells), self.plan)
-        return as_drawn(release, whole)
+        return as_drawn(release, complete)
 
     @property
     def provenance(self) -> str:

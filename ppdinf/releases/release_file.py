@@ -61,7 +61,7 @@ def packed_release(release: Release, as_in: Json | None = None) -> bytes:
     With the manifest of a file of the previous schema, return the bytes that the earlier version wrote. It computed
     some guarantees differently, so these numbers are copied. A reader of such a file gets the current guarantee.
     """
-    frame, whole = release.frame, release.part_of
+    frame, complete = release.frame, release.part_of
     columns = [frame.broadcast(name).tolist() for name in frame.coords]
     tables = {
         "table.csv": as_csv([*frame.coords, "released"], *columns, release.table.values.ravel().tolist()),
@@ -71,7 +71,7 @@ def packed_release(release: Release, as_in: Json | None = None) -> bytes:
         "schema": SCHEMA,
         "provenance": release.provenance,
         "mechanism": release.mechanism.to_dict(),
-        "part_of": None if whole is None else {"mechanism": whole.to_dict(), "public": whole.public.to_dict()},
+        "part_of": None if complete is None else {"mechanism": complete.to_dict(), "public": complete.public.to_dict()},
         "kept": release.mechanism.public.to_dict(),
         "dimensions": release.kept.lattice.rank,
         "public": release.public.public.to_dict(),

@@ -96,8 +96,12 @@ def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
     values = sealed.columns_of(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
     system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
     release = Release(frame.table(cells), mechanism, public=system, plan=plan)
-    whole = manifest.get("part_of")
+    complete = manifest.get("part_of")
     if manifest.get("provenance") == "drawn":
-        own = None if whole is None else Mechanism.from_dict(whole["mechanism"], Public.from_dict(whole["public"]))
-        return as_drawn(release, own)
+        part_of = (
+            None
+            if complete is None
+            else Mechanism.from_dict(complete["mechanism"], Public.from_dict(complete["public"]))
+        )
+        return as_drawn(release, part_of)
     return release if manifest.get("provenance") == "stated" else as_undated(release)

@@ -129,14 +129,14 @@ class Session:
                 total = {name: str(value) for name, value in wanted.total.items()}
                 who = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
                 Public.from_dict([{"kind": "unit"} | who])  # raises for an invalid unit
-                parts = {} if partition is None else {"partition": {by: list(own) for by, own in [divided]}}
+                parts = {} if partition is None else {"partition": {by: list(parts_of) for by, parts_of in [divided]}}
                 create(path, {"session": VERSION, "budget": total} | who | parts)
             journal = read(path)
         require_sound(path.name, journal)
         head = journal.records[0]
-        own = partition_of(head.get("partition"))
-        session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"], own)
-        if partition is not None and (divided[0], set(divided[1])) != (own[0], set(own[1])):
+        recorded = partition_of(head.get("partition"))
+        session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"], recorded)
+        if partition is not None and (divided[0], set(divided[1])) != (recorded[0], set(recorded[1])):
             raise PrivacyError(f"{path.name} was begun with another partition, or none: a partition cannot be changed")
         if wanted not in (None, session.budget) or unit not in (None, session.unit):
             raise PrivacyError(f"{path.name} has another budget or unit: {session!r}; a budget cannot be changed")

@@ -60,9 +60,11 @@ def as_labels(values: Array, name: str, what: str) -> Array:
         values = values.astype(np.int64)
         distinct = pd.unique(values.ravel()).size
     elif values.dtype.kind == "f" and values.dtype.itemsize <= 8 and what != "dimension":
-        lost = np.flatnonzero(~np.isfinite(values.ravel()))
-        if lost.size:
-            raise LabelError(f"{where} a missing or infinite number at position {lost[0]}: fill it or drop the row")
+        not_finite = np.flatnonzero(~np.isfinite(values.ravel()))
+        if not_finite.size:
+            raise LabelError(
+                f"{where} a missing or infinite number at position {not_finite[0]}: fill it or drop the row"
+            )
         return values.astype(np.float64)
     else:
         raise LabelError(f"{where} {_foreign(values)}: {_ALLOWED[what]}")
@@ -110,9 +112,9 @@ def refuse_look_alikes(texts: Collection[str], where: str) -> None:
     odd_blanks = any(pair in joined for pair in ("| ", "  ", " |"))
     if joined.isascii() and joined.isprintable() and not odd_blanks:
         return  # ASCII text with single blanks is unambiguous
-    seen: dict[str, str] = {}
+    first_texts: dict[str, str] = {}
     for text in sorted(texts):
-        twin = seen.setdefault(_appearance(text), text)
+        twin = first_texts.setdefault(_appearance(text), text)
         if twin is not text:
             raise LabelError(f"{where} both {text!a} and {twin!a}, which look alike: spell them alike, or distinctly")
 

@@ -208,10 +208,12 @@ def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int6
                 "cells without records; for unknown or unreleased counts, leave out their labels, or use a known "
                 "margin"
             )
-        lost = ~np.isfinite(cells) | (cells != np.floor(cells)) if cells.dtype.kind == "f" else missing
+        invalid = ~np.isfinite(cells) | (cells != np.floor(cells)) if cells.dtype.kind == "f" else missing
         hint = "convert it with .astype('int64') once you know why it is not an integer type"
-        if lost.any():
-            hint = f"{lost.sum()} cells are fractional or infinite, the first at {frame.cell(int(np.argmax(lost)))}"
+        if invalid.any():
+            hint = (
+                f"{invalid.sum()} cells are fractional or infinite, the first at {frame.cell(int(np.argmax(invalid)))}"
+            )
         raise CountError(f"counts must have an integer type, found {cells.dtype}: {hint}")
     outside = (cells > LARGEST) | (cells < -LARGEST)
     if outside.any():
@@ -264,17 +266,19 @@ def _with_labels(data: object, dims: Sequence[str] | None, labels: object) -> xr
         levels = [labels.get(name, data.index.unique(level)) for level, name in enumerate(names)]
         for level, (name, entries) in enumerate(zip(names, levels, strict=True)):
             _require_among(name, data.index.unique(level), entries)
-        whole = pd.MultiIndex.from_product([list(entries) for entries in levels], names=names)
-        return from_series(data.reindex(whole, fill_value=0), names)
+        all_labels = pd.MultiIndex.from_product([list(entries) for entries in levels], names=names)
+        return from_series(data.reindex(all_labels, fill_value=0), names)
     table = _as_dataarray(data, dims)
     frame = Frame.of(table)
     for dim, entries in labels.items():
         if dim not in frame.dims:
             raise LabelError(f"labels are given for {dim!r}, but the table has dimensions {frame.dims}")
         _require_among(dim, frame.coords[dim][1].tolist(), entries)
-        loose = [name for name, (along, _) in frame.coords.items() if dim in along and name != dim]
-        if loose and len(entries) > frame.shape[frame.dims.index(dim)]:
-            raise LabelError(f"{dim!r} lacks labels for which the coordinate {loose[0]!r} has no value: add their rows")
+        incomplete = [name for name, (along, _) in frame.coords.items() if dim in along and name != dim]
+        if incomplete and len(entries) > frame.shape[frame.dims.index(dim)]:
+            raise LabelError(
+                f"{dim!r} lacks labels for which the coordinate {incomplete[0]!r} has no value: add their rows"
+            )
         table = table.assign_coords({dim: frame.coords[dim][1]}).reindex({dim: list(entries)}, fill_value=0)
     return table
 

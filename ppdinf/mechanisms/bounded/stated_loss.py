@@ -122,4 +122,6 @@ def _losses(
 def _sensitivity(losses: NDArray[np.float64], tables: NDArray[np.int64], reach: float) -> float:
     """Return the largest ``|loss(y, x) - loss(y, x')|`` over all y and all x, x' within l1 distance `reach`."""
     near = (np.abs(tables - x).sum(axis=1) <= reach for x in tables)
-    return max(float(np.abs(losses[close] - own).max()) for own, close in zip(losses, near, strict=True))
+    return max(
+        float(np.abs(losses[close] - losses_of_x).max()) for losses_of_x, close in zip(losses, near, strict=True)
+    )

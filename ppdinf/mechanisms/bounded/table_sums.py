@@ -106,13 +106,13 @@ def work_of(system: System, noise: IntegerLaw) -> float:
     width = 1 + 2 * np.minimum(
         size @ half, float(size.data.max(initial=0)) * reach + DEVIATIONS * np.sqrt(size**2 @ spreads**2)
     )
-    alike, _ = equal_columns(A)
+    column_kinds, _ = equal_columns(A)
     order, work = elimination_order(A), 0.0
     if order.width >= LARGEST_SCOPE:
         return math.inf
     # Work of each elimination step: convolutions of identical cells in pairs, then one product per step.
     for row, near, cells in zip(order.rows, order.open_rows, order.variables, strict=True):
-        groups = np.unique(alike[cells], return_counts=True)[1]
+        groups = np.unique(column_kinds[cells], return_counts=True)[1]
         widest = 1 + 2 * float(half[cells].max(initial=0.0))
         for n in groups.tolist():
             while n > 1:  # in pairs

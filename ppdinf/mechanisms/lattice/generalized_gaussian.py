@@ -138,19 +138,19 @@ class GeneralizedGaussian(LatticeNoise):
         assert self.epsilon is not None
         assert self.delta is not None
         if self.calibration == "theorem14":
-            least = _rounded_up(theorem14_sigma(system.structure, self.epsilon, self.delta))
-            narrow = self.sigma is not None and float(self.sigma) < (1 - SLACK) * float(least)
+            smallest = _rounded_up(theorem14_sigma(system.structure, self.epsilon, self.delta))
+            narrow = self.sigma is not None and float(self.sigma) < (1 - SLACK) * float(smallest)
         else:
             steps = nearest_steps(system.structure)
-            least = self.sigma or max(
+            smallest = self.sigma or max(
                 _rounded_up((1 + SLACK) * exact_sigma(block, step, self.epsilon, self.delta)) for block, step in steps
             )
             narrow = any(
-                lattice_delta(block, step, float(least), float(self.epsilon)) > self.delta for block, step in steps
+                lattice_delta(block, step, float(smallest), float(self.epsilon)) > self.delta for block, step in steps
             )
         if narrow:
             raise PrivacyError("sigma is too small for the given epsilon and delta: leave sigma out")
-        return self if self.sigma else replace(self, sigma=least)
+        return self if self.sigma else replace(self, sigma=smallest)
 
     @property
     def law(self) -> DiscreteGaussian:

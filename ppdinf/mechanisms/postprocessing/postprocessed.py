@@ -222,8 +222,8 @@ class PostProcessed(TableMechanism):
         # outcomes that differ only in their last digits may be merged or not: finer outcomes are not less informative
         kinds, which = np.unique(np.round(outcomes, 6), axis=0, return_inverse=True)
         p = np.zeros((len(tables), len(kinds)))
-        for own, sums in zip(p, exact, strict=True):
-            np.add.at(own, which.ravel(), np.exp(-np.abs(measured - sums) @ rates))
+        for outcome_p, sums in zip(p, exact, strict=True):
+            np.add.at(outcome_p, which.ravel(), np.exp(-np.abs(measured - sums) @ rates))
         log_p: NDArray[np.float64] = np.log(p) + np.log(np.tanh(rates / 2)).sum()
         return log_p
 

@@ -114,8 +114,8 @@ class SharedKey(TableMechanism):
             raise LabelError(
                 f"the part has dimensions {part_frame.dims}, the whole table {frame.dims}: transpose it first"
             )
-        for dim, whole, n in zip(frame.dims, frame.shape, part_frame.shape, strict=True):
-            if n < whole and dim not in getattr(part, "coords", {}):
+        for dim, size, n in zip(frame.dims, frame.shape, part_frame.shape, strict=True):
+            if n < size and dim not in getattr(part, "coords", {}):
                 raise LabelError(f"the part has no labels along {dim!r}: labels must identify its cells")
             frame.select(
                 dim, part_frame.coords[dim][1].tolist()

@@ -76,12 +76,12 @@ class Mean(Objective):
         """Draw around the mean, on the whole space or in l2 on a subspace that contains the mean."""
         n, (d, m) = len(records), basis.shape
         if grid is not None:
-            whole = (records / float(grid)).astype(np.int64).sum(axis=0)
+            units = (records / float(grid)).astype(np.int64).sum(axis=0)
             step = rate * grid / (2 * Fraction(float(self.bound)))
             return (
                 f"a {norm} law around the mean",
                 # integers times a power of two, rounded once: a function of the exact number
-                lambda draws, stream: (whole + draw_integer_k_norm(d, norm, step, draws, stream)) * float(grid) / n,
+                lambda draws, stream: (units + draw_integer_k_norm(d, norm, step, draws, stream)) * float(grid) / n,
             )
         mean = records.mean(axis=0)
         within = basis.T @ mean  # the component outside the subspace, which is rounding error, is not published

@@ -87,15 +87,15 @@ class Budget:
         epsilon = 2 (a factor of 7.39 in the odds), delta = 0 by l1 noise, or noise for a record added or removed
         """
         variant = "zcdp" if self.rho is not None else "approximate" if self.delta is not None else "pure"
-        whole = partial(Guarantee, variant, self.epsilon, self.delta or Fraction(0), self.rho)
-        whole = partial(whole, unit=unit, contributions=contributions)
+        total_guarantee = partial(Guarantee, variant, self.epsilon, self.delta or Fraction(0), self.rho)
+        total_guarantee = partial(total_guarantee, unit=unit, contributions=contributions)
         records = f" with up to {contributions} records" if contributions > 1 else ""
         return "\n".join(
             (
                 f"One {unit}{records} can lose at most, if the whole budget is spent:",
-                f"  {describe_loss(whole(metric='l1'))} by l1 noise, or noise for a record added or removed",
-                f"  {describe_loss(whole(metric='l2'))} by l2 noise",
-                f"  {describe_loss(whole(neighbours=REPLACED))} by noise for a record replaced by another",
+                f"  {describe_loss(total_guarantee(metric='l1'))} by l1 noise, or noise for a record added or removed",
+                f"  {describe_loss(total_guarantee(metric='l2'))} by l2 noise",
+                f"  {describe_loss(total_guarantee(neighbours=REPLACED))} by noise for a record replaced by another",
                 "With public sums the loss can be larger: the guarantee of each release states its loss.",
             )
         )

@@ -214,12 +214,12 @@ def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | Non
         (everybody if part is None else by_part[part]).append(guarantee)
     if not by_part:
         return compose(*everybody, independent=True)
-    cut = [compose(*own) for own in by_part.values()]
-    first = _alike(tuple(cut))
-    most = max(cut, key=lambda guarantee: guarantee.loss())
+    of_parts = [compose(*part_guarantees) for part_guarantees in by_part.values()]
+    first = _alike(tuple(of_parts))
+    largest = max(of_parts, key=lambda guarantee: guarantee.loss())
     together = replace(
-        _joined(first, tuple(cut), max), epsilon=most.epsilon, gamma=most.gamma, rho=most.rho,
-        delta=sum((guarantee.delta for guarantee in cut), start=Fraction(0)),
+        _joined(first, tuple(of_parts), max), epsilon=largest.epsilon, gamma=largest.gamma, rho=largest.rho,
+        delta=sum((guarantee.delta for guarantee in of_parts), start=Fraction(0)),
     )  # fmt: skip
     if together.rho is None:
         together = replace(together, metric="l1", tied=_tied_in(together, "l1"))

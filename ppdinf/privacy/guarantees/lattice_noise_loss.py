@@ -178,11 +178,11 @@ class _StepLaw:
         if reach > 10**8:
             raise PrivacyError(f"sigma = {sigma:g} is too wide to sum its law")
         t = self.spacing * np.arange(-reach, reach + 1, dtype=np.float64)
-        own = -0.5 * (t / spread) ** 2
-        other = -0.5 * ((t + self.squared) / spread) ** 2 + epsilon
-        above = other < own
-        total = special.logsumexp(own)
-        gain = np.exp(own[above] - total) * -np.expm1(other[above] - own[above])
+        log_p = -0.5 * (t / spread) ** 2
+        log_q = -0.5 * ((t + self.squared) / spread) ** 2 + epsilon
+        above = log_q < log_p
+        total = special.logsumexp(log_p)
+        gain = np.exp(log_p[above] - total) * -np.expm1(log_q[above] - log_p[above])
         return min(1.0, float(gain.sum()) / self._evenness(sigma))
 
     def _evenness(self, sigma: float) -> float:

@@ -41,11 +41,11 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
     """
     if guarantee.rho is not None:
         return guarantee
-    if (own := guarantee.concentrated) is not None and whole_delta(guarantee) == guarantee.delta:
-        what = ("unprotected", "known", "unit", "contributions", "models", "assumed")
-        alike = (own.metric, own.neighbours) == (guarantee.metric, guarantee.neighbours)
-        tied = tied_distance(guarantee) if alike else own.tied
-        return replace(own, **{name: getattr(guarantee, name) for name in what}, tied=tied)
+    if (zcdp := guarantee.concentrated) is not None and whole_delta(guarantee) == guarantee.delta:
+        names = ("unprotected", "known", "unit", "contributions", "models", "assumed")
+        same_neighbours = (zcdp.metric, zcdp.neighbours) == (guarantee.metric, guarantee.neighbours)
+        tied = tied_distance(guarantee) if same_neighbours else zcdp.tied
+        return replace(zcdp, **{name: getattr(guarantee, name) for name in names}, tied=tied)
     if whole_delta(guarantee) or guarantee.variant == "pufferfish":
         raise PrivacyError(f"a guarantee of variant {guarantee.variant!r} with these parameters has no zCDP form")
     loss = Fraction(guarantee.loss())
