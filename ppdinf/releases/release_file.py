@@ -23,7 +23,7 @@ from ppdinf.releases.sealed import as_csv
 if TYPE_CHECKING:
     from ppdinf.releases.release import Release
 
-__all__ = ["packed_release", "save_release"]
+__all__ = ["pack_release", "save_release"]
 
 SCHEMA = 3
 UNDATED = 2  # the previous schema, whose files do not record the origin of the table
@@ -52,10 +52,10 @@ def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool
     WriteError
         The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
     """
-    sealed.save(path, packed_release(release), overwrite=overwrite, why="no release can be drawn again")
+    sealed.save(path, pack_release(release), overwrite=overwrite, why="no release can be drawn again")
 
 
-def packed_release(release: Release, as_in: Json | None = None) -> bytes:
+def pack_release(release: Release, as_in: Json | None = None) -> bytes:
     """Return the bytes of the file: the same for the same release, on every machine.
 
     With the manifest of a file of the previous schema, return the bytes that the earlier version wrote. It computed

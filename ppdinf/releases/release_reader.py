@@ -14,7 +14,7 @@ from ppdinf.noise.sampler_plan import Plan
 from ppdinf.releases import sealed
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release, as_drawn, as_undated
-from ppdinf.releases.release_file import FIELDS, NEW, PARTS, SCHEMA, UNDATED, packed_release
+from ppdinf.releases.release_file import FIELDS, NEW, PARTS, SCHEMA, UNDATED, pack_release
 from ppdinf.tables.table import labelled_cells, labelled_reals
 
 __all__ = ["read_release"]
@@ -61,7 +61,7 @@ def _read(data: bytes) -> Release:
 
 
 def _packed_as_in(release: Release, data: bytes) -> bytes:
-    return packed_release(release, sealed.unpacked(data, _require)[0])
+    return pack_release(release, sealed.unpacked(data, _require)[0])
 
 
 def _require(manifest: Json) -> tuple[str, ...]:
