@@ -1,6 +1,6 @@
 """Files of replicates: results of Python, NumPy and pandas as NumPy archives, which are read without running code.
 
-An archive holds the arrays of a result, and its structure as JSON. Both are read with ``allow_pickle=False``.
+An archive contains the arrays of a result, and its structure as JSON. Both are read with ``allow_pickle=False``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def pack(result: object) -> bytes:
     Parameters
     ----------
     result : object
-        None, numbers, text, arrays and DataFrames, and tuples, lists and dictionaries of these.
+        None, numbers, text, arrays and DataFrames, and tuples, lists and dictionaries that contain them.
 
     Raises
     ------
     TypeError
-        Naming the type of a part that is something else.
+        A part has another type, which the message names.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def unpack(data: bytes, name: str) -> Any:
     data : bytes
         From `pack`.
     name : str
-        Of the file, for messages.
+        Name of the file in messages.
 
     Raises
     ------
@@ -95,8 +95,8 @@ def _described(x: object, arrays: list[Array]) -> Any:
             "index": [_column(index.iloc[:, k], arrays) for k in range(len(names))],
         }
     raise TypeError(
-        f"replicates return numbers, text, arrays, DataFrames, and tuples, lists and dictionaries of these; found "
-        f"{type(x).__name__}"
+        "replicates return numbers, text, arrays, DataFrames, and tuples, lists and dictionaries that contain them; "
+        f"found {type(x).__name__}"
     )
 
 
