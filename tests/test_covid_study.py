@@ -189,7 +189,7 @@ def test_releases_of_all_months_are_noisy_in_every_county_and_exact_in_the_state
     assert found["deaths"].public.values.size == 0
     for name, release in found.items():
         apart = release.table.values - table[name].values
-        assert (apart != 0).mean() > 0.8  # 1 - tanh(1/8) = .88 of all
+        assert (apart != 0).mean() > 0.8  # 1 - tanh(1/8) = 0.88 of all
         assert apart.std() == pytest.approx(1 / (np.sqrt(2) * np.sinh(0.125)), rel=0.25)  # 5.6; 268 cells
     told = PANEL.told(found["cases"])
     assert ((told > 0) & (told < 1)).all()

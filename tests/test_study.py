@@ -73,7 +73,7 @@ def objects():
     "data", [b"", b"PK", pickle.dumps(Trap()), objects(), pack(1)[:-9]], ids=lambda data: len(data)
 )
 def test_files_in_the_folder_run_no_code(tmp_path, data):
-    """Wrong variant: a pickle that is put into the folder of a study is loaded, and runs what it says."""
+    """Wrong variant: a pickle in the folder of a study is loaded and runs its code."""
     first = study(tmp_path).replicates(draw, 1)
     (place,) = (tmp_path / "replicates").iterdir()
     assert pickle.dumps(first[0]) not in place.read_bytes()

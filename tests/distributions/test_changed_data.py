@@ -1,4 +1,4 @@
-"""Windows of counts follow the data of a model: densities and posteriors after `pm.set_data` are enumerated."""
+"""Windows of counts are recomputed for the data of a model: enumeration after `pm.set_data`."""
 
 import itertools
 
@@ -183,4 +183,6 @@ def test_posterior_after_more_trials(way, public):
             options = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
             x = pm.sample(800, tune=0, chains=1, random_seed=2, **options).posterior["x"]
     mean, sd = enumerated(np.array([300, 8]), 0.9, None if public is None else 8)
-    assert (abs(x.values[0].mean(axis=0) - mean) < 12 * sd / np.sqrt(800) + 1e-9).all()  # walks: a quarter as good
+    assert (
+        abs(x.values[0].mean(axis=0) - mean) < 12 * sd / np.sqrt(800) + 1e-9
+    ).all()  # Gibbs draws have a quarter of the effective size

@@ -324,7 +324,7 @@ def test_copies_of_a_model_marginalize_the_table_with_its_dependents(again):
 @pytest.mark.compiled
 @pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
 def test_data_along_an_axis_of_one_label(shape):
-    """Wrong variant: refused when evaluated, for PyTensor does not know that the data have length 1."""
+    """Wrong variant: an error on evaluation, because the static length of the data is unknown to PyTensor."""
     noisy, covariate = np.arange(3, 3 + np.prod(shape)).reshape(shape), np.full(shape, 0.01)
     release = ppd.Release(noisy, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
     with pm.Model() as model:

@@ -83,8 +83,8 @@ def test_posterior(way):
 
 
 @pytest.mark.parametrize("shaped", [lambda x: x[:, None], lambda x: x[:, None] + np.zeros((3, 2), dtype=int)])
-def test_visits_of_each_shape_are_taken_apart_by_cell(shaped):
-    """The mask of what is missing is wider than the table's own axis."""
+def test_visits_of_each_shape_are_split_by_cell(shaped):
+    """The mask of missing values has more dimensions than the table."""
     seen = ppd.Measurements(
         {"a": [0, 1, 2]},
         ppd.measured(ppd.invariants.margin("a"), [0, 0, 2], ppd.laws.RandomRounding(2)),
