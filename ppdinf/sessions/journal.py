@@ -15,19 +15,14 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from ppdinf._internal.atomic_files import require_place, unwritable, write_whole
+from ppdinf._internal.atomic_files import unwritable, write_whole
 from ppdinf._internal.types import Json
 from ppdinf.errors import SessionError
 
-__all__ = ["Journal", "append", "create", "locked", "read"]
-
-PATIENCE = 60.0  # seconds; the lock is held while a line is written, not while noise is drawn
+__all__ = ["Journal", "append", "create", "read"]
 
 
 @dataclass(frozen=True)
@@ -43,33 +38,26 @@ class Journal:
         Bytes of the complete lines.
     torn : bytes
         Bytes after the last complete line.
+    state : tuple of int
+        Device, inode and length of the file when it was read.
     """
 
     records: list[Json]
     digests: list[str]
     size: int
     torn: bytes = b""
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Lock a session file against all other processes and threads; the system releases the lock if a process dies."""
-    require_place(path)  # otherwise a folder would be made for the lock
-    lock = FileLock(f"{os.path.realpath(path)}.lock", timeout=PATIENCE)
-    try:
-        with unwritable(f"{path.name}.lock"):
-            lock.acquire()
-    except Timeout:
-        raise SessionError(f"{path.name} has been in use by another process for {PATIENCE:g} s: try again") from None
-    try:
-        yield
-    finally:
-        lock.release()
+    state: tuple[int, int, int] = (0, 0, 0)
 
 
 def create(path: Path, record: Json) -> None:
-    """Write a new file with its first record; the caller holds the lock."""
-    write_whole(path, _line("", record))
+    """Write a new file with its first record; the caller holds the lock.
+
+    Raises
+    ------
+    FileExistsError
+        Another process has just created the file.
+    """
+    write_whole(os.path.realpath(path), _line("", record), overwrite=False)
 
 
 def read(path: Path) -> Journal:
@@ -81,13 +69,14 @@ def read(path: Path) -> Journal:
         The file is not a session file, or was changed since it was written.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data, state = file.read(), _state(file.fileno())
     except OSError as error:
         raise SessionError(f"{path.name} cannot be read: {error.strerror}") from error
     *lines, torn = data.split(b"\n")
     if torn and (record := _record(torn)) and _line(_previous(lines), record) == torn + b"\n":
         lines, torn = [*lines, torn], b""
-    journal = Journal([], [], min(len(data), sum(len(line) + 1 for line in lines)), torn)
+    journal = Journal([], [], min(len(data), sum(len(line) + 1 for line in lines)), torn, state)
     previous = ""
     for number, line in enumerate(lines, start=1):
         record = _record(line)
@@ -107,6 +96,8 @@ def append(path: Path, journal: Journal, record: Json) -> None:
 
     Raises
     ------
+    SessionError
+        The file was replaced or changed since it was read.
     WriteError
         The file cannot be written. Its previous content is not changed.
     """
@@ -118,6 +109,8 @@ def append(path: Path, journal: Journal, record: Json) -> None:
     with unwritable(path.name):
         handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
         try:
+            if _state(handle) != journal.state:
+                raise SessionError(f"{path.name} was replaced or changed by another program while it was in use")
             os.lseek(handle, journal.size - 1, os.SEEK_SET)
             size = journal.size
             if os.read(handle, 1) != b"\n":
@@ -134,6 +127,11 @@ def append(path: Path, journal: Journal, record: Json) -> None:
                 raise
         finally:
             os.close(handle)
+
+
+def _state(handle: int) -> tuple[int, int, int]:
+    found = os.fstat(handle)
+    return found.st_dev, found.st_ino, found.st_size
 
 
 def _record(line: bytes) -> Json | None:

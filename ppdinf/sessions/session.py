@@ -6,7 +6,7 @@ import datetime
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
@@ -21,7 +21,8 @@ from ppdinf.invariants import Public
 from ppdinf.privacy.accounting.budget import Budget
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.sessions.journal import Journal, append, create, locked, read
+from ppdinf.sessions.file_lock import locked
+from ppdinf.sessions.journal import Journal, append, create, read
 from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
 from ppdinf.sessions.records import VERSION, partition_of, require_sound
 from ppdinf.tables.frame import Frame
@@ -130,7 +131,8 @@ class Session:
                 who = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
                 Public.from_dict([{"kind": "unit"} | who])  # raises for an invalid unit
                 parts = {} if partition is None else {"partition": {by: list(parts_of) for by, parts_of in [divided]}}
-                create(path, {"session": VERSION, "budget": total} | who | parts)
+                with suppress(FileExistsError):  # begun by another process since
+                    create(path, {"session": VERSION, "budget": total} | who | parts)
             journal = read(path)
         require_sound(path.name, journal)
         head = journal.records[0]

@@ -20,7 +20,7 @@ from ppdinf.errors import BudgetError, CountError, PpdinfError, PrivacyError, Pr
 from ppdinf.invariants import total, unit
 from ppdinf.mechanisms.records.mean import Mean
 from ppdinf.privacy import Ledger, to_zcdp
-from ppdinf.sessions import journal
+from ppdinf.sessions import file_lock, journal
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 TABLE = np.array([30, 4, 12, 0, 7])
@@ -304,6 +304,68 @@ def test_threads_do_not_overspend(file):
         drawn = [release for release in pool.map(attempt, range(20)) if release is not None]
     assert len(drawn) == 8
     assert ppd.Session.open(file).left == {"epsilon": 0}
+
+
+@POSIX
+def test_the_session_file_itself_is_locked(file, monkeypatch):
+    """Wrong variant: whoever deletes the lock file lets another process spend what is being spent."""
+    session = ppd.Session.open(file, epsilon="1/2")
+    monkeypatch.setattr(file_lock, "PATIENCE", 0.2)
+    with file_lock.locked(file):
+        file.with_name(f"{file.name}.lock").unlink()
+        with pytest.raises(SessionError, match="in use by another process"):
+            session.release(laplace("1/2"), TABLE)
+    session.release(laplace("1/2"), TABLE)
+
+
+@POSIX
+def test_threads_do_not_overspend_where_the_lock_file_is_deleted(file, monkeypatch):
+    session, done = ppd.Session.open(file, epsilon=2), []
+    flushed = os.fsync
+    monkeypatch.setattr(journal.os, "fsync", lambda handle: (time.sleep(0.01), flushed(handle)))
+    laplace().release(TABLE)  # compiled
+
+    def delete():
+        while not done:
+            file.with_name(f"{file.name}.lock").unlink(missing_ok=True)
+            time.sleep(0.001)
+
+    def attempt(_):
+        try:
+            return session.release(laplace(), TABLE)
+        except BudgetError:
+            return None
+
+    with ThreadPoolExecutor(5) as pool:
+        deleting = pool.submit(delete)
+        try:
+            drawn = [release for release in pool.map(attempt, range(16)) if release is not None]
+        finally:
+            done.append(True)
+    deleting.result()
+    assert len(drawn) == 8
+    assert len(session.table()) == 8
+
+
+def test_a_file_that_is_replaced_during_a_release_is_not_written(file):
+    session = ppd.Session.open(file, epsilon=1)
+    seen, copy = journal.read(file), file.read_bytes()
+    file.unlink()
+    file.with_name("another").write_bytes(b"")  # another inode, on systems that use them again at once
+    file.write_bytes(copy)
+    file.write_bytes(copy + b"x")
+    with pytest.raises(SessionError, match="replaced or changed"):
+        journal.append(file, seen, {"outcome": 1, "state": "drawn"})
+    assert file.read_bytes() == copy + b"x"
+    assert session.spent == {"epsilon": 0}
+
+
+def test_a_session_that_another_process_has_just_begun_is_not_overwritten(file):
+    journal.create(file, {"session": 1})
+    before = file.read_bytes()
+    with pytest.raises(FileExistsError):
+        journal.create(file, {"session": 2})
+    assert file.read_bytes() == before
 
 
 LOOP = """
