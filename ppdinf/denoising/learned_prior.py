@@ -127,6 +127,7 @@ class LearnedPrior:
         """
         log_mean, (log_h, h) = self.log_mean, self._counts(largest)
         a, log_total = np.exp(self.log_shape), _log_sum(self.log_shape, log_mean)
+        # effects of each factor, jointly with the cells of their labels
         for k in self._turns:
             codes, groups, effects = self.codes[k], self._groups[k], self.effects[k]
             labels = np.flatnonzero(rng.random(effects.size) < self._often[k])
@@ -147,6 +148,7 @@ class LearnedPrior:
         def moves(log_ratio: float, after: Weights) -> bool:
             return bool(move(self._everywhere, FIRST, (log_h, h, slope), after, np.array([log_ratio]), NOT_ANEW)[0])
 
+        # level, jointly with all cells
         step = self._length_with["level"] * rng.standard_normal()
         new_total = _log_sum(self.log_shape, log_mean + step)
         ratio = (self.level**2 - (self.level + step) ** 2) / (2 * LEVEL**2) - a * (new_total - log_total)[inside].sum()
@@ -155,6 +157,7 @@ class LearnedPrior:
             self.level, log_mean, log_total = self.level + step, log_mean + step, new_total
             slope = log_mean - log_total
         self._tune("level", moved, tune)
+        # shape, jointly with all cells
         log_shape = self.log_shape + self._length_with["shape"] * rng.standard_normal()
         (log_h_new, h_new), new_total = _by_shape(log_shape, largest), _log_sum(log_shape, log_mean)
         ratio = (np.exp(log_shape) * (log_shape - new_total) - a * (self.log_shape - log_total))[inside].sum()

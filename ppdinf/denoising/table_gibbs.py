@@ -71,14 +71,17 @@ class TableGibbs:
         moves, diagram = self.fiber.moves, self.fiber.diagram
         self.start = feasible_start(self.fiber, possible, observed).ravel()
         self.counts = windows.counts
+        # rough posterior variances of cells, for the lengths of moves
         noise = np.maximum(cuts(windows.lower, windows.log_noise).variances, 1e-3)
         self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
         self.limits = np.maximum(system.cell_limits[0], 0), system.cell_limits[1]
         self.precision = observed.gaussian_cells()
+        # noise weights, and for each cell the last count at which they increase
         log_noise = windows.log_noise - windows.log_noise.max(axis=1, keepdims=True)
         linear = np.exp(log_noise)
         rises = np.diff(linear, axis=1, prepend=np.inf) > 0
         falls = windows.lower + np.where(rises.any(axis=1), width - 1 - rises[:, ::-1].argmax(axis=1), 0)
+        # slice sampling of wide windows, if lines have no holes and no other coupling
         self.wide = (
             width >= WIDE
             and (coupling is None or isinstance(coupling, MeasuredSums))

@@ -94,6 +94,7 @@ def coupling_bound(
     if why := not_coupled(rv, model):
         raise ModelError(why)
     pick, main = np.random.default_rng(rng).spawn(2)
+    # conditional distributions of the table at random posterior draws of the parameters
     places = pick.integers([idata.posterior.sizes["chain"], idata.posterior.sizes["draw"]], size=(LAWS, 2))
     by_cell, _ = dependent_factors(rv, model)
     function = of_draws(rv.owner.op.conditional(rv, by_cell), idata.posterior, model)
@@ -106,6 +107,7 @@ def coupling_bound(
         ahead, behind = draws[rng.integers(len(draws), size=2)]
         fiber.require(ahead)
         fiber.require(behind)
+        # one step of both chains per draw; the second chain starts `lag` draws later
         each = SWEEPS * cells
         for time in range(1, limit + 1):
             at = (time - 1) % AHEAD * each
@@ -113,6 +115,7 @@ def coupling_bound(
                 starts, where, steps = directions(fiber, each * AHEAD, rng, variances)
             along, cut, seed = (starts[at : at + each + 1], where, steps), cuts.draw(rng), rng.integers(2**63)
 
+            # both chains use the same directions, random truncation and uniform numbers
             def next_after(
                 table: Whole, along: Directions = along, cut: Whole | None = cut, seed: np.int64 = seed
             ) -> Whole:

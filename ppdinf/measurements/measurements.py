@@ -239,6 +239,7 @@ def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | Non
         values_by_statement[bounds] = None
     statements = Public()
     values: list[int] = []
+    # match the values of each statement to its sums
     for statement, stated in values_by_statement.items():
         if not isinstance(statement, Public):
             raise InvariantError(
@@ -256,6 +257,7 @@ def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | Non
         if set(statements.statements) & set(statement.statements):
             raise InvariantError(f"{statement} is stated twice")
         statements, values = statements & statement, [*values, *numbers]
+    # bind all statements, and check that a table satisfies them
     blank = np.zeros(frame.size, dtype=np.int64)
     system = bind(statements, frame, blank, values)
     if system.limits.size:

@@ -163,14 +163,16 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
+    # data model, and whether the table can be marginalized
     base = in_double(_fit_to_table(dist, observed), root)
     _refuse_counted_twice(root, base, observed)
     above = as_free_rvs(model, base, name)
     hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.why_not_marginalizable
     if marginalize is True and hindered:
         raise ModelError(f"the confidential table cannot be marginalized: {hindered}; use marginalize='auto'")
-    summed_out = bool(marginalize) and not hindered
-    fiber, start = build_fiber(root, base, observed, gaps=summed_out)
+    marginalized = bool(marginalize) and not hindered
+    # fiber, auxiliary variable of the noise, and the table
+    fiber, start = build_fiber(root, base, observed, gaps=marginalized)
     auxiliary = None
     if (variable := observed.likelihood.auxiliary) is not None:
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)
@@ -178,8 +180,9 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     table.name = model.name_for(name)
     note_data(table, root)
     table.owner.op.dims, table.owner.op.is_kept_out = dims, marginalize is True
-    if not summed_out:
+    if not marginalized:
         model.register_rv(table, name, dims=dims)
+    # observed release
     noisy = released(table, observed, auxiliary)
     noisy_dims = release.dims if isinstance(release, Release) else None
     # PyMC casts integers to 32 bits on their way to an observed variable, but not real numbers

@@ -118,6 +118,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     # the finest coordinate and all coordinates that contain it
     line = [name for name in finer if _nested(fit.codes[finer[-1]], fit.codes[name])]
     crossing = _Sum(np.zeros(at_risk.size), np.zeros(at_risk.size))  # one element per cell
+    # effects of crossing labels, relative to the finest labels added before that contain them
     ends: list[tuple[NDArray[np.int64], _Sum]] = [(top, _Sum(np.zeros(1), np.zeros(1)))]
     for name in [name for name in finer if name not in line]:
         codes = fit.codes[name]
@@ -126,6 +127,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
         effect = _add(name, base, known, fit.group_likelihood(codes, top, known, None))
         crossing = crossing.plus(effect.of(codes))
         ends.append((codes, base.plus(effect)))
+    # effects of nested labels from the finest, each plus the log sum over finer labels
     likelihood, total, below = {name: fit.likelihood(name) for name in line}, crossing.drawn, crossing
     items, weight = np.arange(at_risk.size), fit.expected
     for name, coarser in zip(line[::-1], [*line[-2::-1], None], strict=False):
@@ -137,6 +139,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
         effect = _add(name, sums, likelihood[name], group_likelihood)
         total = total + effect.drawn[codes]
         items, weight, below = codes, np.bincount(codes, fit.expected), sums.plus(effect)
+    # overall level: intercept plus the log sum over all cells
     log_total = _log_sums(_parents(items, top), weight, below).drawn[0]
     unit = Rescaled(fit.overall, TYPICAL_SPREAD / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
     level = add_with_start("level", pm.Normal.dist(fit.overall + log_total, PRIOR_SD), fit.overall, transform=unit)

@@ -150,6 +150,7 @@ def _draw(
     report: Callable[[int], None] = lambda accepted: None,
 ) -> _Accepted:
     proposed, log_l, values = propose()
+    # use the proved bound if its expected number of proposals is acceptable
     log_proposals = np.log(draws) + proved - (np.logaddexp.reduce(log_l) - np.log(log_l.size))
     if log_proposals <= np.log(AFFORDABLE):
         bound, log_bound = "proved", proved
@@ -158,11 +159,13 @@ def _draw(
     pool, pool_log_l, pool_log_u = [part[:0] for part in proposed], log_l[:0], log_l[:0]
     proposals, raised, log_mass = 0, 0, -np.inf
     while True:
+        # a larger likelihood raises the bound
         if log_l.max() > log_bound + 1e-9:
             log_bound, raised = float(log_l.max()), raised + 1
         proposals += log_l.size
         log_mass = np.logaddexp(log_mass, np.logaddexp.reduce(log_l))
         _require_feasible(log_mass - np.log(proposals) - log_bound, draws, proposals)
+        # test new proposals, and earlier accepted draws again with their own uniform numbers
         parts = [np.concatenate(pair) for pair in zip(pool, proposed, strict=True)]
         pool_log_l = np.concatenate([pool_log_l, log_l])
         pool_log_u = np.concatenate([pool_log_u, -rng.exponential(size=log_l.size)])

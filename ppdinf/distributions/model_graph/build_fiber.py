@@ -149,8 +149,8 @@ def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Mode
     for rv in model.free_RVs:  # a variable that is being added has no initial value yet
         model.rvs_to_initial_values.setdefault(rv, None)
     dist, _ = law.base(table.owner.inputs)
-    summed_out = table not in model.free_RVs
-    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=summed_out, read=read)
+    marginalized = table not in model.free_RVs
+    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=marginalized, read=read)
     for name in ("groups", "nested"):
         law.__dict__.pop(name, None)
     note_data(table, model)

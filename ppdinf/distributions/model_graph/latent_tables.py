@@ -115,6 +115,7 @@ class PlainTable:
             frame = Frame.of(
                 xr.DataArray(np.broadcast_to(np.int64(0), shape), dims=[f"dim_{k}" for k in range(len(shape))])
             )
+        # exact sums as public statements
         statements, values = Public(), list[int]()
         for matrix, totals, name in self.sums:
             names = [f"{name}, {k + 1}" if len(totals) > 1 else name for k in range(len(totals))]
@@ -125,6 +126,7 @@ class PlainTable:
             blank = np.zeros(frame.size, dtype=np.int64)
             system = bind(statements, frame, blank, values)
             return ObservedMeasurements(Measurements(frame.table(blank), public=system))
+        # releases with their own sums and the exact sums
         releases = []
         for rv, y in self.releases:
             mechanism = rv.owner.op.law.mechanism
@@ -160,6 +162,7 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
     ):
         return None
     sums, releases, observed_variables = [], [], []
+    # rows of a multinomial have the sum n
     if isinstance(op, MultinomialRV | DirichletMultinomialRV):
         n = known(var.owner.inputs[-2])
         if n is None:
@@ -170,6 +173,7 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
         sums.append((sp.csr_array(matrix), totals, f"the n of {var.name}"))
     elif op.ndim_supp != 0:
         return None
+    # observed releases of the integers, and exact observations of linear functions of them
     for observation in model.observed_RVs:
         if not depends_on(observation, var, model):
             continue

@@ -207,6 +207,7 @@ class _Prior:
 
         density, cells = self._density(subset, of_all)
         tables, smallest, largest = self.tables[:, subset], smallest[subset], largest[subset]
+        # initial range: window and prior draws
         first = np.clip(np.minimum(lower[subset], tables.min(axis=0) - 1), smallest, largest)
         last = np.clip(np.maximum(upper[subset], tables.max(axis=0) + 1), smallest, largest)
         points = int(np.clip(EVALUATIONS // (len(self._draws) * cells), 32, POINTS))
@@ -216,10 +217,12 @@ class _Prior:
             counts = np.sort(
                 np.concatenate([first + np.rint(share * (last - first)), np.clip(drawn, first, last)]), axis=0
             )
+            # m(x) q(y - x) on a grid of counts, averaged over prior draws of the parameters
             weight = np.full(counts.shape, -np.inf)
             for parameters in self._draws:
                 weight = np.logaddexp(weight, density(counts, parameters))
             weight += law(of_all(counts))[:, subset]
+            # shrink the range to counts with significant weight, plus one grid point on either side
             heavy = weight > weight.max(axis=0) + math.log(BEYOND) - np.log(last - first + 1)
             begin = np.maximum(heavy.argmax(axis=0) - 1, 0)
             end = len(counts) - 1 - np.maximum(heavy[::-1].argmax(axis=0) - 1, 0)

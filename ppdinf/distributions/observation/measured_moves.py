@@ -35,6 +35,7 @@ def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
         if (np.diff(matrix.indptr) <= 1).all():
             continue
         held.append(matrix)
+        # transfers between the cells of each sum, if the sums of a part are disjoint
         parts_cells = matrix.nnz == np.unique(matrix.indices).size and (matrix.data == 1).all()
         if parts_cells and not A.shape[0]:
             owner = np.full(d, matrix.shape[0])
@@ -45,8 +46,9 @@ def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
             sizes = sizes[sizes > 0]
             if (sizes > 1).any():
                 families.append((_Placed(Transfers(members, sizes), d), base, False))
-                said = "; ".join(map(str, stated.statement))
-                reasons.append(f"transfers between cells of one sum preserve {said}, whose noise may be narrow")
+                name = "; ".join(map(str, stated.statement))
+                reasons.append(f"transfers between cells of one sum preserve {name}, whose noise may be narrow")
+    # moves that preserve all sums
     together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
     if together is not None and together.shape[0] <= SUMS:
         moves = plan.with_sums(together, data.shape)

@@ -177,6 +177,7 @@ class ObservedMeasurements(Observed):
                 tabulated.append(rows)
             else:
                 rate[rows], precision[rows] = log_ratio
+        # tabulate the log weights of sums with other than Gaussian noise
         if tabulated:
             rows = np.sort(np.concatenate(tabulated))
             first[rows], size[rows] = self._values(rows, lower, width)
