@@ -6,10 +6,10 @@ simulated where it is not set.
 
 Problems: counties, 3,143 in 51 states, state totals public, state and county effects, l1 noise of epsilon = 1/2;
 months, 500 areas in 24 months (12,000 cells), totals of months public, area and month effects, epsilon = 1/4. Both are
-written with `ppdinf.models.ready.log_rates`, each chain of 1,000 draws after 1,000 for tuning in a process of its own
-(nutpie has both in one). Seconds are those of the CPU, both chains together, and of the clock; imports, kernels and
-compilation included. Chains of the last two methods are shorter, since they take minutes: effective draws per CPU
-second compare.
+written with `ppdinf.models.label_effects.log_rates`. Each chain has 1,000 draws after 1,000 tuning draws in its own
+process (nutpie has both chains in one). Seconds are those of the CPU, both chains together, and of the clock; imports,
+kernels and compilation included. Chains of the last two methods are shorter, since they take minutes: effective draws
+per CPU second compare.
 
 - marginal: `PartiallyPrivate`, table summed out, PyMC's own NUTS.
 - nutpie: the same as ``pm.sample`` draws it by itself where nutpie is installed: chains in threads of one process,
@@ -80,7 +80,7 @@ def released(problem):
 
 def log_means(problem, release):
     """Log of the mean of every cell."""
-    from ppdinf.models.ready import log_rates
+    from ppdinf.models.label_effects import log_rates
 
     exposure = "people" if problem == "counties" else None
     eta = log_rates(release, EFFECTS[problem], exposure=exposure)

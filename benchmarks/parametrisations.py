@@ -22,7 +22,7 @@ import numpy as np
 import pymc as pm
 
 import ppdinf as ppd
-from ppdinf.models.ready import log_rates
+from ppdinf.models.label_effects import log_rates
 
 SEED, CHAINS = 1, 2
 PROBLEMS = {  # epsilon, log of a typical count, standard deviation of log populations

@@ -7,6 +7,7 @@ comparators           Analyses that ignore the privacy mechanism; baselines for 
 compare               Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
 constrained_counts    `ConstrainedCounts`: distribution of an integer table with exactly known sums and no noise.
 coordinates           Transforms of effects of labels under which NUTS takes long steps.
+label_effects         Log rates with effects of labels, parametrized for NUTS at any amount of noise.
 log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
                       each public sum.
 mass_outside_windows  Posterior probability of counts outside the truncation of a confidential table.
@@ -14,7 +15,6 @@ one_sided_test        Uniformly most powerful one-sided tests from a noisy count
 partially_private     `PartiallyPrivate`: ties a PyMC model of a confidential table to its release.
 posterior_tables      Posterior draws of the confidential table, for marginalized and for sampled tables.
 rates                 A model of rates: Poisson counts with exchangeable gamma rates.
-ready                 Log rates with effects of labels, parametrized for NUTS at any amount of noise.
 released_table        `Released`: a mechanism's release of a table that is a variable of the model.
 reparametrize         Intercept of a log-linear model, parametrized by the log of the expected public total.
 standardise           Whitening of independent normal variables given a normal likelihood: values and gradients.
@@ -22,8 +22,8 @@ standardise_op        The same whitening as PyTensor Ops, compiled once per inst
 starts                Normal variables with initial values for chains.
 """
 
-from ppdinf.models import ready as ready
-from ppdinf.models import reparametrize as levels
+from ppdinf.models import label_effects as label_effects
+from ppdinf.models import reparametrize as reparametrize
 from ppdinf.models.aggregates import aggregate as aggregate
 from ppdinf.models.aggregates import ranks as ranks
 from ppdinf.models.aggregates import summary as summary
@@ -43,10 +43,10 @@ __all__ = [
     "Released",
     "aggregate",
     "compare",
-    "levels",
+    "label_effects",
     "log_likelihood",
     "ranks",
-    "ready",
+    "reparametrize",
     "sample_confidential",
     "sample_release",
     "summary",

@@ -1,7 +1,7 @@
 """Transforms of effects of labels under which NUTS takes long steps, given an approximate normal likelihood.
 
 The transforms are changes of variables; they do not change the distribution of the effects
-(:mod:`ppdinf.models.ready`).
+(:mod:`ppdinf.models.label_effects`).
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def test_effects_with_transforms_are_not_reported():
     """For example those of `log_rates`, which the message recommends."""
     release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/50"))
     with pm.Model() as model:
-        ppd.models.ready.log_rates(release, ["dim_0"])
+        ppd.models.label_effects.log_rates(release, ["dim_0"])
     rng = np.random.default_rng(7)
     spread = np.exp(rng.normal(-1, 0.5, (2, 500)))
     draws = {"dim_0_spread": spread, "level": spread, "dim_0_level": spread[..., None] * rng.normal(size=(2, 500, 3))}

@@ -11,14 +11,14 @@ import pytest
 import ppdinf as ppd
 from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
 from ppdinf.errors import ModelError
-from ppdinf.models import ready
+from ppdinf.models import label_effects
 from ppdinf.models.standardise_op import Standardise, StandardiseGradient
 
 
 def model(by_effects=False):
     release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as made:
-        rate = pm.math.exp(ready.log_rates(release, ["dim_0"])) if by_effects else pm.Gamma("rate", 2, 1)
+        rate = pm.math.exp(label_effects.log_rates(release, ["dim_0"])) if by_effects else pm.Gamma("rate", 2, 1)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     return made
 
