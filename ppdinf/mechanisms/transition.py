@@ -31,6 +31,8 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.unit_loss import PRESENT
+from ppdinf.releases.prepared_release import PreparedRelease
+from ppdinf.tables.table import TableLike
 
 __all__ = ["CellLaw", "Transition", "random_rounding"]
 
@@ -99,11 +101,15 @@ class Transition(CellLaw):
         and is divided by its sum.
     public : Public, optional
         Covariates and bounds that hold for every table; no sums, because such releases do not keep them.
+    require_guarantee : bool, default True
+        Whether to refuse a matrix without a guarantee: one of which a release distinguishes two neighbouring counts
+        with certainty, such as an identity, a permutation or conventional rounding. With False, such a matrix describes
+        tables that somebody else published, for simulation and inference. `release` and `guarantee` raise an error.
 
     Raises
     ------
     PrivacyError
-        `matrix` is not a matrix of probabilities, or a release distinguishes neighbouring counts with certainty.
+        `matrix` is not a matrix of probabilities, or has no guarantee.
     InvariantError
         The public statements contain sums.
 
@@ -130,6 +136,7 @@ class Transition(CellLaw):
     title = "probabilities of single cells"
     matrix: Array
     public: Public = NO_SUMS
+    require_guarantee: bool = True
 
     def __post_init__(self) -> None:
         require_no_sums(self.public)
@@ -144,6 +151,8 @@ class Transition(CellLaw):
             raise PrivacyError(f"row {int(np.argmax(off))} of matrix is not a probability vector: it must sum to 1")
         matrix.setflags(write=False)
         assign(self, matrix=matrix)
+        if self.require_guarantee:
+            self._require_uncertainty()
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
@@ -155,6 +164,31 @@ class Transition(CellLaw):
         return [arb(float(p)) for p in self.matrix[i]]
 
     @cached_property
+    def _distances(self) -> NDArray[np.float64]:
+        """Total variation distance between the rows of each count and the next."""
+        found: NDArray[np.float64] = np.abs(np.diff(self.matrix, axis=0)).sum(axis=1) / 2
+        return found
+
+    @property
+    def _delta(self) -> Fraction:
+        return Fraction(math.ceil(self._distances.max(initial=0.0) * 10**9), 10**9)
+
+    def _require_uncertainty(self) -> None:
+        """Refuse a matrix of which a release distinguishes two neighbouring counts with certainty."""
+        if self._delta >= 1 and np.any(np.diff(self.matrix > 0, axis=0)):
+            count = int(np.argmax(self._distances))
+            raise PrivacyError(
+                f"matrix has no guarantee: a release distinguishes the counts {count} and {count + 1} with certainty "
+                "(total variation distance 1 of their rows). Give neighbouring rows a common released count; for "
+                "inference from a table that somebody else published, Transition(matrix, require_guarantee=False)"
+            )
+
+    def draft(self, data: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
+        """Plan a release; see `TableMechanism.draft`. A matrix without a guarantee is refused."""
+        self._require_uncertainty()
+        return super().draft(data, allow_mcmc=allow_mcmc)
+
+    @cached_property
     def guarantee(self) -> Guarantee:
         """Return the guarantee of neighbouring rows for tables that differ by one person, present or absent."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -164,14 +198,13 @@ class Transition(CellLaw):
             return Guarantee(
                 "pure", Fraction(math.ceil((worst + 1e-9) * 10**9), 10**9), neighbours=PRESENT, **self.public.open
             )
-        delta = Fraction(math.ceil(np.abs(np.diff(self.matrix, axis=0)).sum(axis=1).max() / 2 * 10**9), 10**9)
-        if delta >= 1:
-            raise PrivacyError("matrix distinguishes two neighbouring counts with certainty and has no guarantee")
-        return Guarantee("approximate", Fraction(0), delta=delta, neighbours=PRESENT, **self.public.open)
+        self._require_uncertainty()
+        return Guarantee("approximate", Fraction(0), delta=self._delta, neighbours=PRESENT, **self.public.open)
 
     def to_dict(self) -> Json:
         """Return the kind and the matrix."""
-        return {"kind": self.kind, "matrix": self.matrix.tolist()}
+        further = {} if self.require_guarantee else {"require_guarantee": False}
+        return {"kind": self.kind, "matrix": self.matrix.tolist()} | further
 
 
 def random_rounding(base: int, upper: int, public: Public | None = None) -> Transition:

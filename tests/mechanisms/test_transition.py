@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, ModelError, PrivacyError
-from ppdinf.mechanisms import random_rounding
+from ppdinf.mechanisms import Mechanism, random_rounding
 from ppdinf.models.comparators import gaussian
 from ppdinf.noise.primitives.stream import seeded_stream
 
@@ -157,6 +157,63 @@ def test_law_of_draws():
     assert stats.chisquare(np.bincount(drawn, minlength=5), 20_000 * skewed()[3]).pvalue > 1e-4
 
 
+CERTAIN = {
+    "identity": (np.eye(3), 0),
+    "permutation": (np.eye(4)[[2, 0, 3, 1]], 0),
+    "one row is released exactly": ([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [0.3, 0.7, 0, 0], [0, 0, 0, 1]], 2),
+    "first row is released exactly": ([[1, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]], 0),
+    "groups of released counts": ([[0.5, 0.5, 0, 0], [0, 0, 0.2, 0.8]], 0),
+    "conventional rounding to base 3": (np.eye(7)[[0, 0, 3, 3, 3, 6, 6]], 1),
+    "certain up to rounding": ([[1 - 1e-12, 1e-12, 0], [0, 1, 0], [0, 0.1, 0.9]], 0),
+    "wide": (np.eye(2, 5), 0),
+}
+
+
+@pytest.mark.parametrize(("matrix", "count"), CERTAIN.values(), ids=CERTAIN)
+def test_matrices_that_distinguish_neighbours_with_certainty_have_no_guarantee(matrix, count):
+    matrix = np.array(matrix)
+    with pytest.raises(PrivacyError, match=rf"counts {count} and {count + 1} with certainty.*require_guarantee=False"):
+        ppd.Transition(matrix)
+    stated = ppd.Transition(matrix, require_guarantee=False)
+    again = Mechanism.from_dict(stated.to_dict(), stated.public)
+    for mechanism in (stated, again):
+        with pytest.raises(PrivacyError, match="has no guarantee"):
+            mechanism.release([0, 1])
+        with pytest.raises(PrivacyError, match="has no guarantee"):
+            mechanism.guarantee  # noqa: B018
+        with pytest.raises(PrivacyError, match="has no guarantee"):
+            ppd.Release([0, 1], mechanism).guarantee  # noqa: B018
+        drawn = mechanism.simulate(np.arange(len(matrix)), draws=20, rng=1).values
+        assert (matrix[np.arange(len(matrix)), drawn] > 0).all()
+
+
+def test_inference_from_rounding_without_a_guarantee():
+    """Of counts rounded to the nearest multiple of 3, the density is that of all counts that are rounded so."""
+    rounding = ppd.Transition(np.eye(13)[np.round(np.arange(12) / 3).astype(int) * 3], require_guarantee=False)
+    model = model_of(rounding, [3, 6])
+    counts = {3: [2, 3, 4], 6: [5, 6, 7]}
+
+    def expected(log_rate):
+        rate = np.exp(log_rate)
+        return (
+            sum(np.log(stats.poisson(rate).pmf(counts[y]).sum()) for y in (3, 6))
+            + stats.gamma(2).logpdf(rate)
+            + log_rate
+        )
+
+    logp = model.compile_logp()
+    found = float(logp({"rate_log__": 0.3}) - logp({"rate_log__": 0.9}))
+    assert found == pytest.approx(expected(0.3) - expected(0.9))
+
+
+@pytest.mark.parametrize("base", [2, 3, 5, 10])
+@pytest.mark.parametrize("upper", [1, 2, 6, 7, 30])
+def test_random_rounding_and_count_mechanisms_have_a_guarantee(base, upper):
+    assert ppd.mechanisms.random_rounding(base, upper).guarantee.delta < 1
+    assert ppd.Transition(ppd.counts.truncated_geometric(upper + 1, 10).matrix).guarantee.delta == 0
+    assert ppd.Transition(np.eye(1)).guarantee.delta == 0  # a single possible count
+
+
 def test_refusals():
     with pytest.raises(PrivacyError, match="row 1 of matrix is not a probability vector"):
         ppd.Transition([[1, 0], [0.5, 0.4]])
@@ -167,8 +224,6 @@ def test_refusals():
         ppd.Transition(skewed(), ppd.invariants.total())
     with pytest.raises(CountError, match="outside 0 to 12"):
         THREE.release([13])
-    with pytest.raises(PrivacyError, match="has no guarantee"):
-        ppd.Transition(np.eye(3)).guarantee  # noqa: B018
     release = ppd.Release([0, 3], THREE)
     with pm.Model(), pytest.raises(ModelError, match="no distribution of single differences"):
         gaussian("x", 1.0, 1.0, release)
