@@ -74,7 +74,7 @@ class Denoised:
         -------
         pandas.DataFrame
             As `ppdinf.models.summary`: ``estimate``, ``sd``, ``lower``, ``upper``, ``margin_of_error``; or for
-            comparisons ``probability`` and ``monte_carlo_error``.
+            comparisons ``estimate`` and ``monte_carlo_error``.
         """
         draws = self.draws if statement is None else statement
         return summary(self.sums(draws) if isinstance(draws, Public) else draws, probability)

@@ -134,7 +134,7 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     pandas.DataFrame
         One row per number, indexed by its labels. Columns: ``estimate`` (posterior mean), ``sd``, ``lower`` and
         ``upper`` (equal-tailed interval), and ``margin_of_error`` (half of the interval's length). Columns for bool:
-        ``probability`` (posterior probability that the statement is true) and ``monte_carlo_error``, the standard
+        ``estimate`` (posterior probability that the statement is true) and ``monte_carlo_error``, the standard
         error of this probability for the number of effective draws. The error is nan for fewer than four draws per
         chain.
 
@@ -159,10 +159,10 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     f        19.0  11.5      0     36             18.0
     m        20.0  11.5      1     37             18.0
     >>> summary(table % 5 == 0).round(2)
-         probability  monte_carlo_error
+         estimate  monte_carlo_error
     sex
-    f            0.2               0.08
-    m            0.2               0.08
+    f         0.2               0.08
+    m         0.2               0.08
     """
     if not set(SAMPLE) <= set(draws.dims):
         raise LabelError(f"posterior draws must have the dimensions chain and draw, found {draws.dims}")
@@ -207,4 +207,4 @@ def _probabilities(draws: xr.DataArray) -> dict[str, Array]:
     n = np.asarray(az.ess(numbers, method="mean").transpose(*draws.dims[2:]).values).ravel()
     p = numbers.values.reshape(-1, n.size).mean(axis=0)
     q = (n * p + 1) / (n + 2)
-    return {"probability": p, "monte_carlo_error": np.sqrt(q * (1 - q) / n)}
+    return {"estimate": p, "monte_carlo_error": np.sqrt(q * (1 - q) / n)}

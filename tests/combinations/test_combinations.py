@@ -18,7 +18,6 @@ QUICK, DEEP, BATCH = 60, 1000, 20
 # Known faults of the package: a word of the message, a seed that shows each, the reason.
 # A fault that its seed no longer shows must be removed from the list.
 KNOWN = [
-    ("numpy boolean subtract", 3, "`summary` of a comparison of two sums: its probability"),
     ("has no attribute 'widest_half_width'", 41, "a release by Suppression beside another one of the same table"),
 ]
 

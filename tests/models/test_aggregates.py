@@ -49,20 +49,20 @@ def test_comparisons_have_a_probability_with_labels():
     )
     areas = posterior.sums(ppd.invariants.margin("area"))
     one = posterior.summary(areas.sel(area="A") > areas.sel(area="C"))
-    assert list(one.columns) == ["probability", "monte_carlo_error"]
-    assert one["probability"].item() == float((areas.sel(area="A") > areas.sel(area="C")).mean())
+    assert list(one.columns) == ["estimate", "monte_carlo_error"]
+    assert one["estimate"].item() == float((areas.sel(area="A") > areas.sel(area="C")).mean())
     several = posterior.summary(areas > 10)
     assert list(several.index) == ["A", "B", "C"]
-    assert several["probability"].tolist() == (areas > 10).mean(SAMPLE).values.tolist()
+    assert several["estimate"].tolist() == (areas > 10).mean(SAMPLE).values.tolist()
     assert ((several["monte_carlo_error"] > 0) & (several["monte_carlo_error"] < 0.1)).all()
     largest = posterior.summary(ranks(areas, "area") == 3)
-    assert largest["probability"].sum() == pytest.approx(1, abs=0.05)  # ties are the difference
+    assert largest["estimate"].sum() == pytest.approx(1, abs=0.05)  # ties are the difference
     pairs = posterior.summary(areas > areas.rename(area="other"))
     assert pairs.index.names == ["area", "other"]
-    assert pairs.loc[("A", "B"), "probability"] > 0.9 > 0.1 > pairs.loc[("B", "A"), "probability"]
+    assert pairs.loc[("A", "B"), "estimate"] > 0.9 > 0.1 > pairs.loc[("B", "A"), "estimate"]
     with pytest.raises(ModelError, match=r"numbers or bool.*draws == label"):
         posterior.summary(areas.idxmax("area"))
-    assert posterior.summary(areas.idxmax("area") == "A")["probability"].item() > 0.5
+    assert posterior.summary(areas.idxmax("area") == "A")["estimate"].item() > 0.5
 
 
 @pytest.mark.parametrize(("p", "stay"), [(0.5, 0.0), (0.1, 0.0), (0.3, 0.8)], ids=["even", "rare", "slow"])
@@ -73,7 +73,7 @@ def test_the_monte_carlo_error_is_the_standard_deviation_of_the_probability(p, s
     for t in range(1, shape[1]):
         true[:, t] = np.where(rng.random((2, posteriors)) < stay, true[:, t - 1], true[:, t])
     found = summary(xr.DataArray(true, dims=(*SAMPLE, "posterior")))
-    spread = float(np.sqrt(np.mean((found["probability"] - p) ** 2)))
+    spread = float(np.sqrt(np.mean((found["estimate"] - p) ** 2)))
     # the sd over 1,000 posteriors has an error of 2.2 %, and estimates of slow chains are off by some percent
     assert float(found["monte_carlo_error"].mean()) == pytest.approx(spread, rel=0.12)
 
@@ -82,7 +82,7 @@ def test_the_monte_carlo_error_is_the_standard_deviation_of_the_probability(p, s
 @pytest.mark.parametrize("value", [True, False])
 def test_equal_draws_have_a_positive_error(shape, value):
     found = summary(xr.DataArray(np.full(shape, value), dims=SAMPLE)).iloc[0]
-    assert found["probability"] == value
+    assert found["estimate"] == value
     n = np.prod(shape)
     expected = np.sqrt((n + 1) / (n + 2) ** 2 / n) if shape[1] > 3 else np.nan
     assert found["monte_carlo_error"] == pytest.approx(expected, nan_ok=True)
