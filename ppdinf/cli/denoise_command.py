@@ -45,7 +45,7 @@ def denoise(
         ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
     )
     with plain_warnings(console):
-        denoised = ppd.denoise(published, draws, rng=seed, progressbar=console.is_terminal)
+        denoised = ppd.denoise(published, draws, rng=seed)
     statement = ppd.invariants.margin(*by) if by else None
     table = denoised.summary(statement)
     denoised.save(output, statement)

@@ -78,7 +78,7 @@ def run(
     make_folder(output)
     live = console.is_terminal
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
-        analysis = analyse_rates(release, **settings, progressbar=live)
+        analysis = analyse_rates(release, **settings, progressbar=True)
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))

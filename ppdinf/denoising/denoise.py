@@ -6,13 +6,12 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import Progress
 
+from ppdinf._internal.progress import progress
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import LearnedPrior
@@ -86,6 +85,7 @@ def denoise(
         intervals have far less than the nominal coverage.
     rng : int or numpy.random.Generator, optional
     progressbar : bool, default True
+        Where the standard output is not a terminal, a line at most every 10 seconds instead of a bar.
 
     Returns
     -------
@@ -134,20 +134,20 @@ def denoise(
     tune = draws // 2 if tune is None else tune
     stop = threading.Event()
     generators = np.random.default_rng(rng).spawn(chains)
-    with Progress(disable=not progressbar) as progress:
-        tasks = [progress.add_task(f"chain {k}", total=tune + draws) for k in range(chains)]
-        with ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool:
-            run = partial(_chain, data, tables, draws, tune, prior, stop)
-            futures: list[Future[list[Draw]]] = []
-            try:
-                for generator, task in zip(generators, tasks, strict=True):
-                    futures.append(pool.submit(run, generator, partial(progress.advance, task)))
-                results = [future.result() for future in futures]
-            except OutOfReachError as error:
-                raise observed.contradiction(error) from error
-            except KeyboardInterrupt:
-                stop.set()
-                results = [future.result() for future in futures]
+    with (
+        progress("Denoising", chains * (tune + draws), disable=not progressbar) as advance,
+        ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool,
+    ):
+        futures: list[Future[list[Draw]]] = []
+        try:
+            for generator in generators:
+                futures.append(pool.submit(_chain, data, tables, draws, tune, prior, stop, generator, advance))
+            results = [future.result() for future in futures]
+        except OutOfReachError as error:
+            raise observed.contradiction(error) from error
+        except KeyboardInterrupt:
+            stop.set()
+            results = [future.result() for future in futures]
     shortest = min(map(len, results), default=0)
     if not shortest or len(results) < chains:
         raise KeyboardInterrupt

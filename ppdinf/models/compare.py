@@ -8,8 +8,8 @@ import joblib
 import numpy as np
 import pymc as pm
 import xarray as xr
-from rich.progress import track
 
+from ppdinf._internal.progress import tracked
 from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.counting_queries import answer
@@ -117,7 +117,7 @@ def compare(
             readings = np.stack([_aligned(name, part, truth) for part in parts])
         else:
             jobs = [(Release(y, mechanism), analysis, estimand, interval, k) for y, k in zip(noisy, seeds, strict=True)]
-            done = list(track(_results(jobs), name, draws, disable=not progressbar, transient=True))
+            done = list(tracked(_results(jobs), str(name), draws, disable=not progressbar))
             readings = np.stack([[_aligned(name, part, truth) for part in reading[:3]] for reading in done], axis=1)
             how = done[0][3]
         rows.append(_scores(readings, truth))

@@ -12,6 +12,7 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf import plots
+from ppdinf._internal.progress import progress, shows_bars
 from ppdinf.diagnostics import Diagnosis, diagnose
 from ppdinf.models import sample_confidential
 from ppdinf.models.rates import draw_rates, rate_model
@@ -160,7 +161,8 @@ def analyse_rates(
     name, exposure, previous : str, optional
         As for `ppdinf.models.rates.rate_model`.
     draws, chains, cores, random_seed, progressbar
-        As for `pm.sample`. The number of tuning draws is also `draws`.
+        As for `pm.sample`. The number of tuning draws is also `draws`. Where the standard output is not a terminal,
+        `progressbar` prints a line at most every 10 seconds.
 
     Returns
     -------
@@ -179,14 +181,24 @@ def analyse_rates(
     require_rates(release, name, exposure, previous)  # before anything slow
     # short steps are inexpensive with few parameters and avoid divergences
     sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
-    with rate_model(release, name=name, exposure=exposure, previous=previous) as model, between_draws() as stop:
+    bar = progressbar and shows_bars()
+    with (
+        rate_model(release, name=name, exposure=exposure, previous=previous) as model,
+        between_draws() as stop,
+        progress("Sampling", 2 * draws * chains, disable=bar or not progressbar) as advance,
+    ):
+
+        def callback(*args: object, **kwargs: object) -> None:
+            stop()
+            advance(1)
+
         try:
             idata = pm.sample(
                 **sampling,
                 cores=cores,
-                callback=stop,
-                progressbar=progressbar,
-                quiet=not progressbar,
+                callback=callback,
+                progressbar=bar,
+                quiet=not bar,
                 compute_convergence_checks=False,
             )
         except ValueError as error:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import joblib
 import numpy as np
 import pandas as pd
-from rich.progress import track
 
 from ppdinf._internal.atomic_files import make_folder, write_whole
+from ppdinf._internal.progress import tracked
 from ppdinf.report.html_page import environment, png, versions
 from ppdinf.report.replicate_files import pack, unpack
 
@@ -160,7 +160,7 @@ class Study:
 
         calls = (joblib.delayed(numbered)(k) for k in missing)
         results: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
-        for k, result in track(results, name, total=len(missing), disable=not progress, transient=True):
+        for k, result in tracked(results, name, len(missing), disable=not progress):
             write_whole(places[k], pack(result))
         return [unpack(place.read_bytes(), place.name) for place in places]
 
