@@ -78,7 +78,7 @@ def test_release_check_infer(released, tmp_path):
 
     text = run("check", file)
     assert "verified" not in text
-    assert "It says that ppdinf's release() drew the noise. Nothing in a file can prove that" in text
+    assert "The file states that ppdinf's release() drew the noise. A file cannot prove this" in text
     assert "12 cells by county (6), sex (2)" in text
     assert "keeps 3 of 3 public sums" in text
     assert "state=x" in text

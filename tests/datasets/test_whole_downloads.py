@@ -55,7 +55,7 @@ def test_county_series_of_all_states(tmp_path):
     fallen = daily["cases"].cumsum(axis=1)
     fallen[5, DAYS.index(dt.date(2021, 8, 31))] = 0
     write_series(files[0], fallen, population=False)
-    with pytest.raises(CountError, match="'County 5' falls in 2021-08"):
+    with pytest.raises(CountError, match="'County 5' decreases in 2021-08"):
         read_county_series(*files)
     assert read_county_series(*files, revised="zero").attrs["set_to_zero"] == ["cases of County 5 in 2021-08"]
 

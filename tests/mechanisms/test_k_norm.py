@@ -95,7 +95,7 @@ def test_a_chain_is_used_where_faces_are_too_many(monkeypatch):
     assert mechanism.logp(table.astype(float), table) == 0
     monkeypatch.setattr(module, "LIMIT", 2)
     module._chain.cache_clear()
-    with pytest.raises(PrivacyError, match="no chain serves K-norm noise in 4 dimensions"):
+    with pytest.raises(PrivacyError, match="no chain converges fast enough for K-norm noise in 4 dimensions"):
         mechanism.sampler_plan(table, allow_mcmc=True)
     module._chain.cache_clear()
 

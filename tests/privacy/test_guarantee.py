@@ -288,11 +288,11 @@ def test_a_sensitivity_below_every_distance_is_refused(sensitivity):
     for refused in (lambda: mechanism.release([3, 0, 2]), lambda: ppd.Release([3, 0, 2], mechanism).guarantee):
         with pytest.raises(PrivacyError, match="sensitivity must be at least 2, the smallest l1 distance"):
             refused()
-    with pytest.raises(PrivacyError, match=r"nearer than 1\.414 in l2"):
+    with pytest.raises(PrivacyError, match=r"at least 1\.414, the smallest l2 distance"):
         ppd.WassersteinExponential(public, 1, "7/5", "x", loss="l2").release([3, 0, 2])
     ppd.WassersteinExponential(public, 1, "3/2", "x", loss="l2").release([3, 0, 2])
     apart = ppd.Release([3, 0, 2], ppd.WassersteinExponential(Public(), 1, 1, "x"), public=public.on([3, 0, 2]))
-    with pytest.raises(PrivacyError, match="nearer than 2"):
+    with pytest.raises(PrivacyError, match="at least 2, the smallest"):
         _ = apart.guarantee
 
 

@@ -125,7 +125,7 @@ def test_the_command_line(signed, tmp_path):
     assert "exists" in run("key", "new", tmp_path / "b.key", code=1)
     stated = tmp_path / "stated.ppd"
     ppd.Release([3, 1, 2], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)).save(stated)
-    assert "stated by whoever made the file" in run("check", stated)
+    assert "its creator states the guarantee" in run("check", stated)
     assert "is not signed" in run("check", stated, "--key", public, code=1)
 
 

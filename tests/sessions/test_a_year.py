@@ -40,7 +40,7 @@ def test_a_year_from_an_empty_folder(tmp_path, monkeypatch):
             found = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, call)
             assert found.exit_code in (0, 1 if call[0] == "denoise" else 0), found.output  # whose chains can disagree
             said[" ".join(call[:2])] = " ".join(found.output.split())
-    assert "takes epsilon = 5/27." in said["plan cases-2024-01.csv"]
+    assert "requires epsilon = 5/27." in said["plan cases-2024-01.csv"]
     shown = said["session show"]
     assert "65/27 (about 2.40741) spent, 0 left" in shown
     assert "One person can lose at most epsilon = 130/27 (about 4.81481)" in shown
