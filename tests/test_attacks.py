@@ -97,7 +97,7 @@ def test_extreme_losses_are_drawn_as_stated_or_refused():
     assert 0.8e9 < np.abs(noise).mean() < 1.1e9
     assert np.all(laplace("1e6").simulate(TABLE, draws=50, rng=1).values == TABLE)
     assert laplace("1e6").guarantee.loss(2) == 2 * 10**6  # which protects nothing, as stated
-    with pytest.raises(CountError, match=r"beyond 2\*\*52"):
+    with pytest.raises(CountError, match=r"exceeds 2\*\*52"):
         laplace().release(np.array([2**52 + 1, 3, 4]))
 
 
