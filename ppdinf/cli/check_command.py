@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import ppdinf as ppd
+from ppdinf._internal.visible_text import visible
 from ppdinf.cli.plain_output import notes, paragraphs, stdout
 
 __all__ = ["check"]
@@ -54,7 +55,9 @@ def check(
     if len(report):
         table = Table("public sum", "value", "noisy table", title=None, header_style="bold")
         for name, row in report.head(SHOWN).iterrows():
-            table.add_row(escape(str(name)), f"{row['public']:,}", "the same" if row["agrees"] else f"{row['found']:,}")
+            table.add_row(
+                escape(visible(str(name))), f"{row['public']:,}", "the same" if row["agrees"] else f"{row['found']:,}"
+            )
         console.print(table)
         if len(report) > SHOWN:
             notes(console, f"... and {len(report) - SHOWN} more.")

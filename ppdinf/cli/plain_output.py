@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from ppdinf._internal.visible_text import visible
 from ppdinf.errors import PpdinfError, PrivacyWarning
 
-__all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings", "stage", "stdout"]
+__all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings", "shown", "stage", "stdout"]
 
 
 class PlainErrors(TyperGroup):
@@ -29,7 +30,7 @@ class PlainErrors(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             text = " ".join(str(error).split())
-            Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]Error:[/] {escape(text)}")
+            Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]Error:[/] {shown(text)}")
             raise typer.Exit(1) from None
         except (KeyboardInterrupt, SystemError) as error:
             # Ctrl-C within a function that numba compiled is a SystemError
@@ -44,15 +45,20 @@ def stdout() -> Console:
     return Console(highlight=False)
 
 
+def shown(text: str) -> str:
+    """Escape text for a console: markup in brackets, and control characters other than line feeds."""
+    return escape(visible(text, lines=True))
+
+
 def notes(console: Console, text: str) -> None:
     """Print text with labels or messages, without markup in brackets."""
-    console.print(escape(text))
+    console.print(shown(text))
 
 
 def paragraphs(console: Console, title: str, text: str) -> None:
     """Print a heading and the text below it."""
     console.print(f"\n[bold]{title}[/]")
-    console.print(escape(text))
+    console.print(shown(text))
 
 
 def loss_shown(loss: Fraction | float) -> str:
@@ -67,10 +73,10 @@ def stage(console: Console, doing: str, *, shows_progress: bool = False) -> Iter
     """Print a stage while it runs, unless it shows its progress, and its duration."""
     started = time.perf_counter()
     if not console.is_terminal:
-        console.print(f"{escape(doing)} ...")  # status lines require a terminal
-    with nullcontext() if shows_progress else console.status(escape(doing)):
+        console.print(f"{shown(doing)} ...")  # status lines require a terminal
+    with nullcontext() if shows_progress else console.status(shown(doing)):
         yield
-    console.print(f"[green]done[/] {escape(doing)} [dim]({time.perf_counter() - started:.1f} s)[/]")
+    console.print(f"[green]done[/] {shown(doing)} [dim]({time.perf_counter() - started:.1f} s)[/]")
 
 
 @contextmanager
@@ -80,4 +86,4 @@ def plain_warnings(console: Console) -> Iterator[None]:
         warnings.simplefilter("default")
         yield
     for text in dict.fromkeys(str(entry.message) for entry in caught if issubclass(entry.category, PrivacyWarning)):
-        console.print(f"[bold yellow]Warning:[/] {escape(text)}")
+        console.print(f"[bold yellow]Warning:[/] {shown(text)}")

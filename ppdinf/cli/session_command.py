@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import ppdinf as ppd
+from ppdinf._internal.visible_text import visible
 from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, stdout
 from ppdinf.cli.release_command import read_labels
 from ppdinf.errors import PrivacyError
@@ -81,7 +82,7 @@ def _show(console: Console, opened: ppd.Session) -> None:
         releases = releases.drop(columns=["public", "per"])  # the guarantee below says both
         table = Table("release", *map(str, releases.columns), header_style="bold")
         for number, row in releases.iterrows():
-            texts = [f"{value:.6g}" if isinstance(value, float) else escape(str(value)) for value in row]
+            texts = [f"{value:.6g}" if isinstance(value, float) else escape(visible(str(value))) for value in row]
             table.add_row(str(number), *texts)
         console.print(table)
     if together is not None:

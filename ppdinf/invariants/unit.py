@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ppdinf._internal.visible_text import is_visible
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Statement, as_integer, as_text
@@ -24,6 +25,8 @@ class Unit(Statement):
     def __post_init__(self) -> None:
         if not as_text(self.unit, "the unit").strip():
             raise LabelError("the unit must not be empty: name whom the guarantee protects, such as 'household'")
+        if not is_visible(self.unit):
+            raise LabelError(f"the unit must be one line of text without control characters, found {self.unit!a}")
         contributions = as_integer(self.contributions, "contributions")
         if contributions < 1:
             raise InvariantError(f"contributions must be at least 1 record, found {contributions}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from ppdinf._internal.types import Json
+from ppdinf._internal.visible_text import is_visible
 from ppdinf.errors import PpdinfError, PrivacyError, SessionError
 from ppdinf.invariants import Public
 from ppdinf.privacy.accounting.budget import Budget
@@ -80,7 +81,9 @@ def partition_of(given: Mapping[str, Sequence[str]] | None) -> tuple[str, tuple[
     if isinstance(parts, str) or not isinstance(parts, Sequence) or not isinstance(by, str) or not by:
         raise PrivacyError("a partition must list its parts, such as partition={'region': ['north', 'south']}")
     if len(parts) < 2 or len(set(parts)) < len(parts) or not all(isinstance(p, str) and p.strip() for p in parts):
-        raise PrivacyError(f"a partition by {by} must have at least two distinct parts, each a non-empty text")
+        raise PrivacyError(f"a partition by {by!a} must have at least two distinct parts, each a non-empty text")
+    if not all(map(is_visible, (by, *parts))):
+        raise PrivacyError("names of a partition must be lines of text without control characters")
     return by, tuple(parts)
 
 

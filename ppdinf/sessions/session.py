@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from ppdinf._internal.types import Json
+from ppdinf._internal.visible_text import is_visible, visible
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
 from ppdinf.invariants import Public
 from ppdinf.privacy.accounting.budget import Budget
@@ -71,9 +72,34 @@ class Session:
     def __init__(
         self, path: Path, budget: Budget, unit: str, contributions: int, partition: tuple[str, tuple[str, ...]]
     ) -> None:
-        self.path, self.budget, self.unit, self.contributions = path, budget, unit, contributions
-        self.partition = partition
+        self._path, self._budget, self._unit, self._contributions = path, budget, unit, contributions
+        self._partition = partition
         self._seen = ""
+
+    @property
+    def path(self) -> Path:
+        """Path of the session file."""
+        return self._path
+
+    @property
+    def budget(self) -> Budget:
+        """Budget of all releases together."""
+        return self._budget
+
+    @property
+    def unit(self) -> str:
+        """The protected unit."""
+        return self._unit
+
+    @property
+    def contributions(self) -> int:
+        """Largest number of records of one unit in each table."""
+        return self._contributions
+
+    @property
+    def partition(self) -> tuple[str, tuple[str, ...]]:
+        """Name and parts of the partition of everybody, ``("", ())`` without a partition."""
+        return self._partition
 
     @classmethod
     def open(
@@ -196,6 +222,8 @@ class Session:
             raise PrivacyError(f"mechanism must be a ppdinf mechanism, found {type(mechanism).__name__}")
         if not isinstance(name, str):
             raise PrivacyError(f"name must be text such as '2024-01', found {type(name).__name__}")
+        if not is_visible(name):
+            raise PrivacyError(f"name must be one line of text without control characters, found {name!a}")
         if part is not None and part not in self.partition[1]:
             known = f"its parts are {', '.join(self.partition[1])}" if self.partition[1] else "it has no partition"
             raise PrivacyError(f"{self.path.name} has no part {part!r}: {known}")
@@ -257,7 +285,7 @@ class Session:
         names: dict[str, list[str]] = defaultdict(list)
         for intent in _counted(journal):
             for phrase in guarantee_of(intent["promise"]).unprotected:
-                names[phrase] += [intent["name"]] if intent["name"] else []
+                names[phrase] += [visible(intent["name"])] if intent["name"] else []
         unprotected = (
             f"{phrase} ({', '.join(names[phrase])})" if names[phrase] else phrase for phrase in together.unprotected
         )
@@ -287,7 +315,7 @@ class Session:
             counted = self.budget.composed([guarantee])
             cost = {part: float(value) for part, value in self.budget.spent([guarantee]).items()}
             rows.append(
-                {"name": intent["name"], "date": intent["date"], "mechanism": intent["mechanism"]["kind"]}
+                {"name": visible(intent["name"]), "date": intent["date"], "mechanism": intent["mechanism"]["kind"]}
                 | {"cells": " x ".join(map(str, intent["dims"].values()))}
                 | {"public": ", ".join(guarantee.unprotected)}
                 | cost

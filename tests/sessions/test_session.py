@@ -14,13 +14,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import ppdinf as ppd
-from ppdinf.errors import BudgetError, CountError, PpdinfError, PrivacyError, PrivacyWarning, SessionError, WriteError
+from ppdinf.cli import app
+from ppdinf.errors import (
+    BudgetError,
+    CountError,
+    LabelError,
+    PpdinfError,
+    PrivacyError,
+    PrivacyWarning,
+    SessionError,
+    WriteError,
+)
 from ppdinf.invariants import total, unit
 from ppdinf.mechanisms.records.mean import Mean
 from ppdinf.privacy import Ledger, to_zcdp
 from ppdinf.sessions import file_lock, journal
+from ppdinf.sessions import session as module
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 TABLE = np.array([30, 4, 12, 0, 7])
@@ -366,6 +378,43 @@ def test_a_session_that_another_process_has_just_begun_is_not_overwritten(file):
     with pytest.raises(FileExistsError):
         journal.create(file, {"session": 2})
     assert file.read_bytes() == before
+
+
+HIDDEN = ["\x1b[31mred", "a\nb", "a\x00", "a\x9b31m", "a\ud800", "\u202eb", "a\u2028b", "a\r"]
+
+
+@pytest.mark.parametrize("text", HIDDEN, ids=ascii)
+def test_text_with_control_characters_is_refused(file, text):
+    session = ppd.Session.open(file, epsilon=1)
+    with pytest.raises(PrivacyError, match="without control characters"):
+        session.release(laplace(), TABLE, name=text)
+    for make in (lambda: unit(text), lambda: ppd.Session.open(file.with_name("b"), epsilon=1, unit=text)):
+        with pytest.raises(LabelError):
+            make()
+    with pytest.raises(PrivacyError, match="without control characters"):
+        ppd.Session.open(file.with_name("b"), epsilon=1, partition={"region": ["north", text]})
+    assert session.table().empty
+    session.release(laplace(), TABLE, name="Jänner 2024, 日本")
+
+
+@pytest.mark.parametrize("text", HIDDEN, ids=ascii)
+def test_names_in_older_files_are_shown_escaped(file, text, monkeypatch):
+    session = ppd.Session.open(file, epsilon=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "is_visible", lambda name: True)
+        session.release(laplace(), TABLE, name=text)
+    assert session.table()["name"].item() == ascii(text)[1:-1]
+    shown = CliRunner().invoke(app, ["session", "show", str(file)], env={"COLUMNS": "200"}).output
+    assert ascii(text)[1:-1] in shown
+    assert all(c == "\n" or (c.isprintable() and c in shown.encode().decode()) for c in shown)
+    assert "\nb" not in shown
+
+
+def test_a_session_is_read_only(file):
+    session = ppd.Session.open(file, epsilon=1)
+    for name in ("budget", "unit", "contributions", "partition", "path"):
+        with pytest.raises(AttributeError):
+            setattr(session, name, getattr(session, name))
 
 
 LOOP = """
