@@ -17,9 +17,9 @@ posterior_tables      Posterior draws of the confidential table, for marginalize
 rates                 A model of rates: Poisson counts with exchangeable gamma rates.
 released_table        `Released`: a mechanism's release of a table that is a variable of the model.
 reparametrize         Intercept of a log-linear model, parametrized by the log of the expected public total.
-standardise           Whitening of independent normal variables given a normal likelihood: values and gradients.
-standardise_op        The same whitening as PyTensor Ops, compiled once per installation.
 starts                Normal variables with initial values for chains.
+whitening             Whitening of independent normal variables given a normal likelihood: values and gradients.
+whitening_op          The same whitening as PyTensor Ops, compiled once per installation.
 """
 
 from ppdinf.models import label_effects as label_effects

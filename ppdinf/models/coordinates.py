@@ -13,8 +13,8 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Transform
-from ppdinf.models.standardise import NormalData
-from ppdinf.models.standardise_op import in_graph, standardise
+from ppdinf.models.whitening import NormalData
+from ppdinf.models.whitening_op import in_graph, whitening_transform
 
 __all__ = ["GroupLikelihood", "NormalLikelihood", "Rescaled", "StandardNormal"]
 
@@ -66,7 +66,7 @@ class Rescaled(Transform):
 class StandardNormal(Transform):
     """Map independent normal variables to variables that are standard normal in the approximate posterior.
 
-    The posterior is standard normal for every standard deviation of the prior. See :mod:`ppdinf.models.standardise`.
+    The posterior is standard normal for every standard deviation of the prior. See :mod:`ppdinf.models.whitening`.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class StandardNormal(Transform):
         self, x: TensorVariable, inputs: tuple[TensorVariable, ...], inverse: bool = False
     ) -> tuple[TensorVariable, TensorVariable]:
         mean, spread = inputs[-2:]
-        return standardise(self.data, pt.sum(spread), mean, x, inverse=inverse)
+        return whitening_transform(self.data, pt.sum(spread), mean, x, inverse=inverse)
 
     def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Map the unconstrained values to the variables."""

@@ -203,7 +203,7 @@ def _proposals(model: pm.Model, seed: int) -> tuple[list[str], Callable[[], Batc
         many = vectorize_graph(replaced, batched)
     except (NotImplementedError, ValueError) as error:
         raise ModelError(
-            "the prior cannot be drawn many times at once, for PyTensor cannot vectorize one of its distributions: use "
+            "the prior cannot be drawn in batches, because PyTensor cannot vectorize one of its distributions: use "
             "ppdinf.samplers.importance or pm.sample"
         ) from error
     function = compile_pymc([], many, random_seed=seed)

@@ -24,8 +24,8 @@ from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.distributions.observation.table_function import of_table
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.models import starts
-from ppdinf.models.standardise import NormalData
-from ppdinf.models.standardise_op import in_graph, standardise
+from ppdinf.models.whitening import NormalData
+from ppdinf.models.whitening_op import in_graph, whitening_transform
 from ppdinf.tables.frame import Frame
 
 ROOM = Path(ppd.__file__).parent
@@ -55,8 +55,8 @@ def in_coordinates():
         np.array([0, 2, 1]), np.array([0, 2, 3]), *np.exp(LOG_WEIGHTS), np.array([0.5, 0.5, 1]), np.zeros(2), np.ones(2)
     )
     spread, mean = pt.exp(ETA[0]), WEIGHTS[0]
-    variables, log_det = standardise(in_graph(known), spread, mean, ETA)
-    back, _ = standardise(in_graph(known), spread, mean, variables, inverse=True)
+    variables, log_det = whitening_transform(in_graph(known), spread, mean, ETA)
+    back, _ = whitening_transform(in_graph(known), spread, mean, variables, inverse=True)
     return [variables, log_det, back, *pytensor.grad((variables**2).sum() + log_det, [ETA, WEIGHTS])]
 
 

@@ -12,7 +12,7 @@ import ppdinf as ppd
 from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
 from ppdinf.errors import ModelError
 from ppdinf.models import label_effects
-from ppdinf.models.standardise_op import Standardise, StandardiseGradient
+from ppdinf.models.whitening_op import Whitening, WhiteningGradient
 
 
 def model(by_effects=False):
@@ -42,6 +42,6 @@ def test_the_backend_raises_the_error_when_it_requests_the_density(monkeypatch):
         with pytest.raises(ModelError, match="nuts_sampler='nutpie'"):
             backend.jax_funcify(SumsGivenTotals(as_means), node=None)
     model(by_effects=True).logp()
-    for op in (Standardise(False), StandardiseGradient()):
+    for op in (Whitening(False), WhiteningGradient()):
         with pytest.raises(ModelError, match="effects of labels in whitened coordinates have no implementation"):
             backend.jax_funcify(op, node=None)

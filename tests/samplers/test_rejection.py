@@ -158,5 +158,5 @@ def test_effects_whose_spread_is_drawn():
 def test_priors_that_cannot_be_vectorized_are_refused():
     with pm.Model() as model:
         pm.Normal("seen", pm.ZeroSumNormal("effect", pm.HalfNormal("tau"), shape=3)[0], 1, observed=0.0)
-    with pytest.raises(ModelError, match="cannot be drawn many times at once"):
+    with pytest.raises(ModelError, match="cannot be drawn in batches"):
         rejection(model, 10)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["NormalData", "standardised", "standardised_gradient"]
+__all__ = ["NormalData", "transform", "transform_gradient"]
 
 kernel = jit(error_model="numpy")
 
@@ -125,7 +125,7 @@ def _score(data: NormalData, g: int, mean: NDArray, r: NDArray) -> None:
 
 
 @kernel
-def standardised(data: NormalData, spread: float, mean: NDArray, x: NDArray, inverse: bool, out: NDArray) -> float:
+def transform(data: NormalData, spread: float, mean: NDArray, x: NDArray, inverse: bool, out: NDArray) -> float:
     """Map whitened variables to variables, or the reverse (`inverse`); return the log determinant of the former.
 
     Parameters
@@ -190,16 +190,16 @@ def _unit_back(u: NDArray, size: float, of_u: NDArray, first: int, last: int) ->
 
 
 @kernel
-def standardised_gradient(
+def transform_gradient(
     data: NormalData, spread: float, mean: NDArray, x: NDArray, of_out: NDArray, of_log_det: float,
     of_x: NDArray, of_mean: NDArray,
 ) -> float:  # fmt: skip
-    """Return the gradient in the spread; write those in x and mean, given gradients in the outputs of `standardised`.
+    """Return the gradient in the spread; write those in x and mean, given gradients in the outputs of `transform`.
 
     Parameters
     ----------
     data, spread, mean, x
-        As for `standardised`.
+        As for `transform`.
     of_out, of_log_det : array, shape (n,), and float
     of_x, of_mean : arrays, shape (n,)
         Outputs: gradients in x and mean.

@@ -1,6 +1,6 @@
 """Whitening of effects given a normal likelihood, and its gradients, as PyTensor Ops compiled once per installation.
 
-Written in PyTensor, the steps of :mod:`ppdinf.models.standardise` have about 100 nodes, which take half a minute to
+Written in PyTensor, the steps of :mod:`ppdinf.models.whitening` have about 100 nodes, which take half a minute to
 compile for every model.
 """
 
@@ -27,9 +27,9 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.sums_given_totals_op import refuse_jax
 from ppdinf.errors import ModelError
-from ppdinf.models.standardise import NormalData, standardised, standardised_gradient
+from ppdinf.models.whitening import NormalData, transform, transform_gradient
 
-__all__ = ["in_graph", "standardise"]
+__all__ = ["in_graph", "whitening_transform"]
 
 type DataInputs = list[TensorVariable]
 """`NormalData` in a graph: one vector of reals and one of integers."""
@@ -44,7 +44,7 @@ def in_graph(data: NormalData) -> DataInputs:
     ]
 
 
-def standardise(
+def whitening_transform(
     data: DataInputs, spread: TensorVariable, mean: TensorVariable, x: TensorVariable, *, inverse: bool = False
 ) -> tuple[TensorVariable, TensorVariable]:
     """Map whitened variables to variables, or the reverse, with the log determinant of the former.
@@ -61,13 +61,13 @@ def standardise(
     -------
     tuple of TensorVariable, shapes (n,) and ()
     """
-    for op in (Standardise, StandardiseGradient):
+    for op in (Whitening, WhiteningGradient):
         refuse_jax(op, "effects of labels in whitened coordinates have")
-    transformed: tuple[TensorVariable, TensorVariable] = Standardise(inverse)(x, mean, spread, *data)
+    transformed: tuple[TensorVariable, TensorVariable] = Whitening(inverse)(x, mean, spread, *data)
     return transformed
 
 
-class Standardise(Op):
+class Whitening(Op):
     """Map whitened variables to variables, or the reverse (``inverse``), with the log determinant of the former.
 
     Inputs: whitened variables, or variables (n,); prior means (n,); spread (); `DataInputs`.
@@ -114,19 +114,19 @@ class Standardise(Op):
                 pt.zeros_like(value) if isinstance(gradient.type, DisconnectedType) else gradient
                 for value, gradient in zip(outputs, cotangents, strict=True)
             )
-            gradients = list(StandardiseGradient()(*inputs, of_out, of_log_det))
+            gradients = list(WhiteningGradient()(*inputs, of_out, of_log_det))
             if isinstance(cotangents[0].type, DisconnectedType):  # the log determinant depends on the spread alone
                 gradients[:2] = disconnected_type(), disconnected_type()
         return [*gradients, disconnected_type(), disconnected_type()]
 
 
-class StandardiseGradient(Op):
+class WhiteningGradient(Op):
     """Gradients in whitened variables, prior means and the spread, given those in variables and log determinant."""
 
     __props__ = ()
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Apply to the inputs of `Standardise` and the gradients in its outputs."""
+        """Apply to the inputs of `Whitening` and the gradients in its outputs."""
         of_out, of_log_det = (pt.as_tensor(value).astype("float64") for value in inputs[5:])
         return Apply(self, [*inputs[:5], of_out, of_log_det], [value.type() for value in inputs[:3]])
 
@@ -169,31 +169,31 @@ def _unpack(reals, integers, n, size):  # type: ignore[no-untyped-def]
 
 def _forwards(x, mean, spread, reals, integers, n, size, inverse, out):  # type: ignore[no-untyped-def]
     data, x_values, means = _unpack(reals, integers, n, size), numba.carray(x, (n,)), numba.carray(mean, (n,))
-    return standardised(data, spread, means, x_values, inverse, numba.carray(out, (n,)))
+    return transform(data, spread, means, x_values, inverse, numba.carray(out, (n,)))
 
 
 def _backwards(x, mean, spread, reals, integers, n, size, of_out, of_log_det, of_x, of_mean):  # type: ignore[no-untyped-def]
     data, x_values, means = _unpack(reals, integers, n, size), numba.carray(x, (n,)), numba.carray(mean, (n,))
     of_values, of_means = numba.carray(of_x, (n,)), numba.carray(of_mean, (n,))
-    return standardised_gradient(
+    return transform_gradient(
         data, spread, means, x_values, numba.carray(of_out, (n,)), of_log_det, of_values, of_means
     )
 
 
-_FORWARDS = External("ppdinf_standardise", types.float64(*_INPUTS, types.boolean, _REALS), _forwards)
+_FORWARDS = External("ppdinf_whitening", types.float64(*_INPUTS, types.boolean, _REALS), _forwards)
 _BACKWARDS = External(
-    "ppdinf_standardise_back", types.float64(*_INPUTS, _REALS, types.float64, _REALS, _REALS), _backwards
+    "ppdinf_whitening_back", types.float64(*_INPUTS, _REALS, types.float64, _REALS, _REALS), _backwards
 )
 _call_forwards, _call_backwards = _FORWARDS.call, _BACKWARDS.call
 
 
-@register_funcify_default_op_cache_key(Standardise)
-def _compiled(op: Standardise, node: Apply, **kwargs: object) -> tuple[Callable[..., Any], int]:
+@register_funcify_default_op_cache_key(Whitening)
+def _compiled(op: Whitening, node: Apply, **kwargs: object) -> tuple[Callable[..., Any], int]:
     _FORWARDS.provide()
     inverse = op.inverse
 
     @numba_njit
-    def standardise(x, mean, spread, reals, integers):  # type: ignore[no-untyped-def]
+    def whitening_transform(x, mean, spread, reals, integers):  # type: ignore[no-untyped-def]
         _check(x, mean, reals, integers)
         out, x_values, means = np.empty(x.size), np.ascontiguousarray(x), np.ascontiguousarray(mean)
         log_det = _call_forwards(
@@ -209,11 +209,11 @@ def _compiled(op: Standardise, node: Apply, **kwargs: object) -> tuple[Callable[
         )
         return out, np.asarray(log_det)
 
-    return standardise, 2
+    return whitening_transform, 2
 
 
-@register_funcify_default_op_cache_key(StandardiseGradient)
-def _compiled_back(op: StandardiseGradient, node: Apply, **kwargs: object) -> tuple[Callable[..., Any], int]:
+@register_funcify_default_op_cache_key(WhiteningGradient)
+def _compiled_back(op: WhiteningGradient, node: Apply, **kwargs: object) -> tuple[Callable[..., Any], int]:
     _BACKWARDS.provide()
 
     @numba_njit

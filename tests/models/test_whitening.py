@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 from ppdinf.errors import ModelError
-from ppdinf.models.standardise import NormalData, standardised, standardised_gradient
-from ppdinf.models.standardise_op import in_graph, standardise
+from ppdinf.models.whitening import NormalData, transform, transform_gradient
+from ppdinf.models.whitening_op import in_graph, whitening_transform
 
 GROUP = np.array([0, 1, 0, 2, 1, 0, 1, 2, 0, 3])
 N, GROUPS = GROUP.size, 4
@@ -51,7 +51,7 @@ def posterior(told, known, spread, mean):
 
 def forwards(known, spread, mean, moved):
     out = np.empty(N)
-    return out, standardised(known, spread, mean, moved, False, out)
+    return out, transform(known, spread, mean, moved, False, out)
 
 
 @pytest.mark.parametrize("case", TOLD)
@@ -66,10 +66,10 @@ def test_variables_have_the_posterior_mean_and_covariance(case):
     variables, _ = forwards(known, spread, mean, moved)
     np.testing.assert_allclose(variables, at_zero + factor @ moved, rtol=1e-9)
     back = np.empty(N)
-    assert standardised(known, spread, mean, variables, True, back) == log_det
+    assert transform(known, spread, mean, variables, True, back) == log_det
     np.testing.assert_allclose(back, moved, rtol=1e-6)
     other = known._replace(precision=known.precision + 0.01, information=known.information * 1.01)
-    assert abs(standardised(other, spread, mean, moved, False, back) - log_det) > 1e-4, "what is told is seen"
+    assert abs(transform(other, spread, mean, moved, False, back) - log_det) > 1e-4, "the likelihood is used"
 
 
 @pytest.mark.parametrize("case", list(TOLD)[:-1])
@@ -83,7 +83,7 @@ def test_gradients_are_those_of_differences(case, spread):
         return weight @ out + 0.37 * log_det
 
     of_moved, of_mean, step = np.empty(N), np.empty(N), 1e-5
-    of_spread = standardised_gradient(known, spread, mean, moved, weight, 0.37, of_moved, of_mean)
+    of_spread = transform_gradient(known, spread, mean, moved, weight, 0.37, of_moved, of_mean)
     here = [number(spread, mean, moved + step * e) - number(spread, mean, moved - step * e) for e in np.eye(N)]
     np.testing.assert_allclose(of_moved, np.array(here) / (2 * step), rtol=1e-6, atol=1e-6)
     here = [number(spread, mean + step * e, moved) - number(spread, mean - step * e, moved) for e in np.eye(N)]
@@ -98,8 +98,8 @@ def test_gradients_are_those_of_differences(case, spread):
 def test_in_a_graph(mode):
     _, known, (spread, mean, moved) = problem("much")
     inputs = [pt.dscalar("spread"), pt.dvector("mean"), pt.dvector("moved")]
-    variables, log_det = standardise(in_graph(known), *inputs)
-    back, same = standardise(in_graph(known), inputs[0], inputs[1], variables, inverse=True)
+    variables, log_det = whitening_transform(in_graph(known), *inputs)
+    back, same = whitening_transform(in_graph(known), inputs[0], inputs[1], variables, inverse=True)
     every = [variables, log_det, back, same, *pytensor.grad(pt.sum(variables**2) + log_det, inputs)]
     found = pytensor.function(inputs, every, mode=mode)(spread, mean, np.repeat(moved, 2)[::2])
     expected, of_log_det = forwards(known, spread, mean, moved)
@@ -107,13 +107,13 @@ def test_in_a_graph(mode):
     assert found[1] == found[3] == pytest.approx(of_log_det)
     np.testing.assert_allclose(found[2], moved)
     of_moved, of_mean = np.empty(N), np.empty(N)
-    of_spread = standardised_gradient(known, spread, mean, moved, 2 * expected, 1.0, of_moved, of_mean)
+    of_spread = transform_gradient(known, spread, mean, moved, 2 * expected, 1.0, of_moved, of_mean)
     np.testing.assert_allclose(np.concatenate([[found[4]], *found[5:]]), [of_spread, *of_mean, *of_moved])
     alone = pytensor.function(inputs, pytensor.grad(log_det, inputs[0]), mode=mode, on_unused_input="ignore")
     assert alone(spread, mean, moved) == pytest.approx(
-        standardised_gradient(known, spread, mean, moved, np.zeros(N), 1.0, of_moved, of_mean)
+        transform_gradient(known, spread, mean, moved, np.zeros(N), 1.0, of_moved, of_mean)
     )
     with pytest.raises(ModelError, match="must have the same length"):
         pytensor.function(inputs, variables, mode=mode)(spread, mean, moved[1:])
     with pytest.raises(ModelError, match="the spread a scalar"):
-        standardise(in_graph(known), inputs[1], inputs[1], inputs[2])
+        whitening_transform(in_graph(known), inputs[1], inputs[1], inputs[2])
