@@ -226,7 +226,7 @@ def files(cases, folder):
             else:
                 del node[last]
         try:
-            packed = sealed.packed({k: v for k, v in manifest.items() if k not in ("parts", "digest")}, whole[1])
+            packed = sealed.pack({k: v for k, v in manifest.items() if k not in ("parts", "digest")}, whole[1])
         except (ValueError, TypeError):
             return  # not JSON
         (folder / "fuzzed.ppd").write_bytes(packed)

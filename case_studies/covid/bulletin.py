@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 
 A4 = (8.27, 11.69)  # inches
 TAIL = 0.025
@@ -141,7 +141,7 @@ def bulletin(study, draws, total, population, names, *, title, months, epsilon, 
         drawing=drawn.getvalue()[drawn.getvalue().index("<svg") :],
         table=shown.reset_index().to_html(index=False, border=0),
     )
-    write_whole(study.output / "bulletin.html", page)
+    write_atomically(study.output / "bulletin.html", page)
     study.figure("bulletin", figure, "The page that a health department would print (bulletin.html).")
     plt.close(figure)
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from ppdinf.errors import WriteError
 
-__all__ = ["flush_folder", "make_folder", "require_place", "unwritable", "write_whole"]
+__all__ = ["flush_folder", "make_folder", "require_place", "unwritable", "write_atomically"]
 
 
-def write_whole(
+def write_atomically(
     path: str | PathLike[str], data: bytes | str, *, overwrite: bool = True, mode: int | None = None
 ) -> None:
     r"""Write a file completely or not at all.
@@ -54,7 +54,7 @@ def write_whole(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder, "a.csv"), "n\n3\n")
+    ...     write_atomically(Path(folder, "a.csv"), "n\n3\n")
     ...     Path(folder, "a.csv").read_bytes()
     b'n\n3\n'
     """

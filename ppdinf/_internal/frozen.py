@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
 
-__all__ = ["NamedInFiles", "assign", "made"]
+__all__ = ["NamedInFiles", "assign", "construct"]
 
 
 def assign(value: object, **attributes: object) -> None:
@@ -18,7 +18,7 @@ def assign(value: object, **attributes: object) -> None:
         object.__setattr__(value, name, given)
 
 
-def made[T](make: Callable[..., T], parameters: Json, what: str) -> T:
+def construct[T](make: Callable[..., T], parameters: Json, what: str) -> T:
     """Call a constructor with the parameters in a file.
 
     Raises
@@ -28,7 +28,7 @@ def made[T](make: Callable[..., T], parameters: Json, what: str) -> T:
 
     Examples
     --------
-    >>> made(lambda epsilon: 2 * epsilon, {"epsilon": 3}, "noise")
+    >>> construct(lambda epsilon: 2 * epsilon, {"epsilon": 3}, "noise")
     6
     """
     try:

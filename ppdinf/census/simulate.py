@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.atomic_files import make_folder, write_whole
+from ppdinf._internal.atomic_files import make_folder, write_atomically
 from ppdinf._internal.types import Array
 from ppdinf.census.geography import one_width
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
@@ -191,4 +191,4 @@ def _write(
         make_folder(folder)
         data = io.BytesIO()
         pa.parquet.write_table(pa.table(columns), data)
-        write_whole(folder / "part-00000.parquet", data.getvalue())
+        write_atomically(folder / "part-00000.parquet", data.getvalue())

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 import ppdinf as ppd
-from ppdinf._internal.atomic_files import make_folder, write_whole
+from ppdinf._internal.atomic_files import make_folder, write_atomically
 from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stage, stdout
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def run(
         analysis = analyse_rates(release, **settings, progressbar=True)
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
-        write_whole(output / "posterior.csv", analysis.table().to_csv(index=False))
+        write_atomically(output / "posterior.csv", analysis.table().to_csv(index=False))
     drawn, finished = (analysis.idata.posterior.sizes[dim] for dim in ("draw", "chain"))
     if (drawn, finished) != (settings["draws"], settings["chains"]):
         notes(

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 import ppdinf as ppd
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.cli.plain_output import notes, stdout
 from ppdinf.cli.release_command import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
@@ -107,7 +107,7 @@ def _draw(plans: dict[str, ErrorPlan], figure: Path) -> None:
     if kind not in ("png", "pdf", "svg"):
         raise WriteError(f"{figure.name} must end in .png, .pdf or .svg")
     ppd.plots.plot_plan(plans).savefig(data, format=kind)
-    write_whole(figure, data.getvalue())
+    write_atomically(figure, data.getvalue())
 
 
 def _labels(

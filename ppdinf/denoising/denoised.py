@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
 from ppdinf.errors import ReleaseFileError
@@ -136,9 +136,9 @@ class Denoised:
         require_name(path)
         table = self.summary(statement, probability).reset_index()
         if Path(path).suffix == ".csv":
-            write_whole(path, table.to_csv(index=False))
+            write_atomically(path, table.to_csv(index=False))
         else:
-            write_whole(path, table.to_parquet(index=False))
+            write_atomically(path, table.to_parquet(index=False))
 
     def report(
         self, path: str | PathLike[str], statement: Public | None = None, *, title: str = "", about: str = ""

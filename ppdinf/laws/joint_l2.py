@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ppdinf._internal.frozen import made
+from ppdinf._internal.frozen import construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
@@ -42,7 +42,7 @@ class JointL2(ObservationModel):
 
     @classmethod
     def _of_texts(cls, data: Json) -> JointL2:
-        law = made(L2Laplace, {key: value for key, value in data.items() if key != "name"}, "l2 Laplace noise")
+        law = construct(L2Laplace, {key: value for key, value in data.items() if key != "name"}, "l2 Laplace noise")
         return cls(law)
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
 
-from ppdinf._internal.frozen import NamedInFiles, made
+from ppdinf._internal.frozen import NamedInFiles, construct
 from ppdinf._internal.rationals import ball
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
@@ -127,7 +127,7 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
 
     @classmethod
     def _of_texts(cls, parameters: Json) -> IntegerLaw:
-        law: IntegerLaw = made(cls, parameters, f"{cls.name} noise")
+        law: IntegerLaw = construct(cls, parameters, f"{cls.name} noise")
         return law
 
     def log_mass(self, z: ArrayLike) -> float:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.frozen import made
+from ppdinf._internal.frozen import construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -51,7 +51,7 @@ class RandomRounding(IndependentLaw):
 
     @classmethod
     def _of_texts(cls, data: Json) -> RandomRounding:
-        return made(cls, {key: int(value) for key, value in data.items() if key != "name"}, "random rounding")
+        return construct(cls, {key: int(value) for key, value in data.items() if key != "name"}, "random rounding")
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log probability of each published y given the count x, elementwise; ``-inf`` if it is 0."""

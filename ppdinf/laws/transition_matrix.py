@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.frozen import assign, made
+from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -59,7 +59,7 @@ class TransitionMatrix(IndependentLaw):
 
     @classmethod
     def _of_texts(cls, data: Json) -> TransitionMatrix:
-        return made(cls, {key: value for key, value in data.items() if key != "name"}, "a transition matrix")
+        return construct(cls, {key: value for key, value in data.items() if key != "name"}, "a transition matrix")
 
     @cached_property
     def _log_probabilities(self) -> NDArray[np.float64]:

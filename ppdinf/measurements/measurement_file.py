@@ -45,7 +45,7 @@ def pack_measurements(data: Measurements) -> bytes:
         "public": data.public.public.to_dict(),
         "measured": [part.statement.to_dict() for part in data.stated],
     }
-    return sealed.packed(manifest, parts | {name: matrix for matrix, name in matrices.items()})
+    return sealed.pack(manifest, parts | {name: matrix for matrix, name in matrices.items()})
 
 
 def name_of(number: int) -> str:

@@ -52,7 +52,7 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
     >>> again.equals(seen)
     True
     """
-    return sealed.verified(path, _read, lambda data, _: pack_measurements(data))
+    return sealed.read_verified(path, _read, lambda data, _: pack_measurements(data))
 
 
 def read_published(path: str | PathLike[str]) -> Measurements | Release:
@@ -63,12 +63,12 @@ def read_published(path: str | PathLike[str]) -> Measurements | Release:
     ReleaseFileError
         As for `read_measurements` and `ppdinf.read_release`.
     """
-    return read_measurements(path) if sealed.says(path, "holds", HOLDS) else read_release(path)
+    return read_measurements(path) if sealed.has_field(path, "holds", HOLDS) else read_release(path)
 
 
 def _read(data: bytes) -> Measurements:
-    manifest, parts = sealed.unpacked(data, _require)
-    labels = sealed.labelled(parts[CELLS], manifest, CELLS, {})
+    manifest, parts = sealed.unpack(data, _require)
+    labels = sealed.read_labelled(parts[CELLS], manifest, CELLS, {})
     frame = Frame.of(labels)
     public = Public.from_dict(manifest["public"])
     values = sealed.columns_of(parts[PUBLIC], {"sum": object, "value": np.int64}, PUBLIC)["value"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.frozen import NamedInFiles, made
+from ppdinf._internal.frozen import NamedInFiles, construct
 from ppdinf._internal.types import Json
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
@@ -145,7 +145,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
     @classmethod
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
         """Return a mechanism from the data of `to_dict`."""
-        return made(cls, {"public": public} | parameters, f"a mechanism of kind {cls.kind!r}")
+        return construct(cls, {"public": public} | parameters, f"a mechanism of kind {cls.kind!r}")
 
     def likelihood(self, system: System) -> Likelihood | None:
         """Return the likelihood of the cells of a table with these public sums, given a release.

@@ -152,7 +152,7 @@ class Release:
         release._set(frame, cells, mechanism, kept, kept, plan)
         return as_drawn(release)
 
-    def within(self, public: System, complete: Mechanism) -> Release:
+    def as_part_of(self, public: System, complete: Mechanism) -> Release:
         """Return this release as a part of a complete publication, with all public statements of the latter."""
         release: Release = object.__new__(Release)
         cells = self.table.values.ravel()

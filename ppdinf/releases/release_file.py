@@ -82,4 +82,4 @@ def pack_release(release: Release, as_in: Json | None = None) -> bytes:
     if as_in is not None and as_in["schema"] == UNDATED:
         manifest = {name: value for name, value in manifest.items() if name not in NEW}
         manifest |= {"schema": UNDATED, "guarantee": as_in["guarantee"]}
-    return sealed.packed(manifest, tables)
+    return sealed.pack(manifest, tables)

@@ -53,15 +53,15 @@ def read_release(path: str | PathLike[str]) -> Release:
     >>> again.table.equals(release.table)
     True
     """
-    return sealed.verified(path, _read, _packed_as_in)
+    return sealed.read_verified(path, _read, _packed_as_in)
 
 
 def _read(data: bytes) -> Release:
-    return _release(*sealed.unpacked(data, _require))
+    return _release(*sealed.unpack(data, _require))
 
 
 def _packed_as_in(release: Release, data: bytes) -> bytes:
-    return pack_release(release, sealed.unpacked(data, _require)[0])
+    return pack_release(release, sealed.unpack(data, _require)[0])
 
 
 def _require(manifest: Json) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
         if plan.exact + chain + doubles != 1 or not all(0 <= share <= 1 for share in shares):
             raise ReleaseFileError("the sampler plan is contradictory: only chains have a distance, from 0 to 1")
     counts = {"released": np.int64 if mechanism.is_integer else np.float64}
-    table = sealed.labelled(parts["table.csv"], manifest, "table.csv", counts)
+    table = sealed.read_labelled(parts["table.csv"], manifest, "table.csv", counts)
     frame, cells = labelled_cells(table, nonnegative=False) if mechanism.is_integer else labelled_reals(table)
     values = sealed.columns_of(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
     system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)

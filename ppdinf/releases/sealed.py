@@ -22,14 +22,26 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.types import Json
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.tables.frame import Frame
 
 __all__ = [
-    "AGAIN", "MANIFEST", "as_csv", "canonical", "columns_of", "coordinates", "digest", "labelled", "packed",
-    "require_fields", "save", "says", "unpacked", "verified",
+    "AGAIN",
+    "MANIFEST",
+    "as_csv",
+    "canonical_json",
+    "columns_of",
+    "coordinates",
+    "digest",
+    "has_field",
+    "pack",
+    "read_labelled",
+    "read_verified",
+    "require_fields",
+    "save",
+    "unpack",
 ]  # fmt: skip
 
 MANIFEST = "manifest.json"
@@ -41,14 +53,14 @@ _SENSELESS = (ValueError, TypeError, LookupError, AttributeError, OverflowError,
 _UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, OverflowError)
 
 
-def packed(manifest: Json, parts: dict[str, bytes]) -> bytes:
+def pack(manifest: Json, parts: dict[str, bytes]) -> bytes:
     """Return the bytes of the archive: the same for the same content, on every machine."""
     sizes = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in parts.items()}
     manifest = manifest | {"parts": sizes}
     manifest["digest"] = digest(manifest)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
-        for name, data in {MANIFEST: canonical(manifest), **parts}.items():
+        for name, data in {MANIFEST: canonical_json(manifest), **parts}.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.create_system, entry.external_attr = 3, 0o644 << 16  # readable after unpacking on every system
             file.writestr(entry, data)
@@ -66,12 +78,12 @@ def save(path: str | PathLike[str], data: bytes, *, overwrite: bool, why: str) -
         The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
     """
     try:
-        write_whole(path, data, overwrite=overwrite)
+        write_atomically(path, data, overwrite=overwrite)
     except FileExistsError:
         raise ReleaseFileError(f"{Path(path).name} exists, and {why}: choose another name, or overwrite=True") from None
 
 
-def verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Callable[[T, bytes], bytes]) -> T:
+def read_verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Callable[[T, bytes], bytes]) -> T:
     """Read an archive and accept it only if it packs again to the same bytes.
 
     Parameters
@@ -101,7 +113,7 @@ def verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Cal
     return content
 
 
-def says(path: str | PathLike[str], field: str, value: object) -> bool:
+def has_field(path: str | PathLike[str], field: str, value: object) -> bool:
     """Return whether a field of a file's manifest has a value, without verification; False for other files."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -111,7 +123,7 @@ def says(path: str | PathLike[str], field: str, value: object) -> bool:
     return isinstance(manifest, dict) and manifest.get(field) == value
 
 
-def unpacked(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tuple[Json, dict[str, bytes]]:
+def unpack(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tuple[Json, dict[str, bytes]]:
     """Return the manifest and parts of an archive, checked against each other.
 
     Parameters
@@ -147,7 +159,7 @@ def unpacked(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tup
     return manifest, parts
 
 
-def canonical(manifest: Json) -> bytes:
+def canonical_json(manifest: Json) -> bytes:
     """Return the bytes of a manifest."""
     return (json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
 
@@ -155,7 +167,7 @@ def canonical(manifest: Json) -> bytes:
 def digest(manifest: Json) -> str:
     """Return the SHA-256 of all fields of a manifest except its digest."""
     body = {key: value for key, value in manifest.items() if key != "digest"}
-    return hashlib.sha256(canonical(body)).hexdigest()
+    return hashlib.sha256(canonical_json(body)).hexdigest()
 
 
 def _manifest(data: bytes) -> Any:
@@ -217,7 +229,7 @@ def require_fields(manifest: Json, fields: Collection[str]) -> None:
         raise ReleaseFileError(f"{MANIFEST} has missing or unknown fields: {wrong}")
 
 
-def labelled(data: bytes, manifest: Json, part: str, counts: Json) -> xr.DataArray:
+def read_labelled(data: bytes, manifest: Json, part: str, counts: Json) -> xr.DataArray:
     """Read a table with one row per cell: its coordinates, and at most one column of counts; zeros without it."""
     shape: dict[str, int] = manifest["dims"]
     entries = {name: (tuple(entry["dims"]), _READ_AS[entry["type"]]) for name, entry in manifest["coordinates"].items()}

@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.errors import SignatureError
 
 __all__ = ["fingerprint", "new_key", "sign", "verify"]
@@ -66,9 +66,9 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
         raise FileExistsError(
             f"{path.name} or {public_path.name} exists: keys are not overwritten, choose another name"
         )
-    write_whole(path, private.private_bytes(pem, form.PrivateFormat.PKCS8, hidden), overwrite=False, mode=0o600)
+    write_atomically(path, private.private_bytes(pem, form.PrivateFormat.PKCS8, hidden), overwrite=False, mode=0o600)
     try:
-        write_whole(public_path, public, overwrite=False)
+        write_atomically(public_path, public, overwrite=False)
     except BaseException:
         path.unlink()  # a pair without its public key is useless
         raise
@@ -109,7 +109,7 @@ def sign(path: str | PathLike[str], key: str | PathLike[str], *, passphrase: str
         raise SignatureError(f"{Path(key).name} is not a private key in PEM, or the passphrase is wrong") from None
     if not isinstance(private, _ed25519().Ed25519PrivateKey):
         raise SignatureError(f"{Path(key).name} is not an Ed25519 key: make one with ppdinf key new")
-    write_whole(_signature(path), private.sign(data))
+    write_atomically(_signature(path), private.sign(data))
     return _signature(path)
 
 

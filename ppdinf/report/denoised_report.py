@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.denoising import Denoised
 from ppdinf.invariants import Public
 from ppdinf.plots.style import NAIVE, POSTERIOR, clean, figure_style
@@ -57,7 +57,7 @@ def write_denoised(
             versions=versions(),
         )
     )
-    write_whole(path, page)
+    write_atomically(path, page)
 
 
 def _part(**fields: object) -> dict[str, object]:

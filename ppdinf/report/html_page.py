@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.plots.noise import noise_values
 from ppdinf.privacy.guarantees.unit_loss import describe_loss
 from ppdinf.privacy.guarantees.wording import format_loss
@@ -52,8 +52,8 @@ def write_report(
     images = {}
     for name, figure in analysis.figures().items():
         images[name] = png(figure)
-        write_whole(path.parent / f"{name}.png", images[name])
-    write_whole(path, _render(analysis, images, title, release_file, about))
+        write_atomically(path.parent / f"{name}.png", images[name])
+    write_atomically(path, _render(analysis, images, title, release_file, about))
 
 
 def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, release_file: str, about: str) -> str:

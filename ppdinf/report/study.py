@@ -23,7 +23,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from ppdinf._internal.atomic_files import make_folder, write_whole
+from ppdinf._internal.atomic_files import make_folder, write_atomically
 from ppdinf._internal.progress import tracked
 from ppdinf.report.html_page import environment, png, versions
 from ppdinf.report.replicate_files import pack, unpack
@@ -105,17 +105,17 @@ class Study:
     def figure(self, name: str, figure: Figure, caption: str) -> None:
         """Add a figure to the page, and write it as ``name.png`` and ``name.svg``."""
         data = png(figure)
-        write_whole(self.output / f"{name}.png", data)
+        write_atomically(self.output / f"{name}.png", data)
         drawn = io.BytesIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
-        write_whole(self.output / f"{name}.svg", drawn.getvalue())
+        write_atomically(self.output / f"{name}.svg", drawn.getvalue())
         figure.clear()
         self._part(caption=caption, image=base64.b64encode(data).decode("ascii"))
 
     def table(self, name: str, table: pd.DataFrame, caption: str, digits: int = 3) -> None:
         """Add a table to the page with its index as first column, and write it in full precision as ``name.csv``."""
         flat = table.reset_index()
-        write_whole(self.output / f"{name}.csv", flat.to_csv(index=False))
+        write_atomically(self.output / f"{name}.csv", flat.to_csv(index=False))
         rows = [[f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
         self._part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
 
@@ -161,13 +161,13 @@ class Study:
         calls = (joblib.delayed(numbered)(k) for k in missing)
         results: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
         for k, result in tracked(results, name, len(missing), disable=not progress):
-            write_whole(places[k], pack(result))
+            write_atomically(places[k], pack(result))
         return [unpack(place.read_bytes(), place.name) for place in places]
 
     def write(self, progress: bool = True) -> None:
         """Write ``results.json`` and ``report.html``, and print the claims unless `progress` is False."""
         results = {"title": self.title, "settings": self.settings, "claims": [asdict(claim) for claim in self.claims]}
-        write_whole(self.output / "results.json", json.dumps(results, indent=1, default=str, ensure_ascii=False))
+        write_atomically(self.output / "results.json", json.dumps(results, indent=1, default=str, ensure_ascii=False))
         page = (
             environment()
             .get_template("study.html.j2")
@@ -180,7 +180,7 @@ class Study:
                 versions=versions(),
             )
         )
-        write_whole(self.output / "report.html", page)
+        write_atomically(self.output / "report.html", page)
         if progress and self.claims:
             print("| claim | source | there | here | holds |\n|---|---|---|---|---|")
             for claim in self.claims:

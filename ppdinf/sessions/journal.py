@@ -18,7 +18,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ppdinf._internal.atomic_files import unwritable, write_whole
+from ppdinf._internal.atomic_files import unwritable, write_atomically
 from ppdinf._internal.types import Json
 from ppdinf.errors import SessionError
 
@@ -57,7 +57,7 @@ def create(path: Path, record: Json) -> None:
     FileExistsError
         Another process has just created the file.
     """
-    write_whole(os.path.realpath(path), _line("", record), overwrite=False)
+    write_atomically(os.path.realpath(path), _line("", record), overwrite=False)
 
 
 def read(path: Path) -> Journal:

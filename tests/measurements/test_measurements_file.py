@@ -185,7 +185,7 @@ def forged(path, part, old, new):
     assert old in parts[part]
     parts[part] = parts[part].replace(old, new, 1)
     manifest = sealed._manifest(parts.pop("manifest.json"))
-    path.write_bytes(sealed.packed({k: v for k, v in manifest.items() if k not in ("parts", "digest")}, parts))
+    path.write_bytes(sealed.pack({k: v for k, v in manifest.items() if k not in ("parts", "digest")}, parts))
     return path
 
 
@@ -216,7 +216,7 @@ def test_sealed_edits_are_contradictory(part, old, new, message, tmp_path):
         with zipfile.ZipFile(path) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
         manifest = sealed._manifest(parts.pop(part).replace(old, new, 1))
-        path.write_bytes(sealed.packed({k: v for k, v in manifest.items() if k not in ("parts", "digest")}, parts))
+        path.write_bytes(sealed.pack({k: v for k, v in manifest.items() if k not in ("parts", "digest")}, parts))
     else:
         forged(path, part, old, new)
     with pytest.raises(ReleaseFileError, match=message):
@@ -257,7 +257,7 @@ def test_a_file_of_this_version_remains_readable(tmp_path):
         "measured": [[sums | {"by": ["area"]}], [sums]],
     }
     parts = {"cells.csv": cells, "public.csv": public, "measured-1.csv": one, "measured-2.csv": two}
-    (tmp_path / "kept.ppd").write_bytes(sealed.packed(manifest, parts))
+    (tmp_path / "kept.ppd").write_bytes(sealed.pack(manifest, parts))
     seen = ppd.read_measurements(tmp_path / "kept.ppd")
     expected = ppd.Measurements(
         {"area": ["x", "y"]},

@@ -226,7 +226,7 @@ def forge(path, *, manifest=None, parts=None, seal=True):
         manifest(body)
     if seal:
         body["digest"] = sealed.digest(body)
-    found["manifest.json"] = sealed.canonical(body)
+    found["manifest.json"] = sealed.canonical_json(body)
     write_zip(path, [(name, found[name]) for name in NAMES])
     return path
 
@@ -527,7 +527,7 @@ def manifest_of_schema_2():
 
 def write_manifest(path, manifest, table, public):
     manifest["digest"] = sealed.digest(manifest)
-    write_zip(path, zip(NAMES, [sealed.canonical(manifest), table, public], strict=True))
+    write_zip(path, zip(NAMES, [sealed.canonical_json(manifest), table, public], strict=True))
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.frozen import assign, made
+from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.types import Array, Json
 from ppdinf.errors import CountError, PrivacyError
@@ -201,7 +201,7 @@ class WassersteinExponential(Weighted):
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
         former = {"base_measure" if name == "base" else name: value for name, value in parameters.items()}
         stated = former.get("base_measure")
-        measure = {} if stated is None else {"base_measure": made(DirichletMultinomial, stated, "a base measure")}
+        measure = {} if stated is None else {"base_measure": construct(DirichletMultinomial, stated, "a base measure")}
         return super()._of_file(public, former | measure)
 
 

@@ -145,7 +145,7 @@ class PostProcessed(TableMechanism):
             sums = [_noisy(G, rate, cells, 1, secure_stream()) for G, rate in levels[:-1]]
             (fitted,) = self._fit(system, levels, [*sums, noisy.table.values.reshape(1, -1)])
             table = frame.table(fitted, "post-processed")
-            return PostProcessedRelease(table, noisy.within(system, self), self.guarantee_on(system, plan))
+            return PostProcessedRelease(table, noisy.as_part_of(system, self), self.guarantee_on(system, plan))
 
         return PreparedRelease(self, system, plan, draw)
 

@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from ppdinf._internal.frozen import assign, made
+from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
@@ -217,9 +217,9 @@ class KNormGradient(Mechanism):
         name = fields.pop("name", None)
         if name not in SAVED:
             raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
-        objective = {"objective": made(SAVED[name], fields, f"the objective {name!r}")}
+        objective = {"objective": construct(SAVED[name], fields, f"the objective {name!r}")}
         older = {"grid": None}  # files of earlier versions hold real numbers
-        return made(cls, older | parameters | objective, f"a mechanism of kind {cls.kind!r}")
+        return construct(cls, older | parameters | objective, f"a mechanism of kind {cls.kind!r}")
 
     def log_density(self, y: ArrayLike, data: object) -> Points:
         """Return the log density of publishing `y` without the normalizer.

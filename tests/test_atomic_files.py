@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ppdinf as ppd
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.errors import ReleaseFileError, WriteError
 
 PACKAGE = Path(ppd.__file__).parent
@@ -25,19 +25,19 @@ def names(folder):
 
 def test_new_old_and_links(tmp_path):
     path, link = tmp_path / ("long name " * 30)[:255], tmp_path / "link"
-    write_whole(path, b"one", overwrite=False)
+    write_atomically(path, b"one", overwrite=False)
     with pytest.raises(FileExistsError):
-        write_whole(path, b"two", overwrite=False)
+        write_atomically(path, b"two", overwrite=False)
     assert path.read_bytes() == b"one"
     path.chmod(0o640)
     link.symlink_to(path)
-    write_whole(link, "zwölf\r\n")
+    write_atomically(link, "zwölf\r\n")
     assert path.read_bytes() == "zwölf\r\n".encode()
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert link.is_symlink()
     with pytest.raises(FileExistsError):
-        write_whole(link, b"three", overwrite=False)
-    write_whole(tmp_path / "new", b"")
+        write_atomically(link, b"three", overwrite=False)
+    write_atomically(tmp_path / "new", b"")
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o666 & ~umask()
     assert names(tmp_path) == sorted([path.name, "link", "new"])
 
@@ -57,9 +57,9 @@ def test_failed_writes_raise_one_error_and_leave_no_file(tmp_path, overwrite):
     before = names(tmp_path)
     for wrong in ("none/a.csv", "file/a.csv", "x" * 256, *(["folder", "pipe"] if overwrite else [])):
         with pytest.raises(WriteError, match="could not be written, and no part of it remains"):
-            write_whole(tmp_path / wrong, b"new", overwrite=overwrite)
+            write_atomically(tmp_path / wrong, b"new", overwrite=overwrite)
     with pytest.raises(WriteError):
-        write_whole("/dev/null" if overwrite else "/proc/new", b"new", overwrite=overwrite)
+        write_atomically("/dev/null" if overwrite else "/proc/new", b"new", overwrite=overwrite)
     assert Path("/dev/null").is_char_device()
     assert names(tmp_path) == before
 
@@ -74,7 +74,7 @@ def test_write_protected_folders_and_files(tmp_path):
     file.chmod(0o444)
     for path in (folder / "a.csv", file):
         with pytest.raises(WriteError):
-            write_whole(path, b"new")
+            write_atomically(path, b"new")
     assert (names(folder), file.read_bytes()) == ([], b"old")
 
 
@@ -88,7 +88,7 @@ from ppdinf.errors import WriteError
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000,) * 2)  # as on a disk that is full half-way
 for name, overwrite in [("old", True), ("new", False)]:
     try:
-        write_whole(name, bytes(100_000), overwrite=overwrite)
+        write_atomically(name, bytes(100_000), overwrite=overwrite)
     except WriteError as error:
         print(error)
 """
@@ -110,7 +110,7 @@ def test_failures_of_every_step_lose_and_leave_nothing(tmp_path, monkeypatch, fa
         monkeypatch.setattr(Path if step == "replace" else os, step, full)
     for name, overwrite in [("a.csv", True), ("b.csv", False)]:
         try:
-            write_whole(tmp_path / name, b"new", overwrite=overwrite)
+            write_atomically(tmp_path / name, b"new", overwrite=overwrite)
         except WriteError as error:
             assert error.errno == 28  # noqa: PT017
             assert not (tmp_path / "b.csv").exists()
@@ -124,7 +124,7 @@ def test_failures_of_every_step_lose_and_leave_nothing(tmp_path, monkeypatch, fa
 def test_of_several_that_write_a_new_file_one_succeeds(tmp_path):
     def attempt(k):
         try:
-            write_whole(tmp_path / "one", bytes([k]) * 1000, overwrite=False)
+            write_atomically(tmp_path / "one", bytes([k]) * 1000, overwrite=False)
         except FileExistsError:
             return None
         return k
@@ -172,7 +172,7 @@ print(torn)
 
 @POSIX
 def test_a_kill_leaves_the_old_file_or_the_new(tmp_path):
-    assert killed_while_writing(tmp_path, 15, "write_whole", 1) == 0
+    assert killed_while_writing(tmp_path, 15, "write_atomically", 1) == 0
 
 
 @POSIX
@@ -180,7 +180,7 @@ def test_a_kill_leaves_the_old_file_or_the_new(tmp_path):
 def test_two_hundred_kills_leave_the_old_file_or_the_new(tmp_path):
     """Kills during plain writing often leave incomplete files: zero of 200 by chance has negligible probability."""
     (tmp_path / "naive").mkdir()
-    assert killed_while_writing(tmp_path, 200, "write_whole", 2) == 0
+    assert killed_while_writing(tmp_path, 200, "write_atomically", 2) == 0
     assert killed_while_writing(tmp_path / "naive", 200, "naive", 3) > 0
 
 
