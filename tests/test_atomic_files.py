@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     (tmp_path / "old").write_bytes(b"old")
     code = """
 import resource
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.errors import WriteError
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000,) * 2)  # as on a disk that is full half-way
 for name, overwrite in [("old", True), ("new", False)]:
@@ -148,7 +148,7 @@ def killed_while_writing(folder, kills, write, seed):
 import os, random, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(PACKAGE.parent)!r})
-from ppdinf._internal.atomic_files import write_whole
+from ppdinf._internal.atomic_files import write_atomically
 def naive(path, data):
     Path(path).write_bytes(data)
 random.seed({seed})
