@@ -11,7 +11,7 @@ from ppdinf.report import analyse_rates
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances."""
 
     now = 100.0
 

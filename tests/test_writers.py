@@ -86,7 +86,7 @@ def test_full_and_read_only_disks(name, step, tmp_path, monkeypatch, posterior):
         monkeypatch.setattr(*((os, step) if step == "fsync" else (Path, step)), broken)
         if step == "replace":
             monkeypatch.setattr(os, "link", broken)
-    if name == "work under way":  # the result does not need what is kept
+    if name == "work under way":  # the result does not need the stored draws
         assert write().draws.sizes["draw"] == 20
         assert contents(tmp_path) == before
         return

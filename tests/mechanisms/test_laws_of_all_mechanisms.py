@@ -119,7 +119,7 @@ def test_noise_without_bounds_has_the_same_total_for_all_tables(public, kind):
         z = z[np.argsort(np.abs(z).sum(axis=1), kind="stable")[:4_000]]
     totals = [logsumexp(density(mechanism, x.ravel() + z, x)) for x in some(agreeing(mechanism.public), 3)]
     assert np.ptp(totals) < 1e-10
-    # and of each table the law is that around zero: no output is left out for one table and not for others
+    # the law of each table is the law around zero: the same outputs are enumerated for all tables
     x = TABLES[0]
     first = mechanism.logp(table(x + z[1].reshape(2, 3)), table(x))
     assert first == pytest.approx(density(mechanism, x.ravel() + z[1:2], x)[0], abs=1e-10)

@@ -99,7 +99,7 @@ def test_draws_follow_the_stated_law_on_the_grid(name):
 def projected_law(rate, grid, reach):
     """Values that projected noise of three cells under a total can take, and their probabilities.
 
-    Noise e is projected to what follows from its differences (a, b) to the last cell, whatever is added to all cells.
+    The projection of noise e depends only on its differences (a, b) to the last cell.
     """
     a, b = (ends.ravel() for ends in np.meshgrid(*[np.arange(-reach, reach + 1)] * 2))
     k = np.arange(-4 * reach, 4 * reach + 1)[:, np.newaxis]

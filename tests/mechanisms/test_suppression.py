@@ -38,7 +38,7 @@ def test_the_loss_is_zero_and_stated():
     assert (guarantee.epsilon, guarantee.loss_at_nearest, guarantee.unprotected) == (0, 0, ("the total",))
     words = guarantee.describe()
     assert "a factor of 1, that is, not at all" in words
-    assert "told apart more easily" not in words
+    assert "easier to distinguish" not in words
     assert "The guarantee does not cover tables that differ in the public information" in words
 
 
@@ -125,7 +125,7 @@ def test_refuses_unbounded_cells():
 
 
 def test_beside_a_release_with_noise():
-    """The stand-in says nothing: the density is that of the noisy release within the bounds, on the given total."""
+    """The placeholder adds nothing: the density is that of the noisy release within the bounds, given the total."""
     noisy = ppd.Release(np.array([1, 0, 2]), ppd.GeneralizedLaplace(total(), epsilon=1))
     hidden = ppd.Release(np.array([1, 1, 1]), ppd.Suppression(total() & nonnegative()))
     with pm.Model() as model:

@@ -343,7 +343,7 @@ def test_files_bring_mechanisms_back(name, tmp_path):
                 total() & nonnegative(), 1, 1, "x", base_measure=DirichletMultinomial([1, 2])
             ).release([1, 2, 3]),
             CountError,
-            "previous has 2 cells, the table 3",
+            "previous has 2 cells, but the table has 3",
         ),
         (
             lambda: ppd.WassersteinExponential(total(), 1, 2, "x", base_measure=DirichletMultinomial([1, 2])).release(
@@ -390,7 +390,7 @@ def test_releases_refuse_an_earlier_table_of_another_size():
     mechanism = ppd.WassersteinExponential(
         total() & nonnegative(), 1, 2, "x", base_measure=DirichletMultinomial([1, 2])
     )
-    with pytest.raises(CountError, match="previous has 2 cells, the table 3"):
+    with pytest.raises(CountError, match="previous has 2 cells, but the table has 3"):
         ppd.Release([1, 2, 3], mechanism)
 
 

@@ -116,7 +116,7 @@ def test_the_command_line(signed, tmp_path):
     file, _, public = signed
     text = run("check", file, "--key", public)
     assert fingerprint(public) in text
-    assert "It says that ppdinf's release() drew the noise" in text
+    assert "The file states that ppdinf's release() drew the noise" in text
     assert fingerprint(public) in run("key", "show", public)
     assert "Fingerprint" in run("key", "new", tmp_path / "b.key", "--passphrase", typed="xyz\nxyz\n")
     assert "needs its passphrase" not in run("sign", file, "--key", tmp_path / "b.key", typed="xyz\n")

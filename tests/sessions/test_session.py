@@ -320,7 +320,7 @@ def test_threads_do_not_overspend(file):
 
 @POSIX
 def test_the_session_file_itself_is_locked(file, monkeypatch):
-    """Wrong variant: whoever deletes the lock file lets another process spend what is being spent."""
+    """Wrong variant: deletion of the lock file allows another process to spend the same budget."""
     session = ppd.Session.open(file, epsilon="1/2")
     monkeypatch.setattr(file_lock, "PATIENCE", 0.2)
     with file_lock.locked(file):
