@@ -127,7 +127,9 @@ class WassersteinExponential(Weighted):
             The earlier table has a different number of cells.
         """
         if isinstance(self.base_measure, DirichletMultinomial) and len(self.base_measure.previous) != system.frame.size:
-            raise CountError(f"previous has {len(self.base_measure.previous)} cells, but the table has {system.frame.size}")
+            raise CountError(
+                f"previous has {len(self.base_measure.previous)} cells, but the table has {system.frame.size}"
+            )
         return self.base_measure
 
     def on(self, system: System) -> WassersteinExponential:
