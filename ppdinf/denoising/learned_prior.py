@@ -26,8 +26,8 @@ EFFECTS = 5000
 """Largest number of labels of a factor."""
 
 FEW, SELDOM, TURNS = 300, 1 / 4, 3
-"""Minimum probability of a joint update of an effect and its cells; number of cells per label below which the update
-always takes place; passes over factors with so few cells per label, whose possibly empty labels mix slowest."""
+"""Number of cells of a label up to which its effect is always updated jointly with them; smallest probability of a
+joint update; passes over factors whose labels all have so few cells, since possibly empty labels mix slowest."""
 
 FIRST, NOT_ANEW = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
 

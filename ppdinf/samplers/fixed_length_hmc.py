@@ -104,7 +104,7 @@ class FixedLengthHMC(pm.HamiltonianMC):
         finally:
             self.path_length = turn
         result.stats["n_steps"] *= len(DRIFTS)
-        if step_size > 2 * turn:  # cap the acceptance of a single long step, so that tuning can shorten it
+        if step_size > 2 * turn:  # one long step: cap the acceptance, so that tuning does not lengthen it
             return result._replace(accept_stat=min(result.accept_stat, self.target_accept))
         return result
 

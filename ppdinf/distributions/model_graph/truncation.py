@@ -72,7 +72,7 @@ def count_windows(
     -------
     lower : array of int64, shape (d,)
     width : int
-        Windows exclude counts only for their small weight, never for public bounds.
+        A window that ends at a public bound extends one count beyond the bound.
 
     Raises
     ------
