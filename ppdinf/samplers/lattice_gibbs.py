@@ -56,7 +56,7 @@ FLAT = 0.25  # power of the weights for initial tables: about twice the dispersi
 
 @dataclass_state
 class LatticeGibbsState(StepMethodState):
-    """State that PyMC stores between chains, and from which an interrupted chain is resumed."""
+    """State that PyMC stores between chains."""
 
     sweeps: int
     _batch: Directions | tuple[()]
@@ -168,7 +168,7 @@ class LatticeGibbs(BlockedStep):
             self._log_factor = compile_pymc([self.vars[0], *parameters], log_factor, **self._compile_kwargs)
 
     def _stand_in(self, variable: TensorVariable) -> tuple[list[CellFactor], list[TensorVariable], TensorVariable]:
-        """Return the factors of a plain model's integer variable, its parameters, and the stand-in table."""
+        """Return factors by cell, factors of several cells, and the stand-in table of a plain model's variable."""
         plain = plain_table(variable, self._model)
         if plain is None:
             raise ModelError(f"no observed sum and no release determines sums of {variable.name!r} exactly")
