@@ -1,9 +1,9 @@
-"""Whole numbers with given sums: their total weight and its gradient, draws, walks.
+"""Integers with given sums: total weights and gradients, exact draws, Gibbs updates.
 
-Rule: NumPy in and out; neither PyMC nor labels.
+Rule: input and output are NumPy arrays; this package uses neither PyMC nor labels.
 
-count_pairs        pairs of counts of which the second is part of the first, for example cases and deaths
-gibbs              gibbs updates of tables on a fiber with overlapping sums
-nested_sums        exact evaluation and joint draws for sums of which any two are nested or disjoint
-sums_given_totals  log probabilities and gradients of cells given exact totals of disjoint groups
+count_pairs        Pairs of counts of which the second is part of the first, for example cases and deaths.
+gibbs              Gibbs updates of tables on a fiber with overlapping sums.
+nested_sums        Exact evaluation and joint draws for sums of which any two are nested or disjoint.
+sums_given_totals  Log probabilities, gradients and draws of cells given exact totals of disjoint groups.
 """

@@ -1,4 +1,4 @@
-"""Exponentials of log weights, as vectorised functions take them."""
+"""Exponentials of log weights in vectorised functions, and probabilities of rows."""
 
 import mpmath
 import numpy as np
@@ -24,8 +24,8 @@ def raised(x, out):
 
 
 @vectorised
-def raised_carelessly(x, out):
-    """The same reduction, rearranged as sums are: ln 2 is no longer taken off in two parts."""
+def raised_inaccurately(x, out):
+    """Compute the same reduction in another order: ln 2 is no longer subtracted in two parts."""
     for i in range(x.size):
         n = np.floor(x[i] * 1.4426950408889634 + 0.5)
         r = (x[i] - n * 6.93147180369123816490e-1) - n * 1.90821492927058770002e-10
@@ -33,7 +33,7 @@ def raised_carelessly(x, out):
 
 
 def off(function):
-    """Largest relative error, by numbers of forty digits."""
+    """Return the largest relative error, by numbers with forty digits."""
     rng = np.random.default_rng(1)
     x = np.concatenate([-700 * rng.random(2000), -40 * rng.random(2000), [0.0, -0.0, -5e-324, -np.log(2) / 2, -700.0]])
     out = np.empty_like(x)
@@ -43,12 +43,12 @@ def off(function):
         return max(float(abs(mpmath.mpf(found) / value - 1)) for found, value in zip(out, right, strict=True))
 
 
-def test_exponentials_are_right_to_one_rounding_in_functions_that_rearrange_sums():
+def test_exponentials_are_accurate_in_functions_that_reorder_sums():
     assert off(raised) < 2**-52
-    assert off(raised_carelessly) > 2**-48
+    assert off(raised_inaccurately) > 2**-48
 
 
-def test_nothing_is_left_far_below():
+def test_exponentials_far_below_the_maximum_are_zero():
     x, out = np.array([-700.1, -1e308, -np.inf]), np.ones(3)
     raised(x, out)
     assert (out == 0).all()

@@ -1,4 +1,4 @@
-"""Sums of a few cells from polynomials at fixed frequencies, against convolution, rows and sums of many digits."""
+"""Sums of a few cells from polynomials at fixed frequencies, against convolution, rows and high-precision sums."""
 
 import mpmath
 import numpy as np
@@ -40,7 +40,7 @@ BLOCKS = [
 
 
 def on_grids(problem, most=2**24):
-    """Pieces of a block, and what of them is on a grid, for cells near their posterior means."""
+    """Return pieces of a block and their entries on a grid, for cells near their posterior means."""
     logw, row, eta, lo, blocks, total = problem
     n = blocks.size
     near = np.rint(evaluated(logw, row[:n], eta[:n], lo[:n], blocks, total)[1] - lo[:n])
@@ -55,7 +55,7 @@ def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon
     pieces, grids = on_grids(problem)
     w, means = Weights(logw, totals.upper_envelope(logw), row, eta), np.empty(d)
     part = by_frequencies(w, pieces, grids, 0, np.arange(d), int(total[0] - lo.sum()), means)
-    assert not np.isnan(part)  # this is what is tested
+    assert not np.isnan(part)  # the tested method
     value, found = evaluated(*problem, pieces, grids)
     assert value[0] == pytest.approx(part + eta @ lo, rel=1e-14)
     by_row = evaluated(*problem)
@@ -75,7 +75,7 @@ def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon
 
 @pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS[1:11:3])
 def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, level, off):
-    """Along pieces: characteristic functions within what is stated, decay and log moment generating functions too."""
+    """On pieces, characteristic functions, decay and log moment generating functions are within bounds."""
     problem = logw, row, eta, *_ = block(family, noise, epsilon, d, level, 7, off)
     pieces, grids = on_grids(problem)
     (_, modulus, n), k, rng = grids.group[0], np.arange(logw.shape[1]), np.random.default_rng(3)
@@ -104,7 +104,7 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
             if beyond.size:
                 size = np.abs(np.exp(1j * np.outer(beyond, k)) @ law).max()
                 assert size <= np.exp(-entry[DECAY]) + 1e-14
-                assert np.log(size + 1e-9) > -1.3 * entry[DECAY] - 0.6  # nor is the bound of another piece or row
+                assert np.log(size + 1e-9) > -1.3 * entry[DECAY] - 0.6  # the bound of another row does not hold
             for s in range(2):
                 rate = (2 * s - 1) * RATE / modulus
                 excess = _law(w, k, at + x + rate)[0] - log_z - rate * (law @ k)
@@ -112,8 +112,8 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_bounds_hold_between_the_points_where_they_are_found(seed):
-    """Rows of lumps of which the middle one takes over halfway: cells that no noise makes, but a table may hold."""
+def test_bounds_hold_between_grid_points(seed):
+    """Rows of lumps whose middle one dominates between grid points: possible cells that noise does not produce."""
     rng = np.random.default_rng(seed)
     k, modulus, n, half = np.arange(41), 90, 32, 0.25
     logw = np.full(41, -np.inf)
@@ -121,7 +121,7 @@ def test_bounds_hold_between_the_points_where_they_are_found(seed):
     height = rng.normal(0, 1, 6)
     center = rng.normal(0, 0.3)
     logw[at] = height - 0.02 * (at - rng.uniform(5, 35)) ** 2
-    if seed == 0:  # at -1 the left lump, at 1 the right one, in between that without width
+    if seed == 0:  # at -1 the left lump dominates, at 1 the right one, in between the lump without width
         logw[:] = -np.inf
         logw[[5, 6, 20, 34, 35]], center = [0.0, 0.0, 2.5, 0.0, 0.0], 0.0
     w = Weights(logw[None], totals.upper_envelope(logw[None]), np.zeros(1, np.int64), np.zeros(1))
@@ -144,7 +144,7 @@ def _law(w, k, eta):
 
 
 def _entry(grids, pieces, row, eta):
-    """Piece on the first grid that holds a natural parameter."""
+    """Return the piece on the first grid that contains a natural parameter."""
     begin, _, start, scale = pieces.first[row]
     first, count = pieces.unit[start + int(np.floor(eta * scale)) - begin]
     n = first + int((eta * scale - np.floor(eta * scale)) * count)
@@ -155,8 +155,8 @@ def _entry(grids, pieces, row, eta):
 
 
 @pytest.mark.parametrize("near", [None, -50, 0, 1000])
-def test_sums_are_the_same_wherever_cells_are_said_to_be(near):
-    """What is tabulated ahead may not serve, which costs time alone."""
+def test_sums_do_not_depend_on_expected_offsets(near):
+    """Grids for wrong expected offsets may not be usable, which affects only the time."""
     problem = logw, row, _, lo, blocks, total = block(poisson, l1, 0.5, 25, 2.0, 11)
     offsets, said = total - lo.sum(), None if near is None else np.full(row.size, near)
     pieces = cut(logw)
@@ -167,19 +167,19 @@ def test_sums_are_the_same_wherever_cells_are_said_to_be(near):
 
 
 @pytest.mark.parametrize("term", [0, 1, 2])
-def test_an_error_of_a_millionth_in_a_polynomial_is_seen(term):
+def test_a_relative_error_of_1e_6_in_a_polynomial_is_detected(term):
     problem = _, row, eta, *_ = block(poisson, l1, 0.5, 60, 0.5, 7)
     pieces, grids = on_grids(problem)
     value, means = evaluated(*problem)
     entry = _entry(grids, pieces, row[0], eta[0])
-    entry[WAVES + 2 * grids.group[0, 2] * term + 1] += 1e-6  # real part at the first frequency but 0
+    entry[WAVES + 2 * grids.group[0, 2] * term + 1] += 1e-6  # real part at the first nonzero frequency
     wrong_value, wrong_means = evaluated(*problem, pieces, grids)
     off = abs(wrong_value[0] - value[0]) > 1e-10 * abs(value[0])
     assert off or not np.allclose(wrong_means, means, rtol=1e-9, atol=1e-9)
 
 
-def test_several_groups_share_grids_and_others_are_as_they_were():
-    """Groups of too few cells, of several sizes, with a total far away, with cells beyond pieces, and a free cell."""
+def test_several_groups_share_grids():
+    """Groups with too few cells, several sizes, an extreme total, cells outside of pieces, and a free cell."""
     logw, row, eta, lo, _, _ = block(poisson, l1, 0.5, 100, 1.0, 9)
     blocks = np.repeat([0, 1, 2, 3, 4, -1], [4, 20, 30, 25, 20, 1])
     counts = np.rint(np.exp(eta)).astype(np.int64)
@@ -190,7 +190,7 @@ def test_several_groups_share_grids_and_others_are_as_they_were():
     assert grids.group[0, 0] == -1
     assert (grids.group[[1, 2, 4], 0] >= 0).all()
     eta[blocks == 4] = 30.0
-    eta[5] = -np.inf  # nobody
+    eta[5] = -np.inf  # an empty cell
     (value, means), (right, right_means) = evaluated(*problem, pieces, grids), evaluated(*problem)
     np.testing.assert_allclose(value, right, rtol=1e-10)
     np.testing.assert_allclose(means, right_means, rtol=1e-9, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Nested sums against enumeration, against convolution in logarithms, and against groups of cells with one sum each."""
+"""Nested sums against enumeration, convolution in logarithms, and groups of cells with one sum each."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from ppdinf.fiber.sums_given_totals import totals
 
 
 def plan_of(p, scale=1.0, scaled=range(4), without=(), **changes):
-    """The plan of an enumerated problem; laws tabulated to different extents, with exact tails."""
+    """Return the sums of an enumerated problem, with laws tabulated to different extents and exact tails."""
     scales = [scale if law in scaled else 1.0 for law in range(4)]
     v, e, b = p.variance * scales[0], p.epsilon * scales[1], p.epsilon * scales[3]
     laws = [
@@ -32,7 +32,7 @@ def plan_of(p, scale=1.0, scaled=range(4), without=(), **changes):
 
 
 def moments(p):
-    """Posterior marginals, then means and variances of cells and sums, by enumeration."""
+    """Return posterior marginals, means and variances of cells and sums by enumeration."""
     q = p.posterior()
     cells, sums = q @ p.tables, q @ p.aggregate
     marginals = np.zeros(p.log_weight.size)
@@ -73,7 +73,7 @@ def test_posteriors_are_the_gradient():
 
 
 def test_wrong_variants_differ_from_enumeration():
-    """The noise of one law 5 % too wide, or an exact value forgotten, is seen in every problem that has them."""
+    """A noise scale error of 5 % or an ignored exact value is detected in every problem that has them."""
     caught, forgotten = np.zeros(4, dtype=int), 0
     for p in problems(100, seed=3):
         exact = np.flatnonzero(p.least == p.most)
@@ -96,7 +96,7 @@ def test_wrong_variants_differ_from_enumeration():
 
 
 def p_value(tables, law, drawn):
-    """Chi-square test of draws against the law of all tables; rare tables are pooled."""
+    """Return the chi-square p-value of draws against the law of all tables; rare tables are pooled."""
     code = {tuple(row): n for n, row in enumerate(tables.tolist())}
     seen = np.zeros(len(tables))
     for row in drawn.tolist():
@@ -107,7 +107,7 @@ def p_value(tables, law, drawn):
     expected = np.append(expected[~tail_probability], expected[tail_probability].sum())
     if expected[-1] == 0:
         if seen[-1] > 0:
-            return 0.0  # tables that cannot be
+            return 0.0  # impossible tables
         seen, expected = seen[:-1], expected[:-1]
     if expected.size == 1:
         return 1.0
@@ -115,7 +115,7 @@ def p_value(tables, law, drawn):
 
 
 def test_draws_have_the_enumerated_law():
-    """All 40 p-values above 1e-6: a false alarm in 1 of 25,000 runs; forgetting exact values is seen."""
+    """All 40 p-values are above 1e-6 (false alarm rate 1 in 25,000 runs); ignoring exact values is detected."""
     least = 1.0
     for n, p in enumerate(problems(40, seed=11)):
         law = p.posterior()
@@ -131,10 +131,10 @@ def test_draws_have_the_enumerated_law():
     assert least < 1e-6
 
 
-def test_draws_far_from_what_cells_say():
+def test_draws_far_from_the_prior():
     for n, p in enumerate(problems(15, seed=400, contradiction=400)):
         x = plan_of(p).evaluate(p.log_weight, p.slope).draw(1000, rng=n)
-        assert p_value(p.tables, p.posterior(), x) > 1e-6  # a false alarm in 1 of 60,000 runs
+        assert p_value(p.tables, p.posterior(), x) > 1e-6  # false alarm rate 1 in 60,000 runs
 
 
 def poisson(rate, width):
@@ -143,7 +143,7 @@ def poisson(rate, width):
 
 
 def convolved(a, b):
-    """Log weights of a sum, by convolution in logarithms."""
+    """Return log weights of a sum by convolution in logarithms."""
     a, b = sorted((a, b), key=len)
     out = np.full(a.size + b.size - 1, -np.inf)
     for k, weight in enumerate(a):
@@ -153,7 +153,7 @@ def convolved(a, b):
 
 @pytest.mark.parametrize("sds", [0, 5, 60, -60])
 def test_a_measurement_far_from_its_cells(sds):
-    """Forty cells in eight blocks, Poisson; blocks and their sum measured, the latter 60 sd from what the cells say."""
+    """Forty Poisson cells in eight blocks; blocks and their sum are measured, the sum 60 sd from its prior mean."""
     rng = np.random.default_rng(5)
     rates, width, variance, block_variance = rng.uniform(1, 30, 40), 150, 9.0, 4.0
     blocks = np.repeat(np.arange(8), 5)
@@ -183,12 +183,12 @@ def test_a_measurement_far_from_its_cells(sds):
     posteriors = evaluated.posteriors()
     x = evaluated.draw(400, rng=1)
     z = (x.mean(0) - posteriors.cell_mean) / np.sqrt(posteriors.cell_variance / 400)
-    assert abs(z).max() < 6  # 40 normal values: a false alarm in 1 of 12 million runs
+    assert abs(z).max() < 6  # 40 normal values: false alarm rate 1 in 12 million runs
 
 
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-4, 1e-8])
 def test_the_bound_holds(tolerance):
-    """What is trimmed makes the total weight too small, by at most what is said."""
+    """Trimming reduces the total weight by at most the stated bound."""
     rng, lost = np.random.default_rng(2), 0.0
     for _ in range(40):
         d, m = 40, 9
@@ -202,7 +202,7 @@ def test_the_bound_holds(tolerance):
         values = []
         for t in (tolerance, 1e-13):
             plan = NestedSums(**structure, measured=measured, laws=laws, tolerance=t)
-            plan._share *= 1e5 * (t > 1e-13)  # trim as much as may be
+            plan._share *= 1e5 * (t > 1e-13)  # trim as much as allowed
             evaluated = plan.evaluate(weights.ravel())
             values.append(evaluated.value[0])
             if t == tolerance:
@@ -214,7 +214,7 @@ def test_the_bound_holds(tolerance):
 
 
 def kinds(rng, d, width):
-    """Weights of many shapes, in which totals may be typical, or hardly any table has them."""
+    """Yield weights of many shapes, with typical or extremely improbable totals."""
     x = np.arange(width)
     yield rng.normal(0, rng.choice([1.0, 10.0, 100.0]), (d, width))
     odd = rng.normal(0, 1, (d, width))
@@ -283,7 +283,7 @@ def test_a_chain_of_sums_of_one_cell():
     np.testing.assert_allclose(evaluated.posteriors().log_weight, np.exp(right - logsumexp(right)), atol=1e-13)
 
 
-def test_a_rate_of_zero_leaves_nothing_but_zero():
+def test_a_rate_of_zero_allows_only_zero():
     plan = NestedSums(low=[0, -1], width=[5, 5], node=[0, 0], parent=[-1], least=[2], most=[2])
     evaluated = plan.evaluate(np.zeros(10), slope=[0.0, -np.inf])
     assert evaluated.value[0] == pytest.approx(0.0)
@@ -291,8 +291,8 @@ def test_a_rate_of_zero_leaves_nothing_but_zero():
     assert plan.evaluate(np.zeros(10), slope=[-np.inf, -np.inf]).value[0] == -np.inf
 
 
-def test_a_cell_without_any_value_is_seen_at_once():
-    """In a tree too large for sums of logarithms."""
+def test_a_cell_without_a_possible_value_is_detected():
+    """The tree is too large for sums of logarithms."""
     cells, groups = 20_000, 2000
     plan = NestedSums(
         low=np.zeros(cells, int),
@@ -319,13 +319,13 @@ SOUND = {"low": [0, 0], "width": [3, 3], "node": [0, 1], "parent": [1, -1]}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"parent": [1, 0]}, "its own parent"),
-        ({"parent": [0, -1]}, "its own parent"),
+        ({"parent": [1, 0]}, "its own ancestor"),
+        ({"parent": [0, -1]}, "its own ancestor"),
         ({"parent": [1, 2]}, "parent"),
-        ({"node": [1, 1]}, "sum 0 has no cells"),
+        ({"node": [1, 1]}, "sum 0 must have cells"),
         ({"node": [0, 2]}, "node"),
         ({"node": [0.0, 1.0]}, "integers"),
-        ({"width": [3, 0]}, "at least one value"),
+        ({"width": [3, 0]}, "width must be at least 1"),
         ({"low": [2**52, 0]}, "doubles"),
         ({"measured": ([2], [0], [0])}, "measured"),
         ({"measured": ([0], [0], [1])}, "laws"),
@@ -333,7 +333,7 @@ SOUND = {"low": [0, 0], "width": [3, 3], "node": [0, 1], "parent": [1, -1]}
         ({"least": [0]}, "least"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes, message):
+def test_inconsistent_arrays_raise(changes, message):
     with pytest.raises(InvariantError, match=message):
         NestedSums(**(SOUND | {"laws": [LogTable([0.0])]} | changes))
 
@@ -362,7 +362,7 @@ def test_contradictions_name_the_sum(changes, node):
     assert caught.value.node == node
 
 
-def test_contradictions_that_weights_make_name_the_sum():
+def test_contradictions_by_weights_name_the_sum():
     plan = NestedSums(**SOUND, least=[1, 0], most=[1, 9])
     evaluated = plan.evaluate([0, -np.inf, 0, 0, 0, 0])
     assert evaluated.value[0] == -np.inf
@@ -380,13 +380,13 @@ def test_contradictions_that_weights_make_name_the_sum():
     both = {"low": [0, 0], "width": [3, 3], "node": [0, 0], "parent": [1, -1]}
     told = NestedSums(**both, measured=([0], [3], [0]), laws=[LogTable([0.0])])
     assert told.evaluate(np.zeros(6)).value[0] == pytest.approx(np.log(2))
-    assert told.evaluate(even).value[0] == -np.inf  # no even number is the 3 that was measured
+    assert told.evaluate(even).value[0] == -np.inf  # even numbers cannot give the measured 3
 
 
 @pytest.mark.parametrize(
     ("weights", "slope"), [([0] * 5, None), ([0] * 5 + [np.nan], None), ([0] * 6, [0]), ([0] * 6, [np.inf, 0])]
 )
-def test_weights_that_are_none_are_refused(weights, slope):
+def test_invalid_weights_raise(weights, slope):
     with pytest.raises(ModelError):
         NestedSums(**SOUND).evaluate(weights, slope)
 
@@ -399,7 +399,7 @@ def test_a_tolerance_is_a_relative_error(tolerance):
 
 @pytest.mark.parametrize("total", [2000, 6000, 9000])
 def test_tilts_of_wide_sums_converge(total):
-    """Once set, they stay: damped from the first step on by the width of a sum, they would move on by .4 to 2.5."""
+    """Tilts converge; with damping from the first step on they would still move by 0.4 to 2.5."""
     cells = 900
     plan = NestedSums(
         low=np.zeros(cells, int),

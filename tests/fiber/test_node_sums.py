@@ -1,4 +1,4 @@
-"""Sums of cells from their Gauss nodes, against integer windows, convolution and the bounds that are stated."""
+"""Sums of cells from their Gauss nodes, against integer windows, convolution and the stated bounds."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def nodes_of(problem):
 
 
 def by_nodes_of(problem, nodes):
-    """Log coefficient and means; nan where nodes do not serve."""
+    """Return log coefficient and means, or nan if nodes are not accurate enough."""
     logw, row, eta, lo, _, total = problem
     means = np.zeros(eta.size)
     w = Weights(logw, totals.upper_envelope(logw), row, eta)
@@ -62,7 +62,7 @@ def test_a_rule_has_the_moments_of_its_measure(places):
         assert weight @ ((node - 18) / 25) ** r == pytest.approx(p @ power, abs=1e-13)
 
 
-def test_a_rule_of_no_more_integers_than_places_is_these_integers():
+def test_a_rule_for_few_integers_has_the_integers_as_nodes():
     node, weight = np.zeros(20), np.zeros(20)
     gauss_rule(np.array([0.25, 0.5, 0.25]), 3.0, node, weight)
     assert node[:3].tolist() == [3, 4, 5]
@@ -74,7 +74,7 @@ def test_sums_by_nodes_against_convolution_and_rows(family, noise, epsilon, d, l
     problem = logw, _, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)
     nodes = nodes_of(problem)
     value, means = by_nodes_of(problem, nodes)
-    assert not np.isnan(value)  # this is what is tested
+    assert not np.isnan(value)  # the tested method
     served, found = evaluated(*problem, nodes=nodes)
     assert served[0] == pytest.approx(value, rel=1e-14)
     np.testing.assert_allclose(found, means, rtol=1e-14)
@@ -89,7 +89,7 @@ def test_sums_by_nodes_against_convolution_and_rows(family, noise, epsilon, d, l
 
 
 def random_problem(seed):
-    """Cells of any family and noise scale, some of them empty, some with the same weights."""
+    """Return cells of any family and noise scale, some of them empty, some with equal weights."""
     rng = np.random.default_rng(seed)
     family = (poisson, poisson, binomial, negative_binomial)[rng.integers(4)]
     noise, epsilon = (l1, gaussian)[rng.integers(2)], np.exp(rng.uniform(np.log(1e-3), np.log(10)))
@@ -98,7 +98,7 @@ def random_problem(seed):
 
 
 def compare(seeds):
-    """Largest errors of log coefficients and means, and how many problems nodes served."""
+    """Return the largest errors of log coefficients and means, and the number of problems solved by nodes."""
     served, worst, slope = 0, 0.0, 0.0
     for seed in seeds:
         problem = random_problem(seed)
@@ -127,7 +127,7 @@ def test_many_random_problems_against_integer_windows():
     assert slope < 1e-8
 
 
-def test_an_error_of_a_millionth_in_one_node_is_seen():
+def test_a_relative_error_of_1e_6_in_one_node_is_detected():
     problem = block(*BLOCKS[0][:5], 7)
     nodes = nodes_of(problem)
     good, _ = by_nodes_of(problem, nodes)
@@ -140,7 +140,7 @@ def test_an_error_of_a_millionth_in_one_node_is_seen():
 
 
 @pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS[1::2])
-def test_bounds_of_pieces_hold_between_the_points_at_which_they_were_found(family, noise, epsilon, d, level, off):
+def test_bounds_of_pieces_hold_between_grid_points(family, noise, epsilon, d, level, off):
     problem = logw, *_ = block(family, noise, epsilon, d, level, 7, off)
     nodes, k, rng = nodes_of(problem), np.arange(logw.shape[1]), np.random.default_rng(3)
     for r in rng.choice(d, 4, replace=False):
@@ -168,7 +168,7 @@ def test_bounds_of_pieces_hold_between_the_points_at_which_they_were_found(famil
                     assert log_mgf <= 0.5 * t**2 * piece[SPREAD] * (1 + 1e-9)
 
 
-def test_cells_beyond_their_pieces_are_left_to_their_windows():
+def test_cells_outside_of_their_pieces_use_their_windows():
     problem = logw, row, eta, lo, blocks, total = block(*BLOCKS[0][:5], 7)
     nodes = nodes_of(problem)
     far = (logw, row, np.where(row == 3, eta - 30, eta), lo, blocks, total)

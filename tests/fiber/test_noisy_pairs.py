@@ -1,4 +1,4 @@
-"""Cases and deaths given noisy ones, against the listed posterior."""
+"""Cases and deaths given noisy ones, against the enumerated posterior."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from ppdinf.fiber.count_pairs.noisy_pairs import _smooth_sums, _sums
 Y, Z = np.array([4, -1, 2]), np.array([-2, 1, 3])
 PRIOR = {"mean": np.array([3.0, 1.0, 2.0]), "shape": 1.5, "share": np.array([0.2, 0.1, 0.3]), "strength": 3.0}
 RATE, TOTAL, DRAWS = 0.7, 6, 40_000
-ALARM = 1e-6  # false alarms of a chi-square test
+ALARM = 1e-6  # false alarm rate of a chi-square test
 
 
 def unscaled(tables, y, z, rate, **change):
@@ -30,7 +30,7 @@ def posterior(tables, y, z, rate, **change):
 
 
 def scenarios(tables, means, weighed=True):
-    """List the posterior under scenarios of one probability, weighed by what is known of them or not."""
+    """Enumerate the posterior under equally probable scenarios, with or without their posterior weights."""
     prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0])}
     logs = np.stack([unscaled(tables, Y, Z, RATE, **(prior | {"mean": mean})) for mean in means])
     parts = np.exp(logs - logs.max())
@@ -55,7 +55,7 @@ def with_total(total, groups=3):
     )
 
 
-def test_draws_given_the_total_have_the_listed_posterior():
+def test_draws_given_the_total_have_the_enumerated_posterior():
     tables = with_total(TOTAL)
     drawn = noisy_pairs.draw(Y, Z, rate=RATE, **PRIOR, total=TOTAL, draws=DRAWS, rng=1)
     assert p_value(tables, drawn, posterior(tables, Y, Z, RATE)) > ALARM
@@ -63,13 +63,13 @@ def test_draws_given_the_total_have_the_listed_posterior():
         posterior(tables, Y, Z, RATE, strength=4.0),
         posterior(tables, Y, Z, RATE, shape=3.0),
         posterior(tables, Y, Z, 0.77),
-        posterior(tables, Y, np.zeros(3), RATE),  # noisy deaths not looked at
-        posterior(tables, np.full(3, -50), Z, RATE),  # nor noisy cases
+        posterior(tables, Y, np.zeros(3), RATE),  # noisy deaths ignored
+        posterior(tables, np.full(3, -50), Z, RATE),  # noisy cases ignored, too
     ]:
         assert p_value(tables, drawn, wrong) < ALARM
 
 
-def test_draws_without_the_total_have_the_listed_posterior():
+def test_draws_without_the_total_have_the_enumerated_posterior():
     pairs = np.array([[[c, d]] for c in range(60) for d in range(c + 1)], dtype=np.int64)
     drawn = noisy_pairs.draw(Y, Z, rate=RATE, **PRIOR, draws=DRAWS, rng=2)
     for j in range(3):
@@ -78,7 +78,7 @@ def test_draws_without_the_total_have_the_listed_posterior():
         assert p_value(pairs, drawn[:, [j]], listed) > ALARM
 
 
-def test_scenarios_are_weighed_by_what_is_known():
+def test_scenarios_have_posterior_weights():
     tables, means = with_total(TOTAL), np.array([[3.0, 1.0, 2.0], [1.0, 5.0, 0.5], [8.0, 9.0, 1.0]])
     prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0]), "mean": means}
     drawn = noisy_pairs.draw(Y, Z, rate=RATE, **prior, total=TOTAL, draws=DRAWS, rng=4)
@@ -87,7 +87,7 @@ def test_scenarios_are_weighed_by_what_is_known():
         assert p_value(tables, drawn, wrong) < ALARM
 
 
-def test_scenarios_are_weighed_without_the_total_too():
+def test_scenarios_have_posterior_weights_without_the_total():
     pairs = np.array([[[c, d]] for c in range(250) for d in range(c + 1)], dtype=np.int64)
     own = PRIOR | {"share": np.array([0.2])}
     drawn = noisy_pairs.draw([4], [-2], rate=RATE, **(own | {"mean": [[1.0], [30.0]]}), draws=DRAWS, rng=5)
@@ -97,7 +97,7 @@ def test_scenarios_are_weighed_without_the_total_too():
     assert p_value(pairs, drawn, apart.mean(axis=0)) < ALARM
 
 
-def test_the_prior_is_returned_by_noise_that_says_nothing():
+def test_uninformative_noise_gives_the_prior():
     prior = {"mean": np.array([300.0, 40.0]), "shape": 2.0, "share": np.array([0.02, 0.05]), "strength": 40.0}
     drawn = noisy_pairs.draw([-5, 9], [0, -3], rate=1e-6, **prior, draws=20_000, rng=3)
     c, d = drawn[..., 0], drawn[..., 1]
@@ -119,7 +119,7 @@ def test_sums_over_the_smaller_count_are_smooth_enough_to_interpolate(low, size,
     )
 
 
-def test_sums_are_those_of_the_definition():
+def test_sums_agree_with_the_definition():
     for c, noisy, rate in [(0, 3, 0.25), (40, -7, 0.25), (2000, 300, 0.0025), (60_000, 900, 0.25), (9, 400, 0.25)]:
         d = np.arange(c + 1)
         terms = betabinom.logpmf(d, c, 0.9, 59.0) - rate * np.abs(d - noisy)
@@ -130,13 +130,13 @@ def test_sums_are_those_of_the_definition():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"larger": [1.0, 2.0, 3.0]}, CountError, "whole numbers"),
+        ({"larger": [1.0, 2.0, 3.0]}, CountError, "must be integers"),
         ({"smaller": [1, 2]}, CountError, "one pair for each group"),
         ({"mean": [0, 1, 1]}, ModelError, "means must be positive"),
         ({"share": [0.2, 1, 0.2]}, ModelError, "shares between 0 and 1"),
         ({"strength": 0}, ModelError, "positive numbers"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(change, error, words):
+def test_invalid_arguments_raise(change, error, words):
     with pytest.raises(error, match=words):
         noisy_pairs.draw(**({"larger": Y, "smaller": Z, "rate": RATE} | PRIOR | change))

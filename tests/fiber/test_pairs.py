@@ -1,4 +1,4 @@
-"""Cases and deaths under the total of cases, against all tables listed."""
+"""Cases and deaths given the total of cases, against the enumeration of all tables."""
 
 import itertools
 
@@ -9,16 +9,16 @@ from scipy.stats import chi2
 
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.fiber.count_pairs import pairs
-from ppdinf.fiber.count_pairs.pairs import FLOOR, STEP, _mixed
+from ppdinf.fiber.count_pairs.pairs import RATIO_BOUND, STEP, _mixed
 
 X, Z = np.array([4, 0, 2]), np.array([1, 0, 2])
 ALPHA = np.array([0.5, 1.5, 3.0])
 DRAWS = 40_000
-ALARM = 1e-6  # false alarms of a chi-square test; some 12 of them here
+ALARM = 1e-6  # false alarm rate of a chi-square test; there are about 12 tests
 
 
 def every_table(x):
-    """All (c, d) with the total of x and c >= d >= 0, shape (n, J, 2)."""
+    """Return all (c, d) with the total of x and c >= d >= 0, shape (n, J, 2)."""
     larger = [c for c in itertools.product(range(x.sum() + 1), repeat=x.size) if sum(c) == x.sum()]
     return np.array(
         [np.stack([c, d], axis=1) for c in larger for d in itertools.product(*(range(k + 1) for k in c))],
@@ -38,7 +38,7 @@ def law(tables, rate, norm, alpha, misprint=False):
 
 
 def p_value(tables, drawn, expected):
-    """Chi-square over the tables that are likely, all others together."""
+    """Return the chi-square p-value over the likely tables, with all others pooled."""
     keys = {table.tobytes(): k for k, table in enumerate(tables)}
     counts = np.bincount([keys[table.tobytes()] for table in drawn], minlength=len(tables))
     often = expected * len(drawn) > 10
@@ -50,7 +50,7 @@ def p_value(tables, drawn, expected):
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("alpha", [None, ALPHA])
 @pytest.mark.parametrize("rate", [0.05, 0.8])
-def test_draws_have_the_law_of_all_tables_listed(norm, alpha, rate):
+def test_draws_have_the_enumerated_law(norm, alpha, rate):
     tables = every_table(X)
     drawn = pairs.draw(X, Z, rate=rate, norm=norm, alpha=alpha, draws=DRAWS, rng=5)
     assert p_value(tables, drawn, law(tables, rate, norm, alpha)) > ALARM
@@ -59,7 +59,7 @@ def test_draws_have_the_law_of_all_tables_listed(norm, alpha, rate):
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("alpha", [None, ALPHA])
 @pytest.mark.parametrize("rate", [0.05, 0.8])
-def test_draws_with_both_totals_have_the_law_of_all_tables_listed(norm, alpha, rate):
+def test_draws_with_both_totals_have_the_enumerated_law(norm, alpha, rate):
     tables = every_table(X)
     tables = tables[tables[..., 1].sum(axis=1) == Z.sum()]
     drawn = pairs.draw(X, Z, rate=rate, norm=norm, alpha=alpha, smaller_total=True, draws=DRAWS, rng=8)
@@ -75,24 +75,24 @@ def test_totals_of_smaller_counts_at_their_ends(x, z):
     assert (drawn[..., 1] <= drawn[..., 0]).all()
 
 
-def test_a_law_that_is_wrong_is_told_apart():
+def test_wrong_laws_are_rejected():
     tables = every_table(X)
     l1 = pairs.draw(X, Z, rate=0.8, draws=DRAWS, rng=6)
     l2 = pairs.draw(X, Z, rate=0.8, norm="l2", draws=DRAWS, rng=6)
     prior = pairs.draw(X, Z, rate=0.8, alpha=ALPHA, draws=DRAWS, rng=6)
     gaussian = np.exp(-0.5 * 0.8 * ((tables - np.stack([X, Z], axis=1)) ** 2).sum(axis=(1, 2)))
     for drawn, wrong in [
-        (l1, law(tables, 0.84, "l1", None)),  # the rate 5 % off; in l2, where it tells less, 10 %
+        (l1, law(tables, 0.84, "l1", None)),  # rate error of 5 %; in l2, which is less sensitive, 10 %
         (l2, law(tables, 0.88, "l2", None)),
-        (l2, gaussian / gaussian.sum()),  # one scale in place of a mixture
-        (prior, law(tables, 0.8, "l1", ALPHA, misprint=True)),  # Gamma(c) for Gamma(c + 1), as printed
+        (l2, gaussian / gaussian.sum()),  # one scale instead of a mixture
+        (prior, law(tables, 0.8, "l1", ALPHA, misprint=True)),  # Gamma(c) instead of Gamma(c + 1), as printed
         (prior, law(tables, 0.8, "l1", None)),
     ]:
         assert p_value(tables, drawn, wrong) < ALARM
 
 
-def test_deaths_that_are_not_summed_out_are_told_apart():
-    """Cases drawn as if their deaths did not matter, deaths then given cases: the tempting short cut."""
+def test_deaths_that_are_not_marginalized_are_rejected():
+    """Drawing cases without regard to deaths, then deaths given cases, is a wrong shortcut and is rejected."""
     tables = every_table(X)
     shortcut = np.zeros(len(tables))
     for c in np.unique(tables[..., 0], axis=0):
@@ -102,14 +102,14 @@ def test_deaths_that_are_not_summed_out_are_told_apart():
     assert p_value(tables, pairs.draw(X, Z, rate=0.8, draws=DRAWS, rng=7), shortcut / shortcut.sum()) < ALARM
 
 
-def test_the_sum_over_nodes_is_bounded_as_the_thinning_needs():
+def test_the_sum_over_nodes_satisfies_its_bound():
     x = np.append(0.0, np.geomspace(1e-6, 1e4, 3000))
-    assert _mixed(x).min() > FLOOR
+    assert _mixed(x).min() > RATIO_BOUND
     assert STEP == 0.5
     assert abs(_mixed(np.array([60.0, 300.0])) - 1).max() < 1e-7
 
 
-def test_wide_noise_on_large_counts_leaves_windows_nothing():
+def test_mass_outside_windows_is_negligible_for_wide_noise():
     rng = np.random.default_rng(3)
     x = np.append(rng.integers(0, 3000, 12), 90_000)
     z = rng.binomial(x, 0.02)
@@ -125,21 +125,21 @@ def test_the_same_seed_gives_the_same_draws_and_exact_totals():
     assert ((drawn[..., 1] >= 0) & (drawn[..., 1] <= drawn[..., 0])).all()
 
 
-def test_a_table_of_nothing_stays_empty():
+def test_an_empty_table_stays_empty():
     assert not pairs.draw([0, 0], [0, 0], rate=0.2, draws=3, rng=1).any()
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"smaller": [0, 1, 2]}, CountError, "of pair 1 is not between 0 and the larger one"),
-        ({"smaller": [0, 0]}, CountError, "one of each belongs together"),
-        ({"larger": [4.0, 0.0, 2.0]}, CountError, "whole numbers"),
+        ({"smaller": [0, 1, 2]}, CountError, "of pair 1 must be between 0 and the larger count"),
+        ({"smaller": [0, 0]}, CountError, "must have the same length"),
+        ({"larger": [4.0, 0.0, 2.0]}, CountError, "arrays of integers"),
         ({"rate": 0}, PrivacyError, "rate must be a positive number"),
         ({"norm": "linf"}, PrivacyError, "'l1' or 'l2'"),
         ({"alpha": [1, 0, 1]}, PrivacyError, "one positive number for each pair"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(arguments, error, words):
+def test_invalid_arguments_raise(arguments, error, words):
     with pytest.raises(error, match=words):
         pairs.draw(**({"larger": X, "smaller": Z, "rate": 0.5} | arguments))

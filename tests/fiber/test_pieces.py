@@ -1,4 +1,4 @@
-"""Log normalisers by pieces, against sums of many digits; sums of cells from their cumulants, against convolution."""
+"""Log normalisers by pieces against high-precision sums, and sums of cells from their cumulants against convolution."""
 
 import mpmath
 import numpy as np
@@ -42,8 +42,8 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(("family", "noise", "released", "epsilon"), PROBLEMS)
-def test_polynomials_against_sums_of_many_digits(family, noise, released, epsilon):
-    """K and K' to rounding; the characteristic function within the stated bounds, along the piece and at its ends."""
+def test_polynomials_against_high_precision_sums(family, noise, released, epsilon):
+    """K and K' are accurate to rounding, and characteristic functions are within the stated bounds, on pieces."""
     rng = np.random.default_rng(4)
     _, logw = rows_of(family, noise, released, epsilon)
     pieces = cut(logw)
@@ -91,7 +91,7 @@ def test_characteristic_functions_are_below_their_bound_everywhere(family, noise
                 piece = pieces.table[number]
                 bound = np.exp(-0.5 * piece[BEND] * np.minimum(u, piece[REACH]) ** 2)
                 assert (np.abs(wave @ law) < bound * (1 + 1e-9) + 1e-14).all()
-                # a wrong variant: the variance in place of what is known of all frequencies
+                # a wrong variant: the variance instead of the bound for all frequencies
                 spread = law @ k**2 - (law @ k) ** 2
                 assert spread < 1e-2 or (np.abs(wave @ law) > 1.001 * np.exp(-0.55 * spread * u**2)).any()
 
@@ -115,7 +115,7 @@ def test_sums_of_cells_against_convolution_and_rows(family, noise, epsilon, d, l
     pieces = cut(logw)
     w, means = Weights(logw, totals.upper_envelope(logw), row, eta), np.empty(d)
     part = by_cumulants(w, pieces, np.arange(d), int(total[0] - lo.sum()), means)
-    assert not np.isnan(part)  # this is what is tested
+    assert not np.isnan(part)  # the tested method
     value, found = evaluated(*problem, pieces)
     assert value[0] == pytest.approx(part + eta @ lo, rel=1e-14)
     by_row = evaluated(*problem)
@@ -135,7 +135,7 @@ def test_sums_of_cells_against_convolution_and_rows(family, noise, epsilon, d, l
 
 
 @pytest.mark.parametrize("entry", [0, 1, 2, 3])
-def test_an_error_of_a_millionth_in_a_piece_is_seen(entry):
+def test_a_relative_error_of_1e_6_in_a_piece_is_detected(entry):
     problem = logw, row, eta, *_ = block(poisson, gaussian, 0.25, 60, 2.3, 7)
     pieces = cut(logw)
     value, means = evaluated(*problem)
@@ -155,15 +155,15 @@ def test_free_cells():
     right = evaluated(*problem)
     assert value[-1] == pytest.approx(right[0][-1], rel=1e-13)
     np.testing.assert_allclose(means, right[1], rtol=1e-11, atol=1e-12)
-    eta[:3] = -np.inf, 40.0, -300.0  # nobody; beyond all pieces
+    eta[:3] = -np.inf, 40.0, -300.0  # an empty cell, outside of all pieces
     value, means = evaluated(*problem, cut(logw))
     right = evaluated(*problem)
     assert value[-1] == pytest.approx(right[0][-1], rel=1e-13)
     np.testing.assert_allclose(means, right[1], rtol=1e-11, atol=1e-12)
 
 
-def test_where_pieces_do_not_serve_rows_are_looked_at():
-    """A cell beyond its pieces, totals far away or out of reach, weights on a sublattice, few pieces: as without."""
+def test_rows_are_used_if_pieces_are_not_usable():
+    """Cells outside of pieces, extreme or impossible totals, weights on a sublattice, and few pieces use the rows."""
     problem = logw, row, eta, lo, blocks, total = block(poisson, gaussian, 0.25, 60, 2.3, 7)
     pieces = cut(logw)
     far = eta.copy()

@@ -14,7 +14,7 @@ from ppdinf.fiber.sums_given_totals import totals
 
 
 def convolve(rows):
-    """Log weights of every sum, by plain convolution in logarithms."""
+    """Return log weights of every sum by plain convolution in logarithms."""
     log_sum = np.zeros(1)
     for row in rows:
         grid = np.full((row.size, log_sum.size + row.size - 1), -np.inf)
@@ -29,7 +29,7 @@ def at(log_sum, s):
 
 
 def oracle(logw, target):
-    """Log coefficient and marginals of one block (offsets from lo)."""
+    """Return log coefficient and marginals of one block (offsets from lo)."""
     d, width = logw.shape
     with np.errstate(invalid="ignore", divide="ignore"):
         value = at(convolve(logw), target)
@@ -105,7 +105,7 @@ KINDS = [flat, rough, sparse, even, nearly_even, far_modes, peaked, steep, one_w
 
 
 def problems(kind, number=25):
-    """Random blocks of a kind with totals typical, extreme, barely possible and impossible."""
+    """Yield random blocks of a kind with typical, extreme, barely possible and impossible totals."""
     rng = np.random.default_rng(KINDS.index(kind))
     for n in range(number):
         d, width = int(rng.integers(1, 9)), int(rng.integers(1, 40))
@@ -166,7 +166,7 @@ def evaluated_means(logw, target):
 
 @pytest.mark.parametrize("kind", [flat, even, counts, smooth, one_wide])
 def test_means_of_many_cells(kind):
-    """Cells with small shares in the sum go by their moments, unless their marginals are asked for."""
+    """Cells with small shares in the sum use their moments, except for marginals."""
     rng = np.random.default_rng(13)
     for d, width in ((45, 30), (150, 20), (400, 10)):
         logw = kind(rng, d, width)
@@ -180,13 +180,13 @@ def test_means_of_many_cells(kind):
             np.testing.assert_allclose(means, table @ np.arange(width), rtol=0, atol=1e-8)
             assert means.sum() == pytest.approx(target, rel=1e-10)
             assert value == pytest.approx(log_sum[target], rel=1e-12, abs=2e-10)
-            if kind is smooth and off:  # a wrong variant: all that the first two moments know
+            if kind is smooth and off:  # a wrong variant: only the first two moments
                 tilt = (target - mean.sum()) / sd**2
                 assert np.abs(mean + tilt * (p @ np.arange(width) ** 2 - mean**2) - means).max() > 1e-6
 
 
-def test_the_oracle_sees_too_few_frequencies():
-    """Wrong variant: frequencies at a spacing of 2 pi / 4 sd, which count sums 4 sd away as the total."""
+def test_the_oracle_rejects_too_few_frequencies():
+    """Wrong variant: frequencies with spacing 2 pi / 4 sd, which alias sums 4 sd away."""
     logw = smooth(np.random.default_rng(3), 20, 60)
     p = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
     x = np.arange(60)
@@ -200,15 +200,15 @@ def test_the_oracle_sees_too_few_frequencies():
     assert totals.log_coefficient(logw, lo=0, total=target)[0] == pytest.approx(right, abs=1e-11)
 
 
-def test_the_oracle_sees_too_few_moments():
-    """Wrong variant: four moments of each cell in the place of twelve, centred and along the same frequencies."""
+def test_the_oracle_rejects_too_few_moments():
+    """Wrong variant: four moments of each cell instead of twelve, centred and at the same frequencies."""
     logw = smooth(np.random.default_rng(5), 400, 10)
     p = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
     k = np.arange(10) - np.rint(p @ np.arange(10))[:, None]
     target = round(float((p @ np.arange(10)).sum()))
     modulus = int(16 * np.sqrt((p * k**2).sum()))
     u = 2 * np.pi * (np.arange(modulus) - modulus // 2) / modulus
-    # frequencies that matter: the characteristic function of the sum is below 1e-14 beyond
+    # relevant frequencies: above them the characteristic function of the sum is below 1e-14
     u = u[np.abs(u) < 8 / np.sqrt((p * k**2).sum())]
 
     def log_mass(order):
@@ -234,7 +234,7 @@ def test_blocks_free_cells_and_lower_ends():
         value, expected = oracle(weights[cells], target)
         assert found[b] == pytest.approx(value, abs=1e-11)
         np.testing.assert_allclose(table[cells], expected, atol=1e-11)
-    assert found[2] == 0  # no cells, a total of 0
+    assert found[2] == 0  # no cells, total 0
     assert found[3] == pytest.approx(logsumexp(weights[[1, 4]], axis=1).sum(), abs=1e-11)
     np.testing.assert_allclose(table[1], np.exp(weights[1] - logsumexp(weights[1])), atol=1e-13)
     assert totals.log_coefficient(logw, lo=lo, total=[*total[:2], 1], block=block)[2] == -np.inf
@@ -252,8 +252,8 @@ def test_marginals_are_the_gradient():
         assert table[i, k] == pytest.approx(slope, abs=1e-8)
 
 
-def test_wide_windows_cost_what_their_mass_costs():
-    """The entries that matter are found in a table a hundred times as wide, with the same answer."""
+def test_the_cost_of_wide_windows_depends_on_their_mass():
+    """In a table that is 100 times wider, the relevant entries are found and the result is equal."""
     x = np.arange(20_000)
     rate = np.array([[30.0], [50.0], [400.0]])
     logw = -gammaln(x + 1.0) - 0.02 * np.abs(np.array([[20], [70], [420]]) - x)
@@ -262,12 +262,12 @@ def test_wide_windows_cost_what_their_mass_costs():
     assert wide == pytest.approx(narrow, rel=1e-13)
 
 
-def test_a_cell_wide_as_all_others_together_costs_no_convolution():
-    """Moments of 59 cells are too rough where the tails of one keep high frequencies alive; their own are not."""
+def test_one_very_wide_cell_does_not_require_convolution():
+    """Moments of 59 cells are too inaccurate if the tails of one cell make high frequencies relevant."""
     x, scale = np.arange(1200), np.repeat([80.0, 6.0], [1, 59])[:, None]
     logw = -np.abs(x - np.where(scale > 6, 600, 24)) / scale
     p = np.exp(logw) / np.exp(logw).sum(axis=1, keepdims=True)
-    frequencies = np.fft.rfft(p, 2**17)  # no sum wraps around: the largest is 71,940
+    frequencies = np.fft.rfft(p, 2**17)  # no aliasing: the largest sum is 71,940
     log_sum = np.log(np.fft.irfft(frequencies.prod(axis=0), 2**17)[2274]) + logsumexp(logw, axis=1).sum()
     others = np.fft.irfft(frequencies[1:].prod(axis=0), 2**17)[2274 - x]
     evaluated_means(logw, 2274)
@@ -290,8 +290,8 @@ def test_rate_zero_means_count_zero():
 
 
 @pytest.mark.parametrize("lo", [0, -40])
-def test_cells_nobody_lives_in_change_nothing(lo):
-    """Windows that begin far below 0, in a block and free; a large number standing for -inf would cancel there."""
+def test_empty_cells_have_no_effect(lo):
+    """Windows far below 0, in a block and free; a large number instead of -inf would cancel there."""
     x = lo + np.arange(60)
     with np.errstate(invalid="ignore"):
         logw = np.where(x < 0, -np.inf, -gammaln(np.maximum(x, 0) + 1.0) - 0.3 * np.abs(np.arange(5)[:, None] - x))
@@ -311,7 +311,7 @@ def test_cells_nobody_lives_in_change_nothing(lo):
 
 
 def joint_law(logw, target):
-    """Every table of the block with its probability, by enumeration."""
+    """Return every table of the block with its probability, by enumeration."""
     d, width = logw.shape
     tables = np.array([t for t in itertools.product(range(width), repeat=d) if sum(t) == target])
     log_p = logw[np.arange(d), tables].sum(axis=1)
@@ -320,11 +320,11 @@ def joint_law(logw, target):
 
 
 def p_value(draws, tables, p):
-    """Chi-square test of draws against the joint law; rare tables pooled with the most probable."""
+    """Return the chi-square p-value of draws against the joint law; rare tables are pooled with the most probable."""
     index = {tuple(t): n for n, t in enumerate(tables)}
     seen = np.bincount([index[tuple(x)] for x in draws], minlength=len(tables))
     pooled = p * len(draws) < 10
-    pooled[p.argmax()] = True  # so that no class expects little
+    pooled[p.argmax()] = True  # so that every class has a large expected count
     seen = np.append(seen[~pooled], seen[pooled].sum())
     expected = np.append(p[~pooled], p[pooled].sum()) * len(draws)
     return chi2.sf(((seen - expected) ** 2 / expected).sum(), max(len(seen) - 1, 1))
@@ -343,7 +343,7 @@ def test_draws_follow_the_joint_law(kind):
 
 
 def test_draws_when_attempts_run_out():
-    """Far modes and a total that only a value between them can reach: backward sampling."""
+    """Distant modes and a total that requires a value between them: backward sampling."""
     logw = np.full((3, 41), -np.inf)
     logw[:, [0, 1, 2, 40]] = np.random.default_rng(12).normal(0, 1, (3, 4))
     logw[:, 20] = [-60.0, -61.0, -59.5]
@@ -352,7 +352,7 @@ def test_draws_when_attempts_run_out():
     assert p_value(draws, tables, p) > 1e-6
 
 
-def test_the_chi_square_sees_a_missing_acceptance():
+def test_the_chi_square_rejects_a_missing_acceptance():
     """Wrong variant: the last cell completes the total and is always accepted."""
     rng = np.random.default_rng(6)
     logw = smooth(rng, 3, 8)
@@ -394,7 +394,7 @@ def test_one_draw_for_each_of_many_tables():
     np.testing.assert_array_equal(again, many)
 
 
-def test_unsigned_numbers_are_whole_numbers():
+def test_unsigned_integers():
     rates = np.log([[0.4] * 101, [0.6] * 101]) * np.arange(101)
     signed = totals.log_coefficient(rates, lo=[50, 100], total=290)
     unsigned = totals.log_coefficient(rates, lo=np.array([50, 100], dtype=np.uint16), total=np.uint64(290))
@@ -404,12 +404,12 @@ def test_unsigned_numbers_are_whole_numbers():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"total": 10.0}, InvariantError, "total must hold integers"),
-        ({"lo": [0.5, 0.5]}, InvariantError, "lo must hold integers"),
+        ({"total": 10.0}, InvariantError, "total must be integers"),
+        ({"lo": [0.5, 0.5]}, InvariantError, "lo must be integers"),
         ({"lo": [0, 0, 0]}, InvariantError, "one entry per cell"),
-        ({"block": [0, 1]}, InvariantError, "block must name one of 1 totals"),
-        ({"block": [0, -2]}, InvariantError, "block must name"),
-        ({"total": np.uint64(2**63)}, InvariantError, "beyond"),
+        ({"block": [0, 1]}, InvariantError, "block must be a total from 0 to 0"),
+        ({"block": [0, -2]}, InvariantError, "block must be a total"),
+        ({"total": np.uint64(2**63)}, InvariantError, r"at most 2\*\*62"),
         ({"logw": np.zeros(3)}, ModelError, "shape"),
         ({"logw": np.zeros((2, 0))}, ModelError, "shape"),
         ({"logw": [[0.0, np.nan], [0.0, 0.0]]}, ModelError, "cell 0"),
@@ -418,7 +418,7 @@ def test_unsigned_numbers_are_whole_numbers():
         ({"eta": [0.0]}, ModelError, "one entry per cell"),
     ],
 )
-def test_refuses(change, error, message):
+def test_invalid_arguments_raise(change, error, message):
     arguments = {"logw": np.zeros((2, 2)), "lo": 0, "total": 1} | change
     logw = arguments.pop("logw")
     for function in (totals.log_coefficient, totals.marginals, totals.draw):
@@ -426,7 +426,7 @@ def test_refuses(change, error, message):
             function(logw, **arguments)
 
 
-def test_no_table_to_draw():
+def test_impossible_totals_raise():
     with pytest.raises(InvariantError, match="block 1"):
         totals.draw(np.zeros((2, 3)), lo=0, total=[1, 5], block=[0, 1])
     parity = np.array([[0.0, -np.inf, 0.0]] * 3)
@@ -437,5 +437,5 @@ def test_no_table_to_draw():
 def test_a_free_cell_without_weight():
     logw = np.array([[0.0, 0.0], [-np.inf, -np.inf]])
     assert totals.log_coefficient(logw, lo=0, total=1, block=[0, -1]).tolist() == [0.0, -np.inf]
-    with pytest.raises(ModelError, match="outside every total"):
+    with pytest.raises(ModelError, match="every free cell"):
         totals.draw(logw, lo=0, total=1, block=[0, -1])

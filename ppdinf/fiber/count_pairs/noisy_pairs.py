@@ -1,16 +1,15 @@
-r"""Confidential pairs of counts given noisy ones, and perhaps the exact total of the larger: posterior draws.
+"""Posterior draws of confidential pairs of counts given noisy pairs, optionally with an exact total.
 
     c_j ~ NegativeBinomial(mean_j, shape),  d_j | c_j ~ BetaBinomial(c_j, strength share_j, strength (1 - share_j))
 
-are cases and deaths of group j; known are C_j and D_j, both with double geometric noise ``exp(-rate |.|)``, and the sum
-of all c_j, or not. What moves all groups together is a scenario, one of K with equal prior probabilities that differ in
-their means. Deaths are summed out group by group given cases,
+are cases and deaths of group j. The data are C_j and D_j, both with double geometric noise ``exp(-rate |.|)``, and
+optionally the sum of all c_j. A scenario affects all groups together: one of K scenarios with equal prior probabilities
+and different means. Deaths are marginalized group by group given cases,
 
-    S_j(c) = sum over 0 <= d <= c of BetaBinomial(d | c) exp(-rate |D_j - d|),
+    S_j(c) = sum over 0 <= d <= c of BetaBinomial(d | c) exp(-rate |D_j - d|).
 
-so what is left is one total over independent integers (`ppdinf.fiber.sums_given_totals.totals`), whose coefficient is
-the weight of a scenario; each d is drawn given its c. In wide windows S is interpolated: it is as smooth in log c as
-its sum is long.
+The result is one total over independent integers (`ppdinf.fiber.sums_given_totals.totals`), whose coefficient is the
+weight of a scenario. Each d is drawn given its c. In wide windows S is interpolated; it is smooth in log c.
 """
 
 import math
@@ -26,17 +25,17 @@ from ppdinf.fiber.sums_given_totals import totals
 
 __all__ = ["draw"]
 
-REACH = 44.0  # logarithms by which the weight of a larger count may lag behind the largest, before it is left out
-NODES = 64  # of the interpolation
-WIDE = 256  # counts in a window that is interpolated
-TINY = 1e-14  # share of the smaller counts left out
+REACH = 44.0  # log weights of larger counts this far below the largest are omitted
+NODES = 64  # number of interpolation nodes
+WIDE = 256  # number of counts from which a window is interpolated
+TINY = 1e-14  # omitted share of the smaller counts
 
 
 @jit
-def _walk(c: int, noisy: int, rate: float, a: float, b: float, goal: float) -> tuple[float, int]:
-    """Sum weights of smaller counts, up to `goal`: their logarithm (of all), and the count at which it is reached.
+def _sum_smaller_counts(c: int, noisy: int, rate: float, a: float, b: float, goal: float) -> tuple[float, int]:
+    """Sum the weights of smaller counts up to `goal`; return the log sum (of all) and the count at which it is reached.
 
-    A goal is a logarithm on the same scale as the sum.
+    `goal` is a logarithm on the same scale as the sum.
     """
     none = math.lgamma(c + b) - math.lgamma(c + a + b) + math.lgamma(a + b) - math.lgamma(b)  # P(0 | c)
     scale, rise = none - rate * abs(noisy), np.exp(rate)
@@ -57,10 +56,10 @@ def _walk(c: int, noisy: int, rate: float, a: float, b: float, goal: float) -> t
 
 @jit
 def _sums(c: NDArray, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
-    """Tabulate log S at some counts."""
+    """Tabulate log S at given counts."""
     out = np.empty(c.size)
     for k in range(c.size):
-        out[k] = _walk(c[k], noisy, rate, a, b, np.inf)[0]
+        out[k] = _sum_smaller_counts(c[k], noisy, rate, a, b, np.inf)[0]
     return out
 
 
@@ -70,7 +69,7 @@ def _smaller(
 ) -> None:
     for n in range(c.shape[0]):
         for j in range(c.shape[1]):
-            out[n, j] = _walk(c[n, j], noisy[j], rate, a[j], b[j], sums[n, j] + np.log(u[n, j]))[1]
+            out[n, j] = _sum_smaller_counts(c[n, j], noisy[j], rate, a[j], b[j], sums[n, j] + np.log(u[n, j]))[1]
 
 
 def draw(
@@ -91,20 +90,20 @@ def draw(
     Parameters
     ----------
     larger, smaller : array_like of int, shape (J,)
-        Noisy counts; negative ones too.
+        Noisy counts, which may be negative.
     rate : float
-        Of the double geometric noise, per person.
+        Rate of the double geometric noise, per person.
     mean : array_like of float, shape (J,) or (K, J)
-        Prior means of the larger counts; with a row for each of K equally probable scenarios, these are weighed by what
-        the noisy counts and the total say of them.
+        Prior means of the larger counts, or one row for each of K equally probable scenarios. Scenarios are weighted by
+        their posterior probabilities given the noisy counts and the total.
     shape : array_like of float, shape () or (J,)
-        Their prior is negative binomial: variance ``mean + mean**2 / shape``.
+        Shape of the negative binomial prior, whose variance is ``mean + mean**2 / shape``.
     share : array_like of float, shape (J,)
         Prior mean of the smaller count's share in the larger one, between 0 and 1.
     strength : float
-        As many persons are worth the prior of a share.
+        Prior sample size of a share, in persons.
     total : int, optional
-        Exact sum of the confidential larger counts; without it groups are independent.
+        Exact sum of the confidential larger counts; by default groups are independent.
     draws : int
     rng : int or numpy.random.Generator, optional
 
@@ -115,17 +114,17 @@ def draw(
     Raises
     ------
     CountError
-        Noisy counts that are no integers, or not one pair for each group.
+        The noisy counts are not integers, or there is not one pair for each group.
     ModelError
-        Parameters out of range.
+        A parameter is out of range.
     InvariantError
-        No table has the total within reach.
+        No table within the windows has the total.
 
     Notes
     -----
-    Independent. Exact up to double precision and what lies beyond windows (some 1e-12) where these hold at most 256
-    counts; in wider ones S is interpolated, with relative errors below 1e-4. 67 groups, 300 draws: 60 ms at rate
-    1/4, .15 s at rate 1/400.
+    Draws are independent. They are exact up to double precision and the mass outside of the windows (about 1e-12) if
+    the windows have at most 256 counts. In wider windows S is interpolated, with relative errors below 1e-4. 300 draws
+    of 67 groups take 60 ms at rate 1/4 and 0.15 s at rate 1/400.
 
     Examples
     --------
@@ -136,7 +135,7 @@ def draw(
     """
     noisy = [np.asarray(part) for part in (larger, smaller)]
     if any(part.dtype.kind not in "iu" or part.ndim != 1 for part in noisy) or noisy[0].shape != noisy[1].shape:
-        raise CountError("larger and smaller noisy counts must be whole numbers, one pair for each group")
+        raise CountError("larger and smaller noisy counts must be integers, one pair for each group")
     y, z = (np.ascontiguousarray(part, dtype=np.int64) for part in noisy)
     means = np.atleast_2d(np.broadcast_to(np.asarray(mean, dtype=np.float64), np.shape(mean)[:-1] + y.shape))
     shares, shapes = (np.broadcast_to(np.asarray(v, dtype=np.float64), y.shape) for v in (share, shape))
@@ -162,7 +161,7 @@ def draw(
     table = {"lo": first, "total": goal, "block": block}
     scenarios = np.zeros(draws, dtype=np.int64)
     if len(means) > 1:
-        logs = (shapes * np.log(shapes / (means + shapes))).sum(axis=1)  # scales of the priors
+        logs = (shapes * np.log(shapes / (means + shapes))).sum(axis=1)  # log odds of the priors
         logs = logs + [totals.log_coefficient(weights, **table, eta=own).sum() for own in odds]
         scenarios = generator.choice(len(means), draws, p=np.exp(logs - logsumexp(logs)))
     c = np.empty((draws, y.size), dtype=np.int64)
@@ -175,10 +174,10 @@ def draw(
 
 
 def _window(y: int, z: int, rate: float, odds: tuple[float, float], shape: float, total: int | None) -> tuple[int, int]:
-    """Find the ends of the counts whose prior and noise weight is within `REACH` of the largest.
+    """Return the ends of the window of counts whose prior and noise weight is within `REACH` of the largest.
 
-    Both ends rise with the odds, of which the least and the most of all scenarios are given. The sum over smaller
-    counts, which comes on top, is bounded and hardly changes where these do.
+    Both ends increase with the odds, of which the smallest and the largest of all scenarios are given. The sum over
+    smaller counts is bounded and almost constant at the ends of the window.
     """
     least, most = odds
     mean = shape / math.expm1(-most)
@@ -200,7 +199,7 @@ def _log_weight(c: NDArray[np.int64], y: int, rate: float, odds: float, shape: f
 
 
 def _smooth_sums(low: int, size: int, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
-    """Log S over a window; at all counts of a short one, else interpolated in the logarithm of the count."""
+    """Return log S over a window: at all counts of a short window, otherwise interpolated in log c."""
     counts = np.arange(low, low + size)
     if size <= WIDE:
         return np.asarray(_sums(counts, noisy, rate, a, b))

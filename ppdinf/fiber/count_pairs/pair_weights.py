@@ -1,6 +1,6 @@
-"""Weights of pairs of counts, one within the other: the smaller summed out, its mean, and draws given the larger.
+"""Weights of pairs of counts: the smaller count marginalized, its mean, and draws given the larger one.
 
-Noise of both counts around those of a table; the smaller ones may be tilted besides.
+Both counts have noise around those of a table; the smaller counts may also be tilted.
 """
 
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["Law", "draw_smaller", "expected", "far", "highest", "tabulate"]
+__all__ = ["PairLaw", "draw_smaller", "expected", "far", "highest", "tabulate"]
 
-REACH = 64.0  # of l1 noise, in units of 1 / rate
-DEVIATIONS = 12.0  # of Gaussian noise, in standard deviations
+REACH = 64.0  # window radius of l1 noise, in units of 1 / rate
+DEVIATIONS = 12.0  # window radius of Gaussian noise, in standard deviations
 
 
-class Law(NamedTuple):
-    """Noise of both counts at the same rate: l1 (power 1) or Gaussian (2); smaller counts are tilted besides."""
+class PairLaw(NamedTuple):
+    """Noise of both counts at the same rate: l1 (power 1) or Gaussian (2), with a tilt of the smaller counts."""
 
     rate: float
     power: int
@@ -30,8 +30,8 @@ def _log_noise(distance: float, rate: float, power: int) -> float:
 
 
 @jit
-def _prefix(z: int, last: int, law: Law) -> NDArray[np.float64]:
-    """Logarithms of ``sum_{d <= k} noise(d - z) exp(tilt d)`` for k from 0 to `last`; nothing underflows."""
+def _prefix(z: int, last: int, law: PairLaw) -> NDArray[np.float64]:
+    """Return the logs of ``sum_{d <= k} noise(d - z) exp(tilt d)`` for k from 0 to `last` without underflow."""
     out = np.empty(last + 1)
     total, top = 0.0, -np.inf
     for d in range(last + 1):
@@ -47,11 +47,11 @@ def _prefix(z: int, last: int, law: Law) -> NDArray[np.float64]:
 
 @jit
 def tabulate(
-    x: NDArray, z: NDArray, first: NDArray, base: NDArray, law: Law, far: int, apart: int, out: NDArray
+    x: NDArray, z: NDArray, first: NDArray, base: NDArray, law: PairLaw, far: int, apart: int, out: NDArray
 ) -> None:
-    """Weights of the larger counts, the smaller ones summed out, but for that of pair `apart`.
+    """Tabulate weights of the larger counts with the smaller ones marginalized, except for pair `apart`.
 
-    Sums over smaller counts are constant from `far` beyond z on.
+    Sums over smaller counts are constant from `far` above z on.
     """
     for j in range(x.size):
         width = base.shape[1]
@@ -64,8 +64,8 @@ def tabulate(
 
 
 @jit
-def draw_smaller(c: NDArray, z: NDArray, law: Law, far: int, u: NDArray, out: NDArray) -> None:
-    """Draw each smaller count given its larger one, by inversion."""
+def draw_smaller(c: NDArray, z: NDArray, law: PairLaw, far: int, u: NDArray, out: NDArray) -> None:
+    """Draw each smaller count given its larger count by inversion."""
     for j in range(z.size):
         prefix = _prefix(z[j], min(c[:, j].max(), z[j] + far), law)
         for n in range(c.shape[0]):
@@ -75,8 +75,8 @@ def draw_smaller(c: NDArray, z: NDArray, law: Law, far: int, u: NDArray, out: ND
 
 
 @jit
-def expected(c: NDArray, z: NDArray, law: Law, far: int) -> float:
-    """Mean of the sum of the smaller counts given the larger ones."""
+def expected(c: NDArray, z: NDArray, law: PairLaw, far: int) -> float:
+    """Return the mean of the sum of the smaller counts given the larger ones."""
     total = 0.0
     for j in range(z.size):
         prefix = _prefix(z[j], min(c[j], z[j] + far), law)
@@ -87,15 +87,15 @@ def expected(c: NDArray, z: NDArray, law: Law, far: int) -> float:
     return total
 
 
-def far(law: Law) -> int:
-    """Distance above the count whose noise weight, and all beyond, is lost in double precision."""
+def far(law: PairLaw) -> int:
+    """Return the distance above the count from which noise weights are negligible in double precision."""
     if law.power == 1:
         return int(np.ceil(REACH / (law.rate - max(0.0, law.tilt))))
     return int(np.ceil(DEVIATIONS / law.rate + max(0.0, law.tilt) / law.rate**2))
 
 
-def highest(z: int, law: Law) -> float:
-    """Bound the log weight of a smaller count."""
+def highest(z: int, law: PairLaw) -> float:
+    """Return an upper bound on the log weight of a smaller count."""
     if law.power == 1:
         return float(max(law.tilt * z, -law.rate * z))
     mode = max(0.0, z + law.tilt / law.rate**2)

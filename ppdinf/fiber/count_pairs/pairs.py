@@ -1,27 +1,28 @@
-r"""Pairs of counts, one within the other, under one total: cases and deaths of counties in a month.
+r"""Exact draws of pairs of counts given one total: for example cases and deaths of counties in a month.
 
-A table holds a pair (c_j, d_j) for each of J groups. Here are exact draws from the laws
+A table has a pair (c_j, d_j) for each of J groups. The laws are
 
     P(c, d) ~ exp(-rate |(c, d) - (x, z)|) prod_j nu_j(c_j)    on  sum_j c_j = sum_j x_j,  c_j >= d_j >= 0
 
-with l1 or l2 distances and, perhaps, Dirichlet-multinomial weights nu: the Wasserstein exponential mechanism
-of [1]_, section 4.2, with its congenial base measures.
+with l1 or l2 distances and optional Dirichlet-multinomial weights nu: the Wasserstein exponential mechanism of [1]_,
+section 4.2, with its congenial base measures.
 
-l1. The smaller count meets nothing but its own larger one, so it is summed out: with v_j its noise weight,
+l1: the smaller count depends only on its larger count and is marginalized. With its noise weight v_j,
 
     sum over 0 <= d <= c of v_j(d)
 
-multiplies the weight of c. What is left is one total over J independent integers
-(`ppdinf.fiber.sums_given_totals.totals`); each d is then drawn given its c. No convolution of noise as wide as the
-table is needed.
+multiplies the weight of c. The result is one total over J independent integers
+(`ppdinf.fiber.sums_given_totals.totals`). Each d is then drawn given its c. A convolution of noise as wide as the table
+is not necessary.
 
-l2. With x = rate |.|_2, exp(-x) R(x) = h sqrt(2/pi) sum_j exp(-x^2 / 2v_j^2 - v_j^2 / 2) over the nodes
-v_j = (j + 1/2) h, and R lies within [FLOOR, 2 - FLOOR]: draw a node in proportion to its total weight, the table
-given the node (Gaussian weights are separable again), and keep it with probability FLOOR / R(x).
+l2: with x = rate |.|_2, exp(-x) R(x) = h sqrt(2/pi) sum_j exp(-x^2 / 2v_j^2 - v_j^2 / 2) over the nodes v_j = (j + 1/2)
+h, and R is in [RATIO_BOUND, 2 - RATIO_BOUND]. Draw a node with probability proportional to its total weight and the
+table given the node (Gaussian weights are separable again), and accept it with probability RATIO_BOUND / R(x).
 
-The total of the smaller counts may be exact too. All but that of the pair with most room are then drawn as before, with
-weights tilted so that they make the total on average; the one left out, which is not summed out beforehand, completes
-the total and is kept in proportion to its weight there. Every tilt gives the same law.
+The total of the smaller counts may also be exact. All smaller counts except the one with the widest range are then
+drawn as before, with weights tilted so that they have this total on average. The remaining smaller count is not
+marginalized. It completes the total and is accepted with probability proportional to its weight. Every tilt gives the
+same law.
 
 References
 ----------
@@ -36,21 +37,30 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from ppdinf.errors import CountError, InvariantError, PrivacyError
-from ppdinf.fiber.count_pairs.pair_weights import DEVIATIONS, REACH, Law, draw_smaller, expected, far, highest, tabulate
+from ppdinf.fiber.count_pairs.pair_weights import (
+    DEVIATIONS,
+    REACH,
+    PairLaw,
+    draw_smaller,
+    expected,
+    far,
+    highest,
+    tabulate,
+)
 from ppdinf.fiber.sums_given_totals import totals
 
 __all__ = ["draw", "edge_mass"]
 
-STEP = 0.5  # between nodes
-FLOOR = 0.95  # below R, whose least value is .959 with this step
-NEGLIGIBLE = 40.0  # logarithms by which a node may lag behind the heaviest one
-NONE = -1  # pair that is left out
-MOST = 2**15  # tables at a time
-HOPELESS = 1e5  # attempts for a table
+STEP = 0.5  # distance of nodes
+RATIO_BOUND = 0.95  # lower bound on R, whose minimum is 0.959 with this step
+NEGLIGIBLE = 40.0  # log weights of nodes this far below the largest are omitted
+NONE = -1  # code for no remaining pair
+MOST = 2**15  # tables per batch
+HOPELESS = 1e5  # largest number of attempts per table
 
 
 class _Windows(NamedTuple):
-    """Larger counts looked at: column k of row j stands for ``first[j] + k``; -inf in `base` where none is."""
+    """Windows of larger counts: column k of row j is ``first[j] + k``; `base` is -inf outside of the window."""
 
     first: NDArray[np.int64]
     base: NDArray[np.float64]
@@ -67,21 +77,21 @@ def draw(
     draws: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
-    r"""Draw tables near one of pairs, with its total of the larger counts, larger >= smaller >= 0.
+    r"""Draw tables near a table of pairs, with its total of the larger counts and larger >= smaller >= 0.
 
     Parameters
     ----------
     larger, smaller : array_like of int, shape (J,)
-        The table: larger counts (cases), and smaller ones within them (deaths).
+        The table: larger counts (cases), and smaller counts (deaths) that are part of them.
     rate : float
-        Per person of distance: ``epsilon / (2 Delta_z)`` of the Wasserstein exponential mechanism.
+        Rate per person of distance: ``epsilon / (2 Delta_z)`` of the Wasserstein exponential mechanism.
     norm : {"l1", "l2"}
         Distance between tables, over all 2 J counts.
     alpha : array_like of float, shape (J,), optional
-        Dirichlet-multinomial weights ``Gamma(c + alpha) / (Gamma(alpha) c!)`` of the larger counts; without it
-        all tables count alike.
+        Dirichlet-multinomial weights ``Gamma(c + alpha) / (Gamma(alpha) c!)`` of the larger counts; by default all
+        tables have the same base measure.
     smaller_total : bool
-        Whether the total of the smaller counts is exact too.
+        Whether the total of the smaller counts is also exact.
     draws : int
     rng : int or numpy.random.Generator, optional
         Research randomness (SPEC 7), not for releases.
@@ -93,17 +103,17 @@ def draw(
     Raises
     ------
     CountError
-        Counts that are negative or no integers, or a smaller one above its larger one.
+        Counts are negative or not integers, or a smaller count exceeds its larger count.
     PrivacyError
-        A rate or an alpha that is no positive number, or an unknown norm.
+        The rate or an alpha is not a positive number, or the norm is unknown.
     InvariantError
-        Hardly any table within reach has both totals.
+        Almost no table within the windows has both totals.
 
     Notes
     -----
-    Independent and exact up to double precision, and up to what windows of ``64 / rate`` around the counts (l2: 12
-    standard deviations) leave out: `edge_mass` says how much lies at their ends. 67 pairs at rate 1/400: .1 s, and 3 s
-    in l2.
+    Draws are independent. They are exact up to double precision and up to the mass outside of windows of ``64 / rate``
+    around the counts (l2: 12 standard deviations); `edge_mass` returns the mass at the ends. 67 pairs at rate 1/400
+    take 0.1 s, and 3 s in l2.
 
     Examples
     --------
@@ -116,7 +126,7 @@ def draw(
     windows = _windows(x, rate, norm, alpha)
     apart = int(np.argmax(x)) if smaller_total else NONE
     if norm == "l1":
-        laws, log_weights = [_balanced(x, z, Law(rate, 1, 0.0), windows, apart, generator)], np.zeros(1)
+        laws, log_weights = [_balanced(x, z, PairLaw(rate, 1, 0.0), windows, apart, generator)], np.zeros(1)
     else:
         laws, log_weights = _nodes(x, z, rate, windows, apart, generator)
     shares = np.exp(log_weights - logsumexp(log_weights))
@@ -131,24 +141,24 @@ def draw(
             tables[rows], kept[rows] = _attempts(x, z, laws[node], windows, apart, rows.size, generator)
         if norm == "l2":
             distances = np.sqrt(((tables - np.stack([x, z], axis=1)) ** 2).sum(axis=(1, 2), dtype=np.float64))
-            kept &= generator.random(size) * _mixed(rate * distances) < FLOOR
+            kept &= generator.random(size) * _mixed(rate * distances) < RATIO_BOUND
         found, tried = np.concatenate([found, tables[kept]]), tried + size
         if tried > HOPELESS * (len(found) + 1):
-            raise InvariantError("hardly any table has both totals: make the total of the smaller counts not exact")
+            raise InvariantError("almost no table has both totals: use smaller_total=False")
     return found[:draws]
 
 
 def edge_mass(
     larger: ArrayLike, smaller: ArrayLike, *, rate: float, norm: str = "l1", alpha: ArrayLike | None = None
 ) -> float:
-    """Probability that any larger count that `draw` makes lies on an end of its window that is no true bound.
+    """Return the probability that any larger count of `draw` is at an end of its window that is not a true bound.
 
-    Tails fall at least geometrically there, so what the windows leave out is of this size times ``1 / rate``.
+    Tails decrease at least geometrically there, so the mass outside of the windows is of this size times ``1 / rate``.
 
     Parameters
     ----------
     larger, smaller, rate, norm, alpha
-        As for `draw`; in l2 the widest node that counts is looked at.
+        As for `draw`; in l2 the widest relevant node is used.
 
     Returns
     -------
@@ -161,9 +171,9 @@ def edge_mass(
     """
     x, z = _checked(larger, smaller, rate, norm)
     windows = _windows(x, rate, norm, alpha)
-    law = Law(rate, 1, 0.0)
+    law = PairLaw(rate, 1, 0.0)
     if norm == "l2":
-        law = min(_nodes(x, z, rate, windows, NONE, np.random.default_rng(0))[0])  # that of the lowest rate
+        law = min(_nodes(x, z, rate, windows, NONE, np.random.default_rng(0))[0])  # the node with the lowest rate
     shares = totals.marginals(_weights(x, z, law, windows, NONE), lo=windows.first, total=x.sum())
     ends = np.isfinite(windows.base).sum(axis=1) - 1
     low = np.where(windows.first > 0, shares[:, 0], 0.0)
@@ -174,12 +184,14 @@ def edge_mass(
 def _checked(larger: ArrayLike, smaller: ArrayLike, rate: float, norm: str) -> tuple[NDArray, NDArray]:
     pair = [np.asarray(larger), np.asarray(smaller)]
     if any(part.dtype.kind not in "iu" or part.ndim != 1 or not part.size for part in pair):
-        raise CountError("larger and smaller counts must be one row of whole numbers each")
+        raise CountError("larger and smaller must be one-dimensional arrays of integers")
     x, z = (np.ascontiguousarray(part, dtype=np.int64) for part in pair)
     if x.shape != z.shape:
-        raise CountError(f"there are {x.size} larger counts and {z.size} smaller ones: one of each belongs together")
+        raise CountError(f"larger and smaller must have the same length, found {x.size} and {z.size}")
     if (bad := (z < 0) | (z > x)).any():
-        raise CountError(f"the smaller count of pair {int(np.flatnonzero(bad)[0])} is not between 0 and the larger one")
+        raise CountError(
+            f"the smaller count of pair {int(np.flatnonzero(bad)[0])} must be between 0 and the larger count"
+        )
     if norm not in ("l1", "l2"):
         raise PrivacyError(f"norm must be 'l1' or 'l2', found {norm!r}")
     if not 0 < rate < np.inf:
@@ -188,14 +200,14 @@ def _checked(larger: ArrayLike, smaller: ArrayLike, rate: float, norm: str) -> t
 
 
 def _windows(x: NDArray[np.int64], rate: float, norm: str, alpha: ArrayLike | None) -> _Windows:
-    """Cover counts near the table, and near the mean of the Dirichlet-multinomial law."""
+    """Return windows that cover counts near the table and near the mean of the Dirichlet-multinomial law."""
     spread = REACH if norm == "l1" else DEVIATIONS * _widest(x.size)
     reach, total = int(np.ceil(spread / rate)), int(x.sum())
     centres = [x]
     if alpha is not None:
         alphas = np.asarray(alpha, dtype=np.float64)
         if alphas.shape != x.shape or not (alphas > 0).all() or not np.isfinite(alphas).all():
-            raise PrivacyError("alpha must hold one positive number for each pair")
+            raise PrivacyError("alpha must have one positive number for each pair")
         centres.append(np.rint(total * alphas / alphas.sum()).astype(np.int64))
     first = np.maximum(0, np.min(centres, axis=0) - reach)
     last = np.minimum(total, np.max(centres, axis=0) + reach)
@@ -208,12 +220,12 @@ def _windows(x: NDArray[np.int64], rate: float, norm: str, alpha: ArrayLike | No
 
 
 def _widest(pairs: int) -> float:
-    """Return a node beyond those that count: rate |.|_2 is Gamma(2 J) without bounds, and smaller with them."""
+    """Return a node above the relevant nodes: rate |.|_2 is Gamma(2 J) without bounds, and smaller with bounds."""
     return float(np.sqrt(2 * pairs + 8 * np.sqrt(2 * pairs))) + 4
 
 
 def _weights(
-    x: NDArray[np.int64], z: NDArray[np.int64], law: Law, windows: _Windows, apart: int
+    x: NDArray[np.int64], z: NDArray[np.int64], law: PairLaw, windows: _Windows, apart: int
 ) -> NDArray[np.float64]:
     out = np.empty(windows.base.shape)
     tabulate(x, z, windows.first, windows.base, law, far(law), apart, out)
@@ -223,13 +235,13 @@ def _weights(
 def _attempts(
     x: NDArray[np.int64],
     z: NDArray[np.int64],
-    law: Law,
+    law: PairLaw,
     windows: _Windows,
     apart: int,
     size: int,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Draw tables, and whether to keep each: all, unless one smaller count has to complete the total."""
+    """Draw tables and their acceptance: all are accepted unless one smaller count completes the total."""
     c = totals.draw(_weights(x, z, law, windows, apart), lo=windows.first, total=x.sum(), draws=size, rng=rng)
     d = np.empty_like(c)
     draw_smaller(c, z, law, far(law), 1 - rng.random(c.shape), d)
@@ -245,16 +257,16 @@ def _attempts(
 
 
 def _balanced(
-    x: NDArray[np.int64], z: NDArray[np.int64], law: Law, windows: _Windows, apart: int, rng: np.random.Generator
-) -> Law:
-    """Tilt the smaller counts so that they make their total on average, where that is exact, in tables drawn for it."""
+    x: NDArray[np.int64], z: NDArray[np.int64], law: PairLaw, windows: _Windows, apart: int, rng: np.random.Generator
+) -> PairLaw:
+    """Tilt the smaller counts so that their mean total in drawn tables equals their exact total, if any."""
     if apart == NONE:
         return law
     highest = law.rate / 2
     for _ in range(3):
         c = totals.draw(_weights(x, z, law, windows, NONE), lo=windows.first, total=x.sum(), rng=rng)[0]
 
-        def excess(tilt: float, c: NDArray[np.int64] = c, law: Law = law) -> float:
+        def excess(tilt: float, c: NDArray[np.int64] = c, law: PairLaw = law) -> float:
             tilted = law._replace(tilt=tilt)
             return float(expected(c, z, tilted, far(tilted))) - float(z.sum()) - 0.01
 
@@ -275,13 +287,13 @@ def _balanced(
 
 def _nodes(
     x: NDArray[np.int64], z: NDArray[np.int64], rate: float, windows: _Windows, apart: int, rng: np.random.Generator
-) -> tuple[list[Law], NDArray[np.float64]]:
-    """Gaussian laws of the nodes that count, and their log weights: up from the middle, then down."""
-    found: dict[int, tuple[Law, float]] = {}
+) -> tuple[list[PairLaw], NDArray[np.float64]]:
+    """Return the Gaussian laws of the relevant nodes and their log weights, from the middle up, then down."""
+    found: dict[int, tuple[PairLaw, float]] = {}
 
     def weigh(j: int) -> bool:
         v = (j + 0.5) * STEP
-        law = _balanced(x, z, Law(rate / v, 2, 0.0), windows, apart, rng)
+        law = _balanced(x, z, PairLaw(rate / v, 2, 0.0), windows, apart, rng)
         weights = _weights(x, z, law, windows, apart)
         log_weight = float(totals.log_coefficient(weights, lo=windows.first, total=x.sum())[0]) - v**2 / 2
         if apart != NONE:
@@ -300,6 +312,6 @@ def _nodes(
 
 
 def _mixed(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """R(x), the sum over all nodes in units of exp(-x)."""
+    """Return R(x), the sum over all nodes in units of exp(-x)."""
     v = (np.arange(int((np.sqrt(x.max(initial=0.0)) + 10) / STEP)) + 0.5) * STEP
     return STEP * np.sqrt(2 / np.pi) * np.exp(-((x[:, np.newaxis] / v - v) ** 2) / 2).sum(axis=1)

@@ -1,8 +1,8 @@
 """Posteriors of all sums and cells of a forest, from the roots down: the gradient, by Fisher's identity.
 
-The outside weight ``o_v(s)`` is that of everything but what is below sum v, given that v is s; ``u_v(s) o_v(s)`` is its
-posterior. Below a join of a and b, ``o_a(s) = sum_k u_b(k) o(s + k)``. Joins are in postorder, so that from the last
-to the first the outside weights in hand are those on a stack.
+The outside weight ``o_v(s)`` is the weight of everything outside of sum v, given that v is s; ``u_v(s) o_v(s)`` is the
+unnormalised posterior. Below a join of a and b, ``o_a(s) = sum_k u_b(k) o(s + k)``. Joins are in postorder. From the
+last to the first, the required outside weights are therefore the top of a stack.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ __all__ = ["downward"]
 
 @vectorised
 def _posterior(row: NDArray, outside: NDArray, logs: bool, out: NDArray) -> tuple[float, float]:
-    """Posterior probabilities of a row into ``out``, and their first two moments; the outside weights are scaled."""
+    """Write the posterior probabilities of a row into ``out`` and return two moments; scale the outside weights."""
     mass, mean, square = 0.0, 0.0, 0.0
     if logs:
         top = -np.inf
@@ -48,7 +48,7 @@ def _posterior(row: NDArray, outside: NDArray, logs: bool, out: NDArray) -> tupl
 
 @vectorised
 def _height(joins: NDArray, place: NDArray, at: int, stop: int) -> int:
-    """How many entries the stack of outside weights takes."""
+    """Return the number of entries of the stack of outside weights."""
     height = highest = place[stop - 1, SIZE]
     for join in range(stop - 1, at - 1, -1):
         height -= place[join, SIZE]
@@ -60,7 +60,7 @@ def _height(joins: NDArray, place: NDArray, at: int, stop: int) -> int:
 
 @vectorised
 def _weigh(outside: NDArray, log_factor: NDArray, logs: bool) -> None:
-    """Multiply outside weights by what is known of their sum, over the largest of it."""
+    """Multiply outside weights by the factors of their sum, relative to the largest one."""
     top = -np.inf
     for k in range(outside.size):
         top = max(top, log_factor[k])
@@ -95,12 +95,14 @@ def _tree_downward(
     for join in range(stop - 1, at - 1, -1):
         first, begin, size = place[join, FIRST], place[join, BEGIN], place[join, SIZE]
         height -= size
+        # the outside weights of this join are on top of the stack
         outside, v = stack[height : height + size], joins[join, NODE]
         if v >= 0:
             mean, variance = _posterior(entries[begin : begin + size], outside, logs, posterior)
             moments[v, 0], moments[v, 1] = first + mean, variance
             factor_row(sums, w.tilt, w.center[v], f, v, first, factor[:size])
             _weigh(outside, factor[:size], logs)
+        # outside weights of both parts, by correlation with the other part
         load_parts(join, tree, w, rows, parts)
         for side in range(2):
             part, low = joins[join, side], firsts[side]
@@ -122,6 +124,7 @@ def _tree_downward(
                 share_of = gradient[begin : begin + row.size]
                 for k in range(row.size):
                     share_of[k] += posterior[k]
+        # push the outside weights of parts that are joins
         for side in range(2):
             part = joins[join, side]
             if part >= 0:
@@ -141,9 +144,9 @@ def downward(
     cell_moments: NDArray,
     moments: NDArray,
 ) -> None:
-    """Add posteriors to the entries of ``gradient`` that weights came from; write means and variances.
+    """Add posteriors to the entries of ``gradient`` of the weights; write means and variances.
 
-    Trees without any weight are left out.
+    Trees with total weight 0 are omitted.
     """
     at = 0
     for n in range(tree.root.size):

@@ -1,6 +1,6 @@
-"""One evaluation of nested sums: total weights with bounds on their errors, posteriors, draws.
+"""One evaluation of nested sums: total weights with error bounds, posteriors, draws.
 
-A tree whose bound is too large is done over: with tilts, with ever longer rows, at last in logarithms.
+A tree whose error bound is too large is evaluated again: with tilts, then with longer rows, finally in logarithms.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ LEAST_SHARE = 1e-250
 
 
 class Posteriors(NamedTuple):
-    """Posterior of every cell and sum: the gradient of the log total weight, and moments."""
+    """Posteriors of every cell and sum: the gradient of the log total weight, and moments."""
 
-    log_weight: NDArray  # (weights,): gradient in the log weights: probabilities, added up over cells that share them
+    log_weight: NDArray  # (weights,): gradient in the log weights: probabilities, summed over cells that share weights
     cell_mean: NDArray  # (d,): gradient in the slopes
     cell_variance: NDArray  # (d,)
-    mean: NDArray  # (m,), of sums
+    mean: NDArray  # (m,): moments of sums
     variance: NDArray
 
 
 class Evaluated:
-    """Weights of all sums, from which totals, posteriors and draws follow.
+    """Weights of all sums, which determine totals, posteriors and draws.
 
     Attributes
     ----------
     value : ndarray, shape (roots + 1,)
-        Log total weight of every tree, roots by their number, then of all free cells; -inf where there is none.
+        Log total weight of every tree, roots by their number, then of all free cells; -inf if it is 0.
     bound : ndarray, shape (roots + 1,)
-        Proved bound on the relative error of each total weight by what was trimmed: that weight is at least
-        ``exp(value)``, at most ``exp(value) (1 + bound)``, up to rounding. It also bounds the total
-        variation between posterior, or draws, and the exact law.
+        Proved bound on the relative error of each total weight by trimming: the weight is between ``exp(value)`` and
+        ``exp(value) (1 + bound)``, up to rounding. It also bounds the total variation distance of posterior and draws
+        from the exact law.
     """
 
     def __init__(self, sums: NestedSums, weights: CellWeights) -> None:
@@ -70,13 +70,13 @@ class Evaluated:
 
     @property
     def settled(self) -> NestedSums:
-        """The same sums, to be evaluated with the tilts that were needed here: faster near such weights."""
+        """Return the same sums with the tilts of this evaluation, which makes evaluations at similar weights faster."""
         sums = copy(self._sums)
         sums._tilts = self._weights.tilt, self._weights.cell_center, self._weights.center
         return sums
 
     def _fill(self, at: int, stop: int, share: float, logs: bool = False, largest: float = 1.0) -> bool:
-        """Fill the rows of some joins; False where that takes too many products."""
+        """Fill the rows of joins; return False if this requires too many products."""
         products = 0.0
         while at < stop:
             at, self._used, products = upward(
@@ -100,7 +100,7 @@ class Evaluated:
         return True
 
     def _longest(self, join: int) -> int:
-        """Return how many entries a join can have at most."""
+        """Return the largest possible number of entries of a join."""
         tree, place = self._tree, self._rows.place
         return sum(
             int(place[part, SIZE] if part >= 0 else 1 if part == NONE else tree.cells[~part, WIDTH])
@@ -108,13 +108,13 @@ class Evaluated:
         )
 
     def _errors(self, last: NDArray) -> NDArray:
-        """Bounds on the relative errors of the weights of trees, given their last joins."""
+        """Return bounds on the relative errors of the weights of trees, given their last joins."""
         lost, mass = self._rows.amount[last, LOST], self._rows.amount[last, MASS]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(lost == 0.0, 0.0, lost / mass)
 
     def _again(self, n: int) -> float:
-        """Do tree n over with tilts, then with ever longer rows, at last in logarithms; the error that is left."""
+        """Evaluate tree n again with tilts, longer rows, finally in logarithms; return the remaining error."""
         tree, tolerance, share = self._tree, self._sums.tolerance, self._share[n]
         at, stop, error = tree.root[n - 1] + 1 if n else 0, tree.root[n] + 1, np.inf
         set_tilts(tree, self._weights, self._factors, at, stop)
@@ -129,8 +129,8 @@ class Evaluated:
         self._used = used
         if not self._fill(at, stop, share, logs=True):
             raise ModelError(
-                f"what is known of the sums under {self._named(n)} is too far from what their cells say, and there are "
-                "too many of them to do without approximation; check values and scales of the noise"
+                f"the observed sums under {self._named(n)} are too improbable given their cells for an exact "
+                "evaluation of this size; check the values and the scales of the noise"
             )
         return 0.0
 
@@ -138,9 +138,9 @@ class Evaluated:
         return f"sum {self._sums.roots[n]}" if n < self._sums.roots.size else "a cell outside every sum"
 
     def posteriors(self) -> Posteriors:
-        """Posterior of every cell and sum given all that is known; 0 in trees without any table.
+        """Return the posterior of every cell and sum; 0 in trees with total weight 0.
 
-        Its cost is about that of `NestedSums.evaluate`.
+        The cost is about that of `NestedSums.evaluate`.
         """
         gradient = np.zeros(self._weights.log_weight.size)
         cells, sums = np.zeros((self._sums.cells, 2)), np.zeros((self._sums.sums, 2))
@@ -148,9 +148,9 @@ class Evaluated:
         return Posteriors(gradient, cells[:, 0], cells[:, 1], sums[:, 0], sums[:, 1])
 
     def draw(self, draws: int = 1, rng: int | np.random.Generator | None = None) -> NDArray[np.int64]:
-        """Exact independent draws of all cells given all that is known.
+        """Draw all cells independently and exactly from their posterior.
 
-        The first takes half a microsecond a cell, each further one a quarter of that.
+        The first draw takes 0.5 microseconds per cell, each further draw a quarter of this.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class Evaluated:
         Raises
         ------
         OutOfReachError
-            No table has what is known of the sums.
+            No table satisfies the constraints of the sums.
         """
         self._refuse_if_out_of_reach()
         out = np.empty((draws, self._sums.cells), np.int64)
@@ -173,7 +173,7 @@ class Evaluated:
         return out
 
     def _refuse_if_out_of_reach(self) -> None:
-        """Name the first sum whose row is empty where those of its parts are not."""
+        """Raise an error for the first sum whose row is empty although the rows of its parts are not."""
         tree, empty = self._tree, self._rows.place[:, SIZE] == 0
         if not empty[tree.root].any():
             return
@@ -186,13 +186,14 @@ class Evaluated:
             if not possible.any():
                 raise OutOfReachError(
                     int(above),
-                    f"no value that the sums leave cell {i} has a positive weight; check its weights",
+                    f"cell {i} must have a value with positive weight within the range that the sums allow; check its "
+                    "weights",
                     int(i),
                 )
         above = tree.joins[join:, NODE]
         node = int(above[above >= 0][0])
         raise OutOfReachError(
             node,
-            f"no table has what is known of sum {node} and of what is below it: widen the windows of its cells, or "
-            "check exact values and bounds",
+            f"no table satisfies sum {node} and the sums below it: widen the windows of its cells, or check exact "
+            "values and bounds",
         )

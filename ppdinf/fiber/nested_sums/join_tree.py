@@ -1,9 +1,9 @@
-"""Nested sums as a forest of joins of two, fixed once for all weights.
+"""Nested sums as a forest of joins of two parts, computed once for all weights.
 
-The children of a sum (cells, and sums below it) are joined two by two, narrow ones first, as Huffman joins rare
-letters: no order is much cheaper, and where all are alike it is balanced. Joins are stored in postorder, so that
-one pass up, one pass down and one stack do everything. What bounds and exact values leave of every range is found
-here, and a sum without any value is refused before anything is summed.
+The children of a sum (cells and sums) are joined pairwise, narrow ones first, like rare letters in Huffman's algorithm.
+No order is much cheaper, and for equal widths the tree is balanced. Joins are stored in postorder, so that one pass up,
+one pass down and one stack are sufficient. The ranges that bounds and exact values allow are computed here. A sum
+without a possible value raises an error before weights are summed.
 """
 
 from typing import NamedTuple
@@ -32,14 +32,14 @@ __all__ = [
     "tree_of",
 ]
 
-NONE = -(2**62)  # in the place of a second part
+NONE = -(2**62)  # code for no second part
 LARGEST = 2**52
 
 
 class OutOfReachError(InvariantError):
-    """No table has what is known of a sum: its number is ``node`` (that of a root, where nothing tells more).
+    """No table satisfies a sum: ``node`` is its number (or the number of a root if nothing more is known).
 
-    Where a single cell has no possible value below this sum, its number is ``cell``.
+    If a single cell has no possible value below this sum, ``cell`` is its number.
     """
 
     def __init__(self, node: int, message: str, cell: int | None = None) -> None:
@@ -48,14 +48,14 @@ class OutOfReachError(InvariantError):
 
 
 class Tree(NamedTuple):
-    """Joins of two parts, in postorder; few arrays, since kernels pay for every one that they are handed."""
+    """Joins of two parts in postorder; few arrays, because each array argument of a kernel takes time."""
 
-    joins: NDArray  # (n, 3): LEFT and RIGHT part: a join, ~cell, or NONE; NODE: the sum that is whole with it, or -1
+    joins: NDArray  # (n, 3): LEFT and RIGHT part: a join, ~cell, or NONE; NODE: the sum that it completes, or -1
     root: NDArray  # last joins of all trees: roots by number, then free cells
-    sums: NDArray  # (m, 3): PARENT, or -1; LEAST and MOST, the range that bounds leave
+    sums: NDArray  # (m, 3): PARENT, or -1; LEAST and MOST, the range of the sum
     cells: NDArray  # (d, 4): the sum ABOVE, or -1; LOW and WIDTH of the window; START of its weights
     widest: int
-    room: int  # entries that the rows of all joins may take
+    room: int  # largest number of entries of the rows of all joins
 
 
 LEFT, RIGHT, NODE = 0, 1, 2
@@ -65,7 +65,7 @@ ABOVE, LOW, WIDTH, START = 0, 1, 2, 3
 
 @jit
 def _from_below(parent: NDArray) -> NDArray:
-    """List sums, each after those below it; fewer where they go round in circles."""
+    """Return sums, each after the sums below it; sums in cycles are missing."""
     m = parent.size
     waiting, order, n = np.zeros(m, np.int64), np.empty(m, np.int64), 0
     for v in range(m):
@@ -91,7 +91,7 @@ def _from_below(parent: NDArray) -> NDArray:
 def _ranges(
     order: NDArray, parent: NDArray, least: NDArray, most: NDArray, node: NDArray, low: NDArray, high: NDArray
 ) -> int:
-    """Narrow the ranges of sums and cells to what the others leave them, in place; a sum without a value, or -1."""
+    """Narrow the ranges of sums and cells in place; return a sum without a possible value, or -1."""
     floor, ceiling = np.zeros(parent.size, np.int64), np.zeros(parent.size, np.int64)
     for i in range(node.size):
         if node[i] >= 0:
@@ -121,7 +121,7 @@ def _ranges(
 def _joined(
     order: NDArray, parent: NDArray, node: NDArray, spread: NDArray, cell_spread: NDArray
 ) -> tuple[NDArray, NDArray, NDArray, NDArray, float]:
-    """Join parts, in any order from below: left, right, sum; last join of every sum; entries of all rows, roughly."""
+    """Join parts from below: return left, right, sum, the last join of every sum, and the approximate entries."""
     m = parent.size
     begin, size = np.zeros(m + 2, np.int64), 0
     for p in node:
@@ -176,7 +176,7 @@ def _joined(
 
 @jit
 def _postorder(left: NDArray, right: NDArray, whole: NDArray, root: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Sort joins so that those below a join come right before it, the right part's last."""
+    """Sort joins into postorder, with the right part directly before its join."""
     place, stack, at = np.empty(left.size, np.int64), np.empty(left.size + 1, np.int64), left.size
     for r in root[::-1]:
         stack[0], n = r, 1
@@ -210,25 +210,27 @@ def tree_of(
     most: NDArray,
     factors: Factors,
 ) -> Tree:
-    """Plan the joins of checked arrays.
+    """Compute the joins for validated arrays.
 
     Raises
     ------
     InvariantError
-        A sum without cells or above itself, or one that no table has (`OutOfReachError`).
+        A sum has no cells, or is its own ancestor, or no table satisfies it (`OutOfReachError`).
     """
     m = parent.size
-    below = np.zeros(m + 1, dtype=np.bool_)  # the last one is below no sum
+    below = np.zeros(m + 1, dtype=np.bool_)  # the last sum has no parent
     below[node] = below[parent] = True
     if not below[:m].all():
-        raise InvariantError(f"sum {np.argmin(below)} has no cells and no sums below it; leave it out")
+        raise InvariantError(f"sum {np.argmin(below)} must have cells or sums below it; remove it")
     order = _from_below(parent)
     if order.size < m:
         stuck = np.setdiff1d(np.arange(m), order)[0]
-        raise InvariantError(f"sum {stuck} is, in some steps, its own parent; parents must end at a root (-1)")
+        raise InvariantError(f"sum {stuck} is its own ancestor; parents must end at a root (-1)")
     high = low + width - 1
     if np.maximum(abs(low), abs(high)).sum(dtype=np.float64) > LARGEST:
-        raise InvariantError(f"the windows of the cells reach sums beyond {LARGEST}, where doubles skip integers")
+        raise InvariantError(
+            f"the windows of the cells allow sums above {LARGEST}, the limit of exact integers in doubles"
+        )
     floor, ceiling = supports(factors)
     least, most = np.maximum(least, floor), np.minimum(most, ceiling)
     inner_low, inner_high = low.copy(), high.copy()
@@ -236,8 +238,8 @@ def tree_of(
     if stuck >= 0:
         raise OutOfReachError(
             stuck,
-            f"sum {stuck} cannot take any value: what is known of it contradicts the windows of its cells, or what is "
-            "known of sums below it; widen the windows, or check exact values and bounds",
+            f"sum {stuck} has no possible value: its constraints contradict the windows of its cells or the sums below "
+            "it; widen the windows, or check exact values and bounds",
         )
     span = (most - least + 1).astype(np.float64)
     np.minimum.at(span, np.repeat(np.arange(m), np.diff(factors.begin)), factors.span[factors.law])

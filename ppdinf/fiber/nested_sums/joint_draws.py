@@ -1,4 +1,4 @@
-"""Exact joint draws of all cells of a forest: a total from the root's row, then every sum split in two."""
+"""Exact joint draws of all cells of a forest: a total from the root's row, then every sum split into two parts."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ __all__ = ["split_draws"]
 
 @vectorised
 def _chosen(weights: NDArray, total: float, u: float) -> int:
-    """First entry at which weights add up to more than ``u`` of their total."""
+    """Return the first entry at which the cumulative weight exceeds the share ``u`` of the total."""
     goal, mass, last = u * total, 0.0, 0
     for k in range(weights.size):
         mass += weights[k]
@@ -25,7 +25,7 @@ def _chosen(weights: NDArray, total: float, u: float) -> int:
 
 @vectorised
 def _split(left: NDArray, right: NDArray, rest: int, logs: bool, u: float, room: NDArray) -> int:
-    """Index of the left part, given that indices add up to ``rest``."""
+    """Draw the index of the left part, given that both indices sum to ``rest``."""
     first, last, total = max(0, rest - right.size + 1), min(left.size, rest + 1), 0.0
     row = room[: last - first]
     a, b = left[first:last], right[rest - last + 1 : rest - first + 1][::-1]
@@ -85,7 +85,7 @@ def _tree_draws(
 
 @vectorised
 def split_draws(tree: Tree, w: CellWeights, share: NDArray, rows: Rows, rng: np.random.Generator, out: NDArray) -> None:
-    """Draws of all cells into the rows of ``out``."""
+    """Write draws of all cells into the rows of ``out``."""
     at = 0
     for n in range(tree.root.size):
         _tree_draws(tree, w, share[n], at, tree.root[n] + 1, rows, rng, out)

@@ -15,16 +15,16 @@ __all__ = ["Forest", "forest_of"]
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Different sums, each below the least one that holds it.
+    """Different sums, each below the smallest sum that contains it.
 
     Attributes
     ----------
     node : array of int64, shape (d,)
-        The least sum that holds each cell; -1 for none.
+        The smallest sum that contains each cell; -1 for free cells.
     parent : array of int64, shape (m,)
-        The least sum that holds each sum; -1 for none.
+        The smallest sum that contains each sum; -1 if it is a root.
     of_row : array of int64, shape (k,)
-        The sum that each row states.
+        The sum of each row.
     """
 
     node: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Forest:
 
 
 def forest_of(rows: sp.csr_array) -> Forest | None:
-    """Arrange rows of ones as a forest; None where they are not all ones, or two overlap.
+    """Return rows of ones as a forest, or None if entries are not ones or two rows overlap.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def forest_of(rows: sp.csr_array) -> Forest | None:
 
     Notes
     -----
-    Linear in the number of ones, but for sorting the rows by size.
+    The cost is linear in the number of ones, plus sorting the rows by size.
 
     Examples
     --------
@@ -63,9 +63,9 @@ def forest_of(rows: sp.csr_array) -> Forest | None:
 @jit
 def _nest(order: NDArray[np.int64], first: NDArray[np.int64], cells: NDArray[np.int64], node: NDArray[np.int64],
           parent: NDArray[np.int64], of_row: NDArray[np.int64]) -> int:  # fmt: skip
-    """Take rows from small to large; each must hold whole every sum that it touches. Number of sums, or -1."""
+    """Insert rows from small to large; each must contain every sum that it meets. Return the number of sums, or -1."""
     m = 0
-    top = np.full(node.size, -1, dtype=np.int64)  # the largest sum so far that holds each cell
+    top = np.full(node.size, -1, dtype=np.int64)  # the largest sum so far that contains each cell
     size, met = np.zeros(order.size, dtype=np.int64), np.zeros(order.size, dtype=np.int64)
     for row in order:
         own = cells[first[row] : first[row + 1]]

@@ -1,4 +1,4 @@
-"""Weights of sums of two integers with short windows: every product, so that even the least weight keeps its digits."""
+"""Convolution of two short rows of weights by all products, so that even the smallest weights are accurate."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,20 +10,20 @@ __all__ = ["convolve", "convolve_logs", "copied"]
 
 @vectorised
 def copied(source: NDArray, out: NDArray) -> None:
-    """Copy a row, in a tenth of the time that assigning it takes."""
+    """Copy a row, in a tenth of the time of an assignment."""
     for k in range(out.size):
         out[k] = source[k]
 
 
 @vectorised
 def convolve(a: NDArray, b: NDArray, skip: int, out: NDArray) -> None:
-    """Entries ``skip, skip + 1, ...`` of the convolution of two rows, ``out[j] = sum_k a[k] b[skip + j - k]``."""
+    """Compute entries ``skip, skip + 1, ...`` of a convolution, ``out[j] = sum_k a[k] b[skip + j - k]``."""
     if a.size > b.size:
         a, b = b, a
     size, padded = b.size, np.zeros(b.size + 14)
     copied(b, padded[7 : 7 + size])
     out[:] = 0.0
-    for k in range(0, a.size - 7, 8):  # eight rows at a time, for as many products to a load
+    for k in range(0, a.size - 7, 8):  # eight rows at a time, for eight products per load
         first, last = max(0, k - skip), min(out.size, k + 7 - skip + size)
         n = last - first
         if n > 0:
@@ -44,7 +44,7 @@ def convolve(a: NDArray, b: NDArray, skip: int, out: NDArray) -> None:
 
 @vectorised
 def convolve_logs(a: NDArray, b: NDArray, skip: int, out: NDArray) -> None:
-    """Do the same with logarithms of all entries: slow, and right to rounding whatever the weights."""
+    """Compute the same entries in logarithms: slow, and accurate to rounding for all weights."""
     for j in range(out.size):
         first, last, top, mass = max(0, skip + j - b.size + 1), min(a.size, skip + j + 1), -np.inf, 0.0
         for k in range(first, last):

@@ -1,8 +1,9 @@
-"""What is known of single sums: noisy values, seen through the law of their noise, as log weights of every integer.
+"""Factors of single sums: noisy values under the law of their noise, as log weights of every integer.
 
-A law is a table of log weights with tails on both sides, that fall from its ends ``k`` steps out by
-``rate k + bend k^2 / 2``: linear tails (geometric noise) and quadratic ones (Gaussian noise) are exact at any distance,
-and the rate inf ends the law. Any number of factors lie on a sum, each a law moved by an integer.
+A law is a table of log weights with tails on both sides. At k steps outside of the table, the log weight is lower by
+``rate k + bend k^2 / 2``. Linear tails (geometric noise) and quadratic tails (Gaussian noise) are therefore exact at
+any distance, and the rate inf truncates the law. A sum can have any number of factors, each a law shifted by an
+integer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,11 +17,11 @@ from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
 __all__ = ["Factors", "LogTable", "factors_of", "log_factor", "log_factor_bound", "supports"]
 
-DEEP = 45.0  # log weights this far below the top hardly matter to how wide a law is
+DEEP = 45.0  # log weights this far below the maximum are ignored in the width of a law
 
 
 class LogTable(NamedTuple):
-    """Log weights of consecutive integers, and how they fall beyond both ends: (rate, bend), each at least 0."""
+    """Log weights of consecutive integers, with (rate, bend) of both tails, each at least 0."""
 
     log_weights: ArrayLike
     left: tuple[float, float] = (np.inf, 0.0)
@@ -37,21 +38,21 @@ class Factors(NamedTuple):
     table: NDArray
     tail: NDArray  # left rate, left bend, right rate, right bend
     top: NDArray  # largest log weight of each law
-    span: NDArray  # how many integers have a weight that matters
+    span: NDArray  # number of integers with a relevant weight
 
 
 def factors_of(sums: int, node: NDArray, shift: NDArray, law: NDArray, laws: Sequence[LogTable]) -> Factors:
-    """Sort factors by their sum, and refuse laws that are not log weights."""
+    """Sort factors by their sum, and validate the laws."""
     start, tables, tails = np.zeros(len(laws) + 1, np.int64), [], np.zeros((len(laws), 4))
     top, span = np.zeros(len(laws)), np.zeros(len(laws), np.int64)
     for n, (weights, left, right) in enumerate(laws):
         table, tail = np.atleast_1d(np.asarray(weights, dtype=np.float64)), np.array([*left, *right], dtype=np.float64)
         if table.ndim != 1 or not (table < np.inf).all() or not (table > -np.inf).any():
-            raise ModelError(f"law {n} must be a row of log weights, below inf and not all -inf")
+            raise ModelError(f"law {n} must be a one-dimensional array of log weights below inf, not all -inf")
         if tail.shape != (4,) or not (tail >= 0).all() or not np.isfinite(tail[1::2]).all():
-            raise ModelError(f"tails of law {n} must fall: rates and bends of at least 0, bends finite")
+            raise ModelError(f"the tails of law {n} must have rates >= 0 and finite bends >= 0")
         if any(rate < np.inf and table[end] == -np.inf for rate, end in ((tail[0], 0), (tail[2], -1))):
-            raise ModelError(f"law {n} has a tail that begins at a log weight of -inf; give it the rate inf")
+            raise ModelError(f"law {n} must have the rate inf for a tail that begins at log weight -inf")
         start[n + 1], tails[n], top[n] = start[n] + table.size, tail, table.max()
         tables.append(table)
         span[n] = (table > top[n] - DEEP).sum() + sum(
@@ -64,7 +65,7 @@ def factors_of(sums: int, node: NDArray, shift: NDArray, law: NDArray, laws: Seq
 
 
 def _reach(depth: float, rate: float, bend: float) -> int:
-    """Count the steps beyond the end of a table until a tail has fallen by ``depth``."""
+    """Return the number of steps outside of a table until a tail has decreased by ``depth``."""
     if depth <= 0 or rate == np.inf:
         return 0
     steps = depth / rate if rate > 0 else np.inf
@@ -74,7 +75,7 @@ def _reach(depth: float, rate: float, bend: float) -> int:
 
 
 def supports(f: Factors) -> tuple[NDArray, NDArray]:
-    """Least and greatest value that the factors of each sum allow (-2^62 and 2^62 where there is no end)."""
+    """Return the smallest and largest value that the factors of each sum allow (-2^62 and 2^62 if unbounded)."""
     sums = f.begin.size - 1
     least, most = np.full(sums, -(2**62)), np.full(sums, 2**62)
     node, size = np.repeat(np.arange(sums), np.diff(f.begin)), np.diff(f.start)
@@ -87,7 +88,7 @@ def supports(f: Factors) -> tuple[NDArray, NDArray]:
 
 
 def _ends(f: Factors) -> tuple[NDArray, NDArray]:
-    """How many entries of -inf each law begins and ends with."""
+    """Return the number of entries -inf at the start and at the end of each law."""
     rows: Iterable[NDArray] = (f.table[a:b] > -np.inf for a, b in zip(f.start[:-1], f.start[1:], strict=True))
     pairs = [(row.argmax(), row[::-1].argmax()) for row in rows]
     first, last = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -96,7 +97,7 @@ def _ends(f: Factors) -> tuple[NDArray, NDArray]:
 
 @vectorised
 def log_factor(f: Factors, node: int, s: int) -> float:
-    """Log weight of one value of a sum: all its factors together."""
+    """Return the log weight of one value of a sum: the sum over its factors."""
     total = 0.0
     for j in range(f.begin[node], f.begin[node + 1]):
         law = f.law[j]
@@ -124,7 +125,7 @@ def log_factor_bound(f: Factors, node: int, low: int, high: int, tilt: float, or
         return max(tilt * (low - origin), tilt * (high - origin)) if tilt != 0.0 else 0.0
     if end == begin + 1 and tilt == 0.0:
         return f.top[f.law[begin]]
-    first, last = high + 1, low - 1  # outside, all tails are in force, and fall ever faster
+    first, last = high + 1, low - 1  # outside of all tables, the log factor is concave and decreasing
     for j in range(begin, end):
         size = f.start[f.law[j] + 1] - f.start[f.law[j]]
         first, last = min(first, f.shift[j]), max(last, f.shift[j] + size - 1)
@@ -132,7 +133,7 @@ def log_factor_bound(f: Factors, node: int, low: int, high: int, tilt: float, or
     for s in range(first, last + 1):
         best = max(best, _tilted(f, node, s, tilt, origin))
     for a, b in ((low, min(first, last + 1) - 1), (max(first - 1, last) + 1, high)):
-        while a < b:  # concave: bisect for where it turns
+        while a < b:  # concave: bisect for the maximum
             s = (a + b) // 2
             if _tilted(f, node, s, tilt, origin) < _tilted(f, node, s + 1, tilt, origin):
                 a = s + 1

@@ -1,9 +1,9 @@
-r"""Tilts that bring every sum to where its posterior is: the saddlepoint of a tree.
+r"""Tilts that move every sum to its posterior: the saddlepoint of a tree.
 
-Where what is known of a sum lies far out in the tail of what its cells weigh, cells are tilted by ``exp(t x)`` until
-their means agree with it. For every sum v, ``t_v = t_parent + d log(factor of v) / ds`` at ``s_v``, the sum of
-the tilted means; or, at an exact value or a bound, t_v is such that s_v is there. Any tilt is right, so a safeguarded
-Newton iteration on means and variances is enough; a step solves the linearised tree by one pass up and one down.
+If the factors of a sum are far in the tail of the law of its cells, cells are tilted by ``exp(t x)`` until their means
+agree with it. For every sum v, ``t_v = t_parent + d log(factor of v) / ds`` at ``s_v``, the sum of the tilted means. At
+an exact value or a bound, t_v is such that s_v equals this value. Every tilt is valid, so a safeguarded Newton
+iteration on means and variances is sufficient. A step solves the linearised tree by one pass up and one pass down.
 """
 
 from typing import NamedTuple
@@ -32,8 +32,8 @@ from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 __all__ = ["set_tilts"]
 
 STEPS = 50
-NEAR = 0.5  # standard deviations
-DEEP = 30.0  # logarithm of weights that hardly change a mean
+NEAR = 0.5  # tolerance in standard deviations
+DEEP = 30.0  # log of weights that are negligible for a mean
 NEVER = -1e15
 
 
@@ -49,7 +49,7 @@ def _mean_and_variance(row: NDArray, mass: float) -> tuple[float, float]:
 
 @vectorised
 def _slope(f: Factors, v: int, low: int, high: int, s: float, step: int) -> tuple[float, float]:
-    """Slope of the log factors of a sum at a real value, and its fall per unit, over the scale of ``step``."""
+    """Return the slope of the log factors of a sum at a real value and its decrease per unit, on the scale ``step``."""
     middle = max(low, min(high, int(np.round(s))))
     a, b = max(middle - step, low), min(middle + step, high)
     if a == b or f.begin[v] == f.begin[v + 1]:
@@ -64,22 +64,22 @@ def _slope(f: Factors, v: int, low: int, high: int, s: float, step: int) -> tupl
 
 
 class _Linear(NamedTuple):
-    """The tree, linearised about its tilts now: with a tilt t of its parts, a sum is ``fixed + response t``."""
+    """The tree, linearised at the current tilts: with a tilt t of its parts, a sum is ``fixed + response t``."""
 
-    fixed: NDArray  # of every join, what is known of its sum included
+    fixed: NDArray  # of every join, including the factors of its sum
     response: NDArray
-    mean: NDArray  # of its parts now
+    mean: NDArray  # current tilt of its parts
     variance: NDArray
     middle: NDArray
     below: NDArray  # fixed and response of all parts of a sum
-    slope: NDArray  # of the log factors of every sum
+    slope: NDArray  # slopes of the log factors of every sum
     bend: NDArray
-    pinned: NDArray  # sums at an end of what they can be
+    pinned: NDArray  # sums at an end of their range
 
 
 @vectorised
 def set_tilts(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int) -> None:
-    """Set ``tilt``, ``center`` and ``cell_center`` of the sums and cells under joins ``at`` to ``stop``, in place."""
+    """Set ``tilt``, ``center`` and ``cell_center`` of the sums and cells under joins ``at`` to ``stop`` in place."""
     size, m, room = stop - at, tree.sums.shape[0], np.empty(tree.widest)
     line = _Linear(
         np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64), np.zeros((m, 2)),
@@ -93,7 +93,7 @@ def set_tilts(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int) -> Non
 
 @vectorised
 def _linearise(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int, line: _Linear, room: NDArray) -> None:
-    """Linearise cells by their tilted means and variances, and what is known of sums over their standard deviations."""
+    """Linearise cells by their tilted means and variances, and factors of sums over their standard deviations."""
     joins, sums, cells, tilt = tree.joins, tree.sums, tree.cells, w.tilt
     log_weight, slopes, cell_center, center = w.log_weight, w.slope, w.cell_center, w.center
     fixed, response, mean, variance, middle, below, slope, bend, pinned = line
@@ -142,9 +142,9 @@ def _linearise(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int, line:
 
 @vectorised
 def _move(tree: Tree, w: CellWeights, at: int, stop: int, line: _Linear, step: int) -> float:
-    """Move the tilts of all sums to where the linearised tree wants them; the farthest move in standard deviations.
+    """Move the tilts of all sums to the solution of the linearised tree; return the largest standardised move.
 
-    Moves are the shorter, the later the step: some tilts would go to and fro without end.
+    Moves are damped in later steps, because some tilts would oscillate.
     """
     sums, tilt, below = tree.sums, w.tilt, line.below
     farthest = 0.0

@@ -1,15 +1,16 @@
-r"""Weights of all sums of a forest, from the cells up.
+r"""Weights of all sums of a forest, from the cells up, trimmed with an error bound.
 
-With ``u_v(s)`` the weight of all cells below sum ``v`` that add up to ``s``, times what is known of sums up to ``v``, a
-join of two parts is a convolution, and a factor multiplies. Rows are kept as ``u(s) exp(t (s - r) - scale)``: the tilt
-``t`` of a part and its centre ``r`` bring to the top what matters further up, and cancel in the end.
+Let ``u_v(s)`` be the total weight of all cells below sum ``v`` that sum to ``s``, times the factors of the sums up to
+``v``. A join of two parts is a convolution, and a factor multiplies. Rows are stored as ``u(s) exp(t (s - r) -
+scale)``. The tilt ``t`` of a part and its centre ``r`` make the values that matter further up the largest ones, and
+cancel at the end.
 
-Rows are trimmed at both ends. What is left out is bounded rigorously all the way up: with ``m`` the mass of a row and
-``e`` a bound on the mass that it should have besides, a join has ``m_a e_b + m_b e_a + e_a e_b``, a factor
-multiplies ``e`` by its supremum over all values that the sum can have, and at the root ``e / m`` bounds the relative
-error of the total weight, hence the total variation between exact and computed posterior. The ratio never falls on
-the way up, so that a tree is given up as soon as it is too large. Numbers that underflow count as trimmed. Where
-nothing else helps, logarithms of all weights, untrimmed, stand in (``logs``).
+Rows are trimmed at both ends. The omitted mass is bounded rigorously. Let ``m`` be the mass of a row and ``e`` a bound
+on its missing mass. A join has the bound ``m_a e_b + m_b e_a + e_a e_b``. A factor multiplies ``e`` by its supremum
+over all values that the sum can have. At the root ``e / m`` bounds the relative error of the total weight, hence the
+total variation distance between exact and computed posterior. The ratio never decreases on the way up, so that a tree
+is stopped as soon as it is too large. Numbers that underflow count as trimmed. As the last resort, untrimmed logarithms
+of all weights are used (``logs``).
 """
 
 import numpy as np
@@ -35,12 +36,12 @@ from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
 
 __all__ = ["DEAREST", "factor_row", "upward"]
 
-DEAREST = 2e9  # products of logarithms: a minute
+DEAREST = 2e9  # largest number of products of logarithms: one minute
 
 
 @vectorised
 def factor_row(sums: NDArray, tilts: NDArray, center: int, f: Factors, v: int, first: int, row: NDArray) -> None:
-    """Log weights that factors, and the change of tilt, give to values of a sum from ``first`` on."""
+    """Write the log weights of factors and of the change of tilt for values of a sum from ``first`` on."""
     tilt = (tilts[sums[v, PARENT]] if sums[v, PARENT] >= 0 else 0.0) - tilts[v]
     for k in range(row.size):
         row[k] = log_factor(f, v, first + k) + tilt * (first + k - center)
@@ -50,7 +51,7 @@ def factor_row(sums: NDArray, tilts: NDArray, center: int, f: Factors, v: int, f
 def _multiplied(
     sums: NDArray, tilts: NDArray, center: int, f: Factors, v: int, first: int, row: NDArray, lost: float, logs: bool
 ) -> tuple[float, float]:
-    """Multiply a row by what is known of sum v, in place: log of the scale taken out, and what is lost now."""
+    """Multiply a row by the factors of sum v in place; return the log of the extracted scale and the missing mass."""
     tilt = (tilts[sums[v, PARENT]] if sums[v, PARENT] >= 0 else 0.0) - tilts[v]
     if f.begin[v] == f.begin[v + 1] and tilt == 0.0:
         return 0.0, lost
@@ -74,7 +75,7 @@ def _multiplied(
 
 @vectorised
 def _trimmed(row: NDArray, share: float, logs: bool) -> tuple[int, int, float, float, float]:
-    """Scale a row to a top of 1, in place: what to keep of it, log of its top, mass kept, and mass left out."""
+    """Scale a row to maximum 1 in place; return the range, the log maximum, the mass kept and the mass omitted."""
     top, mass, out, first, last = (-np.inf if logs else 0.0), 0.0, 0.0, 0, row.size - 1
     for k in range(row.size):
         top = max(top, row[k])
@@ -118,10 +119,10 @@ def upward(
     used: int,
     products: float,
 ) -> tuple[int, int, float]:
-    """Fill the rows of joins from ``at`` to ``stop``: where it stopped, entries used, and products taken (``logs``).
+    """Fill the rows of joins from ``at`` to ``stop``; return the last join, the entries used, and the products.
 
-    It stops early where the entries do not fit, or products are too many. ``share`` is the part of its mass that a
-    row may lose at either end. A tree whose error exceeds ``largest`` is left with an infinite one.
+    It stops early if the entries do not fit or products are too many. ``share`` is the part of its mass that a row may
+    lose at either end. A tree whose error exceeds ``largest`` has the error infinity.
     """
     joins, root, sums = tree.joins, tree.root, tree.sums
     place, amount, entries = rows.place, rows.amount, rows.entries
@@ -135,6 +136,7 @@ def upward(
             parts = parts_of(tree, share, logs, 2 * longest)
             sizes, firsts, known = parts.size, parts.first, parts.known
         load_parts(join, tree, w, rows, parts)
+        # the range of the sum within its bounds
         left, right = parts.pair[0, : sizes[0]], parts.pair[1, : sizes[1]]
         first, last = firsts[0] + firsts[1], firsts[0] + firsts[1] + sizes[0] + sizes[1] - 2
         low, high = first, last
@@ -143,6 +145,7 @@ def upward(
         size = max(high - low + 1, 0) if sizes[0] > 0 and sizes[1] > 0 else 0
         if room.size < size:
             room = np.empty(2 * size)
+        # convolution of both parts, and the bound on the missing mass
         row, lost = room[:size], known[0, MASS] * known[1, LOST] + known[1, MASS] * known[0, LOST]
         lost += known[0, LOST] * known[1, LOST]
         if logs:
@@ -153,6 +156,7 @@ def upward(
         else:
             convolve(left, right, low - first, row)
             lost += TINY * sizes[0] * sizes[1]
+        # factors of the sum, then trimming
         scale = known[0, SCALE] + known[1, SCALE]
         if v >= 0:
             more, lost = _multiplied(sums, w.tilt, w.center[v], f, v, low, row, lost, logs)
@@ -167,7 +171,7 @@ def upward(
         rows.logs[join] = logs
         copied(row[begin:end], entries[used : used + size])
         used += size
-        if not lost <= largest * mass:  # given up: on to the next tree
+        if not lost <= largest * mass:  # stopped: continue with the next tree
             join, used = root[n], mark
             place[join, SIZE], amount[join, MASS], amount[join, LOST] = 0, 0.0, np.inf
         if join == root[n]:

@@ -1,6 +1,6 @@
-"""Rows of weights of cells and of joins: how they are kept, and those of both parts of a join.
+"""Rows of weights of cells and of joins.
 
-A row is cut down to a window and scaled to a top of 1; what is cut off is counted.
+A row is trimmed to a window and scaled to maximum 1; the mass outside of the window is recorded.
 """
 
 from typing import NamedTuple
@@ -31,24 +31,24 @@ __all__ = [
 
 inlined = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}, forceinline=True)
 
-TINY = 1e-300  # a product that is lost to underflow is smaller
+TINY = 1e-300  # bound on a product that underflows
 
 FIRST, BEGIN, SIZE = 0, 1, 2
 SCALE, MASS, LOST = 0, 1, 2
 
 
 class CellWeights(NamedTuple):
-    """Cell i has log weight ``log_weight[START + x - LOW] + slope[i] x``; cells and sums right below v, ``tilt[v]``."""
+    """Cell i has log weight ``log_weight[START + x - LOW] + slope[i] x``; children of v have ``tilt[v]``."""
 
     log_weight: NDArray
     slope: NDArray
-    tilt: NDArray  # (m,), with those of
+    tilt: NDArray  # (m,): tilted means of sums
     cell_center: NDArray
     center: NDArray
 
 
 class Rows(NamedTuple):
-    """Of each join, the weights ``entries[BEGIN : BEGIN + SIZE]`` of values from FIRST on, scaled to a top of 1."""
+    """For each join, the weights ``entries[BEGIN : BEGIN + SIZE]`` of values from FIRST on, scaled to maximum 1."""
 
     place: NDArray  # (n, 3): FIRST, BEGIN, SIZE
     amount: NDArray  # (n, 3): SCALE, MASS, LOST
@@ -57,14 +57,14 @@ class Rows(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Rows of both parts of a join: values from ``first`` on, ``size`` of them, weights ``pair[side, :size[side]]``."""
+    """Rows of both parts of a join: values from ``first`` on, ``size`` of them, in ``pair[side, :size[side]]``."""
 
     pair: NDArray  # (2, widest)
     size: NDArray  # (2,)
     first: NDArray  # (2,)
     known: NDArray  # (2, 3): SCALE, MASS, LOST
-    tail_probability: float  # cells are cut down to this weight over their top,
-    cut: float  # minus its logarithm
+    tail_probability: float  # cells are trimmed at this weight relative to their maximum,
+    cut: float  # and minus its logarithm
     logs: bool
 
 
@@ -80,9 +80,9 @@ def cell_row(
     logs: bool,
     out: NDArray,
 ) -> tuple[int, int, float, float, float]:
-    """Weights of a cell down to ``rare = exp(-cut)`` of their top: size, first value, scale, mass, mass lost."""
+    """Write the weights of a cell down to a tail weight; return size, first value, scale, mass, mass lost."""
     width, shift = entries.size, tilt * (low - center)
-    if slope == -np.inf:  # nothing but 0
+    if slope == -np.inf:  # only the value 0
         zero = -low
         if not 0 <= zero < width or entries[zero] == -np.inf:
             return 0, low, 0.0, 0.0, 0.0
@@ -117,7 +117,7 @@ def cell_row(
 
 @vectorised
 def parts_of(tree: Tree, share: float, logs: bool, widest: int) -> Parts:
-    """Room for the rows of both parts of a join; at most ``share`` of its mass is trimmed of each cell."""
+    """Return buffers for the rows of both parts of a join; each cell loses at most ``share`` of its mass."""
     tail_probability = 0.0 if logs else share / tree.widest
     cut = np.inf if logs else np.log(tree.widest / share)
     return Parts(

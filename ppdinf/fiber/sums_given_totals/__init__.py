@@ -1,27 +1,21 @@
-"""Log probabilities and gradients of cells given exact totals of disjoint groups.
+"""Log probabilities, gradients and draws of cells given exact totals of disjoint groups.
 
-cell_windows           windows of cells: the integers whose weight matters, as probabilities
-conditional_draws      exact draws of cells given their totals
-convolution            sums of integers by convolution of logarithms: slow, and right to rounding whatever the
-                       weights
-cumulants              sums of many cells from their cumulants: cells of natural form, none of which has a great
-                       share in the sum
-fixed_frequencies      sums of a few cells from their characteristic functions at fixed frequencies, as polynomials
-fourier                the probability that a sum of integers takes a value: the mean of its characteristic function
-                       over frequencies
-frequency_grids        grids of frequencies that serve groups of cells, as few as do, with the pieces of their cells
-frequency_polynomials  characteristic functions of cells at fixed frequencies, as polynomials in their natural
-                       parameters, with bounds
-gauss_nodes            Gauss rules of weighted integers: a few real nodes in place of thousands of counts
-log_normaliser         the log normaliser of a natural family about a centre, as a polynomial, with what bounds the
-                       rest
-node_pieces            cells of natural form as a few real nodes with weights, with computed bounds on their errors
-node_sums              sums of cells of natural form, given their total, from the Gauss nodes of every cell
-packed_sums            all that stays the same while a posterior is sampled, in two arrays
-piecewise_polynomials  log normalisers of natural families as piecewise polynomials
-saddlepoint            cells tilted by a common factor ``exp(t x)`` until their sum is near its total
-taylor                 characteristic functions of cells with a small share in their sum, from a dozen moments
-totals                 sums of independent windowed integers, given their totals
-value_and_gradient     log coefficients of blocks of cells given their totals, and the posterior of each cell, which
-                       is their gradient
+cell_windows           Windows of cells: the integers with relevant weights, as probabilities.
+conditional_draws      Exact draws of cells given their totals.
+convolution            Sums of integers by convolution of logarithms, for improbable totals.
+cumulants              Sums of many cells from their cumulants, for exponential families.
+fixed_frequencies      Sums of a few cells from polynomial characteristic functions at fixed frequencies.
+fourier                The probability of a sum as the mean of its characteristic function over frequencies.
+frequency_grids        The choice of frequency grids for groups of cells, with the pieces of their cells.
+frequency_polynomials  Characteristic functions at fixed frequencies as polynomials in the natural parameters.
+gauss_nodes            Gauss quadrature rules of weighted integers.
+log_normaliser         The log normaliser of an exponential family as a polynomial with an error bound.
+node_pieces            Cells of exponential families as a few weighted real nodes, with computed error bounds.
+node_sums              Sums of cells given their total, from the Gauss nodes of every cell.
+packed_sums            All constants of an evaluation in two arrays, for PyTensor.
+piecewise_polynomials  Log normalisers of exponential families as piecewise polynomials.
+saddlepoint            Exponential tilting of cells such that their sum is near its total.
+taylor                 Characteristic functions of cells with a small share in the sum, from moments.
+totals                 Public functions: log coefficients, marginals and draws given totals.
+value_and_gradient     Log coefficients of blocks of cells, and their gradient, the posterior of each cell.
 """

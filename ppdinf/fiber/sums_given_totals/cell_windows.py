@@ -1,7 +1,8 @@
-"""Windows of cells: the integers whose weight matters, as probabilities.
+"""Windows of cells: the integers with relevant weights, as probabilities.
 
-A cell holds an integer ``x`` with log weight ``logw[x - lo] + eta x``. Most of a row of weights is negligible under a
-given natural parameter; lines laid over neighbours, once for all parameters, tell where without looking at it.
+A cell is an integer ``x`` with log weight ``logw[x - lo] + eta x``. Most weights of a row are negligible under a given
+natural parameter. Upper envelopes of groups of neighbours, computed once for all parameters, locate the relevant
+weights without reading all of them.
 """
 
 from typing import NamedTuple
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 
 __all__ = [
-    "Rows",
     "Weights",
+    "WindowRows",
     "exp_of",
     "log_rows",
     "normalise",
@@ -24,11 +25,11 @@ __all__ = [
     "vectorised",
 ]
 
-vectorised = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})  # sums in whatever order is fast
-# where rounding is arranged by hand: said here, or it would be rearranged as in the functions that call it
+vectorised = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})  # allows sums in any order
+# for code that relies on the order of rounding: otherwise callers with fastmath would reorder it
 _in_order = jit(error_model="numpy", forceinline=True, fastmath={"contract"})
 
-CHUNK = 16  # neighbouring entries of a row under one line, its lid
+CHUNK = 16  # neighbouring entries of a row below one line of the envelope
 
 
 class Weights(NamedTuple):
@@ -40,8 +41,8 @@ class Weights(NamedTuple):
     slope: NDArray
 
 
-class Rows(NamedTuple):
-    """Windows of some cells: entries ``p[start[i] : start[i + 1]]`` belong to offsets from ``first[i]``."""
+class WindowRows(NamedTuple):
+    """Windows of cells: entries ``p[start[i] : start[i + 1]]`` belong to offsets from ``first[i]``."""
 
     first: NDArray
     start: NDArray
@@ -49,14 +50,14 @@ class Rows(NamedTuple):
 
 
 @vectorised
-def row_of(rows: Rows, i: int) -> NDArray:
-    """Entries of one cell, as a view."""
+def row_of(rows: WindowRows, i: int) -> NDArray:
+    """Return the entries of one cell as a view."""
     return rows.p[rows.start[i] : rows.start[i + 1]]
 
 
 @vectorised
-def slack_for(rows: Rows, target: int) -> int:
-    """Return what is left of a total when every cell is at the first offset of its window."""
+def slack_for(rows: WindowRows, target: int) -> int:
+    """Return the total minus the first offsets of the windows of all cells."""
     room = target
     for i in range(rows.first.size):
         room -= rows.first[i]
@@ -65,9 +66,9 @@ def slack_for(rows: Rows, target: int) -> int:
 
 @vectorised
 def upper_envelope(logw: NDArray) -> NDArray:
-    """Lay a line over every ``CHUNK`` neighbours of a row: heights at their first entry, then slopes (d, 2 chunks).
+    """Return a line above every ``CHUNK`` neighbours of a row: heights at their first entry, then slopes (d, 2 chunks).
 
-    Height -inf where they have no weight, nan where one is nan or +inf.
+    Heights are -inf if all weights are 0, and nan if a log weight is nan or +inf.
     """
     d, width = logw.shape
     chunks = (width + CHUNK - 1) // CHUNK
@@ -93,9 +94,9 @@ def upper_envelope(logw: NDArray) -> NDArray:
 
 @vectorised
 def _window(row: NDArray, lid: NDArray, slope: float, cut: float, bound: NDArray) -> tuple[int, int]:
-    """First and last k with ``row[k] + slope k`` within ``cut`` of the maximum, or slightly more.
+    """Return the first and last k with ``row[k] + slope k`` within ``cut`` of the maximum, or slightly more.
 
-    (0, -1) where no entry has weight, the whole row (and so a nan later) where one is nan or +inf.
+    Return (0, -1) if all weights are 0, and the whole row (and thus nan later) if an entry is nan or +inf.
     """
     width, chunks = row.size, bound.size
     for chunk in range(chunks):
@@ -127,15 +128,15 @@ def _window(row: NDArray, lid: NDArray, slope: float, cut: float, bound: NDArray
 
 
 @vectorised
-def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> Rows:
-    """Windows of the tilted cells, filled with their log weights."""
+def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> WindowRows:
+    """Return windows of the tilted cells with their log weights."""
     d = cells.size
     first, start, bound = np.empty(d, np.int64), np.zeros(d + 1, np.int64), np.empty(w.lid.shape[1] // 2)
     for i in range(d):
         cell = cells[i]
         first[i], last = _window(w.logw[w.row[cell]], w.lid[w.row[cell]], w.slope[cell] + tilt, cut, bound)
         start[i + 1] = start[i] + last - first[i] + 1
-    rows = Rows(first, start, np.empty(start[d]))
+    rows = WindowRows(first, start, np.empty(start[d]))
     for i in range(d):
         out, row, rate = row_of(rows, i), w.logw[w.row[cells[i]]], w.slope[cells[i]] + tilt
         at = 1.0 * first[i]
@@ -147,9 +148,9 @@ def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> Rows:
 
 @_in_order
 def exp_of(x: float) -> float:
-    """exp(x) for x <= 0 to one rounding, 0 below -700, in operations that vectorise (np.exp does not)."""
+    """Return exp(x) for x <= 0 within one rounding, 0 below -700, by vectorisable operations (unlike np.exp)."""
     y = max(x, -700.0)
-    whole = y * 1.4426950408889634 + 6755399441055744.0  # 1.5 * 2^52: rounds, and leaves the integer in the last bits
+    whole = y * 1.4426950408889634 + 6755399441055744.0  # 1.5 * 2^52: rounds, with the integer in the last bits
     n = whole - 6755399441055744.0
     r = (y - n * 6.93147180369123816490e-1) - n * 1.90821492927058770002e-10  # ln 2 in two parts
     s = 1.0 / 39916800 + r * (1.0 / 479001600 + r / 6227020800.0)
@@ -162,7 +163,7 @@ def exp_of(x: float) -> float:
 
 @vectorised
 def normalise(entry: NDArray) -> float:
-    """Log weights of one cell to probabilities, in place; the logarithm of their sum."""
+    """Convert log weights of one cell to probabilities in place; return the logarithm of their sum."""
     top, mass = -np.inf, 0.0
     for k in range(entry.size):
         top = max(top, entry[k])
@@ -175,9 +176,9 @@ def normalise(entry: NDArray) -> float:
 
 
 @vectorised
-def probabilities(w: Weights, cells: NDArray, tilt: float) -> tuple[Rows, float]:
-    """Probabilities of the tilted cells and the sum of their log normalisers (nan with a nan weight)."""
-    cut = 34.0 + np.log(1.0 * cells.size * w.logw.shape[1])  # all that is cut off: < exp(-34)
+def probabilities(w: Weights, cells: NDArray, tilt: float) -> tuple[WindowRows, float]:
+    """Return probabilities of the tilted cells and the sum of their log normalisers (nan with a nan weight)."""
+    cut = 34.0 + np.log(1.0 * cells.size * w.logw.shape[1])  # total truncated mass: < exp(-34)
     rows, log_z = log_rows(w, cells, tilt, cut), 0.0
     for i in range(cells.size):
         log_z += normalise(row_of(rows, i))

@@ -1,8 +1,8 @@
 """Exact draws of cells given their totals.
 
-All cells but the widest are drawn from their tilted probabilities; the widest completes the total and is accepted in
-proportion to its probability there, after about ``sd(S) / sd(widest)`` attempts. Should these run out (far-apart
-modes), backward sampling through the convolution replaces them. Both are exact up to double precision.
+All cells except the widest are drawn from their tilted probabilities. The widest cell completes the total and is
+accepted with probability proportional to its weight, after about ``sd(S) / sd(widest)`` attempts. If attempts run out
+(distant modes), backward sampling through the convolution is used. Both methods are exact up to double precision.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def _cumulate(row: NDArray) -> None:
 
 @vectorised
 def _draw_block(w: Weights, cells: NDArray, target: int, rng: np.random.Generator, out: NDArray) -> bool:
-    """Offsets of the block's cells into ``out[:, cells]``; False if no table has this total."""
+    """Write offsets of the cells of a block into ``out[:, cells]``; return False if no table has this total."""
     d = cells.size
     rows, _, var, tilt, log_z = tilted(w, cells, target)
     if not log_z > -np.inf:
@@ -90,7 +90,7 @@ def draw_tables(
     rng: np.random.Generator,
     out: NDArray,
 ) -> int:
-    """Tables into the rows of ``out``; -1, or the first block out of reach (the last for free cells)."""
+    """Write tables into the rows of ``out``; return -1, or the first block with an impossible total."""
     w = Weights(logw, lid, np.arange(eta.size), eta)
     order, bounds = grouped(block, total.size, eta)
     for i in range(eta.size):

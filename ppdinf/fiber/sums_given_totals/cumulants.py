@@ -1,17 +1,17 @@
-r"""Sums of many cells from their cumulants: cells of natural form, none of which has a great share in the sum.
+r"""Sums of many cells from their cumulants, for exponential families in which no cell has a large share in the sum.
 
 With ``K_i`` the log normalisers of the cells, tilted until the mean of their sum is near its total,
 
     log E exp(iuS) = sum_r Lambda_r (iu)^r,    Lambda_r = sum_i K_i^(r) / r!,
 
-so the cells matter by 16 sums over them, whatever the number of frequencies. The posterior mean of cell i is
-``sum_r K_i^(r + 1) M_r / r!``, with the moments ``M_r`` of ``iu`` under the integrand: again one short sum a cell. The
-coefficients ``K_i^(r) / r!`` come from :mod:`ppdinf.fiber.sums_given_totals.piecewise_polynomials`, moved from the
+so 16 sums over the cells are sufficient for any number of frequencies. The posterior mean of cell i is
+``sum_r K_i^(r + 1) M_r / r!``, with the moments ``M_r`` of ``iu`` under the integrand: one short sum per cell. The
+coefficients ``K_i^(r) / r!`` come from :mod:`ppdinf.fiber.sums_given_totals.piecewise_polynomials`, shifted from the
 centre of a piece to the cell.
 
-Cells whose share in the sum is too great for that (their pieces do not reach the frequencies that count) keep their own
-characteristic functions, as in :mod:`ppdinf.fiber.sums_given_totals.fourier`. Where bounds on what is left out do not
-hold, nothing is returned, and the row of every cell is looked at as there.
+Cells with a large share in the sum (their pieces do not cover the relevant frequencies) keep separate characteristic
+functions, as in :mod:`ppdinf.fiber.sums_given_totals.fourier`. If the error bounds are too large, the result is nan,
+and the caller uses the full rows of all cells.
 """
 
 import math
@@ -25,16 +25,16 @@ from ppdinf.fiber.sums_given_totals.piecewise_polynomials import BEND, BEYOND, O
 
 __all__ = ["MANY", "by_cumulants", "values_and_means"]
 
-MANY = 24  # cells, of which most may have small shares
-DROP = 36.0  # frequencies are left out where the characteristic function is below exp(-DROP)
-FREQUENCIES = 64  # at most
-ENOUGH = 1e-10  # relative error of the coefficient
+MANY = 24  # smallest number of cells
+DROP = 36.0  # frequencies are omitted if the characteristic function is below exp(-DROP)
+FREQUENCIES = 64  # largest number of frequencies
+ENOUGH = 1e-10  # accepted relative error of the coefficient
 SLOPES = np.arange(1.0, ORDER + 1.0)
 
 
 @vectorised
 def values_and_means(pieces: Pieces, number: NDArray, by: NDArray, value: NDArray, mean: NDArray) -> None:
-    """K of every cell that has a piece, and its derivative."""
+    """Compute K and its derivative for every cell with a piece."""
     table = pieces.table
     for i in range(number.size):
         at, x = number[i], by[i]
@@ -48,7 +48,7 @@ def values_and_means(pieces: Pieces, number: NDArray, by: NDArray, value: NDArra
 
 @vectorised
 def _moved(pieces: Pieces, number: NDArray, by: NDArray, c: NDArray) -> None:
-    """Coefficients of all cells about where they are."""
+    """Compute the Taylor coefficients of all cells at their natural parameters."""
     table = pieces.table
     for i in range(number.size):
         piece, out, x = table[number[i]], c[i], by[i]
@@ -63,7 +63,7 @@ def _moved(pieces: Pieces, number: NDArray, by: NDArray, c: NDArray) -> None:
 
 @vectorised
 def _highest(pieces: Pieces, number: NDArray) -> float:
-    """Frequency beyond which the product over all cells but one is negligible."""
+    """Return the frequency above which the product over all cells except one is negligible."""
     d, total = number.size, 0.0
     bend, reach = np.empty(d), np.empty(d)
     for i in range(d):
@@ -86,7 +86,7 @@ def _highest(pieces: Pieces, number: NDArray) -> float:
 
 @vectorised
 def _short(pieces: Pieces, number: NDArray, highest: float) -> int:
-    """Count the cells whose pieces do not reach a frequency."""
+    """Count the cells whose pieces do not cover a frequency."""
     short = 0
     for i in range(number.size):
         short += pieces.table[number[i], REACH] < highest
@@ -103,9 +103,10 @@ def _log_mgf(total: NDArray, rate: float) -> float:
 
 @vectorised
 def by_cumulants(w: Weights, pieces: Pieces, cells: NDArray, target: int, mean: NDArray) -> float:
-    """Log coefficient of one block, and the posterior means of its cells; nan, and nothing, where this does not serve.
+    """Return the log coefficient of one block and write the posterior means of its cells, or return nan.
 
-    Means are offsets from the first column of the table of weights.
+    It returns nan if the method is not accurate enough. Means are offsets from the first column of the table of
+    weights.
     """
     d, tilt, near = cells.size, 0.0, False
     number, by, c = np.empty(d, np.int64), np.empty(d), np.empty((d, ORDER))
@@ -128,7 +129,7 @@ def by_cumulants(w: Weights, pieces: Pieces, cells: NDArray, target: int, mean: 
     if not near:
         return np.nan
     sd = math.sqrt(spread)
-    # what a small cell leaves out is weighted by the product over all cells
+    # remainders of small cells are weighted by the product over all cells; large cells have separate functions
     enough = 0.1 * ENOUGH / d * (math.e * spread / ORDER) ** (ORDER // 2)
     total, beyond, value, large, apart = np.zeros(ORDER), 0.0, 0.0, np.empty(d, np.int64), 0
     for i in range(d):
@@ -155,7 +156,7 @@ def by_cumulants(w: Weights, pieces: Pieces, cells: NDArray, target: int, mean: 
     if beyond * rate**ORDER > 0.1:
         return np.nan
     need = 0.0
-    for sign in (-1.0, 1.0):  # the sum is counted modulo N: Chernoff on both sides
+    for sign in (-1.0, 1.0):  # the sum is counted modulo N: Chernoff bounds on both sides
         log_mgf = _log_mgf(total, sign * rate) - sign * rate * gap
         for a in range(apart):
             row, mgf = row_of(rows, a), 0.0
@@ -169,8 +170,8 @@ def by_cumulants(w: Weights, pieces: Pieces, cells: NDArray, target: int, mean: 
     count = min(int(highest * modulus / (2.0 * np.pi)), modulus // 2)
     if count > FREQUENCIES:
         return np.nan
-    real, imaginary = np.empty((apart, count)), np.empty((apart, count))  # of large cells
-    here_real, here_imaginary = np.empty(count), np.empty(count)  # of the sum at the total
+    real, imaginary = np.empty((apart, count)), np.empty((apart, count))  # characteristic functions of large cells
+    here_real, here_imaginary = np.empty(count), np.empty(count)  # characteristic function of the sum at the total
     moment = np.zeros(ORDER)
     moment[0] = probability = 1.0 / modulus
     lost = 4.0 * math.exp(-DROP)
@@ -218,7 +219,7 @@ def by_cumulants(w: Weights, pieces: Pieces, cells: NDArray, target: int, mean: 
 def _of_large(  # type: ignore[no-untyped-def]
     rows, large, real, imaginary, here_real, here_imaginary, cosine, sine, modulus, probability, mean
 ) -> None:
-    """Posterior means of cells with their own characteristic functions, each beside the product of all others."""
+    """Write the posterior means of cells with separate characteristic functions, from the product of the others."""
     apart, count = real.shape[0], here_real.size
     if apart == 0:
         return

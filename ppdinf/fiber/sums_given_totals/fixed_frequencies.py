@@ -1,10 +1,10 @@
-r"""Sums of a few cells from their characteristic functions at fixed frequencies, as polynomials in what varies.
+r"""Sums of a few cells from polynomial characteristic functions at fixed frequencies.
 
 The weight of all tables with a total is the mean over all N frequencies of the product over cells
-(:mod:`ppdinf.fiber.sums_given_totals.frequency_polynomials` has the polynomials), and its derivatives, the posterior
-means, need those of the same polynomials. Whether N is large enough for a sum is told by Chernoff's inequality, and
-whether frequencies from a number on may be left out by the size of characteristic functions there: every piece keeps
-bounds of both. Where these do not hold, nothing is returned.
+(:mod:`ppdinf.fiber.sums_given_totals.frequency_polynomials` computes the polynomials). Its derivatives, the posterior
+means, use the derivatives of the same polynomials. Chernoff's inequality shows whether N is large enough for a sum. The
+size of characteristic functions shows whether high frequencies may be omitted. Every piece stores bounds for both. If
+these bounds are too large, the result is nan.
 """
 
 import math
@@ -31,12 +31,12 @@ from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
 
 __all__ = ["by_frequencies"]
 
-ENOUGH = 1e-10  # relative error of the coefficient
+ENOUGH = 1e-10  # accepted relative error of the coefficient
 
 
 @vectorised
 def _evaluated(entry: NDArray, y: float, value: NDArray, slope: NDArray) -> None:
-    """T and its derivative in y at all frequencies, real parts, then imaginary ones; four terms in one go."""
+    """Evaluate T and its derivative in y at all frequencies, real then imaginary parts; four terms at once."""
     n, c = value.size, entry[WAVES:]
     for j in range(n):
         v = c[11 * n + j]
@@ -57,7 +57,7 @@ def _evaluated(entry: NDArray, y: float, value: NDArray, slope: NDArray) -> None
 
 @vectorised
 def _times(a: NDArray, b: NDArray, c: NDArray) -> None:
-    """Products of two rows of complex numbers, real parts first."""
+    """Multiply two rows of complex numbers, real parts first."""
     n = a.size // 2
     for j in range(n):
         x, y, u, v = a[j], a[n + j], b[j], b[n + j]
@@ -67,7 +67,7 @@ def _times(a: NDArray, b: NDArray, c: NDArray) -> None:
 
 @vectorised
 def _lower(a: NDArray, smallest: NDArray) -> None:
-    """Squared sizes of complex numbers, where they are the smallest so far."""
+    """Update the smallest squared sizes of complex numbers."""
     n = smallest.size
     for j in range(n):
         square = a[j] * a[j] + a[n + j] * a[n + j]
@@ -78,21 +78,23 @@ def _lower(a: NDArray, smallest: NDArray) -> None:
 def by_frequencies(
     w: Weights, pieces: Pieces, grids: Grids, group: int, cells: NDArray, target: int, mean: NDArray
 ) -> float:
-    """Log coefficient of one group, and the posterior means of its cells; nan, and nothing, where this does not serve.
+    """Return the log coefficient of one group and write the posterior means of its cells, or return nan.
 
-    Means are offsets from the first column of the table of weights.
+    It returns nan if the method is not accurate enough. Means are offsets from the first column of the table of
+    weights.
     """
     d, tilt, near, table = cells.size, 0.0, False, grids.table
     grid, modulus, n = grids.group[group]
     size = width(n)
     number, by, gap, spread = np.empty(d, np.int64), np.empty(d), 0.0, 0.0
+    # tilt the cells until the mean of their sum is near the total
     for _ in range(12):
         if placed(pieces, w, cells, tilt, number, by) > 0:
             return np.nan
         gap, spread = 1.0 * target, 0.0
         for i in range(d):
             piece, x = pieces.table[number[i]], by[i]
-            gap -= piece[1] + x * (2.0 * piece[2] + x * (3.0 * piece[3] + x * 4.0 * piece[4]))  # nearly
+            gap -= piece[1] + x * (2.0 * piece[2] + x * (3.0 * piece[3] + x * 4.0 * piece[4]))  # approximately
             spread += 2.0 * piece[2] + x * (6.0 * piece[3] + x * 12.0 * piece[4])
         near = abs(gap) <= 0.7 * math.sqrt(spread)
         if near:
@@ -100,7 +102,8 @@ def by_frequencies(
         tilt += gap / spread
     if not near:
         return np.nan
-    sd, fall, most, left_out, log_z = math.sqrt(spread), 0.0, 0.0, 0.0, 0.0
+    sd, fall, largest, left_out, log_z = math.sqrt(spread), 0.0, 0.0, 0.0, 0.0
+    # polynomial pieces of all cells, and the sums of their bounds
     excess, room = np.zeros(2), target
     for i in range(d):
         at, parts = grids.place[grid, 2 * number[i]], grids.place[grid, 2 * number[i] + 1]
@@ -110,7 +113,7 @@ def by_frequencies(
         at += size * min(max(int((eta - table[at + BASE]) / (2.0 * table[at + HALF])), 0), parts - 1)
         entry = table[at : at + WAVES]
         fall += entry[DECAY]
-        most = max(most, entry[DECAY])
+        largest = max(largest, entry[DECAY])
         left_out += entry[LEFT_OUT]
         room -= int(entry[MIDDLE])
         x = eta - entry[BASE] - entry[HALF]
@@ -119,8 +122,9 @@ def by_frequencies(
             excess[s] += entry[EXCESS + s]
         number[i], by[i] = at, x / entry[HALF]
     reach = (max(excess[0], excess[1]) + DROP + math.log1p(sd)) * modulus / RATE + abs(gap) + 0.2 * sd
-    if not reach < modulus or (modulus >= 2 * n and fall - most < DROP):
+    if not reach < modulus or (modulus >= 2 * n and fall - largest < DROP):
         return np.nan
+    # characteristic functions and products over the cells from i on
     value, slope = np.empty((d, 2 * n)), np.empty((d, 2 * n))
     after, before, others, smallest = np.ones((d + 1, 2 * n)), np.empty(2 * n), np.empty(2 * n), np.full(n, np.inf)
     for j in range(n):
@@ -129,6 +133,7 @@ def by_frequencies(
         _evaluated(table[number[i] : number[i] + size], by[i], value[i], slope[i])
         _times(value[i], after[i + 1], after[i])
         _lower(value[i], smallest)
+    # inverse Fourier transform at the total, with its error bound
     total = lost = kept = 0.0
     for j in range(n):
         weight = (1.0 if j == 0 or 2 * j == modulus else 2.0 if 2 * j < modulus else 0.0) / modulus

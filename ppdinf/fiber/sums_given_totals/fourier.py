@@ -1,16 +1,18 @@
-r"""The probability that a sum of integers takes a value: the mean of its characteristic function over frequencies.
+r"""The probability of a sum of integers as the mean of its characteristic function over frequencies.
 
-``P(S = s)`` is the mean over ``N`` equispaced frequencies [1]_. Three bounds say how little of it has to be computed:
+``P(S = s)`` is the mean over ``N`` equispaced frequencies [1]_. Three bounds limit the computation:
 
-* ``N`` frequencies count ``S`` modulo ``N``: Chernoff's inequality on both sides of ``s`` bounds what is
-  counted too much, and about ``9 sd(S)`` frequencies are enough;
-* ``|phi_i(u)| <= V_i / |2 sin(u/2)|^m`` with ``V_i`` the sum of absolute m-th differences of the cell's
-  probabilities, m = 1, 2 (summation by parts), so high frequencies are dropped unseen;
-* any other frequency is dropped as soon as the product of the cells taken so far, without its smallest
-  factor (a gradient lacks one factor), is negligible.
+* ``N`` frequencies count ``S`` modulo ``N``. Chernoff's inequality on both sides of ``s`` bounds the aliasing error,
+and
+  about ``9 sd(S)`` frequencies are sufficient.
+* ``|phi_i(u)| <= V_i / |2 sin(u/2)|^m`` with ``V_i`` the sum of absolute m-th differences of the cell's probabilities,
+  m = 1, 2 (summation by parts). High frequencies are therefore omitted without evaluation.
+* Any other frequency is dropped as soon as the product of the cells so far, without its smallest factor (a gradient
+omits
+  one factor), is negligible.
 
-Some 15 to 30 frequencies are left whatever the number of cells and the width of the windows; weights on a
-sublattice or far-apart modes leave more. Where many cells share a sum, moments stand for most of them
+About 15 to 30 frequencies remain for any number of cells and any width of the windows; weights on a sublattice or
+distant modes require more. If many cells share a sum, moments replace the characteristic functions of most of them
 (:mod:`ppdinf.fiber.sums_given_totals.taylor`).
 
 References
@@ -22,12 +24,12 @@ References
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Rows, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import WindowRows, row_of, vectorised
 from ppdinf.fiber.sums_given_totals.taylor import NODES, ORDER, Small, by_series, multiply, series, small_cells
 
 __all__ = ["inverted", "project", "slope_of", "turn"]
 
-FEW = 40  # cells, among which none has a small share
+FEW = 40  # number of cells up to which no cell has a small share
 
 
 @vectorised
@@ -40,30 +42,30 @@ def _powers(log_ratio: float, size: int) -> NDArray:
 
 
 @vectorised
-def _modulus(rows: Rows, room: int, sd: float) -> int:
-    """N such that S counted modulo N is at ``room`` only when it is ``room`` (Chernoff, both sides)."""
+def _modulus(rows: WindowRows, slack: int, sd: float) -> int:
+    """Return N such that S modulo N equals ``slack`` only if S does, up to a negligible error (Chernoff bounds)."""
     d, widest = rows.first.size, 0
     for i in range(d):
         widest = max(widest, row_of(rows, i).size)
     span = rows.p.size - d
     rate, need = 9.0 / sd, 0.0
     for sign in (-1.0, 1.0):
-        power, log_mgf = _powers(sign * rate, widest), -sign * rate * room
+        power, log_mgf = _powers(sign * rate, widest), -sign * rate * slack
         for i in range(d):
             row, mgf = row_of(rows, i), 0.0
             for k in range(row.size):
                 mgf += row[k] * power[k]
             log_mgf += np.log(mgf)
         reach = (log_mgf + 30.0 + np.log1p(sd)) / rate
-        if not reach < span:  # also where a power overflows
+        if not reach < span:  # also if a power overflows
             return span + 1
         need = max(need, reach)
     return int(need) + 1
 
 
 @vectorised
-def _frequencies(rows: Rows, modulus: int, drop: float) -> int:
-    """J such that total variation rules out all frequencies j = J+1 .. N/2."""
+def _frequencies(rows: WindowRows, modulus: int, drop: float) -> int:
+    """Return J such that summation by parts excludes all frequencies j = J+1 .. N/2."""
     d = rows.first.size
     log_v, log_w = np.empty(d), np.empty(d)
     for i in range(d):
@@ -76,7 +78,7 @@ def _frequencies(rows: Rows, modulus: int, drop: float) -> int:
         for k in range(n - 2):
             bends += abs(row[k + 2] - 2.0 * row[k + 1] + row[k])
         log_v[i], log_w[i] = np.log(slopes), np.log(bends)
-    below, above = 0, modulus // 2 + 1  # the bound falls with j: bisect
+    below, above = 0, modulus // 2 + 1  # the bound decreases in j: bisection
     while above - below > 1:
         j = (below + above) // 2
         chord = np.log(2.0 * np.sin(np.pi * j / modulus))
@@ -94,7 +96,7 @@ def _frequencies(rows: Rows, modulus: int, drop: float) -> int:
 
 @vectorised
 def turn(cosine: NDArray, sine: NDArray, size: int, c: float, s: float) -> None:
-    """Entries ``size`` to ``2 size`` of exp(iuk) from those before, by one rotation."""
+    """Compute entries ``size`` to ``2 size`` of exp(iuk) from the previous entries by one rotation."""
     n = min(size, cosine.size - size)
     cos_in, sin_in, cos_out, sin_out = cosine[:n], sine[:n], cosine[size : size + n], sine[size : size + n]
     for k in range(n):
@@ -104,7 +106,7 @@ def turn(cosine: NDArray, sine: NDArray, size: int, c: float, s: float) -> None:
 
 @vectorised
 def _roots(modulus: int) -> tuple[NDArray, NDArray]:
-    """Cosines and sines of all N frequencies."""
+    """Return cosines and sines of all N frequencies."""
     cosine, sine, size = np.ones(modulus), np.zeros(modulus), 1
     while size < modulus:
         angle = 2.0 * np.pi * size / modulus
@@ -115,7 +117,7 @@ def _roots(modulus: int) -> tuple[NDArray, NDArray]:
 
 @vectorised
 def project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
-    """E exp(iuk) of a row, from the cosines and sines of uk."""
+    """Return E exp(iuk) of a row from the cosines and sines of uk."""
     real = imaginary = 0.0
     for k in range(row.size):
         real += row[k] * cosine[k]
@@ -125,7 +127,7 @@ def project(row: NDArray, cosine: NDArray, sine: NDArray) -> complex:
 
 @vectorised
 def slope_of(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary: float) -> float:
-    """Real part of ``(real + i imaginary) E k exp(iuk)``."""
+    """Return the real part of ``(real + i imaginary) E k exp(iuk)``."""
     mean = at = 0.0
     for k in range(row.size):
         mean += at * row[k] * (real * cosine[k] - imaginary * sine[k])
@@ -141,7 +143,7 @@ def _spread(row: NDArray, cosine: NDArray, sine: NDArray, real: float, imaginary
 
 @vectorised
 def _wide_first(var: NDArray, spread: float) -> NDArray:
-    """Cells in an order that leaves the fewest frequencies to most of them."""
+    """Return an order of the cells in which wide cells are first, so that frequencies are dropped early."""
     d = var.size
     order, wide, narrow = np.empty(d, np.int64), 0, d
     for i in range(d):
@@ -156,40 +158,42 @@ def _wide_first(var: NDArray, spread: float) -> NDArray:
 
 @vectorised
 def inverted(
-    rows: Rows, mean: NDArray, var: NDArray, room: int, as_means: bool, by_moments: bool
-) -> tuple[float, float, Rows, NDArray]:
-    """P(S = room), its relative error bound, and what Fisher's identity needs.
+    rows: WindowRows, mean: NDArray, var: NDArray, slack: int, as_means: bool, by_moments: bool
+) -> tuple[float, float, WindowRows, NDArray]:
+    """Return P(S = slack), its relative error bound, and the terms of Fisher's identity.
 
-    One function, since handing its arrays to functions of its steps takes longer than small blocks do otherwise.
-    That is E[k_i; S = room] (``as_means``), or else P(S - k_i = room - k) in the place of every p_i(k). Moments stand
-    for cells with a small share where asked to (``by_moments``, for means).
+    These terms are E[k_i; S = slack] (``as_means``), or P(S - k_i = slack - k) instead of every p_i(k). With
+    ``by_moments``, moments replace the characteristic functions of cells with a small share (for means). This is one
+    function because passing its arrays to smaller functions would take longer than the evaluation of small blocks.
     """
     d, spread, widest = var.size, 0.0, 0
-    if not 0 <= room <= rows.p.size - d:  # within reach only of entries that were cut off
+    if not 0 <= slack <= rows.p.size - d:  # only truncated entries could give this total
         return 0.0, np.inf, rows, mean
     for i in range(d):
         spread += var[i]
         widest = max(widest, row_of(rows, i).size)
+    # number of frequencies N, and the highest one that is needed
     sd = np.sqrt(spread)
     drop = 1e-13 / (1.0 + sd)
-    modulus = _modulus(rows, room, sd)
+    modulus = _modulus(rows, slack, sd)
     count = _frequencies(rows, modulus, drop)
     order = _wide_first(var, spread)
     root_cosine, root_sine = _roots(modulus)
     cosine, sine = np.ones((NODES, widest)), np.zeros((NODES, widest))
-    real, imaginary = np.zeros((d, NODES)), np.zeros((d, NODES))  # of the characteristic functions of cells
-    after_real, after_imaginary = np.ones((d + 1, NODES)), np.zeros((d + 1, NODES))  # of products over cells i..d
+    real, imaginary = np.zeros((d, NODES)), np.zeros((d, NODES))  # characteristic functions of cells
+    after_real, after_imaginary = np.ones((d + 1, NODES)), np.zeros((d + 1, NODES))  # products over cells i..d
     small = Small(order, real, np.zeros(d, np.bool_))
     if by_moments and d > FEW:
         small = small_cells(rows, mean, var, spread, widest)
     alive, product, smallest, least = np.empty(NODES, np.int64), np.ones(NODES), np.ones(NODES), np.ones(NODES)
     u, beyond, g, h = np.empty(NODES), np.empty(NODES), np.empty(NODES), np.empty(NODES)
     slope, slope_real, slope_imaginary = np.empty(ORDER), np.empty(NODES), np.empty(NODES)
-    rest = Rows(rows.first, rows.start, np.full(0 if as_means else rows.p.size, 1.0 / modulus))
+    rest = WindowRows(rows.first, rows.start, np.full(0 if as_means else rows.p.size, 1.0 / modulus))
     means = mean / modulus
     probability = kept = 1.0 / modulus
-    lost = 2e-13 / (1.0 + sd) + 2e-15  # frequencies dropped, sums counted too much, windows cut
+    lost = 2e-13 / (1.0 + sd) + 2e-15  # dropped frequencies, aliasing, truncated windows
     for base in range(1, count + 1, NODES):
+        # a batch of frequencies: cosines and sines by doubling
         left, shift, remainder = min(NODES, count + 1 - base), 0, 0.0
         for j in range(NODES):
             u[j] = 2.0 * np.pi * (base + j) / modulus
@@ -201,6 +205,7 @@ def inverted(
                 m = ((base + j) * size) % modulus
                 turn(cosine[j], sine[j], size, root_cosine[m], root_sine[m])
                 size *= 2
+        # characteristic functions, wide cells first; frequencies with a negligible product are dropped
         for cell in order:
             if left == 0:
                 break
@@ -228,6 +233,7 @@ def inverted(
                     left += product[alive[a]] > drop * drop
         if left == 0:
             continue
+        # products from the last cell backwards
         for i in range(d - 1, -1, -1):
             for j in range(NODES):
                 x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
@@ -236,7 +242,7 @@ def inverted(
         before_real, before_imaginary, part = np.zeros(NODES), np.zeros(NODES), 0.0
         for a in range(left):
             j = alive[a]
-            m = ((base + j) * (room - shift)) % modulus
+            m = ((base + j) * (slack - shift)) % modulus
             weight = (1.0 if 2 * (base + j) == modulus else 2.0) / modulus
             before_real[j], before_imaginary[j] = weight * root_cosine[m], -weight * root_sine[m]
             part += before_real[j] * after_real[0, j] - before_imaginary[j] * after_imaginary[0, j]
@@ -245,7 +251,7 @@ def inverted(
             lost += share * np.expm1(remainder * beyond[j] / np.sqrt(least[j]))
         probability += part
         for i in range(d):
-            for j in range(NODES):  # all but cell i
+            for j in range(NODES):  # product over all cells except i
                 x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
                 g[j] = before_real[j] * x - before_imaginary[j] * y
                 h[j] = before_real[j] * y + before_imaginary[j] * x

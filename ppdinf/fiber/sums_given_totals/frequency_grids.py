@@ -1,8 +1,8 @@
-"""Grids of frequencies that serve groups of cells, as few as do, with the pieces of their cells.
+"""The choice of frequency grids for groups of cells, with the pieces of their cells.
 
-The weight of all tables with a total is a mean over N frequencies, of which the first n are kept: N is as small as the
-spread of a group's sum allows, n as its characteristic function falls. Both are chosen before any natural parameter is
-known, by what is likely; whether they serve is told anew each time
+The weight of all tables with a total is a mean over N frequencies, of which the first n are used. N is as small as the
+spread of a group's sum allows, and n depends on the decay of its characteristic function. Both are chosen from likely
+natural parameters before any parameter is known. Every evaluation checks whether they are sufficient
 (:mod:`ppdinf.fiber.sums_given_totals.fixed_frequencies`).
 """
 
@@ -21,19 +21,19 @@ from ppdinf.fiber.sums_given_totals.saddlepoint import tilted
 
 __all__ = ["FEW", "FEWEST", "NO_GRIDS", "Grids", "grids_of"]
 
-FEWEST, FEW = 6, 200  # cells; smaller groups are as fast by their rows, larger ones are left to their cumulants
-FREQUENCIES = 32, 48  # with 0; more where fewer do not serve
-WIDER = 1.1  # than where grids are chosen may a sum spread
-SLOWER = 1.25  # fall bounds of characteristic functions than the functions themselves where grids are chosen
-FAR = 0.2  # of the width of a window are posterior means from where they are expected
+FEWEST, FEW = 6, 200  # numbers of cells; smaller groups use their rows, larger ones their cumulants
+FREQUENCIES = 32, 48  # numbers of frequencies, including 0
+WIDER = 1.1  # factor for the spread of a sum relative to the spread at the choice of grids
+SLOWER = 1.25  # factor for bounds on characteristic functions relative to the functions at the choice of grids
+FAR = 0.2  # largest distance of posterior means from their expected values, relative to the width of a window
 
 
 class Grids(NamedTuple):
-    """Which modulus serves each group, and the pieces on its grid.
+    """The modulus of each group, and the pieces on its grid.
 
-    Group b is served on grid ``group[b, 0]``, -1 for none, of modulus ``group[b, 1]`` and ``group[b, 2]`` frequencies;
-    piece p is cut into ``place[grid, 2p + 1]`` equal ones there, the first at ``table[place[grid, 2p]]``, -1 for none,
-    the others after it, each `ppdinf.fiber.sums_given_totals.frequency_polynomials.width` long.
+    Group b uses grid ``group[b, 0]`` (-1 for none) of modulus ``group[b, 1]`` with ``group[b, 2]`` frequencies. Piece p
+    is divided into ``place[grid, 2p + 1]`` equal parts there, the first at ``table[place[grid, 2p]]`` (-1 for none).
+    The other parts follow, each `ppdinf.fiber.sums_given_totals.frequency_polynomials.width` long.
     """
 
     group: NDArray
@@ -46,7 +46,7 @@ NO_GRIDS = Grids(np.zeros((0, 3), np.int64), np.zeros((0, 0), np.int64), np.zero
 
 @vectorised
 def _slope_at(w: Weights, row: int, near: float) -> float:
-    """Natural parameter under which the mean of a row is near an offset."""
+    """Return a natural parameter under which the mean of a row is near an offset."""
     low, high = -30.0, 30.0
     for _ in range(20):
         eta = (low + high) / 2.0
@@ -59,9 +59,9 @@ def _slope_at(w: Weights, row: int, near: float) -> float:
 
 @vectorised
 def _wanted(w: Weights, cells: NDArray, target: int) -> tuple[float, float]:
-    """Modulus that a group wants, nan for none, and the frequency from which on its others may be left out.
+    """Return the modulus for a group, nan for none, and the frequency from which on frequencies may be omitted.
 
-    By the rows themselves, tilted to where their sum is near its total.
+    They are computed from the rows, tilted such that their sum is near its total.
     """
     rows, _, var, _, log_z = tilted(w, cells, target)
     spread, widest, steps, reach = np.sum(var), 0, 256, np.inf
@@ -70,7 +70,7 @@ def _wanted(w: Weights, cells: NDArray, target: int) -> tuple[float, float]:
     for i in range(cells.size):
         widest = max(widest, row_of(rows, i).size)
     sd, powers, room = math.sqrt(spread), np.empty(widest), 1.0 * slack_for(rows, target)
-    modulus = 8.0 + RATE * widest / 600.0  # no power overflows
+    modulus = 8.0 + RATE * widest / 600.0  # powers do not overflow
     while reach > RATE:
         modulus *= 1.05
         rate, reach = RATE / modulus, 0.0
@@ -101,14 +101,14 @@ def _wanted(w: Weights, cells: NDArray, target: int) -> tuple[float, float]:
 
 
 def _highest(frequencies: int, beyond: float) -> float:
-    """Largest modulus with which so many frequencies reach up to one, or to the last that differs from others."""
+    """Return the largest modulus with which this many frequencies cover the given one or all distinct frequencies."""
     return max(2.0 * np.pi * (frequencies - 1) / beyond, 2.0 * frequencies - 1.0)
 
 
 def _shared(wanted: dict[int, tuple[float, float]]) -> Iterator[tuple[int, int, list[int]]]:
-    """Modulus, number of frequencies and groups of as few grids as serve all groups; those with most frequencies last.
+    """Return modulus, number of frequencies and groups of a small set of grids for all groups, most frequencies last.
 
-    A group wants a modulus that is large enough, and frequencies up to one beyond which they may be left out.
+    A group requires a sufficiently large modulus, and frequencies up to one above which they may be omitted.
     """
     for frequencies in FREQUENCIES:
         left = {b: (low, _highest(frequencies, beyond)) for b, (low, beyond) in wanted.items()}
@@ -118,13 +118,13 @@ def _shared(wanted: dict[int, tuple[float, float]]) -> Iterator[tuple[int, int, 
             high = min(high for _, high in left.values())
             served = [b for b, (low, _) in left.items() if math.ceil(low) <= high]
             low = max(left[b][0] for b in served)
-            # one that is larger than it need be serves sums that spread more, as long as frequencies reach
+            # a larger modulus than necessary allows wider sums, as long as the frequencies are sufficient
             yield math.ceil(min(low**0.75 * high**0.25, high - 1.0)), frequencies, served
             left = {b: ends for b, ends in left.items() if b not in served}
 
 
 def _middles(logw: NDArray, row: NDArray, near: NDArray | None) -> NDArray:
-    """Offset that each row is likely near; nan where that is not known."""
+    """Return a likely offset of each row; nan if it is not known."""
     middle = np.full(len(logw), np.nan)
     middle[(logw[:, [0, -1]] > -np.inf).all(axis=1)] = (logw.shape[1] - 1) / 2.0
     if near is not None:
@@ -134,7 +134,7 @@ def _middles(logw: NDArray, row: NDArray, near: NDArray | None) -> NDArray:
 
 @vectorised
 def _cut(w: Weights, pieces: Pieces, numbers: NDArray, of_row: NDArray, half: NDArray, middle: NDArray) -> NDArray:
-    """Into how many parts pieces are cut on grids; 0 for those that are left out, as nearly no posterior has them."""
+    """Return the number of parts of each piece on a grid; 0 for pieces that almost no posterior uses."""
     parts, far = np.zeros(of_row.size, np.int64), FAR * (w.logw.shape[1] - 1)
     for n in numbers:
         piece, row = pieces.table[n], of_row[n]
@@ -162,23 +162,23 @@ def _filled(
 def grids_of(
     logw: NDArray, row: NDArray, block: NDArray, target: NDArray, pieces: Pieces, most: int, near: NDArray | None = None
 ) -> Grids:
-    """Put pieces on grids of frequencies that serve the groups of `FEWEST` to `FEW` cells.
+    """Return pieces on frequency grids for the groups of `FEWEST` to `FEW` cells.
 
     Parameters
     ----------
     logw : array, shape (rows, width)
-        Log weights at offsets 0, 1, ...; -inf where impossible.
+        Log weights at offsets 0, 1, ...; -inf for impossible values.
     row, block : array of int, shape (cells,)
         Row of each cell, and its group, -1 for none.
     target : array of int, shape (groups,)
         Totals of offsets.
     pieces : Pieces
-        Of all rows.
+        Pieces of all rows.
     most : int
-        Numbers on grids, at most; groups after that are served on none.
+        Upper limit on the numbers on grids; further groups have no grid.
     near : array of int, shape (cells,), optional
-        Offsets that cells are likely near. Grids suit sums of such cells, or of cells that have one natural parameter
-        in common, whichever spread less.
+        Likely offsets of cells. Grids are chosen for sums of such cells, or of cells with a common natural parameter,
+        whichever has the smaller spread.
 
     Returns
     -------
@@ -226,7 +226,7 @@ def grids_of(
 
 
 def _where(pieces: Pieces) -> tuple[NDArray, NDArray]:
-    """Row and half-width of every piece."""
+    """Return the row and the half-width of every piece."""
     of_row, half = np.full(len(pieces.table), -1), np.ones(len(pieces.table))
     for r, (_, units, start, scale) in enumerate(pieces.first):
         for begin, count in pieces.unit[start : start + units]:

@@ -1,24 +1,26 @@
 r"""Characteristic functions of cells at fixed frequencies, as polynomials in their natural parameters, with bounds.
 
-With cell i a sum over k of ``exp(logw[k] + eta k)``, about the centre of a piece
+Let cell i be a sum over k of ``exp(logw[k] + eta k)``. About the centre of a piece
 (:mod:`ppdinf.fiber.sums_given_totals.piecewise_polynomials`),
 
     T_j(x) = E exp((x + i u_j)(k - m)),    u_j = 2 pi j / N,   j = 0, ..., n - 1,
 
-is an entire function of the distance x from the centre, whatever the cell: a polynomial of degree `TERMS` - 1 is right
-to 1e-12, and Taylor's formula bounds what it leaves out.
+is an entire function of the distance x from the centre for every cell. A polynomial of degree `TERMS` - 1 is accurate
+to 1e-12, and Taylor's formula bounds its remainder.
 
-Two bounds go with every piece: of ``|phi(u_j)|`` at all frequencies beyond the grid, and of
-``f = K(eta + s) - K(eta) - s K'(eta)`` for s of both signs. Both are found at points, and hold between them
-(:func:`_between`).
-Let a be the slope of K between two points at distance delta, g = T exp(-a x) and Z = exp(K - a x). Then
+Every piece has two bounds: on ``|phi(u_j)|`` at all frequencies above the grid, and on
+``f = K(eta + s) - K(eta) - s K'(eta)`` for s of both signs. Both are computed at points and hold between them
+(:func:`_between`). Let a be the slope of K between two points at distance delta, g = T exp(-a x) and Z = exp(K - a x).
+Then
 
-- Z is convex and equal at both, so at least exp(-drop) of that between them, where its tangents there meet;
-- ``|g''| <= E_0 (k - a)^2 exp((k - a) x)``, which is convex: as large as at one of the points, at most; and a function
-  exceeds its chord by at most delta^2 / 8 times that. So
-  ``|phi| <= (largest at the two + M delta^2 / 8) exp(drop)``, M the larger second moment of k about a;
-- as ``K'' <= E (k - a)^2 <= V = M exp(drop)``, K lies at most ``V delta^2 / 8`` below its chord, and K', whose slope is
-  between 0 and V and c on average, at most ``delta c (1 - c / V)`` off its own. ``K(eta + s)`` is below its chord.
+- Z is convex and equal at both points. Between them it is at least exp(-drop) times this value, where drop follows from
+  the intersection of its tangents.
+- ``|g''| <= E_0 (k - a)^2 exp((k - a) x)``, which is convex and therefore at most its value at one of the points. A
+  function exceeds its chord by at most delta^2 / 8 times this bound. Therefore
+  ``|phi| <= (largest at the two + M delta^2 / 8) exp(drop)``, M the larger second moment of k about a.
+- Because ``K'' <= E (k - a)^2 <= V = M exp(drop)``, K is at most ``V delta^2 / 8`` below its chord. K', whose slope is
+  between 0 and V with mean c, differs from its chord by at most ``delta c (1 - c / V)``. ``K(eta + s)`` is below its
+  chord.
 """
 
 import numpy as np
@@ -34,20 +36,29 @@ __all__ = [
     "law_at", "parts_of", "waves", "width",
 ]  # fmt: skip
 
-WIDEST = 512  # values of a cell that matter, whose pieces are made in a fraction of a millisecond
-TERMS = 12  # of a polynomial
-SERIES = 24  # terms of Taylor's formula from which it is made
-DROP = 30.0  # frequencies are left out where the characteristic function is below exp(-DROP)
-LITTLE = 3e-13  # of a characteristic function, left out
-HALVINGS = 4  # of a piece, at most
-CUT = 60.0  # log weights so far below the top are left out
-RATE = 55.0  # of Chernoff's inequality, times 1 / N
-PARTS = 4  # of a piece, between whose ends its bounds are found
-MIDDLE, BASE, HALF, LOG_Z, LEFT_OUT, DECAY, EXCESS, WAVES = 0, 1, 2, 3, 4, 5, 6, 8  # entries of a piece on a grid
+WIDEST = 512  # largest number of relevant values of a cell, so that its pieces take less than a millisecond
+TERMS = 12  # number of terms of a polynomial
+SERIES = 24  # number of terms of the underlying Taylor series
+DROP = 30.0  # frequencies are omitted if the characteristic function is below exp(-DROP)
+LITTLE = 3e-13  # accepted error of a characteristic function
+HALVINGS = 4  # largest number of parts of a piece
+CUT = 60.0  # log weights this far below the maximum are omitted
+RATE = 55.0  # rate of Chernoff's inequality, times 1 / N
+PARTS = 4  # number of intervals of a piece on which bounds are computed
+MIDDLE, BASE, HALF, LOG_Z, LEFT_OUT, DECAY, EXCESS, WAVES = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    8,
+)  # positions of the entries of a piece on a grid
 
 
 def _economised() -> tuple[NDArray, NDArray]:
-    """Powers of y as polynomials of degree TERMS - 1 (SERIES, TERMS), and by how much they differ within [-1, 1]."""
+    """Return powers of y as polynomials of degree TERMS - 1 (SERIES, TERMS), and their errors on [-1, 1]."""
     short, off = np.zeros((SERIES, TERMS)), np.zeros(SERIES)
     for r in range(SERIES):
         c = chebyshev.poly2cheb(np.eye(SERIES)[r][: r + 1])
@@ -61,18 +72,18 @@ SHORT, OFF = _economised()
 
 @jit
 def width(frequencies: int) -> int:
-    """Numbers of a piece on a grid.
+    """Return the number of entries of a piece on a grid.
 
-    The integer m, where the piece starts, half its width, K in its middle, what its polynomials leave out, a bound of
-    ``-log |phi|`` at frequencies beyond the grid, bounds of ``K(eta + s) - K(eta) - s K'(eta)`` for s of both signs,
-    and coefficients in ``x / half-width``: (TERMS, 2, frequencies).
+    The entries are the integer m, the start of the piece, half of its width, K in its middle, and the error of its
+    polynomials. Then follow a bound on ``-log |phi|`` at frequencies above the grid, bounds on ``K(eta + s) - K(eta) -
+    s K'(eta)`` for s of both signs, and coefficients in ``x / half-width``: (TERMS, 2, frequencies).
     """
     return WAVES + 2 * TERMS * frequencies
 
 
 @vectorised
 def waves(u: float, n: int) -> tuple[NDArray, NDArray]:
-    """Cosines and sines of ``u k``."""
+    """Return cosines and sines of ``u k``."""
     cosine, sine, size = np.ones(n), np.zeros(n), 1
     while size < n:
         turn(cosine, sine, size, np.cos(u * size), np.sin(u * size))
@@ -82,7 +93,7 @@ def waves(u: float, n: int) -> tuple[NDArray, NDArray]:
 
 @vectorised
 def law_at(w: Weights, row: int, eta: float) -> tuple[NDArray, int, float, float]:
-    """Probabilities of a row under a natural parameter, from which offset; log normaliser and mean."""
+    """Return the probabilities of a row under a natural parameter, their first offset, log normaliser and mean."""
     rows = log_rows(w, np.array([row]), eta, CUT)
     p = row_of(rows, 0)
     log_z, mean = normalise(p), 1.0 * rows.first[0]
@@ -93,7 +104,7 @@ def law_at(w: Weights, row: int, eta: float) -> tuple[NDArray, int, float, float
 
 @vectorised
 def _series(p: NDArray, first: int, middle: int, half: float) -> tuple[NDArray, float]:
-    """Terms of ``exp(x (k - middle))`` at the half-width, weighted (SERIES, k), and what polynomials leave out."""
+    """Return weighted terms of ``exp(x (k - middle))`` at the half-width (SERIES, k), and the polynomial error."""
     n = p.size
     step, power, series, left_out = np.empty(n), p.copy(), np.empty((SERIES, n)), 1e-15
     for k in range(n):
@@ -112,7 +123,7 @@ def _series(p: NDArray, first: int, middle: int, half: float) -> tuple[NDArray, 
 
 @vectorised
 def parts_of(w: Weights, row: int, center: float, half: float) -> int:
-    """Into how many equal parts a piece has to be cut; 0 where that is too many."""
+    """Return the number of equal parts of a piece; 0 if it would be too large."""
     p, first, _, mean = law_at(w, row, center)
     middle, parts = int(np.floor(mean + 0.5)), 1 if p.size <= WIDEST else 2**HALVINGS + 1
     while parts <= 2**HALVINGS and _series(p, first, middle, half / parts)[1] > LITTLE:
@@ -122,7 +133,7 @@ def parts_of(w: Weights, row: int, center: float, half: float) -> int:
 
 @vectorised
 def fill(w: Weights, row: int, center: float, half: float, modulus: int, frequencies: int, out: NDArray) -> None:
-    """Fill in a piece on a grid."""
+    """Compute the entries of a piece on a grid."""
     p, first, log_z, mean = law_at(w, row, center)
     middle, n = int(np.floor(mean + 0.5)), p.size
     series, left_out = _series(p, first, middle, half)
@@ -144,7 +155,7 @@ def fill(w: Weights, row: int, center: float, half: float, modulus: int, frequen
 
 @vectorised
 def _between(w: Weights, row: int, center: float, half: float, modulus: int, frequencies: int, out: NDArray) -> None:
-    """Bound characteristic functions beyond the grid, and log moment generating functions, all along a piece."""
+    """Bound characteristic functions above the grid and log moment generating functions on the whole piece."""
     delta, largest, excess = 2.0 * half / PARTS, 0.0, np.zeros(2)
     size, log_z, mean, var, f = np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros((2, 2))
     for n in range(PARTS + 1):

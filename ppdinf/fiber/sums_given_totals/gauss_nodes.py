@@ -1,7 +1,7 @@
-r"""Gauss rules of weighted integers: a few real nodes in place of thousands of counts.
+r"""Gauss quadrature rules of weighted integers: a few real nodes instead of thousands of counts.
 
-The rule with M nodes of a measure on integers agrees with the measure on polynomials of degree 2 M - 1. Sums of smooth
-functions, such as ``sum_k p_k exp(z k)``, then need M terms. Weights are positive, so no digits are lost.
+The rule with M nodes of a measure on integers is exact for polynomials of degree 2 M - 1. Sums of smooth functions,
+such as ``sum_k p_k exp(z k)``, then require M terms. Weights are positive, so no digits are lost.
 
 References
 ----------
@@ -19,7 +19,7 @@ __all__ = ["gauss_rule"]
 
 @vectorised
 def gauss_rule(p: NDArray, first: float, node: NDArray, weight: NDArray) -> None:
-    """Fill in the Gauss rule of a measure on consecutive integers, with as many nodes as there are places.
+    """Compute the Gauss rule of a measure on consecutive integers, with the number of nodes of the arrays.
 
     Parameters
     ----------
@@ -27,8 +27,7 @@ def gauss_rule(p: NDArray, first: float, node: NDArray, weight: NDArray) -> None
         Probabilities of ``first, first + 1, ...``.
     first : float
     node, weight : arrays, shape (M,)
-        Places for the rule. Where there are no more integers than places, these are the nodes; places that are left
-        have the weight 0.
+        Output arrays. If there are at most M integers, they are the nodes; unused nodes have weight 0.
     """
     most, n = node.size, p.size
     node[:], weight[:] = 0.0, 0.0
@@ -46,7 +45,7 @@ def gauss_rule(p: NDArray, first: float, node: NDArray, weight: NDArray) -> None
     matrix, before = np.zeros((most, most)), 0.0
     for k in range(n):
         basis[0, k] = np.sqrt(p[k])
-    # Lanczos: orthonormal polynomials times square roots of the probabilities
+    # Lanczos recurrence: orthonormal polynomials times square roots of the probabilities
     for r in range(most):
         now = basis[r] * at
         matrix[r, r] = np.sum(now * basis[r])
@@ -57,6 +56,6 @@ def gauss_rule(p: NDArray, first: float, node: NDArray, weight: NDArray) -> None
             before = np.sqrt(np.sum(now * now))
             matrix[r + 1, r] = before
             basis[r + 1] = now / before
-    values, vectors = np.linalg.eigh(matrix)  # reads the lower half
+    values, vectors = np.linalg.eigh(matrix)  # reads the lower triangle
     for j in range(most):
         node[j], weight[j] = first + mean + scale * values[j], vectors[0, j] ** 2

@@ -1,18 +1,19 @@
-r"""The log normaliser of a natural family about a centre, as a polynomial, with what bounds the rest.
+r"""The log normaliser of an exponential family about a centre, as a polynomial with an error bound.
 
 A cell whose integers have log weights ``logw[k] + eta k`` has one smooth function of one number,
 
-    K(eta) = log sum_k exp(logw[k] + eta k),
+    K(eta) = log sum_k exp(logw[k] + eta k).
 
-whose derivatives are the cumulants of the cell, and ``K(eta + iu) - K(eta)`` is the logarithm of its characteristic
-function. So Taylor's polynomial of K about a centre, in complex numbers, tells all that sums of cells need
-(:mod:`ppdinf.fiber.sums_given_totals.cumulants`), without a look at the row of weights.
+Its derivatives are the cumulants of the cell, and ``K(eta + iu) - K(eta)`` is the log characteristic function. Taylor's
+polynomial of K about a centre, in complex numbers, is therefore sufficient for sums of cells
+(:mod:`ppdinf.fiber.sums_given_totals.cumulants`), and the row of weights is not used again.
 
-Coefficients are the cumulants at the centre, from moments of order up to 31 by the recursion between the two, which
-loses no digits within the disc where it is used. Those beyond the order kept bound what is left out: with ``A`` so that
-they add up to at most ``A x^ORDER`` at distance ``x`` up to a radius, what is left out at ``eta + iu``,
-``|eta - centre| <= h``, is at most ``A 2^(ORDER/2 - 1) (h^ORDER + u^ORDER)``, which is how it is kept. A piece is too
-wide where that exceeds `TOLERANCE` at ``u = 0``, or where polynomial and row differ at its ends.
+Coefficients are the cumulants at the centre. They follow from moments of order up to 31 by the recursion between
+moments and cumulants, which loses no digits within the disc of use. The coefficients above the order of the polynomial
+bound the remainder. Let ``A`` be such that these coefficients sum to at most ``A x^ORDER`` at distance ``x`` up to a
+radius. The remainder at ``eta + iu``, ``|eta - centre| <= h``, is then at most ``A 2^(ORDER/2 - 1) (h^ORDER +
+u^ORDER)``, which is the stored form. A piece is too wide if this exceeds `TOLERANCE` at ``u = 0``, or if polynomial and
+row differ at its ends.
 
 References
 ----------
@@ -27,17 +28,22 @@ from ppdinf.fiber.sums_given_totals.cell_windows import Weights, log_rows, norma
 
 __all__ = ["BEND", "BEYOND", "CENTER", "ORDER", "REACH", "WIDTH", "fill", "law_of"]
 
-ORDER = 16  # coefficients of a polynomial; even
-BEYOND, REACH, BEND, CENTER = ORDER, ORDER + 1, ORDER + 2, ORDER + 3  # entries of a piece after its coefficients
-WIDTH = ORDER + 4  # of a piece
-MOMENTS = 32  # of which the later half bounds what is left out
-TOLERANCE = 1e-13  # of K within a piece
-CUT = 60.0  # log weights so far below the top are left out
+ORDER = 16  # number of coefficients of a polynomial; even
+BEYOND, REACH, BEND, CENTER = (
+    ORDER,
+    ORDER + 1,
+    ORDER + 2,
+    ORDER + 3,
+)  # positions of the entries of a piece after its coefficients
+WIDTH = ORDER + 4  # number of entries of a piece
+MOMENTS = 32  # number of computed coefficients; the later half bounds the remainder
+TOLERANCE = 1e-13  # accepted error of K within a piece
+CUT = 60.0  # log weights this far below the maximum are omitted
 
 
 @vectorised
 def law_of(w: Weights, row: int, eta: float) -> tuple[NDArray, float, float, float]:
-    """Probabilities of a row under a natural parameter; log normaliser, mean and variance."""
+    """Return the probabilities of a row under a natural parameter, log normaliser, mean and variance."""
     rows = log_rows(w, np.array([row]), eta, CUT)
     p = row_of(rows, 0)
     log_z, mean, var = normalise(p), 0.0, 0.0
@@ -50,7 +56,7 @@ def law_of(w: Weights, row: int, eta: float) -> tuple[NDArray, float, float, flo
 
 @vectorised
 def _cumulants(p: NDArray, mean: float, scale: float) -> NDArray:
-    """Coefficients of ``log E exp(z (k - mean) / scale)``; mean relative to the first entry."""
+    """Return the coefficients of ``log E exp(z (k - mean) / scale)``; the mean is relative to the first entry."""
     moment, out, term, step = np.zeros(MOMENTS), np.zeros(MOMENTS), p.copy(), np.empty(p.size)
     for k in range(p.size):
         step[k] = (k - mean) / scale
@@ -71,7 +77,7 @@ def _cumulants(p: NDArray, mean: float, scale: float) -> NDArray:
 
 @vectorised
 def _nearest(a: NDArray) -> float:
-    """One over the distance of the nearest singularity, by the size of the last coefficients."""
+    """Return the reciprocal distance of the nearest singularity, estimated from the last coefficients."""
     nearest = 1e-3
     for r in range(MOMENTS - 12, MOMENTS):
         nearest = max(nearest, (r * abs(a[r])) ** (1.0 / r))
@@ -80,7 +86,7 @@ def _nearest(a: NDArray) -> float:
 
 @vectorised
 def _left_out(a: NDArray, nearest: float, radius: float) -> float:
-    """Return A so that coefficients from ORDER on add up to at most ``A x^ORDER`` for x up to a radius, or inf."""
+    """Return A such that coefficients from ORDER on sum to at most ``A x^ORDER`` for x up to a radius, or inf."""
     ratio = radius * nearest
     if not ratio < 0.9:
         return np.inf
@@ -92,24 +98,24 @@ def _left_out(a: NDArray, nearest: float, radius: float) -> float:
 
 
 @vectorised
-def _decay(p: NDArray, var: float, reach: float, most: float) -> float:
-    """b, at most `most`, so that ``log |phi(u)| <= -b reach^2 / 2`` for all u from reach to pi.
+def _decay(p: NDArray, var: float, reach: float, upper: float) -> float:
+    """Return b, at most `upper`, such that ``log |phi(u)| <= -b reach^2 / 2`` for all u from reach to pi.
 
-    By summation by parts where that tells, else at points so close that the variance bounds what lies between.
+    The bound uses summation by parts where it is sharp, and otherwise a fine grid with a variance bound between points.
     """
     if reach >= np.pi:
-        return most
+        return upper
     slopes, bends, n = p[0] + p[-1], p[0] + p[-1], p.size
     bends += abs(p[min(1, n - 1)] - 2.0 * p[0]) + abs(p[max(n - 2, 0)] - 2.0 * p[n - 1])
     for k in range(n - 1):
         slopes += abs(p[k + 1] - p[k])
     for k in range(n - 2):
         bends += abs(p[k + 2] - 2.0 * p[k + 1] + p[k])
-    least = np.exp(-0.5 * most * reach**2)
+    least = np.exp(-0.5 * upper * reach**2)
     chord = min(slopes / least, np.sqrt(bends / least))
-    far = 2.0 * np.arcsin(0.5 * chord) if chord < 2.0 else np.pi  # summation by parts tells from here on
+    far = 2.0 * np.arcsin(0.5 * chord) if chord < 2.0 else np.pi  # summation by parts is sharp from here on
     if far <= reach:
-        return most
+        return upper
     steps = int((far - reach) / min(0.3, 0.15 / np.sqrt(var))) + 1
     if steps > 60:
         return 0.0
@@ -121,7 +127,7 @@ def _decay(p: NDArray, var: float, reach: float, most: float) -> float:
             phase *= turn
         square = max(square, phi.real**2 + phi.imag**2)
     square += 0.25 * var * step**2
-    return min(most, -np.log(square) / reach**2) if square < 1.0 else 0.0
+    return min(upper, -np.log(square) / reach**2) if square < 1.0 else 0.0
 
 
 @vectorised
@@ -135,7 +141,7 @@ def _shifted(a: NDArray, by: float) -> NDArray:
 
 @vectorised
 def _bent(a: NDArray, beyond: float, half: float, reach: float) -> float:
-    """By how much ``-log |phi(u)| / u^2`` falls short of ``a[2]``, at most, for u up to a reach."""
+    """Return an upper bound on ``a[2]`` minus ``-log |phi(u)| / u^2`` for u up to `reach`."""
     rest = 0.0
     for j in range(1, 9):
         square, part = (0.125 * j * reach) ** 2, 0.0
@@ -147,7 +153,7 @@ def _bent(a: NDArray, beyond: float, half: float, reach: float) -> float:
 
 @vectorised
 def fill(w: Weights, row: int, center: float, half: float, out: NDArray) -> bool:
-    """Fill in the piece about a centre; whether it is good within ``half`` of it."""
+    """Compute the piece about a centre; return whether it is accurate within ``half`` of the centre."""
     p, log_z, mean, var = law_of(w, row, center)
     if not var > 0.0 or not np.isfinite(log_z):
         return False
@@ -170,7 +176,7 @@ def fill(w: Weights, row: int, center: float, half: float, out: NDArray) -> bool
     for side in (-1.0, 0.0, 1.0):
         moved = _shifted(a, side * h)
         law, exact, _, spread = law_of(w, row, center + side * half)
-        # off the centre, polynomial and sum must agree
+        # away from the centre, polynomial and sum must agree
         if abs(log_z + side * half * mean + moved[0] - exact) > TOLERANCE * (10.0 + abs(log_z) + abs(mean)):
             return False
         rest = _bent(moved, beyond, h, reach)

@@ -1,23 +1,24 @@
-r"""Cells of natural form as a few real nodes with weights, with computed bounds on their errors.
+r"""Cells of exponential families as a few weighted real nodes, with computed error bounds.
 
 A cell whose integers have log weights ``logw[k] + eta k`` is, for natural parameters about a centre c, the measure
-``p_c(k) exp((eta - c) k)`` with ``p_c`` its law at the centre. The Gauss rule of ``p_c``
+``p_c(k) exp((eta - c) k)``, where ``p_c`` is its law at the centre. The Gauss rule of ``p_c``
 (`ppdinf.fiber.sums_given_totals.gauss_nodes`) has `NODES` nodes, and
 
     sum_k p_c(k) exp((s + iu)(k - m)),    s = eta - c,
 
-is a sum over the nodes, whatever the noise scale: the integrand is an entire function.
+is a sum over the nodes for every noise scale, because the integrand is an entire function.
 
-Three things are computed of each piece ``|s| <= h`` from its integers, on a grid of s and of frequencies u that are
-multiples of the step ``STEP / scale``, scale the standard deviation or 1 if that is less:
+Three bounds of each piece ``|s| <= h`` are computed from its integers, on a grid of s and of frequencies u that are
+multiples of the step ``STEP / scale``. The scale is the standard deviation, or 1 if it is smaller.
 
-- the error of the rule, relative to u = 0. The error is an analytic function of s + iu, so on a rectangle it is largest
-  at the boundary (maximum modulus principle), where the grid lies; twice the largest value found is kept.
-- a bound on ``|phi(u)|`` at all frequencies from each multiple on. Between points of the grid a function exceeds its
-  chord by at most an eighth of the squared distance times the largest second derivative, which is at most the second
-  moment of ``k - m``. Beyond the grid ``|phi(u)| <= modes max p / sin(u / 2)``, by summation by parts; the logarithm of
-  the largest probability is convex in s up to the log normaliser, hence largest at the points, up to the same bound.
-- the largest variance within ``|s| <= h + MARGIN / scale``, which bounds log moment generating functions.
+- The error of the rule, relative to u = 0. The error is an analytic function of s + iu, so on a rectangle it is largest
+  at the boundary (maximum modulus principle), where the grid points are. Twice the largest value is stored.
+- A bound on ``|phi(u)|`` at all frequencies from each multiple on. Between grid points a function exceeds its chord by
+at
+  most an eighth of the squared distance times the largest second derivative, which is at most the second moment of ``k
+  - m``. Above the grid ``|phi(u)| <= modes max p / sin(u / 2)``, by summation by parts. The logarithm of the largest
+  probability is convex in s up to the log normaliser, hence largest at the points, up to the same bound.
+- The largest variance within ``|s| <= h + MARGIN / scale``, which bounds log moment generating functions.
 """
 
 import math
@@ -38,15 +39,15 @@ __all__ = [
 ]  # fmt: skip
 
 NODES = 20
-HALF = 0.75  # half the width of a piece, in units of 1 / scale
-SLOPES = 7  # points across a piece
-STEP, STEPS = 0.25, 16  # of the grid of frequencies, in units of 1 / scale, and number of its points but 0
-MARGIN = 1.0  # of the largest rate of Chernoff's inequality, in units of 1 / scale
-FAR = 0.2  # of the width of a row are means from where they are likely, at most
-HALVINGS = 6  # of a piece, at most
-ENOUGH = 1e-13  # error of a piece at u = 0
-WIGGLE = 1e-9  # by which slopes of log weights may rise, and count as equal
-# entries of a piece, GRID being one over the step of frequencies
+HALF = 0.75  # half of the width of a piece, in units of 1 / scale
+SLOPES = 7  # number of grid points of s
+STEP, STEPS = 0.25, 16  # step of the grid of frequencies, in units of 1 / scale, and number of its points except 0
+MARGIN = 1.0  # largest rate of Chernoff's inequality, in units of 1 / scale
+FAR = 0.2  # largest distance of means from their likely values, relative to the width of a row
+HALVINGS = 6  # accepted error of a piece
+ENOUGH = 1e-13  # accepted error of a piece at u = 0
+WIGGLE = 1e-9  # tolerance for increasing slopes of log weights
+# positions of the entries of a piece; GRID is the reciprocal of the step of frequencies
 CENTER, MIDDLE, LOG_Z, SPREAD, GRID, DECAY = 0, 1, 2, 3, 4, 5
 ERROR = DECAY + STEPS + 1
 NODE = ERROR + STEPS + 1
@@ -55,9 +56,9 @@ WIDTH = WEIGHT + NODES
 
 
 class NodePieces(NamedTuple):
-    """Pieces of rows of weights: those of row r are ``first[r] : first[r + 1]``, from ``start`` of one to the next.
+    """Pieces of rows of weights: row r has the pieces ``first[r] : first[r + 1]``, each from its ``start`` to the next.
 
-    A piece without room for its errors has the grid 0 and is not used.
+    A piece whose errors are too large has the grid 0 and is not used.
     """
 
     first: NDArray
@@ -70,12 +71,12 @@ NO_NODES = NodePieces(np.zeros(0, np.int64), np.zeros(0), np.zeros((0, WIDTH)))
 
 @vectorised
 def _modes(logw: NDArray) -> int:
-    """Return the most local maxima that ``logw[k] + eta k`` has, whatever eta."""
+    """Return an upper bound on the number of local maxima of ``logw[k] + eta k`` over all eta."""
     modes, falling, last, before = 0, False, -np.inf, np.inf
     for k in range(logw.size):
         if logw[k] > -np.inf:
             if before == -np.inf:
-                return logw.size  # a gap: no bound that helps
+                return logw.size  # a gap: no useful bound
             now = logw[k] - last if last > -np.inf else np.inf
             if now < before:
                 modes += not falling
@@ -90,7 +91,7 @@ def _modes(logw: NDArray) -> int:
 
 @vectorised
 def _largest_variance(w: Weights, row: int, center: float, half: float, unit: float) -> float:
-    """Largest variance of a row about a centre, from points a quarter of a unit or less from everything between."""
+    """Bound the variance of a row about a centre, from grid points at most a quarter of a unit from every value."""
     reach, most = half + MARGIN * unit, 0.0
     steps = int(np.ceil(2.0 * reach / (0.5 * unit)))
     for j in range(steps + 1):
@@ -100,7 +101,7 @@ def _largest_variance(w: Weights, row: int, center: float, half: float, unit: fl
 
 @vectorised
 def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: NDArray) -> bool:
-    """Fill in the piece about a centre; whether it is good within ``half`` of it."""
+    """Compute the piece about a centre; return whether it is accurate within ``half`` of the centre."""
     p, log_z, mean, var = law_of(w, row, center)
     if not (var > 0.0 and np.isfinite(log_z)):
         return False
@@ -112,7 +113,7 @@ def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: ND
     out[SPREAD] = _largest_variance(w, row, center, half, 1.0 / scale)
     node, weight = out[NODE : NODE + NODES], out[WEIGHT : WEIGHT + NODES]
     gauss_rule(p, first, node, weight)
-    # laws across the piece, by integers and by nodes
+    # laws at the grid points of s, by integers and by nodes
     tilted, by_nodes, delta, largest = np.empty((SLOPES, n)), np.empty((SLOPES, NODES)), 2.0 * half / (SLOPES - 1), 0.0
     for a in range(SLOPES):
         s, mass = (a - SLOPES // 2) * delta, 0.0
@@ -124,7 +125,7 @@ def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: ND
             largest = max(largest, tilted[a, k])
         for j in range(NODES):
             by_nodes[a, j] = weight[j] * math.exp(s * node[j]) / mass
-    # characteristic functions on the grid
+    # characteristic functions on the grid, and errors of the nodes
     unit, size, error, cosine, sine = STEP / scale, np.zeros(STEPS + 1), 0.0, np.ones(n), np.zeros(n)
     waves = np.empty(NODES, np.complex128)
     for g in range(STEPS + 1):
@@ -142,7 +143,7 @@ def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: ND
                 phi -= by_nodes[a, j] * waves[j]
             error = max(error, abs(phi))
         out[ERROR + g] = 2.0 * error + 1e-16
-    # bounds from each frequency on
+    # bounds on characteristic functions from each frequency on
     bend = 0.125 * out[SPREAD] * (2.0 * delta**2 + unit**2)
     beyond = size[STEPS]
     if STEPS * unit < np.pi:
@@ -156,19 +157,19 @@ def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: ND
 
 @vectorised
 def node_pieces(logw: NDArray, wanted: NDArray, near: NDArray, most: int) -> NodePieces:
-    """Cut rows of log weights into pieces of natural parameters, each with its nodes.
+    """Divide the natural parameters of rows of log weights into pieces with nodes.
 
     Parameters
     ----------
     logw : array, shape (rows, width)
-        Log weights at offsets 0, 1, ...; -inf where impossible.
+        Log weights at offsets 0, 1, ...; -inf for impossible values.
     wanted : array of bool, shape (rows,)
-        Rows to cut; others have no pieces.
+        Rows with pieces.
     near : array, shape (rows,)
-        Offsets that the mean of each row is likely near: pieces go as far as `FAR` of the width from there; nan where
-        that is not known.
+        Likely offsets of the means of rows; pieces cover offsets within `FAR` times the width. nan if they are not
+        known.
     most : int
-        Pieces to make; rows after that have none.
+        Upper limit on the number of pieces; further rows have none.
     """
     rows, pieces = logw.shape[0], 0
     w = Weights(logw, upper_envelope(logw), np.arange(rows), np.zeros(rows))

@@ -1,14 +1,15 @@
-r"""Sums of cells of natural form, given their total, from the Gauss nodes of every cell.
+r"""Sums of cells of exponential families given their total, from the Gauss nodes of every cell.
 
 As in :mod:`ppdinf.fiber.sums_given_totals.fourier`, the coefficient is a mean of products of characteristic functions
-over N frequencies. Each cell's is a sum over its nodes (:mod:`ppdinf.fiber.sums_given_totals.node_pieces`), so that an
-evaluation costs cells times nodes times some 15 frequencies, whatever the noise scale. Steps:
+over N frequencies. The characteristic function of a cell is a sum over its nodes
+(:mod:`ppdinf.fiber.sums_given_totals.node_pieces`). The cost of an evaluation is cells times nodes times about 15
+frequencies, for every noise scale. Steps:
 
 1. tilt all cells until the mean of their sum is near its total;
 2. choose N by Chernoff's inequality, with variances that bound the log moment generating functions;
-3. choose the frequencies by the bounds of all pieces on what lies beyond;
-4. add up products, and their derivatives, which are the posterior means;
-5. add up the bounds on all errors: where these are too large, nothing is returned.
+3. choose the frequencies by the bounds of all pieces on higher frequencies;
+4. sum products and their derivatives, which give the posterior means;
+5. sum the bounds on all errors; if these are too large, return nan.
 """
 
 import math
@@ -36,15 +37,15 @@ from ppdinf.fiber.sums_given_totals.node_pieces import (
 
 __all__ = ["by_nodes"]
 
-DROP = 32.0  # frequencies are left out, and sums counted too much, below exp(-DROP) of the density at the mean
-FREQUENCIES = 64  # at most
-ENOUGH = 1e-11  # relative error of the coefficient
-NEAR = 1.0  # standard deviations of the sum between its mean and its total, at most
+DROP = 32.0  # omitted frequencies and aliasing are below exp(-DROP) relative to the density at the mean
+FREQUENCIES = 64  # largest number of frequencies
+ENOUGH = 1e-11  # accepted relative error of the coefficient
+NEAR = 1.0  # largest distance of mean and total, in standard deviations of the sum
 
 
 @vectorised
 def _placed(pieces: NodePieces, w: Weights, cells: NDArray, tilt: float, number: NDArray) -> bool:
-    """Find the piece of every cell; whether all have one."""
+    """Find the piece of every cell; return whether all cells have one."""
     start = pieces.start
     for i in range(cells.size):
         r, eta = w.row[cells[i]], w.slope[cells[i]] + tilt
@@ -65,7 +66,7 @@ def _placed(pieces: NodePieces, w: Weights, cells: NDArray, tilt: float, number:
 
 @vectorised
 def _weighed(piece: NDArray, s: float, p: NDArray) -> tuple[float, float, float]:
-    """Probabilities of the nodes at distance s from the centre; log normaliser, mean and second moment."""
+    """Compute node probabilities at distance s from the centre; return log normaliser, mean and second moment."""
     top, mass, mean, square = abs(s) * max(-piece[NODE], piece[NODE + NODES - 1]), 0.0, 0.0, 0.0
     for j in range(NODES):
         x = piece[NODE + j]
@@ -81,7 +82,7 @@ def _weighed(piece: NDArray, s: float, p: NDArray) -> tuple[float, float, float]
 
 @vectorised
 def _turns(x: NDArray, u: float, largest: float, cosine: NDArray, sine: NDArray) -> None:
-    """Cosines and sines of ``u x``, by series of the angle halved until it is small, and doubled again."""
+    """Compute cosines and sines of ``u x`` by series of the halved angle and repeated doubling."""
     halvings, angle = 0, u * largest
     while angle > 0.5:
         angle *= 0.5
@@ -92,7 +93,7 @@ def _turns(x: NDArray, u: float, largest: float, cosine: NDArray, sine: NDArray)
         t = a * a
         c = 1.0 - t / 132.0 * (1.0 - t / 182.0)
         c = 1.0 - t / 30.0 * (1.0 - t / 56.0 * (1.0 - t / 90.0 * c))
-        cosine[j] = 0.5 * t * (1.0 - t / 12.0 * c)  # 1 - cos, which keeps digits while it is doubled
+        cosine[j] = 0.5 * t * (1.0 - t / 12.0 * c)  # 1 - cos, which is accurate under doubling
         s = 1.0 - t / 110.0 * (1.0 - t / 156.0)
         sine[j] = a * (1.0 - t / 6.0 * (1.0 - t / 20.0 * (1.0 - t / 42.0 * (1.0 - t / 72.0 * s))))
     for _ in range(halvings):
@@ -106,7 +107,7 @@ def _turns(x: NDArray, u: float, largest: float, cosine: NDArray, sine: NDArray)
 
 @vectorised
 def _transformed(x: NDArray, p: NDArray, cosine: NDArray, sine: NDArray, phi: NDArray, slope: NDArray) -> None:
-    """``E exp(iux)`` and ``E x exp(iux)`` at the multiples of a frequency, real parts first."""
+    """Compute ``E exp(iux)`` and ``E x exp(iux)`` at the multiples of a frequency, real parts first."""
     count = phi.size // 2
     real, imaginary = p.copy(), np.zeros(NODES)
     for k in range(count):
@@ -124,7 +125,7 @@ def _transformed(x: NDArray, p: NDArray, cosine: NDArray, sine: NDArray, phi: ND
 
 @vectorised
 def _times(a: NDArray, b: NDArray, out: NDArray) -> None:
-    """Products of two rows of complex numbers, real parts first."""
+    """Multiply two rows of complex numbers, real parts first."""
     n = a.size // 2
     for j in range(n):
         x, y, u, v = a[j], a[n + j], b[j], b[n + j]
@@ -134,7 +135,7 @@ def _times(a: NDArray, b: NDArray, out: NDArray) -> None:
 
 @vectorised
 def _highest(table: NDArray, number: NDArray, sd: float) -> float:
-    """Frequency from which on the product over all cells but one is below exp(-DROP); nan beyond the grids."""
+    """Return the frequency above which the product over all cells except one is below exp(-DROP); nan if unknown."""
     u = math.sqrt(2.0 * DROP) / sd
     while u < np.pi:
         fall = most = 0.0
@@ -151,13 +152,15 @@ def _highest(table: NDArray, number: NDArray, sd: float) -> float:
 
 @vectorised
 def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: NDArray) -> float:
-    """Log coefficient of one block, and the posterior means of its cells; nan, and nothing, where this does not serve.
+    """Return the log coefficient of one block and write the posterior means of its cells, or return nan.
 
-    Means are offsets from the first column of the table of weights.
+    It returns nan if the method is not accurate enough. Means are offsets from the first column of the table of
+    weights.
     """
     d, table, tilt, near = cells.size, pieces.table, 0.0, False
     number, p, own = np.empty(d, np.int64), np.empty((d, NODES)), np.empty(d)
     gap = spread = log_z = 0.0
+    # 1. tilt the cells
     for _ in range(12):
         if not _placed(pieces, w, cells, tilt, number):
             return np.nan
@@ -174,6 +177,7 @@ def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: 
         tilt += gap / spread
     if not near:
         return np.nan
+    # 2. the number N of frequencies
     sd, variance, room, rate = math.sqrt(spread), 0.0, target, np.inf
     for i in range(d):
         piece = table[number[i]]
@@ -183,10 +187,12 @@ def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: 
     small = DROP + math.log1p(sd)
     rate = min(rate, math.sqrt(2.0 * small / variance))
     modulus = int(0.5 * rate * variance + small / rate + abs(gap)) + 1
+    # 3. the highest frequency
     highest = _highest(table, number, sd)
     count = min(int(highest * modulus / (2.0 * np.pi)), modulus // 2)
     if count > FREQUENCIES:
         return np.nan
+    # 4. characteristic functions of all cells, and products over the cells from i on
     unit = 2.0 * np.pi / modulus
     phi, slope, smallest, error = np.empty((d, 2 * count)), np.empty((d, 2 * count)), np.ones(count), np.zeros(count)
     cosine, sine = np.empty(NODES), np.empty(NODES)
@@ -204,6 +210,7 @@ def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: 
     for i in range(d - 1, -1, -1):
         _times(phi[i], after[i + 1], after[i])
     before, others = np.empty(2 * count), np.empty(2 * count)
+    # inverse Fourier transform at the total, and 5. the error bound
     total, lost = 1.0 / modulus, 2.0 * math.exp(-small)
     for k in range(count):
         weight = (1.0 if 2 * (k + 1) == modulus else 2.0) / modulus
@@ -214,6 +221,7 @@ def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: 
         lost += size * (error[k] / math.sqrt(smallest[k]) + 1e-15 * math.sqrt(1.0 * d))
     if not total * ENOUGH > lost:
         return np.nan
+    # posterior means from the products over all other cells
     for i in range(d):
         _times(before, after[i + 1], others)
         part = own[i] / modulus

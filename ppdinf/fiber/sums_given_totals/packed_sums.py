@@ -1,7 +1,7 @@
-"""All that stays the same while a posterior is sampled, in two arrays: one of real and one of whole numbers.
+"""All constants of an evaluation of sums given their totals in two arrays: one of float64 and one of int64.
 
-What evaluates sums given their totals needs a dozen arrays. As inputs of a PyTensor graph each of them costs time to
-compile, with nutpie half a second on an ordinary machine.
+The evaluation uses a dozen arrays. As inputs of a PyTensor graph each of them takes time to compile, about 0.5 s with
+nutpie.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate
 __all__ = ["SIZES", "TOTALS", "Packed", "pack", "through_pointers"]
 
 SIZES = 12
-"""Whole numbers begin with so many sizes: cells, totals, rows of weights, their width, chunks of these; rows and units
-of pieces, pieces; grids, and numbers on these; rows and pieces with nodes. There follow each cell's total, row and
-lower end, and the totals."""
+"""Number of sizes at the start of the integers: cells, totals, rows of weights, their width and chunks; rows and units
+of pieces, pieces; grids, and numbers on grids; rows and pieces with nodes. Then follow each cell's total, row and lower
+end, and the totals."""
 
 TOTALS = 1
-"""Place of the number of totals."""
+"""Position of the number of totals."""
 
 
 class Packed(NamedTuple):
@@ -49,16 +49,16 @@ def pack(
     grids: Grids,
     nodes: NodePieces,
 ) -> Packed:
-    """Put inputs of `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate` one after the other.
+    """Concatenate the inputs of `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate`.
 
     Parameters
     ----------
     logw : array, shape (rows, W)
-        Distinct rows of log weights; without entries where weights themselves vary, of which each cell has a row.
+        Distinct rows of log weights; empty if the weights vary, with one row per cell.
     lid : array, shape (rows, 2 chunks)
         ``upper_envelope(logw)``.
     block, row, lo : arrays of int64, shape (d,)
-        Total of each cell, -1 for none; its row of weights; the count that column 0 of it stands for.
+        Total of each cell (-1 for none), its row of weights, and the count of column 0 of the row.
     total : array of int64, shape (n,)
     pieces : Pieces
     grids : Grids
@@ -68,7 +68,7 @@ def pack(
         row.size, total.size, *logw.shape, lid.shape[1], len(pieces.first), len(pieces.unit), len(pieces.table),
         len(grids.place), len(grids.table), len(nodes.first), len(nodes.table),
     )  # fmt: skip
-    # grids may serve fewer groups than there are totals: none, where there are no grids
+    # grids may have fewer groups than there are totals, or none
     group = grids.group if len(grids.group) else np.full((total.size, 3), -1)
     reals = (logw, lid, pieces.table, grids.table, nodes.start, nodes.table)
     whole = (np.array(sizes), block, row, lo, total, pieces.first, pieces.unit, group, grids.place, nodes.first)
@@ -86,24 +86,24 @@ def _cut(array: NDArray, start: int, rows: int, columns: int) -> NDArray:
 def through_pointers(  # type: ignore[no-untyped-def]
     varying, reals, whole, d, width, n_reals, n_whole, as_means, value, out
 ) -> int:
-    """Evaluate sums given their totals for callers in C; see `value_and_gradient.evaluate`.
+    """Evaluate sums given their totals, for callers in C; see `value_and_gradient.evaluate`.
 
     Parameters
     ----------
     varying : pointer to float64
-        Natural parameters (d,) where means are asked for, else log weights (d, W).
+        Natural parameters (d,) if `as_means`, otherwise log weights (d, W).
     reals, whole : pointers to float64, int64
         `Packed`.
     d, width, n_reals, n_whole : int
         Sizes of ``out``, ``reals`` and ``whole``.
     as_means : bool
     value, out : pointers to float64
-        Of a number for every total and one more, and (d, 1) means or (d, W) marginals: all 0.
+        Output arrays, initialised with 0: one value per total plus one, and (d, 1) means or (d, W) marginals.
 
     Returns
     -------
     int
-        0, and nothing is done, where the number of cells is another one, or a total or row does not exist; else 1.
+        1, or 0 without evaluation if the number of cells differs or a total or row does not exist.
     """
     real, integer = numba.carray(reals, (n_reals,)), numba.carray(whole, (n_whole,))
     n, rows, columns, chunks = integer[1], integer[2], integer[3], integer[4]

@@ -1,9 +1,9 @@
-r"""Log normalisers of natural families as piecewise polynomials.
+r"""Log normalisers of exponential families as piecewise polynomials.
 
-Pieces are the polynomials of :mod:`ppdinf.fiber.sums_given_totals.log_normaliser`. Their centres lie on a grid of
-natural parameters that depends on the row of weights alone: what a polynomial says never depends on which others were
-asked. A unit of the grid is halved until all its pieces are good, or left to the row itself. Pieces go as far as the
-row holds a cell that varies.
+Pieces are the polynomials of :mod:`ppdinf.fiber.sums_given_totals.log_normaliser`. Their centres are on a grid of
+natural parameters that depends only on the row of weights. The value of a polynomial therefore does not depend on
+earlier evaluations. A unit of the grid is halved until all its pieces are accurate, or the row itself is used. Pieces
+cover all natural parameters under which the cell varies within the row.
 """
 
 import math
@@ -20,19 +20,19 @@ __all__ = [
     "placed",
 ]  # fmt: skip
 
-HALVINGS = 6  # of a unit of eta, at most
-FAR = 64.0  # from 0 in eta
-DEGENERATE = 1e-6  # variance of a cell that hardly varies, where its pieces end
-CUT_OFF = 12.0  # so much is missing where an end of a row cuts a cell off
+HALVINGS = 6  # largest number of pieces of a unit of eta
+FAR = 64.0  # largest distance from 0 in eta
+DEGENERATE = 1e-6  # smallest variance of a cell within the pieces
+CUT_OFF = 12.0  # tolerance for probability at the ends of a row
 
 
 class Pieces(NamedTuple):
     """Pieces of rows of weights: row r has the units ``first[r, 0] + 0, 1, ...``, ``first[r, 1]`` of them.
 
-    Units have the width ``1 / first[r, 3]`` in eta; the first is ``unit[first[r, 2]]``. A unit is the number of its
-    first piece and how many equal ones it is cut into, 0 where the row itself has to be looked at. A piece is
-    coefficients, then what bounds the rest (`BEYOND`), the frequencies up to which it serves (`REACH`), b so that
-    ``log |phi(u)| <= -b min(u, reach)^2 / 2`` (`BEND`), and its centre.
+    Units have the width ``1 / first[r, 3]`` in eta; the first is ``unit[first[r, 2]]``. A unit consists of the number
+    of its first piece and the number of its equal pieces, 0 if the row itself has to be used. A piece consists of
+    coefficients, a bound on the remainder (`BEYOND`), the largest valid frequency (`REACH`), b such that ``log |phi(u)|
+    <= -b min(u, reach)^2 / 2`` (`BEND`), and its centre.
     """
 
     first: NDArray
@@ -45,7 +45,7 @@ NO_PIECES = Pieces(np.zeros((0, 4), np.int64), np.zeros((0, 2), np.int64), np.ze
 
 @vectorised
 def placed(pieces: Pieces, w: Weights, cells: NDArray, tilt: float, number: NDArray, by: NDArray) -> int:
-    """Find the piece of every cell, -1 where there is none, and its distance from the centre; how many have none."""
+    """Find the piece of every cell (-1 for none) and the distance from its centre; return the number without one."""
     first, unit, table, row, slope = pieces.first, pieces.unit, pieces.table, w.row, w.slope
     none = 0
     for i in range(cells.size):
@@ -67,7 +67,7 @@ def placed(pieces: Pieces, w: Weights, cells: NDArray, tilt: float, number: NDAr
 
 @vectorised
 def _unit(w: Weights, row: int, start: float, width: float, count: int, table: NDArray) -> int:
-    """Cut a unit into equal pieces that are good, `count` or more, in the first rows of a table; 0 where none are."""
+    """Divide a unit into at least `count` accurate equal pieces in a table; return their number, or 0."""
     while count <= 2**HALVINGS:
         good = True
         for k in range(count):
@@ -90,8 +90,8 @@ def _grown(old: NDArray, size: int) -> NDArray:
 
 
 @vectorised
-def _held(w: Weights, row: int, eta: float) -> tuple[bool, bool]:
-    """Whether a row has no weight at its lower end, and none at its upper end, beyond which it may go on."""
+def _is_contained(w: Weights, row: int, eta: float) -> tuple[bool, bool]:
+    """Return whether the row has negligible weight at its lower and at its upper end, where it may be truncated."""
     entries, top = w.logw[row], -np.inf
     last = entries.size - 1
     for k in range(last + 1):
@@ -100,18 +100,18 @@ def _held(w: Weights, row: int, eta: float) -> tuple[bool, bool]:
 
 
 @vectorised
-def _serves(w: Weights, row: int, eta: float) -> bool:
-    below, above = _held(w, row, eta)
+def _is_usable(w: Weights, row: int, eta: float) -> bool:
+    below, above = _is_contained(w, row, eta)
     return below and above and law_of(w, row, eta)[3] > DEGENERATE
 
 
 @vectorised
 def middle_of(w: Weights, row: int) -> float:
-    """Return a natural parameter under which the row holds the cell; nan where none does, or the cell cannot vary."""
+    """Return a natural parameter under which the row contains the cell; nan if none exists or the cell is constant."""
     low, high = -FAR, FAR
     for _ in range(50):
         middle = 0.5 * (low + high)
-        below, above = _held(w, row, middle)
+        below, above = _is_contained(w, row, middle)
         if below and above:
             return middle if law_of(w, row, middle)[3] > DEGENERATE else np.nan
         if below == above:
@@ -122,13 +122,13 @@ def middle_of(w: Weights, row: int) -> float:
 
 @vectorised
 def end_of(w: Weights, row: int, middle: float, side: float) -> float:
-    """How far from the middle natural parameters go under which a row holds a cell that varies, to an eighth of it."""
+    """Return the distance from the middle up to which a row contains a varying cell, to a relative accuracy of 1/8."""
     near, far = 0.0, 2.0**-10
-    while far < FAR and _serves(w, row, middle + side * far):
+    while far < FAR and _is_usable(w, row, middle + side * far):
         near, far = far, 2.0 * far
     for _ in range(3):
         between = 0.5 * (near + far)
-        if _serves(w, row, middle + side * between):
+        if _is_usable(w, row, middle + side * between):
             near = between
         else:
             far = between
@@ -137,16 +137,16 @@ def end_of(w: Weights, row: int, middle: float, side: float) -> float:
 
 @vectorised
 def pieces_of(logw: NDArray, wanted: NDArray, most: int) -> Pieces:
-    """Cut the log normalisers of rows of log weights into pieces: all natural parameters under which a cell varies.
+    """Divide the log normalisers of rows of log weights into pieces for all natural parameters with variation.
 
     Parameters
     ----------
     logw : array, shape (rows, width)
-        Log weights at offsets 0, 1, ...; -inf where impossible.
+        Log weights at offsets 0, 1, ...; -inf for impossible values.
     wanted : array of bool, shape (rows,)
-        Rows to cut; others have no pieces.
+        Rows with pieces.
     most : int
-        Pieces to make; rows after that have none.
+        Upper limit on the number of pieces; further rows have none.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Cells tilted by a common factor ``exp(t x)`` until their sum is near its total.
+"""Exponential tilting of cells by a common factor ``exp(t x)`` such that their sum is near its total.
 
-There the law of the sum is near normal, and no coefficient is lost to cancellation: for any ``t``, ``log coefficient =
-sum_i log Z_i(t) - t s + log P_t(S = s)``.
+The law of the tilted sum is then nearly normal at the total, without cancellation. For any ``t``,
+``log coefficient = sum_i log Z_i(t) - t s + log P_t(S = s)``.
 
 References
 ----------
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import (
     CHUNK,
-    Rows,
     Weights,
+    WindowRows,
     probabilities,
     row_of,
     slack_for,
@@ -26,7 +26,7 @@ __all__ = ["moments", "tilted"]
 
 @vectorised
 def moments(p: NDArray) -> tuple[float, float]:
-    """Mean and variance of the index of a row of probabilities."""
+    """Return mean and variance of the index of a row of probabilities."""
     mean = square = at = 0.0
     for k in range(p.size):
         mean += at * p[k]
@@ -37,7 +37,7 @@ def moments(p: NDArray) -> tuple[float, float]:
 
 @vectorised
 def _edge(w: Weights, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
-    """First (side 1) or last (side -1) possible offset of every cell, their sum and their log weight."""
+    """Return the first (side 1) or last (side -1) possible offset of every cell, their sum and their log weight."""
     edge, reach, log_z = np.empty(cells.size, np.int64), 0, 0.0
     for i in range(cells.size):
         row, lid = w.logw[w.row[cells[i]]], w.lid[w.row[cells[i]]]
@@ -46,7 +46,7 @@ def _edge(w: Weights, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
         while 0 <= chunk < chunks and lid[chunk] == -np.inf:
             chunk += side
         if not 0 <= chunk < chunks:
-            return edge, side * 2**62, -np.inf  # a cell without any weight: no total is within reach
+            return edge, side * 2**62, -np.inf  # a cell with total weight 0: no total is possible
         k = chunk * CHUNK if side > 0 else min((chunk + 1) * CHUNK, row.size) - 1
         while row[k] == -np.inf:
             k += side
@@ -57,23 +57,23 @@ def _edge(w: Weights, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
 
 
 @vectorised
-def tilted(w: Weights, cells: NDArray, target: int) -> tuple[Rows, NDArray, NDArray, float, float]:
-    """Cells tilted until their sum has a mean within two sd of the target: rows, means, variances, tilt, log_z.
+def tilted(w: Weights, cells: NDArray, target: int) -> tuple[WindowRows, NDArray, NDArray, float, float]:
+    """Tilt cells until the mean of their sum is within two sd of the target: rows, means, variances, tilt, log_z.
 
-    Safeguarded Newton iteration; any tilt is right, a near one is fast.  ``log_z`` is the sum of the log
-    normalisers: -inf for a total out of reach, nan for weights that are nan or +inf.
+    The iteration is safeguarded Newton; every tilt is valid, but an accurate one is fast. ``log_z`` is the sum of the
+    log normalisers: -inf for an impossible total, nan for weights that are nan or +inf.
     """
     d = cells.size
     mean, var, tilt, low, high = np.zeros(d), np.zeros(d), 0.0, -np.inf, np.inf
     rows, log_z = probabilities(w, cells, tilt)
     room = slack_for(rows, target)
-    if not 0 < room < rows.p.size - d or log_z == -np.inf:  # entries that were cut off may reach the target
+    if not 0 < room < rows.p.size - d or log_z == -np.inf:  # truncated entries may reach the target
         for side in (1, -1):
             edge, reach, log_edge = _edge(w, cells, side)
             if side * (target - reach) < 0:
-                return Rows(edge, np.zeros(d + 1, np.int64), np.empty(0)), mean, var, tilt, -np.inf
+                return WindowRows(edge, np.zeros(d + 1, np.int64), np.empty(0)), mean, var, tilt, -np.inf
             if target == reach:
-                return Rows(edge, np.arange(d + 1), np.ones(d)), mean, var, tilt, log_edge
+                return WindowRows(edge, np.arange(d + 1), np.ones(d)), mean, var, tilt, log_edge
     for _ in range(200):
         gap, spread = 1.0 * slack_for(rows, target), 0.0
         for i in range(d):

@@ -1,7 +1,7 @@
-"""Characteristic functions of cells with a small share in their sum, from a dozen moments.
+"""Characteristic functions of cells with a small share in the sum, from a dozen moments.
 
-Where many cells share a sum, the frequencies that count are so low that Taylor's formula gives each cell's
-characteristic function and its slope (for posterior means), with a remainder that it bounds.
+If many cells share a sum, only low frequencies are relevant, and Taylor's formula gives each cell's characteristic
+function and its slope (for posterior means), with a bound on its remainder.
 """
 
 import math
@@ -10,18 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Rows, row_of, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import WindowRows, row_of, vectorised
 
 __all__ = ["NODES", "ORDER", "Small", "by_series", "multiply", "series", "small_cells"]
 
-NODES = 16  # frequencies handled together, so that their cosines stay in cache
-ORDER = 12  # of the moments that stand for a cell with a small share in the sum; even
+NODES = 16  # frequencies per batch, so that their cosines fit in the cache
+ORDER = 12  # order of the moments of a cell with a small share in the sum; even
 
 
 class Small(NamedTuple):
-    """Moments ``moment[i, r] = E (k_i - center[i])^r / r!``, and whether they serve as E exp(iuk).
+    """Moments ``moment[i, r] = E (k_i - center[i])^r / r!``, and whether they replace E exp(iuk).
 
-    Taylor's formula leaves out at most ``moment[i, ORDER] u^ORDER``.
+    The remainder of Taylor's formula is at most ``moment[i, ORDER] u^ORDER``.
     """
 
     center: NDArray
@@ -30,11 +30,11 @@ class Small(NamedTuple):
 
 
 @vectorised
-def small_cells(rows: Rows, mean: NDArray, var: NDArray, spread: float, widest: int) -> Small:
-    """Moments of all cells, ``widest`` being the longest row and ``spread`` the variance of their sum."""
+def small_cells(rows: WindowRows, mean: NDArray, var: NDArray, spread: float, widest: int) -> Small:
+    """Return the moments of all cells; ``widest`` is the longest row and ``spread`` the variance of the sum."""
     d = var.size
     small = Small(np.zeros(d, np.int64), np.ones((d, ORDER + 1)), np.zeros(d, np.bool_))
-    # weighted by the product over all cells, about exp(-spread u^2 / 2), all that is left out is negligible
+    # weighted by the product over all cells, about exp(-spread u^2 / 2), the remainders are negligible
     enough = 1e-10 / d * (math.e * spread / ORDER) ** (ORDER // 2)
     power = np.ones((ORDER + 1, 2 * widest + 1))  # k^r / r! for k = -widest..widest
     for r in range(1, ORDER + 1):
@@ -60,13 +60,13 @@ def small_cells(rows: Rows, mean: NDArray, var: NDArray, spread: float, widest: 
 
 @vectorised
 def by_series(small: Small, i: int, highest: float) -> bool:
-    """Whether moments stand for a cell at frequencies with ``u^ORDER`` up to `highest`."""
+    """Return whether moments replace a cell at frequencies with ``u^ORDER`` up to `highest`."""
     return small.serve[i] and highest * small.moment[i, ORDER] < 0.05
 
 
 @vectorised
 def series(c: NDArray, u: NDArray, real: NDArray, imaginary: NDArray) -> None:
-    """Sum of ``c[r] (iu)^r`` over r below ORDER, at all frequencies u; written out so that it vectorises."""
+    """Sum ``c[r] (iu)^r`` over r below ORDER at all frequencies u, in a vectorisable form."""
     c0, c2, c4, c6, c8, c10 = c[0], c[2], c[4], c[6], c[8], c[10]
     c1, c3, c5, c7, c9, c11 = c[1], c[3], c[5], c[7], c[9], c[11]
     for j in range(NODES):
@@ -79,7 +79,7 @@ def series(c: NDArray, u: NDArray, real: NDArray, imaginary: NDArray) -> None:
 def multiply(
     real: NDArray, imaginary: NDArray, more: float, beyond: NDArray, product: NDArray, smallest: NDArray, least: NDArray
 ) -> None:
-    """Multiply squared sizes of a small cell's series, enlarged by what it leaves out, into the products."""
+    """Multiply the squared sizes of a small cell's series, plus its remainder, into the products."""
     for j in range(NODES):
         square = real[j] * real[j] + imaginary[j] * imaginary[j]
         least[j] = min(least[j], square)

@@ -1,24 +1,24 @@
 r"""Sums of independent windowed integers, given their totals.
 
-Cell ``i`` holds an integer ``x_i`` with weight ``w_i(x_i)`` on a finite window; a block is a set of cells
-whose sum ``s`` is public.  Here are, per block, the coefficient ``log sum_{x: sum x = s} prod_i w_i(x_i)``,
-its gradient (the posterior marginals of the cells, by Fisher's identity) and exact draws of ``x``. Step by step:
+Cell ``i`` is an integer ``x_i`` with weight ``w_i(x_i)`` on a finite window. A block is a set of cells whose sum ``s``
+is public. For every block, this module computes the coefficient ``log sum_{x: sum x = s} prod_i w_i(x_i)``, its
+gradient (the posterior marginals of the cells, by Fisher's identity) and exact draws of ``x``. Steps:
 
-1. :mod:`~ppdinf.fiber.sums_given_totals.cell_windows`: the values of each cell that matter, and their probabilities;
-2. :mod:`~ppdinf.fiber.sums_given_totals.saddlepoint`: cells are tilted by the same ``exp(t x)`` until the mean of
-their sum is within two
-   sd of ``s``; for any ``t``, ``log coefficient = sum_i log Z_i(t) - t s + log P_t(S = s)``, without cancellation;
+1. :mod:`~ppdinf.fiber.sums_given_totals.cell_windows`: the relevant values of each cell and their probabilities.
+2. :mod:`~ppdinf.fiber.sums_given_totals.saddlepoint`: cells are tilted by the same ``exp(t x)`` until the mean of their
+   sum is within two sd of ``s``. For any ``t``, ``log coefficient = sum_i log Z_i(t) - t s + log P_t(S = s)``, without
+   cancellation.
 3. :mod:`~ppdinf.fiber.sums_given_totals.fourier`: ``P_t(S = s)`` is the mean of the characteristic function over a few
-frequencies, with
-   moments in the place of cells with a small share (:mod:`~ppdinf.fiber.sums_given_totals.taylor`);
-   In large blocks of natural form the same comes from cumulants (:mod:`~ppdinf.fiber.sums_given_totals.cumulants`),
-   which piecewise polynomials give without a look at the windows
-   (:mod:`~ppdinf.fiber.sums_given_totals.piecewise_polynomials`), and in small ones from characteristic functions at
-   fixed frequencies that are polynomials, too (:mod:`~ppdinf.fiber.sums_given_totals.fixed_frequencies`). Where noise
-   is wide, cells of groups of natural form are a few Gauss nodes (:mod:`~ppdinf.fiber.sums_given_totals.node_sums`);
-4. :mod:`~ppdinf.fiber.sums_given_totals.convolution`: where that is too small for its error bound, the sum is done
-over in logarithms; 5. :mod:`~ppdinf.fiber.sums_given_totals.value_and_gradient`: both together, block by block;
-6. :mod:`~ppdinf.fiber.sums_given_totals.conditional_draws`: draws from the tilted cells.
+   frequencies, with moments for cells with a small share (:mod:`~ppdinf.fiber.sums_given_totals.taylor`). For
+   exponential families there are faster methods. Large blocks use cumulants
+   (:mod:`~ppdinf.fiber.sums_given_totals.cumulants`) from piecewise polynomials
+   (:mod:`~ppdinf.fiber.sums_given_totals.piecewise_polynomials`). Small blocks use polynomial characteristic functions
+   at fixed frequencies (:mod:`~ppdinf.fiber.sums_given_totals.fixed_frequencies`). For wide noise, cells are replaced
+   by a few Gauss nodes (:mod:`~ppdinf.fiber.sums_given_totals.node_sums`).
+4. :mod:`~ppdinf.fiber.sums_given_totals.convolution`: if the probability is too small for its error bound, the sum is
+   computed in logarithms.
+5. :mod:`~ppdinf.fiber.sums_given_totals.value_and_gradient`: all steps, block by block.
+6. :mod:`~ppdinf.fiber.sums_given_totals.conditional_draws`: exact draws from the tilted cells.
 """
 
 import numpy as np
@@ -59,34 +59,34 @@ __all__ = [
 def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[np.int64]:
     array = np.asarray(values)
     if array.dtype.kind not in "iu":
-        raise InvariantError(f"{name} must hold integers, not {array.dtype}; convert it without rounding")
+        raise InvariantError(f"{name} must be integers, found {array.dtype}; convert it without rounding")
     if array.dtype.kind == "u" and array.size and array.max() > 2**62:
-        raise InvariantError(f"{name} holds integers beyond 2**62")
+        raise InvariantError(f"{name} must be integers of at most 2**62 in absolute value")
     array = np.atleast_1d(array)
     if size is not None and array.size == 1:
         array = np.repeat(array.ravel(), size)
     if array.ndim != 1 or size not in (None, array.size):
         raise InvariantError(f"{name} has shape {array.shape}; one entry per {'cell' if size else 'total'}")
-    return np.array(array, dtype=np.int64, order="C")  # a copy: kernels are compiled anew for totals that are read-only
+    return np.array(array, dtype=np.int64, order="C")  # a copy: kernels would be compiled again for read-only totals
 
 
 def _checked(
     logw: ArrayLike, lo: ArrayLike, total: ArrayLike, block: ArrayLike, eta: ArrayLike | None
 ) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
-    """Table (..., d, W), natural parameters (..., d), lower ends, blocks and totals, or a refusal."""
+    """Return the validated table (..., d, W), natural parameters (..., d), lower ends, blocks and totals."""
     table = np.ascontiguousarray(logw, dtype=np.float64)
     if table.ndim < 2 or table.shape[-1] == 0:
-        raise ModelError(f"log weights have shape {table.shape}; (cells, window width) is needed")
+        raise ModelError(f"logw must have shape (cells, window width), found {table.shape}")
     d = table.shape[-2]
     slope = np.ascontiguousarray(np.zeros(d) if eta is None else eta, dtype=np.float64)
     if slope.shape[-1:] != (d,):
-        raise ModelError(f"eta has shape {slope.shape}; its last axis must have one entry per cell ({d})")
+        raise ModelError(f"eta must have one entry per cell ({d}) in its last axis, found shape {slope.shape}")
     ends, blocks, totals = _integers(lo, "lo", d), _integers(block, "block", d), _integers(total, "total")
     if blocks.size and not -1 <= blocks.min() <= blocks.max() < totals.size:
-        raise InvariantError(f"block must name one of {totals.size} totals (from 0) or be -1 for a free cell")
+        raise InvariantError(f"block must be a total from 0 to {totals.size - 1}, or -1 for a free cell")
     for name, bad in (("log weights", ~(table < np.inf).all(-1)), ("eta", ~(slope < np.inf))):
         if bad.any():
-            raise ModelError(f"{name} of cell {np.argwhere(bad)[0][-1]} hold nan or +inf")
+            raise ModelError(f"{name} of cell {np.argwhere(bad)[0][-1]} must not be nan or +inf")
     return table, slope, ends, blocks, totals
 
 
@@ -94,7 +94,7 @@ def _evaluated(
     table: NDArray, slope: NDArray, ends: NDArray, blocks: NDArray, goal: NDArray, as_means: bool
 ) -> tuple[NDArray, NDArray]:
     if table.ndim != 2 or slope.ndim != 1:
-        raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape}: one table at a time")
+        raise ModelError(f"logw and eta must be a single table, found shapes {table.shape} and {slope.shape}")
     value, out = np.zeros(goal.size + 1), np.zeros((ends.size, 1 if as_means else table.shape[1]))
     own, none = np.arange(ends.size), np.empty((0, 0))
     evaluate(table, slope, none, own, ends, blocks, goal, NO_PIECES, NO_GRIDS, NO_NODES, as_means, value, out)
@@ -104,7 +104,7 @@ def _evaluated(
 def log_coefficient(
     logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    r"""Log of the total weight of all tables that have the given totals.
+    r"""Return the log of the total weight of all tables with the given totals.
 
     For block ``b`` this is :math:`\log \sum_{x:\, \sum_{i \in b} x_i = s_b} \prod_{i \in b} w_i(x_i)` with
     ``w_i(x) = exp(logw[i, x - lo[i]] + eta[i] * x)``.
@@ -112,37 +112,37 @@ def log_coefficient(
     Parameters
     ----------
     logw : array_like, shape (d, W)
-        Log weights, -inf where a value is impossible (and as padding of shorter windows).
+        Log weights, -inf for impossible values (and as padding of shorter windows).
     lo : array_like of int, shape (d,) or ()
-        The integer that column 0 of each row stands for.
+        The integer of column 0 of each row.
     total : array_like of int, shape (n_totals,) or ()
         Public totals.
     block : array_like of int, shape (d,) or ()
-        Which total a cell counts towards; -1 for none (a free cell).
+        Total of each cell; -1 for a free cell.
     eta : array_like, shape (d,), optional
-        Natural parameters, such as log rates of Poisson cells whose ``logw`` holds all but the rate.
-        -inf stands for a rate of zero.
+        Natural parameters, such as log rates of Poisson cells whose ``logw`` contains all other terms; -inf means rate
+        0.
 
     Returns
     -------
     ndarray, shape (n_totals + 1,)
-        One entry per total (-inf if no table has it), and last the sum over free cells of
+        One entry per total (-inf if no table has it), then the sum over free cells of
         :math:`\log \sum_x w_i(x)`.
 
     Raises
     ------
     ModelError
-        Weights or natural parameters of the wrong shape, nan or +inf.
+        Weights or natural parameters have a wrong shape, or are nan or +inf.
     InvariantError
-        Lower ends, totals or blocks that are not integers or do not fit the cells.
+        Lower ends, totals or blocks are not integers or do not match the cells.
 
     Notes
     -----
-    Relative error of the coefficient: about 1e-13, at most 1e-9 by the error bound of the method (a bound
-    on what is left out, an estimate for rounding).  Time proportional to cells times effective window times
-    some 15 to 30 frequencies: 25 us for 20 cells of 100 values, gradient included.  In blocks of hundreds of
-    cells the gradient in ``eta`` takes half a microsecond a cell.  Far-apart modes cost
-    more, and a total that hardly any table has costs cells times window times total (some 20 ms).
+    The relative error of the coefficient is about 1e-13, and at most 1e-9 by the error bound of the method (a bound on
+    truncation and an estimate of rounding). The time is proportional to cells times effective window times about 15 to
+    30 frequencies: 25 us for 20 cells of 100 values with gradient. In blocks of hundreds of cells the gradient in
+    ``eta`` takes 0.5 us per cell. Distant modes take longer. An extremely improbable total takes a time proportional to
+    cells times window times total (about 20 ms).
 
     Examples
     --------
@@ -160,7 +160,7 @@ def log_coefficient(
 def marginals(
     logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Posterior probabilities of every cell given the totals, P(x_i = lo[i] + k | totals).
+    """Return the posterior probabilities of every cell given the totals, P(x_i = lo[i] + k | totals).
 
     They are also the gradient of :func:`log_coefficient` (summed over its entries) with respect to
     ``logw``, and their means the gradient with respect to ``eta``.
@@ -168,19 +168,19 @@ def marginals(
     Parameters
     ----------
     logw, lo, total, block, eta
-        As for :func:`log_coefficient`, which also states errors raised, accuracy and cost.
+        As for :func:`log_coefficient`, which also documents errors, accuracy and cost.
 
     Returns
     -------
     ndarray, shape (d, W)
-        Rows add up to 1; zeros in the rows of a block whose total is out of reach.
+        Rows sum to 1; they are 0 in a block with an impossible total.
 
     Examples
     --------
     >>> import numpy as np
     >>> from ppdinf.fiber.sums_given_totals import totals
-    >>> coins = np.log([[0.5, 0.5], [0.9, 0.1]])
-    >>> totals.marginals(coins, lo=0, total=1).round(3)  # one head: whose?
+    >>> bits = np.log([[0.5, 0.5], [0.9, 0.1]])
+    >>> totals.marginals(bits, lo=0, total=1).round(3)  # one of the two is 1
     array([[0.1, 0.9],
            [0.9, 0.1]])
     """
@@ -197,7 +197,7 @@ def draw(
     draws: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
-    """Exact independent draws of the cells given their totals.
+    """Draw the cells independently and exactly given their totals.
 
     Parameters
     ----------
@@ -206,9 +206,9 @@ def draw(
     lo, total, block
         As for :func:`log_coefficient`.
     eta : array_like, shape (d,) or (n, d), optional
-        Natural parameters; with a leading axis, one set per entry (posterior draws of a rate, say).
+        Natural parameters; with a leading axis, one set per entry (for example posterior draws of a rate).
     draws : int
-        Draws per set of weights.
+        Number of draws per set of weights.
     rng : int or numpy.random.Generator, optional
         Research randomness (SPEC 7), not for releases.
 
@@ -220,12 +220,12 @@ def draw(
     Raises
     ------
     ModelError, InvariantError
-        As for :func:`log_coefficient`; also when no table has a total.
+        As for :func:`log_coefficient`; also if no table has a total.
 
     Notes
     -----
-    Some 20 us to set up 20 cells of 100 values, then about ``sd(sum) / sd(widest cell)`` attempts of 15 ns
-    per cell for each draw: 1.5 to 8 us for 20 cells.
+    Set-up takes about 20 us for 20 cells of 100 values. A draw takes about ``sd(sum) / sd(widest cell)`` attempts of 15
+    ns per cell: 1.5 to 8 us for 20 cells.
 
     Examples
     --------
@@ -239,7 +239,9 @@ def draw(
     generator = np.random.default_rng(rng)
     lead = np.broadcast_shapes(table.shape[:-2], slope.shape[:-1])
     if len(lead) > 1:
-        raise ModelError(f"weights of shape {table.shape} and eta of shape {slope.shape} have too many axes")
+        raise ModelError(
+            f"logw and eta must have at most one leading axis, found shapes {table.shape} and {slope.shape}"
+        )
     out = np.empty((*lead, draws, ends.size), np.int64)
     repeats = lead[0] if lead else 1
     for n in range(repeats):
@@ -250,7 +252,7 @@ def draw(
         into = out[n] if lead else out
         missed = draw_tables(rows, rates, lid, ends, blocks, goal, generator, into)
         if missed == goal.size:
-            raise ModelError("a cell outside every total has no value of positive weight: widen its window")
+            raise ModelError("every free cell must have a value with positive weight: widen its window")
         if missed >= 0:
             raise InvariantError(
                 f"no table has the total of block {missed}: widen the windows of its cells or check the total"

@@ -1,7 +1,7 @@
-"""Log coefficients of blocks of cells given their totals, and the posterior of each cell, which is their gradient.
+"""Log coefficients of blocks of cells given their totals, and their gradient, the posterior of each cell.
 
-Fisher's identity: the gradient in log weights is the posterior probabilities, that in natural parameters the posterior
-means.
+By Fisher's identity, the gradient in log weights is the posterior probabilities, and the gradient in natural parameters
+is the posterior means.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals.cell_windows import (
-    Rows,
     Weights,
+    WindowRows,
     probabilities,
     row_of,
     slack_for,
@@ -31,15 +31,15 @@ __all__ = ["evaluate", "grouped", "log_weight_of_zero"]
 
 
 @vectorised
-def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, Rows, NDArray]:
-    """Log coefficient of one block, and the posterior probabilities of its cells or their means (``as_means``)."""
+def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, WindowRows, NDArray]:
+    """Return the log coefficient of one block, and the posterior probabilities or means (``as_means``) of its cells."""
     d = cells.size
     rows, mean, var, tilt, log_z = tilted(w, cells, target)
     if not log_z > -np.inf:
-        return log_z, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
+        return log_z, WindowRows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
     room, center = slack_for(rows, target), mean
     probability, error, rest, mean = inverted(rows, center, var, room, as_means, as_means)
-    if as_means and not (probability > 0 and error < 1e-9):  # moments may be too rough in the place of wide cells
+    if as_means and not (probability > 0 and error < 1e-9):  # moments may be too inaccurate for wide cells
         probability, error, rest, mean = inverted(rows, center, var, room, as_means, False)
     value = log_z + np.log(probability)
     if probability > 0 and error < 1e-9:
@@ -50,7 +50,7 @@ def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[flo
     else:
         value, rows, partial = by_convolution(w, cells, target, tilt, log_z)
         if value == -np.inf:
-            return value, Rows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
+            return value, WindowRows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
         room = slack_for(rows, target)
         after = convolved(rows, room, True)
         for i in range(d):
@@ -72,14 +72,14 @@ def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[flo
 
 @vectorised
 def grouped(block: NDArray, totals: int, eta: NDArray) -> tuple[NDArray, NDArray]:
-    """Cells in the order of their blocks, and where each block starts; free cells come last, empty ones are left out.
+    """Return cells in the order of their blocks and the start of each block; free cells are last, empty ones omitted.
 
-    A natural parameter of -inf leaves a cell nothing but 0.
+    A natural parameter of -inf allows only 0.
     """
     start, order = np.zeros(totals + 3, np.int64), np.empty(block.size, np.int64)
     for i in range(block.size):
         if not -1 <= block[i] < totals:
-            raise InvariantError("a block is neither the number of a total nor -1")
+            raise InvariantError("block must be the number of a total or -1")
         start[(block[i] if block[i] >= 0 else totals) + 2] += 0 if eta[i] == -np.inf else 1
     for b in range(totals + 1):
         start[b + 2] += start[b + 1]
@@ -93,7 +93,7 @@ def grouped(block: NDArray, totals: int, eta: NDArray) -> tuple[NDArray, NDArray
 
 @vectorised
 def _free(w: Weights, pieces: Pieces, order: NDArray, begin: int, lo: NDArray, value: NDArray, out: NDArray) -> NDArray:
-    """Evaluate free cells, those from ``order[begin]`` on, that have a piece; the order of all others."""
+    """Evaluate free cells (from ``order[begin]`` on) that have a piece; return the order of the other cells."""
     cells = order[begin:]
     number, by = np.empty(cells.size, np.int64), np.empty(cells.size)
     log_z, mean = np.empty(cells.size), np.empty(cells.size)
@@ -112,7 +112,7 @@ def _free(w: Weights, pieces: Pieces, order: NDArray, begin: int, lo: NDArray, v
 
 @vectorised
 def log_weight_of_zero(logw: NDArray, lo: int) -> float:
-    """Log weight of 0 in a window that starts at `lo`."""
+    """Return the log weight of 0 in a window that starts at `lo`."""
     return logw[-lo] if 0 <= -lo < logw.size else -np.inf
 
 
@@ -132,21 +132,21 @@ def evaluate(
     value: NDArray,
     out: NDArray,
 ) -> None:
-    """Add log coefficients to ``value`` (one per total, then all free cells), posteriors to ``out``.
+    """Add log coefficients to ``value`` (one per total, then all free cells) and posteriors to ``out``.
 
-    Cell i reads row ``row[i]`` of ``logw``. ``out`` takes posterior means (d, 1) or marginals (d, W); ``lid``
-    is ``upper_envelope(logw)``, or without entries and found here; ``pieces`` are those of ``logw``, or `NO_PIECES`,
-    and spare means a look at most rows; ``grids`` are theirs for small blocks, or `NO_GRIDS`;
-    ``nodes`` are Gauss nodes of ``logw``, or `NO_NODES`.
+    Cell i uses row ``row[i]`` of ``logw``. ``out`` receives posterior means (d, 1) or marginals (d, W). ``lid`` is
+    ``upper_envelope(logw)``; if it is empty, it is computed here. ``pieces`` are the pieces of ``logw`` or `NO_PIECES`;
+    with pieces, means do not read most rows. ``grids`` are frequency grids of small blocks or `NO_GRIDS`. ``nodes`` are
+    Gauss nodes of ``logw`` or `NO_NODES`.
     """
     if not row.size == eta.size == lo.size == block.size:
-        raise ModelError("weights, natural parameters, lower ends and blocks differ in their number of cells")
+        raise ModelError("weights, natural parameters, lower ends and blocks must have the same number of cells")
     w = Weights(logw, lid if lid.size else upper_envelope(logw), row, eta)
     order, bounds = grouped(block, total.size, eta)
     for i in range(eta.size):
         if eta[i] == -np.inf:
             part = log_weight_of_zero(logw[row[i]], lo[i])
-            value[block[i]] += part  # block -1 is the last entry, that of the free cells
+            value[block[i]] += part  # block -1 is the last entry, the free cells
             if not as_means and part > -np.inf:
                 out[i, -lo[i]] = 1.0
     b, at = 0, 0
