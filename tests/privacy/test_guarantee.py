@@ -142,11 +142,11 @@ def test_plain_data():
     [
         ({"variant": "other"}, "variant must be one of"),
         ({"metric": "max"}, "metric must be one of"),
-        ({"metric": None}, "per unit of a metric, or between neighbours"),
-        ({"neighbours": "one record"}, "per unit of a metric, or between neighbours"),
-        ({"rho": Fraction(1)}, "stated by rho"),
-        ({"epsilon": None}, "stated by rho"),
-        ({"variant": "zcdp"}, "stated by rho"),
+        ({"metric": None}, "either a metric or neighbours"),
+        ({"neighbours": "one record"}, "either a metric or neighbours"),
+        ({"rho": Fraction(1)}, "must have rho"),
+        ({"epsilon": None}, "must have rho"),
+        ({"variant": "zcdp"}, "must have rho"),
         ({"delta": Fraction(1)}, "delta must be"),
     ],
 )
@@ -381,7 +381,7 @@ def test_bounds_in_words_are_rounded_up(loss):
         "integer-subspace", epsilon, delta, metric="l1", nearest=1, fixed=0, cells=2, sampler="x", sampler_distance=0.0
     )
     text = found.describe()
-    factor = re.search(r"at most exp\([^)]*\)* = (e\^)?([0-9.e+]+)", text.split("at that distance")[1])
+    factor = re.search(r"at most exp\([^)]*\)* = (e\^)?([0-9.e+]+)", text.split("at this distance")[1])
     said = float(factor.group(2).rstrip("."))
     assert said >= (float(epsilon) if factor.group(1) else math.exp(epsilon))
     assert said <= 1.02 * (float(epsilon) if factor.group(1) else math.exp(epsilon))
