@@ -50,6 +50,16 @@ def limited(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
+def refuses(error, composition, ran):
+    """Whether an error is a refusal: of too much work, of another order, or, by PyMC, of a table of another model."""
+    kinds = [stage.kind for stage in composition.stages[:ran]]
+    copied = kinds[-1].startswith("later") and {"copy", "pickle", "do", "observe"} & set(kinds)
+    words = str(error)
+    if "observed in another order" in composition.features and type(error).__name__ == "LabelError":
+        return True
+    return "too wide or cross too much for elimination" in words or (copied and "different models" in words)
+
+
 def outcome(composition, check, seconds=SECONDS):
     """Return the outcome of `check`, a generator of progress; the executed code is stored if there is a fault."""
     from ppdinf.errors import ModelError, PrivacyError
@@ -69,6 +79,9 @@ def outcome(composition, check, seconds=SECONDS):
         except (FaultError, HangError) as fault:
             kind, words = "fault", str(fault)
         except Exception as error:
+            if refuses(error, composition, ran):
+                words = f"{type(error).__name__}: {error}"
+                return Outcome(composition.seed, "refused", words, composition.features)
             last = traceback.extract_tb(error.__traceback__)[-3:]
             where = " < ".join(f"{one.filename.rsplit('site-packages/')[-1]}:{one.lineno}" for one in reversed(last))
             kind, words = "fault", f"{type(error).__name__}: {error} ({where})"

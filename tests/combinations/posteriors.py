@@ -80,7 +80,12 @@ def posterior(rng):
         dist = dist[:-1] + (f", dims=({dims},))" if f"shape={frame.shape}" not in dist else ")")
         dist = dist.replace('pm.Mixture("x", [0.3, 0.7], [pm.Poisson(', 'pm.Mixture("x", [0.3, 0.7], [pm.Poisson.dist(')
         lines.append(f"{indent}x = {dist}")
-        lines.append(f'{indent}ppd.models.Released("release", mechanism, x, observed=released, labels=released)')
+        observed = "released"
+        if rng.random() < 0.25:  # to be refused, or placed by labels
+            features.add("observed in another order")
+            backwards = f"released.isel({frame.dims[0]}=slice(None, None, -1))"
+            observed = backwards + pick(rng, ["", ".to_pandas()"]) if len(frame.dims) < 3 else backwards
+        lines.append(f'{indent}ppd.models.Released("release", mechanism, x, observed={observed}, labels=released)')
     else:
         lines += [f"{indent}x = {place.format(name='x', dist=law.code, option=option)}"]
     lines += [indent + line for one in posed.dependents for line in one.code]
