@@ -5,7 +5,7 @@ from scipy.special import logsumexp
 
 from combinations.composition import HEADER
 from combinations.enumerator import slope
-from combinations.outcomes import ALARM, FaultError, run_code
+from combinations.outcomes import ALARM, FaultError, ReportedError, run_code
 
 
 class Density:
@@ -13,6 +13,7 @@ class Density:
 
     def __init__(self, model, posed, gradient):
         self.posed = posed
+        self.points = []  # at which it was asked for
         names = [v.name for v in model.value_vars]
         self.sampled = posed.table in names
         self.scales = [name for name in names if "noise_scale" in name or "noise_shift" in name]
@@ -37,6 +38,7 @@ class Density:
     def __call__(self, point, table):
         """Return the value, and the gradient or None."""
         given = self.point(point, table)
+        self.points.append(point)
         if not self.scales:
             found = self.function(given)
             return float(found[0]), np.asarray(found[1]) if self.gradient else None
@@ -59,8 +61,19 @@ def close(a, b, tolerance=2e-6):
 
 def check_density(model, stage, truth, rng, gradient, before=None):
     """Check three points and an impossible table; `before` is the constant of the previous stage."""
-    posed = stage.posed
-    density = Density(model, posed, gradient)
+    density = Density(model, stage.posed, gradient)
+    try:
+        return density, compare_density(density, stage, truth, rng, before)
+    except FaultError:
+        problems = [] if density.sampled else beyond_windows(model, density.points[:3])
+        if problems:
+            raise ReportedError(problems[0]) from None
+        raise
+
+
+def compare_density(density, stage, truth, rng, before):
+    """Return the route that the density takes, and its constant."""
+    posed = density.posed
     offsets, shown = [], []
     tables = []
     for number in range(3):
@@ -99,7 +112,7 @@ def check_density(model, stage, truth, rng, gradient, before=None):
             found, expected = density(point, moved)[0], posed.log_density(point, moved)
             if not close(found, expected + offsets[0], precision):
                 raise FaultError(f"log density at {point}, {moved.tolist()}: {found}, expected {expected + offsets[0]}")
-    return density, (route, offsets[0])
+    return route, offsets[0]
 
 
 def check_gradient(density, point, table, slopes):
@@ -117,10 +130,28 @@ def check_gradient(density, point, table, slopes):
         raise FaultError(f"gradient at {point}, {table}: {slopes.tolist()}, expected {right.tolist()}")
 
 
-def check_draws(model, density, truth, rng, number=400):
-    """Check tables given everything else, by chi-square."""
+def repeated(point, number):
+    """Return a posterior whose draws are all the same."""
     import xarray as xr
 
+    given = {name: np.broadcast_to(value, (1, number, *np.shape(value))) for name, value in point.items()}
+    return xr.DataTree.from_dict({
+        "posterior": xr.Dataset({
+            name: (("chain", "draw", *(f"{name}_{k}" for k in range(value.ndim - 2))), value)
+            for name, value in given.items()
+        })
+    })  # fmt: skip
+
+
+def beyond_windows(model, points):
+    """Return the sentences of `ppdinf.diagnose` on counts outside of the windows, at some points."""
+    from ppdinf.diagnostics.truncation_check import window_problems
+
+    return [problem for point in points for problem in window_problems(repeated(point, 1), model)]
+
+
+def check_draws(model, density, truth, rng, number=400):
+    """Check tables given everything else, by chi-square."""
     import ppdinf as ppd
 
     posed = density.posed
@@ -131,13 +162,7 @@ def check_draws(model, density, truth, rng, number=400):
     if density.sampled:
         draws = moved_once(model, density, point, listed.draw(number, rng), rng)
     else:
-        given = {name: np.broadcast_to(value, (1, number, *np.shape(value))) for name, value in point.items()}
-        posterior = xr.Dataset({
-            name: (("chain", "draw", *(f"{name}_{k}" for k in range(value.ndim - 2))), value)
-            for name, value in given.items()
-        })  # fmt: skip
-        tree = xr.DataTree.from_dict({"posterior": posterior})
-        found = ppd.sample_confidential(tree, model, name=posed.table, random_seed=1)
+        found = ppd.sample_confidential(repeated(point, number), model, name=posed.table, random_seed=1)
         if found.dims[2:] != posed.frame.dims:
             raise FaultError(f"draws have the dimensions {found.dims}")
         draws = found.values.reshape(number, -1)
