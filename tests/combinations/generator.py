@@ -59,8 +59,9 @@ def compose(seed):
                 later = change(rng, stages[-1], features, truth, f"late{number}")
                 stages += [later] if later else []
             for one in stages:
-                listed, _ = one.posed.listed(one.posed.point(np.random.default_rng(0), truth))
-                assert np.isfinite(listed.log_total), "impossible"
+                for start in range(6 if one.posed.latent() else 1):
+                    listed, _ = one.posed.listed(one.posed.point(np.random.default_rng(start), truth))
+                    assert start or np.isfinite(listed.log_total), "impossible"
             return Composition(seed, features, stages, truth)
         except TooManyError:
             continue
