@@ -11,21 +11,11 @@ from combinations.enumerator import FAR, System, TooManyError, log_noise
 from combinations.frames import pick
 from combinations.measured import exact_sums
 
+TALL = [(10, 6), (12, 7), (15, 6), (30, 12)]
 WIDE = [
-    (6, 10),
-    (10, 6),
-    (12, 3),
-    (3, 12),
-    (20, 2),
-    (2, 20),
-    (3, 4, 2),
-    (2, 4, 3),
-    (4, 3, 2),
-    (7, 5),
-    (1, 9),
-    (9, 1),
-    (4, 4),
-]
+    *TALL, *TALL, *(shape[::-1] for shape in TALL), (12, 3), (3, 12), (20, 2), (2, 20), (3, 4, 2), (2, 4, 3), (4, 3, 2),
+    (7, 5), (1, 9), (9, 1), (4, 4),
+]  # fmt: skip
 LATTICE = 12  # largest enumerated noise of a cell
 
 
@@ -67,10 +57,11 @@ KINDS = ["l1", "l1", "l1", "l2", "gaussian", "conditioned", "bounded", "wasserst
 def compose(seed, rng):
     """Draw a mechanism, a table and draws."""
     kind = pick(rng, KINDS)
-    small = kind in ("bounded", "wasserstein", "transition", "suppression") or rng.random() < 0.6
+    wide = 0.0 if kind in ("bounded", "wasserstein", "transition", "suppression") else 0.7 if kind == "l1" else 0.4
+    small = rng.random() >= wide
     frame = frames.frame(rng, frames.SHAPES if small else WIDE)
     options = ["total", "margin", "margins", "margins", "groups", "nested", "cells", "mapped", "all pairs", "none"]
-    options += ["linear", "weighted"] * small
+    options += ["linear", "weighted"] if small else ["margins"] * 10
     exact, sort = exact_sums(rng, frame, options)
     if not exact and kind in ("bounded", "wasserstein", "suppression"):
         raise TooManyError
@@ -82,8 +73,8 @@ def compose(seed, rng):
     if frame.coords:
         code += f" & inv.covariates({', '.join(map(repr, frame.coords))})"
     truth = rng.poisson(pick(rng, [0.7, 1.5] if kind in ("bounded", "wasserstein") else [0.7, 1.5, 20]), frame.size)
-    name = pick(rng, ["1", "2"])
-    epsilon = float(name)
+    name = pick(rng, ["1", "2"] if small else ["1/4", "1", "2"])
+    epsilon = noises.EPSILONS[name]
     l1, l2 = (lambda z: -np.abs(z).sum(axis=-1)), (lambda z: -np.sqrt((z**2).sum(axis=-1)))
     drawn = Drawn(frame, rows)
     free = frame.size - (np.linalg.matrix_rank(rows) if len(rows) else 0)
