@@ -293,9 +293,11 @@ def _with_known_lengths(dist: TensorVariable, shape: tuple[int, ...]) -> TensorV
         return dist
     rng, size = dist.owner.inputs[:2]
     parameters = []
-    for parameter in op.dist_params(dist.owner):
+    for parameter, core in zip(op.dist_params(dist.owner), op.ndims_params, strict=True):
         static = parameter.type.shape
-        expected = shape[len(shape) - len(static) :]
-        lengths = [1 if n is None and m == 1 else n for n, m in zip(static, expected, strict=True)]
+        batch = len(static) - core  # axes of the table; a categorical distribution has an axis of counts after them
+        expected = shape[len(shape) - batch :]
+        lengths = [1 if n is None and m == 1 else n for n, m in zip(static[:batch], expected, strict=True)]
+        lengths += static[batch:]
         parameters.append(parameter if tuple(lengths) == static else pt.specify_shape(parameter, lengths))
     return op.make_node(rng, size, *parameters).default_output()

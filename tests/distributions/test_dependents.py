@@ -336,3 +336,14 @@ def test_data_along_an_axis_of_one_label(shape):
     weights = stats.poisson.pmf(counts, np.exp(0.01)) * stats.norm.pdf(3.2, np.where(counts > 1, 2.0, 0.5))
     wanted = sum(np.log(weights @ np.exp(-abs(y - counts))) for y in noisy.ravel()) + stats.norm.logpdf(0)
     assert float(model.compile_logp()({"level": np.array(0.0)})) == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_data_of_a_categorical_distribution_have_an_axis_of_counts(number):
+    """Wrong variant: the axis of counts is taken for one of the table, and the model is not built."""
+    noisy, p = np.arange(number), np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])[:number]
+    release = ppd.Release(noisy, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
+    with pm.Model() as model:
+        ppd.PartiallyPrivate("x", pm.Categorical.dist(pm.Data("p", p)), release)
+    weights = np.exp(-abs(noisy[:, None] - np.arange(3)))
+    assert float(model.compile_logp()({})) == pytest.approx(np.log((p * weights).sum(axis=1)).sum(), abs=1e-9)
