@@ -7,8 +7,8 @@ from combinations.enumerator import FAR, System
 from combinations.frames import pick
 
 
-def parts(rng, frame, truth, features, most, linked, repeats):
-    """Noisy sums: their code and their log weights."""
+def parts(rng, frame, truth, features, most, linked, repeats, absent):
+    """Noisy sums: their code and their log weights; sums with absent cells are missing."""
     code, terms = [], []
     whole = sums.every_cell(frame, rng)
     stated = [whole] if rng.random() < 0.8 or not linked else []
@@ -21,7 +21,7 @@ def parts(rng, frame, truth, features, most, linked, repeats):
     for one in stated:
         exact = one.rows @ truth
         negative = (one.rows < 0).any()
-        kinds = ["geometric", "gaussian", "staircase"] if negative else noises.LAWS
+        kinds = ["geometric", "gaussian", "staircase"] if negative or absent.any() else noises.LAWS
         upper = int((one.rows @ np.minimum(most, 12)).max()) if not negative else 0
         if upper > 40:
             kinds = [kind for kind in kinds if kind != "matrix"]
@@ -29,14 +29,16 @@ def parts(rng, frame, truth, features, most, linked, repeats):
         y = law.draw(exact, rng)
         features.update({f"law: {law.kind}", f"noisy: {'cells' if one is whole else one.kind}"})
         full = law.kind in ("geometric", "gaussian", "staircase", "array")
-        if full and rng.random() < 0.25:
-            y = y + rng.integers(-1, 2, y.size) * rng.integers(4, 40)
+        if full and rng.random() < (0.6 if sum(other is one for other in stated) > 1 else 0.25):
+            y = y + rng.integers(-1, 2, y.size) * rng.integers(4, 70)
             features.add("contradicting readings")
         if law.threshold is not None:
             y = np.where(y < law.threshold, np.nan, y)
         elif rng.random() < 0.45 and law.kind not in ("array", "l2"):
             y = np.where(rng.random(y.size) < 0.4, np.nan, y)
             features.add("missing readings")
+        if absent.any():
+            y = np.where(one.rows[:, absent].any(axis=1), np.nan, y)
         if np.isnan(y).all() and law.threshold is None:
             y[0] = law.draw(exact, rng)[0]
         values, form = sums.value_code(one, y, rng)
@@ -44,6 +46,21 @@ def parts(rng, frame, truth, features, most, linked, repeats):
         terms += law.terms(one.rows, y)
         code.append(f"    ppd.measured({one.code}, {values}, {law.code}),")
     return code, terms
+
+
+def suppressed(rng, frame, truth, features):
+    """Publish cells as they are, or not at all: in every row one is, or some are."""
+    rows, columns = frame.shape
+    shown = rng.random(frame.shape) < 0.5
+    if rng.random() < 0.6:
+        shown = np.arange(columns) == rng.integers(0, columns, (rows, 1))
+    size = int(truth.max()) + 3
+    law = noises.Noise(f"laws.TransitionMatrix(np.eye({size}))", [("matrix", np.eye(size))] * frame.size, "suppressed")
+    whole = sums.margin(frame, frame.dims)
+    y = np.where(shown.ravel(), truth, np.nan)
+    values, form = sums.value_code(whole, y, rng)
+    features.update({"law: exact readings", "suppressed readings", f"values: {form}"})
+    return [f"    ppd.measured({whole.code}, {values}, {law.code}),"], law.terms(whole.rows, y)
 
 
 CROSSING = [
@@ -143,7 +160,13 @@ def truth_of(rng, frame, law, mean):
 
 def measurements(rng, frame, law, features, *, kinds=CROSSING, noisy=True):
     """Draw measurements of a table: code, system, log weights and the confidential table."""
-    exact, kind = exact_sums(rng, frame, kinds)
+    hidden = noisy and len(frame.shape) == 2 and min(frame.shape) > 2 and rng.random() < 0.5
+    exact, kind = exact_sums(rng, frame, ["margins"] if hidden else kinds)
+    absent = np.zeros(frame.size, dtype=bool)
+    if noisy and not hidden and frame.size > 1 and law is not None and law.high.max() == FAR and rng.random() < 0.3:
+        absent[rng.permutation(frame.size)[: int(rng.integers(1, frame.size))]] = True
+        exact, kind = [], "none"
+        features.add("cells that nothing measures")
     features.add(f"exact: {kind}")
     linked = bool(exact) or (law is not None and law.high.max() < 10) or rng.random() < 0.15
     mean = rng.choice([0.6, 1.2, 1.8]) if linked else rng.choice([1.5, 6.0, 30.0])
@@ -151,7 +174,10 @@ def measurements(rng, frame, law, features, *, kinds=CROSSING, noisy=True):
     most = np.full(frame.size, 40) if law is None else np.minimum(law.high, 40)
     if exact:
         most = np.minimum(most, int(truth.sum()) + 1)
-    code, terms = parts(rng, frame, truth, features, most, linked, 0.25) if noisy else ([], [])
+    if hidden:
+        code, terms = suppressed(rng, frame, truth, features)
+    else:
+        code, terms = parts(rng, frame, truth, features, most, linked, 0.25, absent) if noisy else ([], [])
     bound_code, low, high, above = bounds(rng, frame, truth, features)
     equal, public = [], []
     for one in {one.code: one for one in exact}.values():

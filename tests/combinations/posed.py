@@ -61,6 +61,15 @@ class Posed:
             found += self.second.listed(point)[0].log_total
         return found
 
+    def free(self):
+        """Return labels of the cells that nothing depends on but the data model."""
+        if self.law is None or self.law.rows is not None or self.dependents:
+            return []
+        linked = [np.flatnonzero(row) for row, _, _ in self.system.rows()] + [term.cells for term in self.published]
+        kept = set(range(self.frame.size)) - set().union(*map(tuple, linked))
+        names = [zip(self.frame.dims, position, self.frame.labels, strict=True) for position in self.frame.positions]
+        return [", ".join(f"{dim}={labels[k]}" for dim, k, labels in names[cell]) for cell in sorted(kept)]
+
     def latent(self):
         """Return free latent variables of dependents, and functions that draw their values."""
         found = {}
