@@ -16,7 +16,7 @@ def check_mechanism(composition, *, dist=False):
     run_code(stage, namespace)
     table, mechanism = namespace["table"], namespace["mechanism"]
     listed = drawn.enumerable or drawn.bounded or drawn.cellwise is not None
-    number = 1200 if listed else 300 if drawn.alike else 5
+    number = 1200 if listed else 300 if drawn.alike and truth.size < 50 else 5
     noisy = mechanism.simulate(table, draws=number, rng=composition.seed)
     if noisy.dims != ("draw", *table.dims) or any(list(noisy[d].values) != list(table[d].values) for d in table.dims):
         raise FaultError(f"simulate returns dimensions {noisy.dims} or other labels")

@@ -11,9 +11,9 @@ from combinations.enumerator import FAR, System, TooManyError, log_noise
 from combinations.frames import pick
 from combinations.measured import exact_sums
 
-TALL = [(10, 6), (12, 7), (15, 6), (30, 12)]
+TALL = [(10, 6)]  # exact draws of larger ones take seconds
 WIDE = [
-    *TALL, *TALL, *(shape[::-1] for shape in TALL), (12, 3), (3, 12), (20, 2), (2, 20), (3, 4, 2), (2, 4, 3), (4, 3, 2),
+    *TALL, *TALL, *TALL, (6, 10), (12, 3), (3, 12), (20, 2), (2, 20), (3, 4, 2), (2, 4, 3), (4, 3, 2),
     (7, 5), (1, 9), (9, 1), (4, 4),
 ]  # fmt: skip
 LATTICE = 12  # largest enumerated noise of a cell
@@ -73,7 +73,7 @@ def compose(seed, rng):
     if frame.coords:
         code += f" & inv.covariates({', '.join(map(repr, frame.coords))})"
     truth = rng.poisson(pick(rng, [0.7, 1.5] if kind in ("bounded", "wasserstein") else [0.7, 1.5, 20]), frame.size)
-    name = pick(rng, ["1", "2"] if small else ["1/4", "1", "2"])
+    name = pick(rng, ["1", "2"] if small else ["1/4", "1/2", "1"])
     epsilon = noises.EPSILONS[name]
     l1, l2 = (lambda z: -np.abs(z).sum(axis=-1)), (lambda z: -np.sqrt((z**2).sum(axis=-1)))
     drawn = Drawn(frame, rows)
