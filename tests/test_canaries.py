@@ -81,7 +81,8 @@ def curator(table, out):
     ]
     printed += [ran(out, *release[:2], *BASE, "--labels", "sex:f", "--output", "x.ppd", code=1)]
     printed += [ran(out, "counts", table, *BASE[:4], "--epsilon", "1", "--most", "10", "--output", "x.ppd", code=1)]
-    printed += [ran(out, "key", "new", "agency.key"), ran(out, "sign", "one.ppd", "--key", "agency.key")]
+    printed += [ran(out, "key", "new", "agency.key")]
+    printed += [ran(out, "sign", "one.ppd", "--key", "agency.key", "--title", "Cases", "--period", "2024")]
     printed += [ran(out, "check", "one.ppd", "--key", "agency.key.pub"), ran(out, "session", "show", "cases.budget")]
     return printed
 

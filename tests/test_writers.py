@@ -31,7 +31,7 @@ def posterior():
 def signed(path):
     RELEASE.save(path.with_name("released"))
     new_key(path.with_name("key"))
-    return lambda: sign(path.with_name("released"), path.with_name("key"))
+    return lambda: sign(path.with_name("released"), path.with_name("key"), title="Cases", period="2024")
 
 
 def begun(path):

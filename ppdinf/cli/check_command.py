@@ -12,6 +12,7 @@ from rich.table import Table
 import ppdinf as ppd
 from ppdinf._internal.visible_text import visible
 from ppdinf.cli.plain_output import notes, paragraphs, stdout
+from ppdinf.errors import SignatureError
 
 __all__ = ["check"]
 
@@ -29,17 +30,21 @@ def check(
         Path | None,
         typer.Option(metavar="FILE.pub", help="Public key of the signer, from the signer's own publication."),
     ] = None,
+    title: Annotated[str | None, typer.Option(help="Title that the signer must have stated.")] = None,
+    period: Annotated[str | None, typer.Option(help="Period that the signer must have stated.")] = None,
 ) -> None:
     """Verify a release file and show its contents: public sums, guarantee, description of the noise.
 
     A verified file is complete and unchanged. It does not prove who made it: its guarantee is as good as its source.
     """
     console = stdout()
-    signed = None if key is None else _signed(file, key)
+    if key is None and (title is not None or period is not None):
+        raise SignatureError("--title and --period are parts of a signature: give the public key of the signer, --key")
+    signed = None if key is None else _signed(file, key, title, period)
     release = ppd.measurements.read_published(file)
     notes(console, f"{file.name} is complete: every part matches its digest.")
     if signed is not None:
-        notes(console, f"Signed by the holder of the key {signed}: the signature covers every byte.")
+        notes(console, signed)
     if isinstance(release, ppd.Measurements):
         notes(console, f"It holds measurements as stated by its creator, without a guarantee: {release!r}")
         return
@@ -67,8 +72,12 @@ def check(
     paragraphs(console, "Noise", str(release.plan) if release.plan else "the file does not state how it was drawn")
 
 
-def _signed(file: Path, key: Path) -> str:
+def _signed(file: Path, key: Path, title: str | None, period: str | None) -> str:
+    """Verify the signature of a file; return a sentence on who signed it as what."""
     from ppdinf.releases.signatures import fingerprint, verify
 
-    verify(file, key)
-    return fingerprint(key)
+    stated = verify(file, key, title=title, period=period)
+    signed = f"Signed by the holder of the key {fingerprint(key)}: the signature covers every byte"
+    if stated.kind is None:
+        return f"{signed}. It is of an earlier version and states neither title nor period."
+    return f"{signed}, the title {stated.title!r} and the period {stated.period!r} of this {stated.kind} file."

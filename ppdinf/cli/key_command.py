@@ -43,17 +43,22 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE.pub", help="Public k
 def sign(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
     key: Annotated[Path, typer.Option(metavar="FILE", help="Private key; see **ppdinf key new**.")],
+    title: Annotated[str, typer.Option(help="What is counted, such as 'Cases by county'.", prompt=True)],
+    period: Annotated[str, typer.Option(help="What time the counts are from, such as 2024-01.", prompt=True)],
 ) -> None:
     """Sign a release file: write FILE.ppd.sig, to be published together with the file.
 
-    Everyone can verify the signature with **ppdinf check FILE.ppd --key FILE.pub**.
+    The signature is for this title and period. Everyone can verify it with **ppdinf check FILE.ppd --key FILE.pub**.
     """
     from ppdinf.releases.signatures import sign as signed
 
+    stated = {"title": title, "period": period}
     try:
-        made = signed(file, key)
+        made = signed(file, key, **stated)
     except SignatureError as error:
         if not str(error).endswith("needs its passphrase"):
             raise
-        made = signed(file, key, passphrase=typer.prompt("Passphrase", hide_input=True))
-    notes(stdout(), f"Signed: {made} is the signature of {file.name}.")
+        made = signed(file, key, **stated, passphrase=typer.prompt("Passphrase", hide_input=True))
+    notes(
+        stdout(), f"Signed: {made} is the signature of {file.name} with the title {title!r} and the period {period!r}."
+    )

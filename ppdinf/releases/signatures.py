@@ -1,10 +1,16 @@
-"""Ed25519 signatures of files.
+"""Ed25519 signatures of release files and measurement files.
 
 A digest shows that a file was damaged, but not who made it: whoever edits a file can compute a new digest. Only the
-holder of the private key can compute an Ed25519 signature of the file. The signature is stored next to the file as
-``FILE.sig``, 64 bytes; the file does not change. Release files are canonical, and every byte is verified when they are
-read, so a signature of the bytes is a signature of the content. Keys are PEM files, so OpenSSL can verify a signature:
-``openssl pkeyutl -verify -pubin -inkey agency.key.pub -rawin -in FILE -sigfile FILE.sig``.
+holder of the private key can compute an Ed25519 signature. ``FILE.sig`` is stored next to the file, which does not
+change: 64 bytes of the signature, and after them the statement that was signed. The statement is one line of JSON: what
+the file is (a release or measurements), title and period as the signer states them, size and SHA-256 of the file. A
+signature is therefore not valid for a file of another period, under whatever name.
+
+Signatures of earlier versions are 64 bytes, of the file itself. They are verified, and state no title or period.
+
+Keys are PEM files, so OpenSSL can verify a signature: ``head -c 64 FILE.sig > signature``,
+``tail -c +65 FILE.sig > statement``,
+``openssl pkeyutl -verify -pubin -inkey agency.key.pub -rawin -in statement -sigfile signature``, ``sha256sum FILE``.
 
 References
 ----------
@@ -14,14 +20,42 @@ S. Josefsson, I. Liusvaara, "Edwards-curve digital signature algorithm", RFC 803
 from __future__ import annotations
 
 import hashlib
+import importlib
+import json
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ppdinf._internal.atomic_files import write_atomically
+from ppdinf._internal.types import Json
 from ppdinf.errors import SignatureError
+from ppdinf.releases import sealed
 
-__all__ = ["fingerprint", "new_key", "sign", "verify"]
+__all__ = ["SignedStatement", "fingerprint", "new_key", "sign", "verify"]
+
+LENGTH = 64  # bytes of an Ed25519 signature
+VERSION = 1
+MEASUREMENTS = "measurements"
+READER = "ppdinf.measurements"
+"""Package in a higher layer that reads releases and measurements; loaded when a file is signed."""
+
+
+@dataclass(frozen=True)
+class SignedStatement:
+    """What the signer of a file states about the file.
+
+    Attributes
+    ----------
+    kind : {"release", "measurements"} or None
+    title : str or None
+    period : str or None
+        All three are None for signatures of earlier versions, which do not state them.
+    """
+
+    kind: str | None = None
+    title: str | None = None
+    period: str | None = None
 
 
 def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
@@ -75,15 +109,21 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
     return fingerprint(public_path)
 
 
-def sign(path: str | PathLike[str], key: str | PathLike[str], *, passphrase: str | None = None) -> Path:
-    """Sign a file: its signature is written next to it and replaces an existing signature.
+def sign(
+    path: str | PathLike[str], key: str | PathLike[str], *, title: str, period: str, passphrase: str | None = None
+) -> Path:
+    """Sign a release or measurements: the signature is written next to the file and replaces an existing signature.
 
     Parameters
     ----------
     path : str or path
-        File to sign, such as a file that `ppdinf.Release.save` wrote.
+        File that `ppdinf.Release.save` or `ppdinf.Measurements.save` wrote.
     key : str or path
         Private key, from `new_key` or another tool that writes Ed25519 keys as PEM.
+    title : str
+        What is counted, such as "Cases by county": distinguishes the file from other files of the signer.
+    period : str
+        What time the counts are from, such as "2024-01".
     passphrase : str, optional
 
     Returns
@@ -94,12 +134,19 @@ def sign(path: str | PathLike[str], key: str | PathLike[str], *, passphrase: str
     Raises
     ------
     SignatureError
-        `key` is not a private Ed25519 key, or its passphrase is missing or wrong.
+        `key` is not a private Ed25519 key, or its passphrase is missing or wrong; `title` or `period` is empty or has
+        control characters.
+    ReleaseFileError
+        The file is neither a release nor measurements, or is damaged.
     OSError
         A file cannot be read or written.
     """
     path, form = Path(path), _serialization()
-    data = path.read_bytes()
+    for name, text in (("title", title), ("period", period)):
+        if not isinstance(text, str) or not text.strip() or not text.isprintable():
+            raise SignatureError(f"{name} must be text without control characters, found {text!r:.60}")
+    stated = {"version": VERSION, "kind": _kind(path), "title": title, "period": period}
+    statement = (json.dumps(stated | _described(path.read_bytes()), ensure_ascii=False) + "\n").encode("utf-8")
     try:
         private = form.load_pem_private_key(Path(key).read_bytes(), None if passphrase is None else passphrase.encode())
     except TypeError:
@@ -109,12 +156,14 @@ def sign(path: str | PathLike[str], key: str | PathLike[str], *, passphrase: str
         raise SignatureError(f"{Path(key).name} is not a private key in PEM, or the passphrase is wrong") from None
     if not isinstance(private, _ed25519().Ed25519PrivateKey):
         raise SignatureError(f"{Path(key).name} is not an Ed25519 key: make one with ppdinf key new")
-    write_atomically(_signature(path), private.sign(data))
+    write_atomically(_signature(path), private.sign(statement) + statement)
     return _signature(path)
 
 
-def verify(path: str | PathLike[str], key: str | PathLike[str]) -> None:
-    """Verify that the holder of a key signed a file.
+def verify(
+    path: str | PathLike[str], key: str | PathLike[str], *, title: str | None = None, period: str | None = None
+) -> SignedStatement:
+    """Verify that the holder of a key signed a file, and return the statement that was signed.
 
     Parameters
     ----------
@@ -122,11 +171,19 @@ def verify(path: str | PathLike[str], key: str | PathLike[str]) -> None:
         File to verify; its signature is next to it.
     key : str or path
         Public key, obtained from its owner's publication: a key that came with the file proves nothing.
+    title, period : str, optional
+        Title and period that the signer must have stated. Compare them with the returned statement otherwise: the
+        signer may have signed several files.
+
+    Returns
+    -------
+    SignedStatement
 
     Raises
     ------
     SignatureError
-        The signature is missing or invalid for this file and key; or `key` is not a public Ed25519 key.
+        The signature is missing or invalid for this file and key, or states another title or period; or `key` is not
+        a public Ed25519 key.
     OSError
         A file cannot be read.
     """
@@ -136,14 +193,51 @@ def verify(path: str | PathLike[str], key: str | PathLike[str]) -> None:
 
     if not _signature(path).exists():
         raise SignatureError(f"{path.name} is not signed: {_signature(path).name} is missing next to it")
-    signature = _signature(path).read_bytes()
+    whole = _signature(path).read_bytes()
+    signature, statement = whole[:LENGTH], whole[LENGTH:]
+    stated = _read(statement) if statement else {}
     try:
-        public.verify(signature, data)
+        public.verify(signature, statement or data)
     except InvalidSignature:
+        stated = None
+    if stated is None or (stated and {name: stated[name] for name in ("bytes", "sha256")} != _described(data)):
         raise SignatureError(
             f"the signature of {path.name} is not valid for the key {fingerprint(key)}: the file, its signature or the "
             "key was changed; do not use the file, get new copies of all three"
-        ) from None
+        )
+    found = SignedStatement(*(stated.get(name) for name in ("kind", "title", "period")))
+    for name, expected in (("title", title), ("period", period)):
+        if expected is None or getattr(found, name) == expected:
+            continue
+        if found.kind is None:
+            raise SignatureError(f"the signature of {path.name} is of an earlier version, which states no {name}")
+        raise SignatureError(
+            f"{path.name} was signed with the {name} {getattr(found, name)!r}, expected {expected!r}: the signer made "
+            "it, but it is another file"
+        )
+    return found
+
+
+def _kind(path: Path) -> str:
+    """Return what a file holds; refuse files that are neither a release nor measurements."""
+    importlib.import_module(READER).read_published(path)
+    return MEASUREMENTS if sealed.has_field(path, "holds", MEASUREMENTS) else "release"
+
+
+def _described(data: bytes) -> Json:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _read(statement: bytes) -> Json | None:
+    """Read a statement; None for anything else, which no version has signed."""
+    try:
+        stated = json.loads(statement.decode("utf-8"))
+    except ValueError:
+        return None
+    known = {"version", "kind", "title", "period", "bytes", "sha256"}
+    if not isinstance(stated, dict) or stated.get("version") != VERSION or set(stated) != known:
+        return None
+    return stated
 
 
 def fingerprint(key: str | PathLike[str]) -> str:

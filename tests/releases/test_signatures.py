@@ -1,9 +1,11 @@
 """Signatures: only the holder of a key can sign, and every byte of file and signature is covered."""
 
+import hashlib
 import os
 import shutil
 import stat
 import subprocess
+import zipfile
 
 import numpy as np
 import pytest
@@ -13,8 +15,11 @@ from typer.testing import CliRunner
 
 import ppdinf as ppd
 from ppdinf.cli import app
-from ppdinf.errors import SignatureError, WriteError
-from ppdinf.releases.signatures import fingerprint, new_key, sign, verify
+from ppdinf.errors import ReleaseFileError, SignatureError, WriteError
+from ppdinf.releases.signatures import SignedStatement, fingerprint, new_key, sign, verify
+
+STATED = {"title": "Cases by county", "period": "2024-01"}
+OPTIONS = ["--title", "Cases by county", "--period", "2024-01"]
 
 
 @pytest.fixture
@@ -22,7 +27,7 @@ def signed(tmp_path):
     file, key = tmp_path / "a.ppd", tmp_path / "agency.key"
     ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 2]).save(file)
     new_key(key)
-    sign(file, key)
+    sign(file, key, **STATED)
     return file, key, tmp_path / "agency.key.pub"
 
 
@@ -37,15 +42,14 @@ def test_a_signature_holds_for_this_file_and_this_key_alone(signed, tmp_path):
     verify(file, public)
     beside = file.with_name("a.ppd.sig")
     data, signature, rng = file.read_bytes(), beside.read_bytes(), np.random.default_rng(1)
-    assert len(signature) == 64
-    for path, whole, flips in ((file, data, 200), (beside, signature, 64)):
+    for path, whole, flips in ((file, data, 200), (beside, signature, 200)):
         for at in rng.integers(0, len(whole), flips):
             wrong = bytearray(whole)
             wrong[at] ^= 1 << int(rng.integers(8))
             path.write_bytes(bytes(wrong))
             with pytest.raises(SignatureError, match="is not valid for the key"):
                 verify(file, public)
-        for cut in (whole[:-1], whole + b"\0", b""):
+        for cut in (whole[:-1], whole + b"\0", whole[:64], whole[64:], b""):
             path.write_bytes(cut)
             with pytest.raises(SignatureError, match="is not valid for the key"):
                 verify(file, public)
@@ -57,7 +61,7 @@ def test_a_signature_holds_for_this_file_and_this_key_alone(signed, tmp_path):
     beside.unlink()
     with pytest.raises(SignatureError, match="is not signed"):
         verify(file, public)
-    assert sign(file, key) == beside
+    assert sign(file, key, **STATED) == beside
     assert beside.read_bytes() == signature  # Ed25519 draws nothing
 
 
@@ -86,7 +90,7 @@ def test_keys_are_for_their_owner_and_never_overwritten(signed, tmp_path):
         new_key(tmp_path / "none" / "agency.key")
     for wrong in (public, file):
         with pytest.raises(SignatureError, match="not a private key"):
-            sign(file, wrong)
+            sign(file, wrong, **STATED)
     for wrong in (key, file):
         with pytest.raises(SignatureError, match="not a public Ed25519 key"):
             verify(file, wrong)
@@ -94,22 +98,22 @@ def test_keys_are_for_their_owner_and_never_overwritten(signed, tmp_path):
     form = serialization
     pem = other.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     (tmp_path / "ec.key").write_bytes(pem)
-    with pytest.raises(SignatureError, match="another kind"):
-        sign(file, tmp_path / "ec.key")
+    with pytest.raises(SignatureError, match="is not an Ed25519 key"):
+        sign(file, tmp_path / "ec.key", **STATED)
 
 
 def test_passphrases(tmp_path):
-    (tmp_path / "file").write_bytes(b"x")
+    ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 2]).save(tmp_path / "file")
     new_key(tmp_path / "k", passphrase="open sesame")
     assert b"ENCRYPTED" in (tmp_path / "k").read_bytes()
     for wrong in (None, "", "sesame"):
         with pytest.raises(SignatureError, match="passphrase"):
-            sign(tmp_path / "file", tmp_path / "k", passphrase=wrong)
-    sign(tmp_path / "file", tmp_path / "k", passphrase="open sesame")
+            sign(tmp_path / "file", tmp_path / "k", **STATED, passphrase=wrong)
+    sign(tmp_path / "file", tmp_path / "k", **STATED, passphrase="open sesame")
     verify(tmp_path / "file", tmp_path / "k.pub")
     new_key(tmp_path / "plain")
     with pytest.raises(SignatureError, match="has no passphrase"):
-        sign(tmp_path / "file", tmp_path / "plain", passphrase="open sesame")
+        sign(tmp_path / "file", tmp_path / "plain", **STATED, passphrase="open sesame")
 
 
 def test_the_command_line(signed, tmp_path):
@@ -119,7 +123,7 @@ def test_the_command_line(signed, tmp_path):
     assert "The file states that ppdinf's release() drew the noise" in text
     assert fingerprint(public) in run("key", "show", public)
     assert "Fingerprint" in run("key", "new", tmp_path / "b.key", "--passphrase", typed="xyz\nxyz\n")
-    assert "needs its passphrase" not in run("sign", file, "--key", tmp_path / "b.key", typed="xyz\n")
+    assert "needs its passphrase" not in run("sign", file, "--key", tmp_path / "b.key", *OPTIONS, typed="xyz\n")
     assert "is not valid for the key" in run("check", file, "--key", public, code=1)
     run("check", file, "--key", tmp_path / "b.key.pub")
     assert "exists" in run("key", "new", tmp_path / "b.key", code=1)
@@ -132,7 +136,7 @@ def test_the_command_line(signed, tmp_path):
 def test_without_the_package_it_is_named(signed, monkeypatch):
     file, key, public = signed
     monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.asymmetric", None)
-    for attempt in (lambda: sign(file, key), lambda: verify(file, public), lambda: new_key(file)):
+    for attempt in (lambda: sign(file, key, **STATED), lambda: verify(file, public), lambda: new_key(file)):
         with pytest.raises(SignatureError, match=r"pip install 'ppdinf\[sign\]'"):
             attempt()
 
@@ -140,9 +144,102 @@ def test_without_the_package_it_is_named(signed, monkeypatch):
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no OpenSSL here")
 def test_openssl_agrees(signed):
     file, _, public = signed
-    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", file]
-    command += ["-sigfile", f"{file}.sig"]
+    whole, folder = file.with_name("a.ppd.sig").read_bytes(), file.parent
+    (folder / "signature").write_bytes(whole[:64])
+    (folder / "statement").write_bytes(whole[64:])
+    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", folder / "statement"]
+    command += ["-sigfile", folder / "signature"]
     said = subprocess.run(command, capture_output=True, text=True)
     assert "Verified Successfully" in said.stdout, said.stderr
-    file.write_bytes(file.read_bytes() + b" ")
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in whole[64:].decode()
+    (folder / "statement").write_bytes(whole[64:] + b" ")
     assert subprocess.run(command, capture_output=True).returncode != 0
+
+
+def test_another_signed_release_under_the_same_name_is_distinguished(signed, tmp_path):
+    """Two months by one key: the pair of the first month takes the place of the second one."""
+    january, key, public = signed
+    (tmp_path / "later").mkdir()
+    february = tmp_path / "later" / "a.ppd"
+    ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([5, 2, 2]).save(february)
+    sign(february, key, title="Cases by county", period="2024-02")
+    assert verify(february, public) == SignedStatement("release", "Cases by county", "2024-02")
+    verify(february, public, title="Cases by county", period="2024-02")
+    for name in ("a.ppd", "a.ppd.sig"):
+        shutil.copy(january.with_name(name), february.with_name(name))
+    assert verify(february, public).period == "2024-01"
+    with pytest.raises(SignatureError, match="period '2024-01', expected '2024-02'"):
+        verify(february, public, period="2024-02")
+    with pytest.raises(SignatureError, match="title 'Cases by county', expected 'Deaths by county'"):
+        verify(february, public, title="Deaths by county")
+    check = ["check", february, "--key", public]
+    text = run(*check)
+    assert "the title 'Cases by county' and the period '2024-01' of this release file" in text
+    assert "expected '2024-02'" in run(*check, "--period", "2024-02", code=1)
+    run(*check, "--period", "2024-01", "--title", "Cases by county")
+    assert "--key" in run("check", february, "--period", "2024-01", code=1)
+
+
+def test_a_statement_cannot_be_edited_or_moved_to_another_file(signed, tmp_path):
+    file, _, public = signed
+    beside = file.with_name("a.ppd.sig")
+    whole = beside.read_bytes()
+    for old, new in ((b"2024-01", b"2024-02"), (b"Cases", b"Death"), (b'"release"', b'"measurements"')):
+        assert old in whole
+        beside.write_bytes(whole.replace(old, new))
+        with pytest.raises(SignatureError, match="is not valid for the key"):
+            verify(file, public)
+    beside.write_bytes(whole)
+    ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 2]).save(tmp_path / "b.ppd")
+    shutil.copy(beside, tmp_path / "b.ppd.sig")
+    with pytest.raises(SignatureError, match="is not valid for the key"):
+        verify(tmp_path / "b.ppd", public)
+
+
+def test_signatures_of_earlier_versions_are_verified(signed):
+    """These are 64 bytes, of the file itself."""
+    file, key, public = signed
+    private = serialization.load_pem_private_key(key.read_bytes(), None)
+    file.with_name("a.ppd.sig").write_bytes(private.sign(file.read_bytes()))
+    assert verify(file, public) == SignedStatement(None, None, None)
+    assert "of an earlier version and states neither title nor period" in run("check", file, "--key", public)
+    for expected in ({"title": "Cases by county"}, {"period": "2024-01"}):
+        with pytest.raises(SignatureError, match="earlier version, which states no"):
+            verify(file, public, **expected)
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SignatureError, match="is not valid for the key"):
+        verify(file, public)
+
+
+def test_only_releases_and_measurements_are_signed(signed, tmp_path):
+    file, key, public = signed
+    inv = ppd.invariants
+    counts = ppd.measured(inv.margin("area"), [31, -2], ppd.laws.DoubleGeometric("1/4"))
+    ppd.Measurements({"area": ["A", "B"]}, counts).save(tmp_path / "areas.ppd")
+    run("sign", tmp_path / "areas.ppd", "--key", key, *OPTIONS)
+    assert verify(tmp_path / "areas.ppd", public).kind == "measurements"
+    ppd.Session.open(tmp_path / "a.budget", epsilon=1)
+    (tmp_path / "table.csv").write_text("a,n\nx,3\n")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "cut.ppd").write_bytes(file.read_bytes()[:-9])
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("manifest.json", '{"holds": "measurements"}')
+    for name in ("a.budget", "table.csv", "empty", "cut.ppd", "other.zip", "agency.key", "a.ppd.sig"):
+        with pytest.raises(ReleaseFileError):
+            sign(tmp_path / name, key, **STATED)
+        assert "Error" in run("sign", tmp_path / name, "--key", key, *OPTIONS, code=1)
+        assert not (tmp_path / f"{name}.sig").exists()
+
+
+def test_titles_and_periods_are_one_line_of_text(signed, tmp_path):
+    file, key, public = signed
+    before = file.with_name("a.ppd.sig").read_bytes()
+    for wrong in ("", "  ", "a\nb", "a\x1b[31m", "\ud800", None, 2024):
+        for name in STATED:
+            with pytest.raises(SignatureError, match=f"{name} must be text"):
+                sign(file, key, **STATED | {name: wrong})
+    assert file.with_name("a.ppd.sig").read_bytes() == before
+    sign(file, key, title="Fälle «α» ☂", period="2024/25")
+    assert verify(file, public).title == "Fälle «α» ☂"
+    assert "Signed" in run("sign", file, "--key", key, typed="Cases by county\n2024-01\n")  # asked for
+    assert file.with_name("a.ppd.sig").read_bytes() == before
