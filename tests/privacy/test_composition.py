@@ -408,3 +408,20 @@ def test_noise_with_and_without_bounds_adds_up():
     assert compose(subspace, subspace).variant == "integer-subspace"
     with pytest.raises(PrivacyError, match="do not add up"):
         compose(subspace, congenial, replace(subspace, variant="pure"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_composed_losses_are_rounded_up(seed):
+    """Wrong variant: rounding to nearest states half of the sums below the exact ones."""
+    rng = np.random.default_rng(seed)
+    for _ in range(150):
+        sizes = 10.0 ** rng.integers(-12, 2, size=rng.integers(1, 6))
+        guarantees = [
+            Guarantee("congenial", Fraction(*rng.integers(1, 50, size=2).tolist()), gamma=float(g), metric="l1")
+            for g in sizes * rng.random(sizes.size)
+        ]
+        exact = [max(g.epsilon * (1 + Fraction(g.gamma)), Fraction(g.loss())) for g in guarantees]
+        together = compose(*guarantees)
+        assert 0 <= Fraction(together.loss()) - sum(exact) < sum(exact) / 10**15
+        assert together.epsilon * (1 + Fraction(together.gamma)) >= sum(exact)
+        assert Fraction(compose(together, *guarantees).loss()) >= 2 * sum(exact)

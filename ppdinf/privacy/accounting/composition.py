@@ -13,6 +13,7 @@ which fails for dependent parts of the data (`compose_parallel` refuses them).
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -80,7 +81,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     delta = sum((whole_delta(g) for g in guarantees), start=zero)
     if delta >= 1:
         raise PrivacyError("the sum of the deltas must be below 1: these releases have no joint guarantee")
-    gamma = float(sum(g.loss() for g in guarantees) / total) - 1 if first.variant == "congenial" else None
+    gamma = _gamma(sum(map(_exact_loss, guarantees), start=zero), total) if first.variant == "congenial" else None
     return replace(together, epsilon=total, delta=delta, gamma=gamma)
 
 
@@ -162,8 +163,22 @@ def compose_parallel(
     epsilon, delta = largest([g.epsilon or zero for g in guarantees]), largest([whole_delta(g) for g in guarantees])
     if delta >= 1:
         raise PrivacyError("the sum of the deltas must be below 1: these releases have no joint guarantee")
-    gamma = None if first.gamma is None else float(largest([g.loss() for g in guarantees]) / epsilon) - 1
+    gamma = None if first.gamma is None else _gamma(largest([_exact_loss(g) for g in guarantees]), epsilon)
     return replace(together, epsilon=epsilon, gamma=gamma, delta=delta)
+
+
+def _exact_loss(guarantee: Guarantee) -> Fraction:
+    """Return the loss without rounding, or as rounded where this is larger."""
+    exact = (guarantee.epsilon or Fraction(0)) * (1 + Fraction(guarantee.gamma or 0.0))
+    return max(exact, Fraction(guarantee.loss()))
+
+
+def _gamma(loss: Fraction, epsilon: Fraction) -> float:
+    """Return the cost of conditioning with which ``(1 + gamma) epsilon`` is at least a loss, after rounding, too."""
+    gamma = max(float(loss / epsilon - 1), 0.0)
+    while epsilon * (1 + Fraction(gamma)) < loss or Fraction(epsilon * (1 + gamma)) < loss:
+        gamma += math.ulp(1 + gamma)
+    return gamma
 
 
 def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | None]) -> Guarantee:
