@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import ppdinf as ppd
 from ppdinf.cli import app
-from ppdinf.errors import WriteError
+from ppdinf.errors import LabelError, PrivacyError, ReleaseFileError, SessionError, SignatureError, WriteError
 from ppdinf.releases.signatures import new_key, sign
 from ppdinf.report.study import Study
 
@@ -164,3 +164,52 @@ def test_commands_fail_in_one_line_before_privacy_is_spent(command, tmp_path):
         assert contents(tmp_path) == before
     assert session.left == session.budget.total
     assert not (tmp_path / "none").exists()
+
+
+NO_PATHS = ["a\0b", "\ud800", 3, None, b"a"]
+WITH_PATHS = {
+    "release": (WriteError, RELEASE.save),
+    "measurements": (WriteError, SEEN.save),
+    "read a release": (ReleaseFileError, ppd.read_release),
+    "read measurements": (ReleaseFileError, ppd.read_measurements),
+    "session": (SessionError, ppd.Session.open),
+    "new session": (SessionError, lambda path: ppd.Session.open(path, epsilon=1)),
+    "key": (SignatureError, new_key),
+    "study": (WriteError, lambda path: Study("Coins", path, about="", settings={})),
+}
+
+
+@pytest.mark.parametrize("path", NO_PATHS, ids=ascii)
+@pytest.mark.parametrize("what", WITH_PATHS)
+def test_what_is_no_path_is_refused(what, path):
+    error, use = WITH_PATHS[what]
+    with pytest.raises(error, match="path"):
+        use(path)
+
+
+def test_summaries_have_paths(posterior):
+    for path in NO_PATHS:
+        with pytest.raises(WriteError, match="path"):
+            posterior.save(path)
+
+
+def test_draws_that_memory_cannot_hold_are_refused(monkeypatch):
+    for draws in (10**12, 10**30):
+        with pytest.raises(PrivacyError, match=r"at most 2,863,311,530 for 3 cells"):
+            LAPLACE.simulate(np.array([30, 4, 12]), draws=draws)
+
+    def full(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(type(LAPLACE), "checked_draw", full)
+    with pytest.raises(PrivacyError, match="memory cannot hold"):
+        LAPLACE.simulate(np.array([30, 4, 12]), draws=10**9)
+
+
+def test_labels_that_files_cannot_hold_are_refused_in_mappings():
+    for key in ("\ud800", ("\ud800",), "a\0"):
+        with pytest.raises(LabelError, match="no text file can hold"):
+            ppd.Measurements(
+                {"county": ["A", "B"]},
+                ppd.measured(ppd.invariants.margin("county"), {key: 5, "B": 3}, ppd.laws.DoubleGeometric(1)),
+            )

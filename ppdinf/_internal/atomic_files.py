@@ -16,9 +16,28 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-from ppdinf.errors import WriteError
+from ppdinf.errors import PpdinfError, WriteError
 
-__all__ = ["flush_folder", "make_folder", "require_place", "unwritable", "write_atomically"]
+__all__ = ["as_path", "flush_folder", "make_folder", "require_place", "unwritable", "write_atomically"]
+
+
+def as_path(path: str | PathLike[str], error: type[PpdinfError] = WriteError) -> Path:
+    """Require a path that the system can have: text or a path object, without null characters and surrogates.
+
+    Raises
+    ------
+    PpdinfError
+        Of the type `error`.
+    """
+    try:
+        found = Path(path)
+        if b"\0" not in os.fsencode(found):
+            return found
+    except TypeError:
+        raise error(f"a path must be text or pathlib.Path, found {type(path).__name__}") from None
+    except UnicodeEncodeError:
+        pass
+    raise error(f"{str(path)!a} is not a path: remove null and surrogate characters")
 
 
 def write_atomically(
@@ -58,8 +77,9 @@ def write_atomically(
     ...     Path(folder, "a.csv").read_bytes()
     b'n\n3\n'
     """
-    goal = Path(os.path.realpath(path)) if overwrite else Path(path)
-    with unwritable(Path(path).name):
+    path = as_path(path)
+    goal = Path(os.path.realpath(path)) if overwrite else path
+    with unwritable(path.name):
         existing = _mode_of(goal) if overwrite else None
         mode = existing if mode is None else mode
         unfinished = goal.parent / f".{secrets.token_hex(8)}.unfinished"  # short: file names have a length limit
@@ -82,7 +102,7 @@ def require_place(path: str | PathLike[str]) -> None:
     WriteError
         Its folder is missing or read-only.
     """
-    folder = Path(path).absolute().parent
+    folder = as_path(path).absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise WriteError(
             errno.ENOENT, f"{Path(path).name} cannot be written: make its folder, and check that you may write there"
@@ -97,7 +117,7 @@ def make_folder(path: str | PathLike[str]) -> None:
     WriteError
         The name exists and is not a folder, or the system refuses.
     """
-    path = Path(path)
+    path = as_path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

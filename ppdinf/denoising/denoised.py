@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.atomic_files import write_atomically
+from ppdinf._internal.atomic_files import as_path, write_atomically
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
 from ppdinf.errors import ReleaseFileError
@@ -135,7 +135,7 @@ class Denoised:
         """
         require_name(path)
         table = self.summary(statement, probability).reset_index()
-        if Path(path).suffix == ".csv":
+        if as_path(path).suffix == ".csv":
             write_atomically(path, table.to_csv(index=False))
         else:
             write_atomically(path, table.to_parquet(index=False))
@@ -168,5 +168,5 @@ class Denoised:
 
 def require_name(path: str | PathLike[str]) -> None:
     """Refuse a file name whose ending is not a supported format."""
-    if Path(path).suffix not in (".csv", ".parquet"):
+    if as_path(path).suffix not in (".csv", ".parquet"):
         raise ReleaseFileError(f"the file name must end in .csv or .parquet, found {Path(path).name}")

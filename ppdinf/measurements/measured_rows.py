@@ -12,6 +12,7 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError
 from ppdinf.invariants.names import CellNames, GroupNames
 from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import refuse_unwritable
 
 __all__ = ["onto_rows"]
 
@@ -75,6 +76,8 @@ def onto_rows(numbers: object, names: Sequence[str], frame: Frame, description: 
 def _as_series(numbers: object, names: Sequence[str], frame: Frame, description: str) -> pd.Series | None:
     """Return labelled numbers as a Series, or None if they have no labels."""
     if isinstance(numbers, Mapping):
+        labels = (label for key in numbers for label in (key if isinstance(key, tuple) else (key,)))
+        refuse_unwritable({label for label in labels if isinstance(label, str)}, f"{description} have the label")
         return pd.Series(numbers, dtype=object)
     if isinstance(numbers, pd.DataFrame):
         return numbers.stack(list(range(numbers.columns.nlevels)), future_stack=True)  # type: ignore[return-value]

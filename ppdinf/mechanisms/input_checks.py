@@ -40,6 +40,10 @@ def validate_input(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.
     return frame, cells
 
 
+LARGEST_DRAWS = 2**33
+"""Counts of all simulated tables together: 64 GiB."""
+
+
 def refuse_seed(seed: Json, instead: str) -> None:
     """Refuse all further arguments of `release`, such as a seed."""
     if seed:
@@ -49,10 +53,14 @@ def refuse_seed(seed: Json, instead: str) -> None:
         )
 
 
-def require_draws(draws: object) -> int:
-    """Return the number of draws, a positive integer."""
+def require_draws(draws: object, size: int = 1) -> int:
+    """Return the number of draws of `size` numbers each, a positive integer that memory can hold."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise PrivacyError(f"draws must be a positive integer, found {draws!r}")
+    if int(draws) * size > LARGEST_DRAWS:
+        raise PrivacyError(
+            f"draws must be at most {LARGEST_DRAWS // size:,} for {size:,} cells, found {draws:,}: simulate in parts"
+        )
     return int(draws)
 
 

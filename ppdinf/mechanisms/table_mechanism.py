@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array, Symbolic
+from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.systems import exact_product
@@ -229,18 +230,22 @@ class TableMechanism(Mechanism):
         CountError, LabelError, InvariantError
             As for `release`, but coordinates need not be declared.
         PrivacyError
-            `draws` is not a positive integer.
+            `draws` is not a positive integer, or memory cannot hold as many tables.
         InternalError
             The noise violates a public sum: a bug in ppdinf.
         """
-        draws = require_draws(draws)
         frame, cells = labelled_cells(table)
+        draws = require_draws(draws, frame.size)
         system = bind(self.public, frame, cells)
         system.require_cells(cells)
         mechanism = self.on(system)
         plan = mechanism.plan_on(system, allow_mcmc=allow_mcmc)
         generator = rng.spawn(1)[0] if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-        return frame.table(mechanism.checked_draw(system, cells, draws, seeded_stream(generator), plan))
+        try:
+            drawn = mechanism.checked_draw(system, cells, draws, seeded_stream(generator), plan)
+        except MemoryError:
+            raise PrivacyError(f"memory cannot hold draws={draws:,} tables: simulate fewer at a time") from None
+        return frame.table(drawn)
 
     def dist(self, table: TableLike, labels: object = None) -> Symbolic:
         """Return the release of a table that is itself a random variable, as an unnamed PyMC distribution.

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ppdinf._internal.atomic_files import write_atomically
+from ppdinf._internal.atomic_files import as_path, write_atomically
 from ppdinf._internal.types import Json
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.tables.frame import Frame
@@ -99,7 +99,7 @@ def read_verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack
     ReleaseFileError
         The message names the file and the fault.
     """
-    path = Path(path)
+    path = as_path(path, ReleaseFileError)
     data = path.read_bytes()
     try:
         content = read(data)

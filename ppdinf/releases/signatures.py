@@ -27,7 +27,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ppdinf._internal.atomic_files import write_atomically
+from ppdinf._internal.atomic_files import as_path, write_atomically
 from ppdinf._internal.types import Json
 from ppdinf.errors import SignatureError
 from ppdinf.releases import sealed
@@ -90,7 +90,7 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
     ...     made == fingerprint(Path(folder, "agency.key.pub"))
     True
     """
-    keys, path = _ed25519(), Path(path)
+    keys, path = _ed25519(), as_path(path, SignatureError)
     private = keys.Ed25519PrivateKey.generate()
     pem, form = _serialization().Encoding.PEM, _serialization()
     hidden = form.BestAvailableEncryption(passphrase.encode()) if passphrase else form.NoEncryption()
@@ -141,7 +141,7 @@ def sign(
     OSError
         A file cannot be read or written.
     """
-    path, form = Path(path), _serialization()
+    path, form = as_path(path, SignatureError), _serialization()
     for name, text in (("title", title), ("period", period)):
         if not isinstance(text, str) or not text.strip() or not text.isprintable():
             raise SignatureError(f"{name} must be text without control characters, found {text!r:.60}")
@@ -187,7 +187,7 @@ def verify(
     OSError
         A file cannot be read.
     """
-    path = Path(path)
+    path = as_path(path, SignatureError)
     data, public = path.read_bytes(), _load(key)
     from cryptography.exceptions import InvalidSignature
 

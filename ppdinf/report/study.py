@@ -23,7 +23,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from ppdinf._internal.atomic_files import make_folder, write_atomically
+from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
 from ppdinf._internal.progress import tracked
 from ppdinf.report.html_page import environment, png, versions
 from ppdinf.report.replicate_files import pack, unpack
@@ -89,7 +89,7 @@ class Study:
         self, title: str, output: str | os.PathLike[str], *, about: str, settings: Mapping[str, object]
     ) -> None:
         self.title, self.about, self.settings = title, about, dict(settings)
-        self.output = Path(output)
+        self.output = as_path(output)
         make_folder(self.output)
         self.claims: list[Claim] = []
         self._parts: list[dict[str, object]] = []

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from ppdinf._internal.atomic_files import as_path
 from ppdinf._internal.types import Json
 from ppdinf._internal.visible_text import is_visible, visible
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
@@ -143,7 +144,7 @@ class Session:
         WriteError
             The file cannot be written.
         """
-        path, given, divided = Path(path), (epsilon, delta, rho), partition_of(partition)
+        path, given, divided = as_path(path, SessionError), (epsilon, delta, rho), partition_of(partition)
         wanted = None if given == (None, None, None) else Budget(*given)
         if wanted is None and not path.exists():
             raise PrivacyError(
