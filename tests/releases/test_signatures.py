@@ -190,7 +190,7 @@ def test_a_statement_cannot_be_edited_or_moved_to_another_file(signed, tmp_path)
         with pytest.raises(SignatureError, match="is not valid for the key"):
             verify(file, public)
     beside.write_bytes(whole)
-    ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 2]).save(tmp_path / "b.ppd")
+    ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 9]).save(tmp_path / "b.ppd")
     shutil.copy(beside, tmp_path / "b.ppd.sig")
     with pytest.raises(SignatureError, match="is not valid for the key"):
         verify(tmp_path / "b.ppd", public)
