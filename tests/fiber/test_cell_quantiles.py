@@ -1,4 +1,4 @@
-"""Weights of single cells: totals, shares and quantiles against sums in logarithms, wherever double precision ends."""
+"""Weights of single cells: totals, shares and quantiles against sums in logarithms, also beyond double precision."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def posed(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_weights_are_those_added_in_logarithms(name):
+def test_weights_agree_with_sums_in_logarithms(name):
     noise, falls, prior, own = posed(name)
     found = log_total(*noise, falls, *prior)
     assert abs(found - logsumexp(own)) < 1e-9 * max(1, abs(found))
@@ -48,8 +48,8 @@ def test_weights_are_those_added_in_logarithms(name):
         assert quantile(*noise, below[k] + share[k] / 2, *prior, found) == noise[2] + k
 
 
-def test_shares_of_counts_that_hardly_occur():
-    """What is drawn within the step of a count far out is that count again."""
+def test_shares_of_improbable_counts():
+    """A quantile within the step of a count far in the tail is this count."""
     noise, falls, prior, own = posed("few persons")
     found = log_total(*noise, falls, *prior)
     for x in (0, 5, 20, 49):
@@ -58,8 +58,8 @@ def test_shares_of_counts_that_hardly_occur():
         assert abs(np.log(at) - own[x + 70] + logsumexp(own)) < 1e-9
 
 
-def test_counts_left_out_are_seen():
-    """A prior that rises with the count is not cut where the noise falls: half of the weights would be lost."""
+def test_omitted_counts_are_detected():
+    """An increasing prior is not truncated where the noise decreases; half of the weight would be lost."""
     noise, falls, prior, own = posed("a prior far above the noise")
     likeliest = noise[2] + own.argmax()
     assert likeliest > falls + 1

@@ -1,6 +1,8 @@
-"""Counts that follow a parameter by quantiles of coarse weights keep the enumerated law; without the ratio they do not.
+"""Counts that follow a parameter by quantiles of coarse weights preserve the enumerated law; without the ratio they do
+not.
 
-Each move starts at a state of its own from the law. Chi-square at p > 1e-6 with 8 tests: one false alarm in 120,000.
+Each move starts at a separate draw from the law. Chi-square p-values are above 1e-6 in 8 tests: false alarm rate 1 in
+120,000 runs.
 """
 
 import numpy as np
@@ -58,12 +60,12 @@ def p_value(name, anew, step):
 
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_counts_and_parameters_keep_their_law(name, anew):
+def test_the_law_of_counts_and_parameters_is_invariant(name, anew):
     assert p_value(name, anew, coarse_step) > RARE
 
 
-def test_the_ratio_of_sums_alone_is_caught():
-    """The ratio that is right where all counts are knots."""
+def test_the_ratio_of_sums_alone_is_rejected():
+    """The ratio that is correct if all counts are knots."""
 
     each = posed("nothing measured")[-1]
 
@@ -85,7 +87,7 @@ def test_a_count_within_its_own_step_stays():
 
 
 @pytest.mark.parametrize("peak", [0, 5, 39_000, 40_000])
-def test_knots_hold_ends_and_peaks(peak):
+def test_knots_include_ends_and_peaks(peak):
     row = -abs(np.arange(40_001.0) - peak)
     row[:3] = -np.inf
     knots = knots_of(np.array([row, row]))

@@ -1,4 +1,4 @@
-"""Discrete Gaussians that blocks are drawn from; what the blocks do is tested in `test_joint_move`."""
+"""Discrete Gaussian draws of blocks; `test_joint_move` tests the blocks."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ MOVES, RARE = 4000, 1e-6
 
 
 def test_discrete_gaussians_around_any_centre():
-    """Chi-square of draws, by a list and by rejection, and masses against sums."""
+    """Chi-square tests of draws from a list and by rejection, and masses against sums."""
     rng = np.random.default_rng(2)
     for center, variance in ((0.3, 0.05), (-0.45, 1.0), (0.3, 3.2), (0.5, 60.0)):
         k = np.arange(-120, 121)

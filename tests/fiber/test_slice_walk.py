@@ -1,7 +1,7 @@
-"""Slice sampling along lines keeps the enumerated law of a table; a level at a fixed distance does not.
+"""Slice sampling along lines leaves the enumerated law of a table invariant; a level at a fixed distance does not.
 
-Each walk starts at a table of its own from the law, so that all are independent. Chi-square of all tables at p > 1e-6
-with 4 tests: one false alarm in 250,000 runs.
+Each chain starts at a separate draw from the law, so that all chains are independent. Chi-square p-values of all tables
+are above 1e-6 in 4 tests: false alarm rate 1 in 250,000 runs.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def posed():
 
 
 def p_value(listed, walk):
-    """Chi-square of where walks end that start by the law; the prior is listed for counts below `listed`."""
+    """Return the chi-square p-value of final tables of chains from the law; the prior is listed below `listed`."""
     log_noise, measured, law = posed()
     counts = np.arange(float(listed))
     log_h = gammaln(counts + SHAPE) - gammaln(counts + 1) - gammaln(SHAPE)
@@ -66,10 +66,10 @@ def p_value(listed, walk):
 
 
 @pytest.mark.parametrize("listed", [2, 5, 30])
-def test_walks_keep_the_law_of_the_table(listed):
+def test_the_law_of_the_table_is_invariant(listed):
     assert p_value(listed, slice_walk.walk_by_slices) > RARE
 
 
-def test_a_level_at_a_fixed_distance_is_caught(monkeypatch):
+def test_a_level_at_a_fixed_distance_is_rejected(monkeypatch):
     monkeypatch.setattr(slice_walk, "_level", lambda here, rng: here - 1.0)
     assert p_value(2, slice_walk.walk_by_slices.py_func) < RARE

@@ -1,8 +1,8 @@
-"""Counts of one cell given its own measurement and a prior: what they weigh in all, shares below a count, quantiles.
+"""Total weight, cumulative shares and quantiles of the count of one cell given its measurement and a prior.
 
-Count c weighs ``w(c) = exp(noise(c) + log_h(c) + slope c)``. Weights are added as they are, each from the one before,
-where double precision holds them, and in logarithms elsewhere. Rows begin with the count `lower`; counts below 0 weigh
-nothing, and the noise's weights fall from the count `falls` on.
+Count c has the weight ``w(c) = exp(noise(c) + log_h(c) + slope c)``. Weights are summed by recursion if they are in the
+range of double precision, otherwise in logarithms. Rows start at the count `lower`. The weight of counts below 0 is 0,
+and the noise weights decrease from the count `falls` on.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ppdinf._internal.numba_jit import jit
 __all__ = ["log_prior", "log_total", "quantile", "shares"]
 
 LEAST, MOST = 1e-250, 1e250
-"""Weights outside of these are added in logarithms."""
+"""Weights outside of this range are summed in logarithms."""
 
 NEGLIGIBLE = 1e-20
-"""Share of the weights below which what only falls from there on is left out, count by count."""
+"""Relative weight below which decreasing tails are omitted, per count."""
 
 type Reals = NDArray[np.float64]
 
 
 @jit
 def log_prior(x: int, log_h: Reals) -> float:
-    """Log weight of a count by the shape of the prior alone.
+    """Return the log weight of a count under the shape of the prior alone.
 
     Parameters
     ----------
     x : int
     log_h : array, shape (n,)
-        By count, with n > 1. Counts from n on have the log weight ``log(Gamma(x + a) / (Gamma(a) x!))``, where
+        Values by count, with n > 1. Counts from n on have the log weight ``log(Gamma(x + a) / (Gamma(a) x!))``, where
         ``log_h[1] = log(a)``; a = 1 is a flat prior.
     """
     if x < log_h.size:
@@ -44,17 +44,17 @@ def log_prior(x: int, log_h: Reals) -> float:
 
 @jit(inline="always")
 def log_total(row: Reals, log_row: Reals, lower: int, falls: int, log_h: Reals, h: Reals, slope: float) -> float:
-    """Log of the sum of the weights of a cell.
+    """Return the log of the total weight of a cell.
 
     Parameters
     ----------
     row, log_row : arrays, shape (width,)
-        Weights by noise alone, the largest 1, and their logarithms.
+        Noise weights, scaled to maximum 1, and their logarithms.
     lower, falls : int
-        Count that the row begins with; from which on its weights fall. So do those of the prior once they do:
-        (c + a) / (c + 1) goes to 1 from one side.
+        First count of the row, and the count from which its weights decrease. The prior weights are monotone:
+        (c + a) / (c + 1) converges to 1 from one side.
     log_h, h : arrays
-        By count, and their exponentials.
+        Prior log weights by count, and their exponentials.
     slope : float
     """
     start, end = max(lower, 0), lower + row.size
@@ -81,9 +81,9 @@ def log_total(row: Reals, log_row: Reals, lower: int, falls: int, log_h: Reals, 
 
 @jit(inline="always")
 def _plain(scale: float, last: float) -> bool:
-    """Whether weights can be added as they are, given one over all of them and the prior's of the largest count.
+    """Return whether weights can be summed without logarithms, given their scale and the prior of the largest count.
 
-    The prior's rise with the count, or fall slowly.
+    The prior weights increase with the count, or decrease slowly.
     """
     return LEAST < scale < MOST and last < MOST
 
@@ -92,7 +92,7 @@ def _plain(scale: float, last: float) -> bool:
 def shares(
     row: Reals, log_row: Reals, lower: int, x: int, log_h: Reals, h: Reals, slope: float, log_all: float
 ) -> tuple[float, float]:
-    """Shares of the weights that the counts below x have, and x, given the log of all of them."""
+    """Return the shares of the counts below x and of x in the total weight, given its logarithm."""
     start, below = max(lower, 0), 0.0
     power, ratio = np.exp(slope * start - log_all), np.exp(slope) if x > start else 1.0
     if _plain(power, h[lower + row.size - 1]):
@@ -112,13 +112,13 @@ def shares(
 def quantile(
     row: Reals, log_row: Reals, lower: int, u: float, log_h: Reals, h: Reals, slope: float, log_all: float
 ) -> int:
-    """Smallest count whose share of the weights, with those below, exceeds u; the log of all of them is given."""
+    """Return the smallest count whose cumulative share of the total weight exceeds u, given the log total."""
     start, last = max(lower, 0), -1
     power, ratio = np.exp(slope * start - log_all), 0.0
     plain = _plain(power, h[lower + row.size - 1])
     for c in range(start, lower + row.size):
         if plain:
-            if c == start + 1:  # most counts are the first
+            if c == start + 1:  # usually the first count
                 ratio = np.exp(slope)
             power = power if c == start else power * ratio
             weight = row[c - lower] * h[c] * power

@@ -53,7 +53,7 @@ def knots_of(log_noise: Reals) -> Ints:
 
 @jit
 def _log_geometric(s: float, n: int) -> float:
-    """Log of the sum of ``exp(s t)`` over t from 0 to n - 1."""
+    """Return the log of the sum of ``exp(s t)`` over t from 0 to n - 1."""
     if n <= 0:
         return -np.inf
     if s == 0.0:
@@ -83,7 +83,7 @@ def _evaluate(
 
 @jit
 def _quantile(knots: Ints, rise: Reals, mass: Reals, log_all: float, u: float) -> int:
-    """Smallest column at which the distribution function exceeds u."""
+    """Return the smallest column at which the distribution function exceeds u."""
     for j in range(knots.size):
         share = math.exp(mass[j] - log_all)
         if u < share:
@@ -111,12 +111,12 @@ def coarse_step(
     uniform: float,
     anew: bool,
 ) -> tuple[int, float]:
-    """Return the count that goes with new parameters, and the log of the ratio above.
+    """Return the count x' for the new parameters and the log of the ratio above.
 
     Parameters
     ----------
     log_row : array, shape (width,)
-        Log weights by noise, from the count `lower` on.
+        Noise log weights, from the count `lower` on.
     lower : int
     knots : array of int64, shape (m,)
         Columns, from `knots_of`.

@@ -1,4 +1,4 @@
-"""The next table of a chain: an exact draw where the fiber has a decision diagram, else a walk along random lines."""
+"""The next table of a chain: an exact draw from a decision diagram, or Gibbs updates along random lines."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["Directions", "advance", "directions"]
 
-TOGETHER, SMALL = 3, 2**14  # directions whose cells are drawn jointly, and edges of their decision diagram
-AGAIN = 0.5  # of the directions are drawn again, by how far they go
+TOGETHER, SMALL = 3, 2**14  # directions of a joint draw, and largest number of edges of its diagram
+AGAIN = 0.5  # share of the directions that are resampled by their expected step length
 
 type Directions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 def _wide(index: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return indices of a sparse matrix, which SciPy keeps in 32 or 64 bits, in those that kernels are compiled for."""
+    """Return 64-bit indices of a sparse matrix for compiled kernels; SciPy stores 32 or 64 bits."""
     return index.astype(np.int64, copy=False)
 
 
 def directions(
     fiber: Fiber, number: int, rng: np.random.Generator, variances: NDArray[np.float64] | None = None
 ) -> Directions:
-    """Draw directions of a fiber, as `walk` takes them; few at a time cost more than walking them.
+    """Draw directions of a fiber in the format of `walk`; small numbers take longer than the updates themselves.
 
     Parameters
     ----------
@@ -39,15 +39,15 @@ def directions(
     number : int
     rng : numpy.random.Generator
     variances : array of float64, shape (d,), optional
-        Roughly, of the counts given all others. Half of the directions are then drawn again, in proportion to the
-        variance along them: two large counties exchange persons with each other, where directions that take one of them
-        and a small one let it move by a few.
+        Approximate conditional variances of the counts given all others. Half of the directions are then resampled with
+        probability proportional to the variance along them. Two large counties then exchange persons with each other; a
+        direction with a large and a small county allows only small changes.
     """
     v = fiber.moves.draw(number, rng=rng)
     if variances is not None and number:
         along = 1 / np.maximum(v.power(2).T @ (1 / variances), 1e-300)
         again = int(AGAIN * number)
-        at = (np.arange(again) + rng.random(again)) / again * along.sum()  # one in each of as many equal parts
+        at = (np.arange(again) + rng.random(again)) / again * along.sum()  # stratified resampling
         chosen = np.minimum(np.searchsorted(np.cumsum(along), at), number - 1)
         v = v[:, rng.permutation(np.concatenate([np.arange(number - again), chosen]))]
     if fiber.system.limits.size:
@@ -66,33 +66,33 @@ def advance(
     *,
     by_lines: bool = False,
 ) -> NDArray[np.int64]:
-    """Return where a walk along the directions takes a table.
+    """Return the table after updates along the directions.
 
     Parameters
     ----------
     fiber : Fiber
     table : array of int64, shape (d,)
     conditional : list of arrays
-        Log weights of all counts, shape (d, width), and where noise couples the cells ``G y``, shape (k,).
+        Log weights of all counts, shape (d, width), and ``G y``, shape (k,), if noise couples the cells.
     along : tuple of arrays
-        From `directions`.
+        Directions from `directions`.
     rng : numpy.random.Generator
-        One uniform for each direction, and for each shift of noise around a cycle; with `log_factor` one more for each
-        direction that moves the table.
+        Uses one uniform for each direction and for each shift of noise around a cycle. With `log_factor` it uses one
+        more for each direction that changes the table.
     log_factor : callable, optional
-        Further log density of a table, which looks at all of it: each step along a line is then a proposal, accepted
-        by the ratio of the factors (Metropolis and Hastings), at the cost of evaluating it.
+        Further log density that depends on the whole table. Each step along a line is then a proposal, accepted by the
+        ratio of the factors (Metropolis-Hastings), at the cost of one evaluation.
     lower : array of int64, shape (d,), optional
-        Count that each row of log weights begins with: that of the window, unless weights are of pieces of the windows
-        that hold the table (`ppdinf.fiber.gibbs.random_windows`). Joint draws take whole windows.
+        First count of each row of log weights. The default is the start of the window; it differs if the weights belong
+        to pieces of the windows (`ppdinf.fiber.gibbs.random_windows`). Joint draws use complete windows.
     by_lines : bool
-        Whether to leave out exact draws where the fiber has a decision diagram.
+        Whether to omit exact draws if the fiber has a decision diagram.
     """
     if by_lines or (fiber.diagram is None and not fiber.may_be_cut):
         return _along_lines(fiber, table, conditional, along, rng, log_factor, lower)
     if fiber.diagram is not None and fiber.diagram.is_whole(fiber.coupling) and log_factor is None:
         return _drawn_jointly(fiber, table, conditional, None, rng, log_factor)
-    # the joint draw first or last, at random: the kernel stays reversible, as walks along independent directions are
+    # the joint draw is first or last at random, so that the kernel stays reversible
     block = None if fiber.diagram is not None else _some_cells(table.size, along, rng)
     first = rng.random() < 0.5
     for jointly in (first, not first):
@@ -104,7 +104,7 @@ def advance(
 
 
 def _some_cells(d: int, along: Directions, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Choose the cells that a few random directions change."""
+    """Return the cells that a few random directions change."""
     starts, cells, _ = along
     chosen = rng.integers(starts.size - 1, size=TOGETHER)
     found = np.unique(np.concatenate([cells[starts[r] : starts[r + 1]] for r in chosen]))
@@ -121,7 +121,7 @@ def _drawn_jointly(
 ) -> NDArray[np.int64]:
     """Draw all cells, or a block of cells given the others, by the weights that are products over cells and sums.
 
-    Accept the draw by all other weights (Metropolis and Hastings).
+    The draw is accepted with the ratio of all other weights (Metropolis-Hastings).
     """
     coupling, measured, diagram = fiber.coupling, None, fiber.diagram
     if isinstance(coupling, MeasuredSums):
@@ -153,7 +153,7 @@ def _along_lines(
     log_factor: Callable[[NDArray[np.int64]], float] | None,
     lower: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
-    """Walk a table along directions."""
+    """Update a table along directions."""
     lower = fiber.lower if lower is None else lower
     x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
     if fiber.histogram is not None:
@@ -196,7 +196,7 @@ def _propose(
     rng: np.random.Generator,
     log_factor: Callable[[NDArray[np.int64]], float],
 ) -> None:
-    """Move a table in place, each direction a proposal."""
+    """Update a table in place; each direction is a proposal."""
     starts, cells, steps = along
     here = log_factor(x)
     for r in range(starts.size - 1):

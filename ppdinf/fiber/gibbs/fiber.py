@@ -1,7 +1,7 @@
-"""The fiber of a release: all tables that agree with what is public, within reach of the noise.
+"""The fiber of a release: all tables that agree with the public information, within windows of counts.
 
-A count further from the released one than the noise can carry it, but with probability 1e-12 for the
-whole table, is left out; windows of counts are then finite and fixed, whatever the data model says.
+Counts whose noise would be improbable (probability 1e-12 for the whole table) are excluded. Windows of counts are
+therefore finite and fixed for every data model.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from ppdinf.laws.noise_norm import NoiseNorm
 
 __all__ = ["Fiber"]
 
-FEWER = 8  # times fewer edges where lower bounds alone restrict the tables: moves then seldom fail to mix
-LIKELY = 10.0  # log weight below the largest of a cell at which chains may start
+FEWER = 8  # factor for the number of edges if only lower bounds restrict the tables: moves then usually mix
+LIKELY = 10.0  # smallest log weight relative to the maximum of a cell at the start of chains
 
 
 @dataclass(frozen=True, eq=False)
 class Fiber:
-    """Public sums and bounds, windows of counts with their noise weights, and moves that connect them.
+    """Public sums and bounds, windows of counts with their noise weights, and moves that connect the tables.
 
     Attributes
     ----------
     system : System
-        ``A x = values`` and ``B x >= limits``, with names.
+        The constraints ``A x = values`` and ``B x >= limits``, with names.
     lower : array of int64, shape (d,)
         Smallest count in the window of each cell.
     log_noise : array of float64, shape (d, width)
-        Log weight of the released count given each count of the window; ``-inf`` beyond a public bound.
+        Log weight of the released count given each count of the window; ``-inf`` outside of a public bound.
     moves : Moves
-        Directions along which the fiber is walked.
+        Directions of the updates.
     coupling : NoiseNorm, MeasuredSums or None
-        What else was observed of several cells at once: noise that couples them (`log_noise` then holds public bounds
-        alone), or noisy sums.
+        Further observations of several cells: noise that couples them (`log_noise` then contains only public bounds),
+        or noisy sums.
     nonnegative : array of bool, shape (d,), or None
-        Cells that the data model takes to be 0 or more.
+        Cells that are non-negative in the data model.
     histogram : HistogramNoise or None
-        What noisy sums of the table's histogram of counts tell of it.
+        Law of noisy sums of the table's histogram of counts.
     support : Support or None
-        Counts that each cell can have for some parameters of the data model, without counts that no table has.
+        Counts of each cell that are possible for some parameters of the data model and in some table.
     proved : bool
-        Whether a theorem says that the moves connect the support.
+        Whether a theorem proves that the moves connect the support.
     restricted : bool
-        Whether the tables are restricted by more than lower bounds: by upper bounds, known cells, bounds on sums or
-        holes in the support.
+        Whether there are restrictions other than lower bounds: upper bounds, known cells, bounds on sums or holes in
+        the support.
     without_window : array of bool, shape (d,), or None
-        Cells that nothing published and nothing in the model depends on. The first count of their windows has the
-        weight 1 and stands for all counts; they are drawn from their data model.
+        Cells on which neither published numbers nor other parts of the model depend. The first count of their windows
+        has weight 1 and represents all counts; they are drawn from their data model.
     """
 
     system: System
@@ -78,7 +78,7 @@ class Fiber:
 
     @cached_property
     def diagram(self) -> TableDiagram | None:
-        """All tables, from which one is drawn exactly; None where moves are proved, or there are too many tables."""
+        """The decision diagram of all tables for exact draws; None if moves are proved or tables are too many."""
         if self.support is None or self.proved or self.histogram is not None:
             return None
         coupling = self.coupling if isinstance(self.coupling, MeasuredSums) else None
@@ -88,11 +88,11 @@ class Fiber:
 
     @property
     def may_be_cut(self) -> bool:
-        """Whether moves may fail to connect the tables, of which there are too many for exact draws."""
+        """Whether moves may fail to connect the tables, and tables are too many for exact draws."""
         return self.restricted and not self.proved and self.diagram is None
 
     def vertex(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
-        """Return a table of largest random objective, within counts that noise leaves likely if there is one."""
+        """Return a table that maximises a random objective, within likely counts if possible."""
         system = self.system
         if self.support is None:
             return None
@@ -105,7 +105,7 @@ class Fiber:
         return None
 
     def is_possible(self, x: NDArray[np.int64]) -> bool:
-        """Tell whether what was published of sums has positive probability given a table."""
+        """Return whether the published sums have positive probability given a table."""
         return not isinstance(self.coupling, MeasuredSums) or self.coupling.log_density(x) > -np.inf
 
     @property
@@ -142,28 +142,29 @@ class Fiber:
         return self.system.B @ x - self.system.limits
 
     def require(self, x: NDArray[np.int64]) -> None:
-        """Refuse a table off the fiber or outside the windows.
+        """Raise an error if a table is not on the fiber or outside of the windows.
 
         Raises
         ------
         InvariantError
-            Naming the public sum or bound that is broken, or the number of cells out of reach.
+            The table violates a public sum or bound, or some cells are outside of their windows.
         """
         system = self.system
         for names, wrong in ((system.names, system.A @ x != system.values), (system.bound_names, self.slack(x) < 0)):
             for row in np.flatnonzero(wrong)[:1]:
                 raise InvariantError(
-                    f"the starting table breaks {names[row]!r}, which is public: leave its start to ppdinf, or pass a "
-                    "table that keeps everything public"
+                    f"the starting table violates the public statement {names[row]!r}: omit the start, or pass a table "
+                    "that satisfies all public statements"
                 )
         outside = np.count_nonzero(((x < self.lower) | (x >= self.lower + self.width)) & ~self.uninformed)
         if outside:
             raise InvariantError(
-                f"the starting table has {outside} cells further from the release than noise can reach"
+                f"the starting table has {outside} cells outside of their windows, where the noise would be too "
+                "improbable"
             )
 
     def holds(self, x: NDArray[np.int64]) -> bool:
-        """Tell whether a table is on the fiber and within the windows."""
+        """Return whether a table is on the fiber and within the windows."""
         try:
             self.require(x)
         except InvariantError:
@@ -171,6 +172,6 @@ class Fiber:
         return True
 
     def at_edge(self, x: NDArray[np.int64]) -> int:
-        """Count cells at the end of their window; any says that release and model contradict each other."""
+        """Count cells at the end of their window; a positive number means that release and model are inconsistent."""
         at_end = (x == self.lower) | (x == self.lower + self.width - 1)
         return int(np.count_nonzero(at_end & ~self.uninformed))

@@ -1,16 +1,16 @@
-"""Cells whose law, given all others, is near a Gaussian on the lattice of exact sums: where they may go together.
+"""Blocks of cells with a nearly Gaussian conditional law on the lattice of exact sums.
 
-Lines mix slowly where a sum of many cells is known well and each of them is not: what one cell gains another has to
-give. Cells that are measured with Gaussian noise and are far from where they have to stop have a law near
+Updates along lines mix slowly if a sum of many cells is known accurately and its cells are not: an increase of one cell
+must be compensated by another. Let cells be measured with Gaussian noise and be far from the ends of their supports.
+Given all other cells, their law is nearly
 
     exp(g'u - u'Hu / 2)   on x + B u,   H = B' (Q' V^-1 Q + K) B,
 
-with B a basis of the lattice that exact sums leave them, V the variances of the sums Q x, K the precisions of the
-cells' own measurements, and g the slope of the log weights at x, what the prior adds included. Klein's algorithm draws
-u coordinate by coordinate, each from a discrete Gaussian, with a probability that is known exactly; Metropolis and
-Hastings make up for all that is not Gaussian or not in H (`ppdinf.fiber.gibbs.joint_move`). With a step s < 1 the
-proposal goes only part of the way, ``u ~ N((1 - sqrt(1 - s^2)) H^-1 g, s^2 H^-1)``, as reversible where the law is
-Gaussian.
+with B a basis of the lattice that exact sums leave, V the variances of the sums Q x, K the precisions of the cells'
+own measurements, and g the slope of the log weights at x, including the prior. Klein's algorithm draws u coordinate by
+coordinate, each from a discrete Gaussian, with a probability that is known exactly. A Metropolis-Hastings step corrects
+for all non-Gaussian terms and all terms that are not in H (`ppdinf.fiber.gibbs.joint_move`). With a step s < 1 the
+proposal is ``u ~ N((1 - sqrt(1 - s^2)) H^-1 g, s^2 H^-1)``, which is reversible if the law is Gaussian.
 
 P. Klein, "Finding the closest lattice vector when it's unusually close", SODA 2000.
 """
@@ -32,13 +32,13 @@ from ppdinf.lattice.structure.blocks import structure
 __all__ = ["NOBODY", "Block", "GaussianBlock", "gaussian_block", "log_probability", "propose"]
 
 AWAY = 4.0
-"""Standard deviations of its own noise that a cell has to be away from the counts that it cannot have."""
+"""Smallest distance of a cell from impossible counts, in standard deviations of its noise."""
 
 FEWEST, MOST = 8, 1500
-"""Cells of a block: fewer are served by lines, more would take too large a matrix."""
+"""Smallest and largest number of cells of a block: smaller blocks use lines, larger ones a too large matrix."""
 
 SMOOTH = 3.0
-"""Variance from which on the mass of a discrete Gaussian is the same around any centre, to 1e-25."""
+"""Variance from which the mass of a discrete Gaussian does not depend on its centre, within 1e-25."""
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
@@ -48,7 +48,7 @@ type Block = tuple[Ints, Ints, Ints, Ints, Reals]
 
 @jit
 def _log_mass(center: float, precision: float) -> float:
-    """Log of the sum of ``exp(-precision (k - center)**2 / 2)`` over all integers k."""
+    """Return the log of the sum of ``exp(-precision (k - center)**2 / 2)`` over all integers k."""
     if precision * SMOOTH < 1.0:
         return 0.5 * np.log(2.0 * np.pi / precision)
     nearest, total = np.rint(center), 0.0
@@ -60,7 +60,7 @@ def _log_mass(center: float, precision: float) -> float:
 @jit
 def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator) -> int:
     """Draw an integer k with weight ``exp(-precision (k - center)**2 / 2)``, by rejection or from a list."""
-    if precision * SMOOTH < 1.0:  # a wider normal, rounded: its real number decides, whose density is known
+    if precision * SMOOTH < 1.0:  # a wider normal, rounded: its real number, with known density, decides the acceptance
         sd = 1.0 / np.sqrt(precision)
         wider = sd + 0.5
         top = 0.25 / (2.0 * sd + 0.5)  # where ((|z| + 1/2) / wider)^2 - (z / sd)^2 is largest, half of it
@@ -80,9 +80,9 @@ def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator
 
 @jit
 def _along(R: Reals, g: Reals, step: float) -> Reals:
-    """``R mean`` of a proposal, whose mean is a share of ``H^-1 g`` with ``H = R' R``."""
+    """Return ``R mean`` of a proposal, whose mean is a multiple of ``H^-1 g`` with ``H = R' R``."""
     z = (1.0 - np.sqrt(1.0 - step * step)) * g
-    for i in range(z.size):  # R' z = g, by rows of R
+    for i in range(z.size):  # solves R' z = g by rows of R
         z[i] /= R[i, i]
         for j in range(i + 1, z.size):
             z[j] -= R[i, j] * z[i]
@@ -91,7 +91,7 @@ def _along(R: Reals, g: Reals, step: float) -> Reals:
 
 @jit
 def _rest(R: Reals, z: Reals, u: Ints, i: int) -> float:
-    """Center of u_i given those after it, times ``R[i, i]``."""
+    """Return the center of u_i given the later coordinates, times ``R[i, i]``."""
     rest = z[i]
     for j in range(i + 1, z.size):
         rest -= R[i, j] * u[j]
@@ -100,7 +100,7 @@ def _rest(R: Reals, z: Reals, u: Ints, i: int) -> float:
 
 @jit
 def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) -> float:
-    """Draw u by Klein's algorithm; the log of its probability."""
+    """Draw u by Klein's algorithm and return its log probability."""
     z, found = _along(R, g, step), 0.0
     for i in range(z.size - 1, -1, -1):
         center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
@@ -111,7 +111,7 @@ def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) 
 
 @jit
 def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
-    """Log of the probability to draw u by `propose`."""
+    """Return the log of the probability that `propose` draws u."""
     z, found = _along(R, g, step), 0.0
     for i in range(z.size):
         center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
@@ -121,13 +121,13 @@ def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
 
 @dataclass(frozen=True, eq=False)
 class GaussianBlock:
-    """Cells that move together.
+    """Cells that are updated together.
 
     Attributes
     ----------
     cells : array of int64, shape (n,)
     basis : scipy.sparse.csc_array of int64, shape (n, m)
-        Of what exact sums let them do.
+        Basis of the lattice that exact sums leave.
     root : array of float64, shape (m, m)
         Upper triangular R with ``R' R = H``.
     """
@@ -138,7 +138,7 @@ class GaussianBlock:
 
     @property
     def arrays(self) -> Block:
-        """What kernels take: cells, the basis by columns, R."""
+        """Input of kernels: cells, the basis by columns, R."""
         b = self.basis
         return self.cells, b.indptr.astype(np.int64), b.indices.astype(np.int64), b.data.astype(np.int64), self.root
 
@@ -148,15 +148,15 @@ NOBODY = GaussianBlock(np.zeros(0, dtype=np.int64), sp.csc_array((0, 0), dtype=n
 
 
 def gaussian_block(fiber: Fiber, precision: Reals, away: Reals) -> GaussianBlock:
-    """Find the cells of a table that can move together; none where noise of sums is not Gaussian, or where few can.
+    """Return the cells that can be updated together; none if noise of sums is not Gaussian or the cells are too few.
 
     Parameters
     ----------
     fiber : Fiber
     precision : array of float64, shape (d,)
-        Of what was measured of every cell alone, by Gaussian noise; 0 for none.
+        Precision of the Gaussian measurement of every cell; 0 for none.
     away : array of float64, shape (d,)
-        How far each usually is from the counts that it cannot have.
+        Typical distance of each cell from impossible counts.
     """
     measured = fiber.coupling
     if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():

@@ -1,9 +1,9 @@
-"""Walk a table of which noisy sums of its histogram of counts are known besides, by exact full conditionals.
+"""Gibbs updates of a table given noisy sums of its histogram of counts, with exact full conditionals.
 
-Along a line cells pass from count to count, each step changing a few of the sums (`ppdinf.laws.histogram_noise`): the
-absolute noise that is left is followed from one end of the line to the other, and enters the law of the line as further
-log weights. Where noise is known but for a common shift, the shift is a variable of its own, drawn from its law given
-the table before every sweep.
+Along a line cells pass from count to count, and each step changes a few of the sums (`ppdinf.laws.histogram_noise`).
+The residual absolute noise is updated from one end of the line to the other and enters the law of the line as further
+log weights. If the noise is known only up to a common shift, the shift is a separate variable, drawn from its full
+conditional before every sweep.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ppdinf.fiber.gibbs.line_gibbs import Floats, Ints, _add_log_weights, _drawn
 
 __all__ = ["walk_histogram"]
 
-NEGLIGIBLE = 40.0  # log weights so far below the largest are left out
+NEGLIGIBLE = 40.0  # log weights this far below the largest are omitted
 
 
 @jit
 def _shift(left: Ints, rate: float, uniform: float) -> int:
-    """Draw a whole number c by weights ``exp(-rate |left + c|_1)``, with one uniform number."""
+    """Draw an integer c with weights ``exp(-rate |left + c|_1)`` from one uniform number."""
     k = left.size
     ordered = np.sort(left)
     tail = int(NEGLIGIBLE / (rate * k)) + 1
@@ -36,7 +36,7 @@ def _shift(left: Ints, rate: float, uniform: float) -> int:
             mass += np.exp(-rate * (norm - best))
             if choosing == 1 and mass > target:
                 return c
-            norm += k - 2 * below  # entries of left + c below 0
+            norm += k - 2 * below  # number of entries of left + c below 0
             while below > 0 and ordered[below - 1] + c + 1 >= 0:
                 below -= 1
     return last
@@ -44,7 +44,7 @@ def _shift(left: Ints, rate: float, uniform: float) -> int:
 
 @jit
 def _go(left: Ints, count: int, to: int, first: Ints, rows: Ints, values: Ints) -> int:
-    """Take one cell from a count to another; return by how much ``|left|_1`` grows."""
+    """Move one cell from a count to another; return the increase of ``|left|_1``."""
     grown, sign = 0, 1 if to > count else -1
     for a in range(count, to) if to > count else range(count - 1, to - 1, -1):
         for j in range(first[a], first[a + 1]):
@@ -56,7 +56,7 @@ def _go(left: Ints, count: int, to: int, first: Ints, rows: Ints, values: Ints) 
 
 @jit
 def _ends(line: Floats) -> tuple[int, int]:
-    """First and last point of a line that its weights allow."""
+    """Return the first and the last point of a line with relevant weights."""
     first, last = 0, line.size - 1
     while first < last and line[first] == -np.inf:
         first += 1
@@ -79,23 +79,24 @@ def walk_histogram(
     left: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Move the table in place as `line_gibbs.walk` does, with ``-rate |left|_1`` added to the log weights.
+    """Update the table in place like `line_gibbs.walk`, with ``-rate |left|_1`` added to the log weights.
 
     Parameters
     ----------
     x, starts, cells, steps, lower, log_weights, rng
-        As for `ppdinf.fiber.gibbs.line_gibbs.walk`; only counts from 0 to n - 1 have weight.
+        As for `ppdinf.fiber.gibbs.line_gibbs.walk`; only counts from 0 to n - 1 have positive weight.
     changes : tuple of arrays
         ``indptr, indices, data`` of the sums' steps, shape (k, n - 1), by columns.
     rate : float
     shifted : bool
-        Whether `left` is known but for a number that is added to all of it.
+        Whether `left` is known only up to a number that is added to all entries.
     left : array of int64, shape (k,)
-        Noise that x leaves; kept true of x, up to the shift.
+        Residual noise given x, up to the shift; it is updated with x.
 
     Notes
     -----
-    Beside `walk`, a direction costs one pass over the line for every entry of a column of `changes`.
+    In addition to the cost of `walk`, a direction takes one pass over the line for every entry of a column of
+    `changes`.
     """
     first, rows, values = changes
     buffer = np.empty(log_weights.shape[1])
@@ -103,6 +104,7 @@ def walk_histogram(
         if shifted and r % lower.size == 0:
             left += _shift(left, rate, rng.random())
         v, uniform = slice(starts[r], starts[r + 1]), rng.random()
+        # the points of the line with relevant weights
         least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
         if least == most:
             continue
@@ -111,6 +113,7 @@ def walk_histogram(
         _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
         begin, end = _ends(line)
         line, least = line[begin : end + 1], least + begin
+        # residual noise along the line, from its first to its last point
         for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
             if cell < lower.size:
                 _go(left, x[cell], x[cell] + least * step, first, rows, values)
@@ -121,6 +124,7 @@ def walk_histogram(
                     at = x[cell] + (least + k - 1) * step
                     grown += _go(left, at, at + step, first, rows, values)
             line[k] -= rate * grown
+        # draw a point, and set the residual noise there
         last = least + line.size - 1
         t = least + _drawn(line, uniform)
         for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)

@@ -1,19 +1,18 @@
-"""Move a table and the parameters of its prior together, by Metropolis and Hastings.
+"""Joint Metropolis-Hastings updates of a table and the parameters of its prior.
 
-Where little is known of cells, parameters given the cells move a little and cells given the parameters go along: what
-both could do together takes hundreds of such turns. Here new parameters are proposed with a table to go with them:
+If cells are weakly identified, alternating updates of parameters given cells and cells given parameters mix slowly.
+Here new parameters are proposed together with a table:
 
-1. *Single cells* keep their quantile. By prior and by what was measured of it alone, cell i has the weights
-   ``w_i(x) = exp(noise_i(x) + log_h(x) + slope_i x)`` of total Z_i; a uniform number u within the step of x in their
-   distribution function gives x' as its quantile under the new parameters. In terms of u the density of parameters is
-   that times prod Z_i, with all that was measured of sums (an ancillary augmentation; Yu and Meng, JCGS 2011). Or u is
-   drawn anew, and cells with it.
-2. *Exact sums* are kept by a partner of the cell, which has the same ones: it gives what the cell gains.
-3. *A block* of cells (`ppdinf.fiber.gibbs.gaussian_block`) follows, drawn by Klein's algorithm given all others,
-unless no
-   cell has changed.
+1. *Single cells* keep their quantile. By prior and own measurement, cell i has the weights
+   ``w_i(x) = exp(noise_i(x) + log_h(x) + slope_i x)`` with total Z_i. A uniform number u within the step of x in their
+   distribution function gives x' as its quantile under the new parameters. In terms of u, the density of the parameters
+   is multiplied by prod Z_i and the weights of all measured sums (an ancillary augmentation; Yu and Meng, JCGS 2011).
+   Alternatively u, and with it the cells, are drawn anew.
+2. *Exact sums* are preserved by a partner of the cell with the same exact sums, which compensates the change.
+3. *A block* of cells (`ppdinf.fiber.gibbs.gaussian_block`) follows, drawn by Klein's algorithm given all others, unless
+   no cell has changed.
 
-Without new parameters and cells that is a move of the block alone.
+Without new parameters and cells this is an update of the block alone.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ppdinf.fiber.gibbs.measured_sums import Measured
 __all__ = ["FREE", "HELD", "joint_move", "joint_moves"]
 
 FREE, HELD = -1, -2
-"""In place of a partner: a cell without exact sums needs none; one that has none to be had stays."""
+"""Codes for no partner: a cell without exact sums is free; a cell with exact sums but without a partner is held."""
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
@@ -41,7 +40,7 @@ type Prior = tuple[Reals, Reals, Reals]
 
 @jit
 def _log_sums(sums: Ints, measured: Measured) -> float:
-    """Log weight of everything measured of sums."""
+    """Return the log weight of all measured sums."""
     _, _, _, y, precision, rate, ends, first, log_weights = measured
     found = 0.0
     for i in range(sums.size):
@@ -58,7 +57,7 @@ def _log_sums(sums: Ints, measured: Measured) -> float:
 
 @jit(inline="always")
 def _add(x: Ints, sums: Ints, slack: Ints, cell: int, change: int, measured: Measured, bounds: Bounds) -> None:
-    """Change one cell, and the sums and slacks that hold it."""
+    """Change one cell, and the sums and slacks that contain it."""
     x[cell] += change
     for j in range(measured[0][cell], measured[0][cell + 1]):
         sums[measured[1][j]] += change * measured[2][j]
@@ -70,7 +69,7 @@ def _add(x: Ints, sums: Ints, slack: Ints, cell: int, change: int, measured: Mea
 def _slopes(
     x: Ints, sums: Ints, log_noise: Reals, lower: Ints, log_h: Reals, slope: Reals, measured: Measured, block: Block
 ) -> Reals:
-    """Slope of the log weight along the basis of a block; that of a cell by central differences, 0 at an end."""
+    """Return the slope of the log weight along the basis of a block, by central differences, 0 at an end."""
     cells, first, rows, steps, root = block
     own, found = np.zeros(cells.size), np.zeros(root.shape[0])
     for k in range(cells.size):
@@ -92,7 +91,7 @@ def _slopes(
 
 @jit
 def _inside(x: Ints, cells: Ints, lower: Ints, log_noise: Reals) -> bool:
-    """Whether some cells are within their windows."""
+    """Return whether the given cells are within their windows."""
     for i in cells:
         if not 0 <= x[i] - lower[i] < log_noise.shape[1] or log_noise[i, x[i] - lower[i]] == -np.inf:
             return False
@@ -123,7 +122,7 @@ def _change(
     measured: Measured,
     bounds: Bounds,
 ) -> None:
-    """Add changes of single cells, times the sign, and take them from their partners."""
+    """Add changes of single cells, times the sign, and subtract them from their partners."""
     for k in range(cells.size):
         if changes[k] != 0:
             _add(x, sums, slack, cells[k], sign * changes[k], measured, bounds)
@@ -150,7 +149,7 @@ def joint_move(
     anew: bool,
     rng: np.random.Generator,
 ) -> bool:
-    """Propose new parameters and a table, and move x, sums and slack in place where that is accepted.
+    """Propose new parameters and a table, and update x, sums and slack in place if they are accepted.
 
     Parameters
     ----------
@@ -158,30 +157,31 @@ def joint_move(
     sums, slack : arrays of int64
         ``Q x`` and ``B x - b``.
     cells : array of int64
-        Those whose weights the parameters change, apart from cells that cannot vary.
+        Cells whose weights depend on the parameters, without constant cells.
     partner : array of int64, shape (d,)
         Cell of the block with the same exact sums, or `FREE`, or `HELD`; cells of the block are held.
     before, after : tuple of three arrays
         ``log_h``, ``exp(log_h)`` and ``slope``, shape (d,), of the old and the new parameters.
     log_totals : array of float64, shape (d,)
-        Logs of the sums of the weights of single cells by the old parameters, nan where they are not known yet; of the
-        new ones where these are accepted.
+        Log total weights of single cells under the old parameters, nan if they are not computed yet. Accepted moves
+        replace them by the values under the new parameters.
     noise : tuple of five arrays
-        Log weights of what was measured of every cell, shape (d, width), the largest of each 0; their exponentials; the
-        least counts, and those from which on weights fall; knots of wide windows
-        (`ppdinf.fiber.gibbs.coarse_quantiles`), shape (d, m), with m = 0 where all counts are summed.
+        Noise log weights of every cell, shape (d, width), with maximum 0; their exponentials; the smallest counts; the
+        counts from which weights decrease; knots of wide windows (`ppdinf.fiber.gibbs.coarse_quantiles`), shape (d, m),
+        with m = 0 if all counts are summed.
     measured : tuple of arrays
-        `MeasuredSums.arrays`, scales of l2 noise given.
+        `MeasuredSums.arrays`, given the scales of l2 noise.
     bounds : tuple of three arrays
         ``indptr, indices, data`` of B by columns.
     block : tuple of arrays
         `GaussianBlock.arrays`.
     step : float
-        Of the block.
+        Step of the block.
     log_ratio : float
-        Of the new parameters' density over the old ones', factors of the weights that do not depend on counts included.
+        Log ratio of the densities of the new and the old parameters, including factors of the weights that do not
+        depend on counts.
     anew : bool
-        Whether single cells are drawn anew, in place of keeping their quantiles.
+        Whether single cells are drawn anew instead of keeping their quantiles.
     rng : numpy.random.Generator
     """
     log_noise, linear, lower, falls, knots = noise
@@ -190,6 +190,7 @@ def joint_move(
     own, stayed = block[0], x[block[0]]
     changes, totals_new = np.zeros(cells.size, dtype=np.int64), np.full(cells.size, np.nan)
     ratio, still = log_ratio, cells.size > 0
+    # 1. single cells follow the parameters by their quantiles
     for k in range(cells.size):
         i = cells[k]
         if partner[i] == HELD:
@@ -214,16 +215,18 @@ def joint_move(
         ratio += totals_new[k] - log_totals[i]
         changes[k] = quantile(row, log_row, lower[i], q, log_h_new, h_new, slope_new[i], totals_new[k]) - x[i]
         still &= changes[k] == 0
-    if still:  # there and back: nothing for the block to follow
+    if still:  # no cell changes, so the block does not change
         accepted = np.log(rng.random()) < ratio
         if accepted:
             log_totals[cells] = totals_new
         return accepted
+    # 2. partners preserve exact sums
     ratio -= _log_sums(sums, measured)
     _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
-    if not _inside(x, own, lower, log_noise):  # partners may have gone where their windows end
+    if not _inside(x, own, lower, log_noise):  # partners may be outside of their windows
         _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)
         return False
+    # 3. the block, drawn given all other cells
     u = np.zeros(block[4].shape[0], dtype=np.int64)
     forward = propose(block[4], _slopes(x, sums, log_noise, lower, log_h_new, slope_new, measured, block), step, rng, u)
     _shift(x, sums, slack, u, 1, measured, bounds, block)
@@ -233,11 +236,10 @@ def joint_move(
             i = own[k]
             ratio += log_noise[i, x[i] - lower[i]] - log_noise[i, stayed[k] - lower[i]]
             ratio += log_prior(x[i], log_h_new) + slope_new[i] * x[i]
-            ratio -= (
-                log_prior(stayed[k], log_h_new) + slope_new[i] * stayed[k]
-            )  # of its parameters alone, as cells that are held
+            # the ratio of the parameters alone, as for held cells
+            ratio -= log_prior(stayed[k], log_h_new) + slope_new[i] * stayed[k]
         ratio += _log_sums(sums, measured)
-    _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)  # where the way back begins
+    _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)  # start of the reverse move
     accepted = accepted and _inside(x, own, lower, log_noise)
     if accepted:
         slopes = _slopes(x, sums, log_noise, lower, log_h, slope, measured, block)
@@ -271,19 +273,19 @@ def joint_moves(
     anew: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """Move with one group of cells after the other, and say which were accepted.
+    """Update one group of cells after the other, and return which updates were accepted.
 
     Parameters
     ----------
     groups : tuple of two arrays of int64
         Cells of group g are ``groups[1][groups[0][g]:groups[0][g + 1]]``; no cell is in two groups.
     which : array of int64, shape (n,)
-        Groups that are proposed.
+        Proposed groups.
     before, after : tuple of three arrays
-        As for `joint_move`, slopes after as they are when every group is accepted. Weights that all cells share,
-        ``log_h``, may differ for one group alone.
+        As for `joint_move`; the slopes after are those if all groups are accepted. Weights that all cells share,
+        ``log_h``, may differ for one group only.
     log_ratios, anew : arrays, shape (n,)
-        Of the groups that are proposed.
+        Values for the proposed groups.
     x, sums, slack, partner, log_totals, noise, measured, bounds, block, step, rng
         As for `joint_move`.
     """

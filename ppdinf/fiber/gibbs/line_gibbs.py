@@ -1,12 +1,12 @@
-"""Walk a table along lines of its fiber, by exact full conditionals.
+"""Gibbs updates of a table along lines of its fiber, with exact full conditionals.
 
 State: an integer table x with ``A x = a`` and ``B x >= b``. Kernel: take a direction v with ``A v = 0`` and draw t from
 its exact law along the line ``x + t v`` (a heat bath: no tuning, no rejection). The law is a product of cell weights
 ``w_i(x_i)``: `walk`. Noise that couples the cells adds minus a norm of ``G (y - W x)`` (`ppdinf.laws.noise_norm`),
 which changes by ``-t G W v`` along the line: `walk_coupled`.
 
-A direction uses one uniform number, whatever the table: two tables that read the same ones are coupled by common
-quantiles, and tables on the same line go to the same point.
+A direction uses one uniform number for every table. Two tables that read the same numbers are coupled by common
+quantiles, and tables on the same line move to the same point.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["walk", "walk_coupled"]
 type Ints = NDArray[np.int64]
 type Floats = NDArray[np.float64]
 
-SAFE = 1e-20  # a line whose linear weights sum to less than this is summed again in logarithms
+SAFE = 1e-20  # a line whose linear weights sum to less than this is summed in logarithms
 
 
 @jit
 def _range(x: Ints, cells: Ints, steps: Ints, lower: Ints, width: int) -> tuple[int, int]:
-    """Smallest and largest t for which ``x + t v`` stays in every window and bound; 0 is one of them."""
-    if cells.size == 0:  # no moves: everything public leaves one table
+    """Return the smallest and largest t for which ``x + t v`` is within all windows and bounds; they include 0."""
+    if cells.size == 0:  # no moves: the public information determines the table
         return 0, 0
     least, most = -(2**62), 2**62
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
-        bounded = cell < lower.size  # the rest are slacks, which have no upper end
+        bounded = cell < lower.size  # the remaining entries are slacks without upper bounds
         down = x[cell] - lower[cell] if bounded else x[cell]
         up = lower[cell] + width - 1 - x[cell] if bounded else 2**62
         if step > 0:
@@ -55,7 +55,7 @@ def _add_log_weights(
 
 @jit
 def _chosen(line: Floats, mass: float, uniform: float) -> int:
-    """Point of the line at a quantile of its law."""
+    """Return the point of the line at a quantile of its law."""
     u, k = uniform * mass, 0
     while k < line.size - 1 and u >= line[k]:
         u -= line[k]
@@ -65,14 +65,14 @@ def _chosen(line: Floats, mass: float, uniform: float) -> int:
 
 @jit
 def _drawn(line: Floats, uniform: float) -> int:
-    """Point of the line at a quantile of its law, which is given in logarithms; the line is overwritten."""
+    """Return the point of the line at a quantile of its law, given in logarithms; the line is overwritten."""
     line[:] = np.exp(line - line.max())
     return _chosen(line, line.sum(), uniform)
 
 
 @jit
 def _move(x: Ints, cells: Ints, steps: Ints, t: int) -> None:
-    """Go t steps along a direction."""
+    """Move t steps along a direction."""
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
         x[cell] += t * step
 
@@ -87,9 +87,9 @@ def _changed(
     seen: NDArray[np.bool_],
     touched: Ints,
 ) -> int:
-    """Add to c what a direction does to sums of the d cells, and list in ``touched`` those that it reaches: how many.
+    """Add to c the changes of the sums of d cells by a direction, list changed sums in ``touched``, return the number.
 
-    ``image`` holds ``indptr, indices, data`` of the sums, by columns; ``seen`` is left true for those on the list.
+    ``image`` consists of ``indptr, indices, data`` of the sums by columns; ``seen`` is true on return for listed sums.
     """
     first, rows, values = image
     n = 0
@@ -114,7 +114,7 @@ def _step(
     buffer: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Move the table along one direction by t drawn from its exact full conditional, with one uniform always."""
+    """Move the table along one direction by t drawn from its exact full conditional, with exactly one uniform."""
     uniform = rng.random()
     least, most = _range(x, cells, steps, lower, weights.shape[1])
     if least == most:
@@ -129,7 +129,7 @@ def _step(
     mass = line.sum()
     if mass > SAFE:
         t = least + _chosen(line, mass, uniform)
-    else:  # far out in the tails products of small numbers lose digits or vanish
+    else:  # far in the tails products of small numbers are inaccurate or underflow
         line[:] = 0.0
         _add_log_weights(line, x, cells, steps, least, lower, log_weights)
         t = least + _drawn(line, uniform)
@@ -138,7 +138,7 @@ def _step(
 
 @jit
 def _linear(log_weights: Floats) -> Floats:
-    """Weights of all counts, those of each cell over the largest."""
+    """Return the weights of all counts, relative to the largest weight of each cell."""
     weights = np.empty_like(log_weights)
     for i in range(weights.shape[0]):
         most = log_weights[i].max()
@@ -157,7 +157,7 @@ def _walk(
     log_weights: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Walk with the weights of the counts at hand."""
+    """Update along directions with given linear weights of the counts."""
     buffer = np.empty(weights.shape[1])
     for r in range(starts.size - 1):
         v = slice(starts[r], starts[r + 1])
@@ -174,7 +174,7 @@ def walk(
     log_weights: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Move the table in place along each direction in turn.
+    """Update the table in place along each direction in turn.
 
     Parameters
     ----------
@@ -183,21 +183,21 @@ def walk(
     starts, cells, steps : arrays
         Direction r adds ``steps[k]`` to entry ``cells[k]`` of x for k in ``starts[r]:starts[r + 1]``.
     lower : array of int64, shape (d,)
-        Count that column 0 of `log_weights` stands for.
+        Count of column 0 of `log_weights`.
     log_weights : array of float64, shape (d, width)
-        Up to a constant per cell; ``-inf`` outside the support.
+        Log weights up to a constant per cell; ``-inf`` outside of the support.
     rng : numpy.random.Generator
 
     Notes
     -----
-    A direction over s cells costs s passes over at most `width` numbers.
+    A direction over s cells takes s passes over at most `width` numbers.
     """
     _walk(x, starts, cells, steps, lower, _linear(log_weights), log_weights, rng)
 
 
 @jit
 def _subtract_norm(line: Floats, least: int, order: float, w: Floats, c: Floats, moved: Ints) -> None:
-    """Add minus the norm of ``w - t c`` at every point t of the line, up to what is the same for all of them."""
+    """Add minus the norm of ``w - t c`` at every point t of the line, up to a common constant."""
     if order == 2:
         slope, curve = 0.0, 0.0
         for i in moved:
@@ -235,23 +235,23 @@ def walk_coupled(
     w: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Move the table in place as `walk` does, with minus a norm of ``w`` added to the log weights.
+    """Update the table in place like `walk`, with minus a norm of ``w`` added to the log weights.
 
     Parameters
     ----------
     x, starts, cells, steps, lower, log_weights, rng
         As for `walk`.
     order : {1, 2, inf}
-        Of the norm; 2 stands for half its square.
+        Order of the norm; 2 stands for half of the squared norm.
     image : tuple of arrays
         ``indptr, indices, data`` of ``G W``, shape (k, d), by columns.
     w : array of float64, shape (k,)
-        ``G (y - W x)``; kept true of x.
+        ``G (y - W x)``; it is updated with x.
 
     Notes
     -----
-    Beside `walk`, a direction costs one pass over the line for every row of ``G W`` that it moves, and for Gaussian
-    noise one pass in all.
+    In addition to the cost of `walk`, a direction takes one pass over the line for every row of ``G W`` that it
+    changes, or one pass in total for Gaussian noise.
     """
     c, seen, touched = np.zeros(w.size), np.zeros(w.size, dtype=np.bool_), np.empty(w.size, dtype=np.int64)
     buffer = np.empty(log_weights.shape[1])

@@ -1,8 +1,8 @@
-"""Walk a table of which noisy sums are known, by exact full conditionals along lines.
+"""Gibbs updates of a table along lines given noisy sums, with exact full conditionals.
 
-The sums Q x are kept up to date: a direction v changes those with ``(Q v)_k != 0``, and only they enter the law along
-its line. Gaussian noise of all of them together is one parabola, double geometric noise a bent line for each sum, and
-any other law is read off a table.
+The sums Q x are updated with x. A direction v changes the sums with ``(Q v)_k != 0``, and only these enter the law
+along its line. Gaussian noise of all of them together is one parabola, double geometric noise is piecewise linear for
+each sum, and other laws are tabulated.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["Measured", "MeasuredSums", "no_sums", "walk_measured"]
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Measured = tuple[Ints, Ints, Ints, Ints, Reals, Reals, Ints, Ints, Reals]
-"""The matrix by columns, ``indptr, indices, data``; `y`, `precision`, `rate`, `ends`, `first`, `log_weights`."""
+"""The matrix by columns (``indptr, indices, data``), `y`, `precision`, `rate`, `ends`, `first`, `log_weights`."""
 
 NEGLIGIBLE = 60.0
-"""Log weight that the ends of a line may lose: 1e-26 of where the table is, times the points of a line."""
+"""Log weight below which ends of a line are omitted: 1e-26 relative to the table, times the points of the line."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSums:
-    """Noisy sums of the cells of a table, each with the log weight of every value that its sum can have.
+    """Noisy sums of the cells of a table, each with the log weights of all possible values of the sum.
 
     Attributes
     ----------
@@ -39,16 +39,16 @@ class MeasuredSums:
     y : array of int64, shape (k,)
         Published values.
     precision : array of float64, shape (k,)
-        One over the variance of Gaussian noise; 0 for other noise.
+        Reciprocal variance of Gaussian noise; 0 for other noise.
     rate : array of float64, shape (k,)
-        Of double geometric noise; 0 for other noise.
+        Rate of double geometric noise; 0 for other noise.
     ends : array of int64, shape (k + 1,)
-        Where the log weights of each sum begin among all of them; empty ranges for Gaussian and double geometric noise.
+        Start of the log weights of each sum; ranges are empty for Gaussian and double geometric noise.
     first : array of int64, shape (k,)
-        Value of the sum that the first of them is of.
+        Value of the sum for its first log weight.
     log_weights : array of float64
     mixtures : tuple of (array of int64, float)
-        Sums with l2 Laplace noise together, and its epsilon: Gaussian given a scale, which `given` draws.
+        Sums with joint l2 Laplace noise, and its epsilon. The noise is Gaussian given a scale, which `given` draws.
     """
 
     matrix: sp.csc_array
@@ -61,7 +61,7 @@ class MeasuredSums:
     mixtures: tuple[tuple[Ints, float], ...] = ()
 
     def given(self, sums: Ints, rng: np.random.Generator) -> Measured:
-        """Draw scales of l2 noise given the sums of the table, a Gibbs step, and return what the kernel takes."""
+        """Draw scales of l2 noise given the sums of the table (a Gibbs step), and return the input of the kernel."""
         arrays = self.arrays
         if not self.mixtures:
             return arrays
@@ -72,7 +72,7 @@ class MeasuredSums:
         return *arrays[:4], precision, *arrays[5:]
 
     def log_density(self, cells: Ints) -> float:
-        """Log weight of everything measured, given a table, up to a constant."""
+        """Return the log weight of all measured sums given a table, up to a constant."""
         sums = self.matrix @ cells
         away = (self.y - sums).astype(np.float64)
         precision = self.precision.copy()
@@ -85,14 +85,14 @@ class MeasuredSums:
 
     @cached_property
     def arrays(self) -> Measured:
-        """What the kernel takes."""
+        """Input of the kernel."""
         m = self.matrix
         own = (m.indptr.astype(np.int64), m.indices.astype(np.int64), m.data.astype(np.int64))
         return (*own, self.y, self.precision, self.rate, self.ends, self.first, self.log_weights)
 
 
 def no_sums(d: int) -> MeasuredSums:
-    """Return what `MeasuredSums` is where nothing was published of sums of d cells."""
+    """Return `MeasuredSums` without published sums, for d cells."""
     none, nothing = np.zeros(0), np.zeros(0, dtype=np.int64)
     ends = np.zeros(1, dtype=np.int64)
     return MeasuredSums(sp.csc_array((0, d), dtype=np.int64), nothing, none, none, ends, nothing, none)
@@ -100,7 +100,7 @@ def no_sums(d: int) -> MeasuredSums:
 
 @jit
 def _tabulated(sums: Ints, ends: Ints, first: Ints, log_weights: Reals) -> float:
-    """Log weight of all tabulated sums."""
+    """Return the log weight of all tabulated sums."""
     found = 0.0
     for i in range(sums.size):
         if ends[i + 1] > ends[i]:
@@ -123,7 +123,7 @@ def _changed_sums(touched: Ints, c: Ints, seen: NDArray[np.bool_]) -> int:
 
 @jit
 def _parabola(moved: Ints, c: Ints, sums: Ints, measured: Measured) -> tuple[float, float]:
-    """Log weight of all Gaussian noise along a line, ``t (slope - t curve / 2)``."""
+    """Return slope and curve of the Gaussian log weight along a line, ``t (slope - t curve / 2)``."""
     y, precision = measured[3], measured[4]
     slope, curve = 0.0, 0.0
     for i in moved:
@@ -137,10 +137,10 @@ def _parabola(moved: Ints, c: Ints, sums: Ints, measured: Measured) -> tuple[flo
 def _within(
     least: int, most: int, slope: float, curve: float, x: Ints, cells: Ints, lower: Ints, top: Reals, log_weights: Reals
 ) -> tuple[int, int]:
-    """Leave out the ends of a line where Gaussian noise alone takes its weight below that of where the table is.
+    """Omit the ends of a line where Gaussian noise alone makes the weight negligible relative to the table.
 
-    Elsewhere than at t the cells weigh at most ``exp(top)`` together, here ``exp(here)``: t is left out where
-    ``top + t (slope - t curve / 2) < here - NEGLIGIBLE``.
+    At every point the cells weigh at most ``exp(top)`` together, and ``exp(here)`` at the table. A point t is omitted
+    if ``top + t (slope - t curve / 2) < here - NEGLIGIBLE``.
     """
     if curve <= 0.0:
         return least, most
@@ -155,7 +155,7 @@ def _within(
 
 @jit
 def _add_sums(line: Reals, least: int, moved: Ints, c: Ints, sums: Ints, measured: Measured) -> None:
-    """Add the log weights of the sums with other noise that a direction changes, at every point of its line."""
+    """Add the log weights of changed sums with non-Gaussian noise at every point of the line."""
     _, _, _, y, precision, rate, ends, first, log_weights = measured
     for i in moved:
         if precision[i] > 0.0:
@@ -182,16 +182,16 @@ def walk_measured(
     sums: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Move a table in place along each direction in turn, as `ppdinf.fiber.gibbs.line_gibbs.walk` does.
+    """Update a table in place along each direction in turn, like `ppdinf.fiber.gibbs.line_gibbs.walk`.
 
     Parameters
     ----------
     x, starts, cells, steps, lower, log_weights, rng
-        As there.
+        As for `ppdinf.fiber.gibbs.line_gibbs.walk`.
     measured : tuple of arrays
         `MeasuredSums.arrays`.
     sums : array of int64, shape (k,)
-        ``Q x``; kept true of x.
+        ``Q x``; it is updated with x.
     """
     matrix = measured[:3]
     c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)
@@ -204,6 +204,7 @@ def walk_measured(
         least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
         if least == most:
             continue
+        # changed sums, and their Gaussian log weight as a parabola in t
         n = _changed(cells[v], steps[v], lower.size, matrix, c, seen, touched)
         kept, others = _changed_sums(touched[:n], c, seen), False
         for i in touched[:kept]:
@@ -211,6 +212,7 @@ def walk_measured(
         slope, curve = _parabola(touched[:kept], c, sums, measured)
         if not others:
             least, most = _within(least, most, slope, curve, x, cells[v], lower, top, log_weights)
+        # the law along the line: parabola, cells, other sums
         line = buffer[: most - least + 1]
         for k in range(line.size):
             line[k] = (least + k) * (slope - 0.5 * (least + k) * curve)

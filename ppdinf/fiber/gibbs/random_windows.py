@@ -1,9 +1,10 @@
-"""Windows cut at random, so that a walk weighs only counts near where its table is.
+"""Random truncation of windows, so that an update evaluates only counts near the table.
 
-Noise reaches far beyond where a count moves in one draw: further than 35 standard deviations where its scale is not
-known (l2). So each draw cuts the windows into pieces of equal size, with cuts that do not look at the table, and walks
-within the pieces that hold it. Given the cuts that keeps the law of the table within them, so it keeps the law. Now and
-then a draw has whole windows: what connects the tables then still does.
+Windows are much wider than the change of a count in one draw: beyond 35 standard deviations if the noise scale is
+unknown (l2). Each draw therefore divides the windows into pieces of equal size at random positions that do not depend
+on the table, and updates the table within the pieces that contain it. Conditional on the random truncation, the kernel
+leaves the target invariant, hence also marginally. A share of the draws uses complete windows, so that all moves stay
+possible.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 __all__ = ["Cuts", "cuts"]
 
-WHOLE = 1 / 16  # of the draws have whole windows
-SPREADS = 4  # standard deviations of noise to a piece
-LARGE = 2**16  # entries of a table of log weights that are worth cutting
+WHOLE = 1 / 16  # share of the draws with complete windows
+SPREADS = 4  # size of a piece in standard deviations of the noise
+LARGE = 2**16  # smallest number of log weights for truncation
 
 type Whole = NDArray[np.int64]
 
@@ -31,9 +32,9 @@ class Cuts:
     lower : array of int64, shape (d,)
         Smallest count of each window.
     width, size : int
-        Counts of a window, and of a piece of one; as many where windows are not cut.
+        Numbers of counts of a window and of a piece; equal if windows are not truncated.
     variances : array of float64, shape (d,)
-        Of the counts by what was published of each alone.
+        Variances of the counts given their own measurements.
     """
 
     lower: Whole
@@ -43,19 +44,19 @@ class Cuts:
 
     @property
     def are_none(self) -> bool:
-        """Whether windows are never cut, the table being so small."""
+        """Whether windows are never truncated because the table is small."""
         return self.size == self.width and self.lower.size * self.width < LARGE
 
     def draw(self, rng: np.random.Generator) -> Whole | None:
-        """Draw where the windows are cut, counts of each cell's first piece beyond its window; None for nowhere."""
+        """Draw the offsets of the pieces, the part of each first piece before its window; None for no truncation."""
         if self.size == self.width or rng.random() < WHOLE:
             return None
         return rng.integers(self.size, size=self.lower.size)
 
     def around(self, table: Whole, at: Whole | None) -> tuple[Whole, int]:
-        """Smallest counts of the pieces that hold a table, shape (d,), and how many counts they have.
+        """Return the smallest counts of the pieces that contain a table, shape (d,), and their number of counts.
 
-        Pieces at the ends of a window go beyond it.
+        Pieces at the ends of a window extend beyond it.
 
         Examples
         --------
@@ -67,7 +68,7 @@ class Cuts:
         return self.lower - at + (table - self.lower + at) // self.size * self.size, self.size
 
     def piece(self, weights: NDArray[np.float64], lower: Whole, width: int) -> NDArray[np.float64]:
-        """Read log weights of pieces off those of the windows; -inf beyond these."""
+        """Return the log weights of pieces from those of the windows; -inf outside of the windows."""
         column = (lower - self.lower)[:, None] + np.arange(width)
         inside = (column >= 0) & (column < self.width)
         found = np.take_along_axis(weights, np.clip(column, 0, self.width - 1), axis=1)
@@ -75,13 +76,13 @@ class Cuts:
 
 
 def cuts(lower: Whole, log_noise: NDArray[np.float64]) -> Cuts:
-    """Choose the size of pieces by how far noise spreads within the windows.
+    """Choose the size of pieces by the spread of the noise within the windows.
 
     Parameters
     ----------
     lower : array of int64, shape (d,)
     log_noise : array of float64, shape (d, width)
-        Log weights of counts by what was published of each alone.
+        Log weights of counts given their own measurements.
 
     Examples
     --------

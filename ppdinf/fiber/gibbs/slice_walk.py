@@ -1,8 +1,8 @@
-"""Move a table along lines by slice sampling: the cost hardly depends on the number of counts on a line.
+"""Slice sampling of a table along lines: the cost is almost independent of the number of counts on a line.
 
 Count x of cell i has the log weight ``log_noise[i, x - lower[i]] + log_h(x) + slope[i] x``, which is computed only
-where it is needed; noisy sums add theirs (`ppdinf.fiber.gibbs.measured_sums`). Let f(t) be the log weight of the table
-``x + t v`` for a direction v, and let t range over all tables within windows and bounds:
+where it is needed; noisy sums add their log weights (`ppdinf.fiber.gibbs.measured_sums`). Let f(t) be the log weight of
+the table ``x + t v`` for a direction v, and let t range over all tables within windows and bounds:
 
 1. Draw the level ``f(0) + log U``, with U uniform on (0, 1).
 2. Draw t uniformly from the range. If f(t) is below the level, cut the range at t, on the side of t away from the
@@ -26,7 +26,7 @@ from ppdinf.fiber.gibbs.measured_sums import Measured, _add_sums, _changed_sums,
 
 __all__ = ["walk_by_slices"]
 
-TIMES = 3  # moves along each direction
+TIMES = 3  # number of moves along each direction
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
@@ -36,7 +36,7 @@ type Reals = NDArray[np.float64]
 def _log_weight(
     t: int, x: Ints, cells: Ints, steps: Ints, lower: Ints, log_noise: Reals, log_h: Reals, slope: Reals
 ) -> float:
-    """Log weight of the cells of a direction after t steps along it."""
+    """Return the log weight of the cells of a direction after t steps along it."""
     found = 0.0
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
         if cell < lower.size:
@@ -67,21 +67,21 @@ def walk_by_slices(
     sums: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Move a table in place along each direction in turn.
+    """Update a table in place along each direction in turn.
 
     Parameters
     ----------
     x, starts, cells, steps, lower, rng
         As for `ppdinf.fiber.gibbs.line_gibbs.walk`.
     log_noise : array of float64, shape (d, width)
-        Log weights of counts by what was published of each cell alone; ``-inf`` for negative counts.
+        Log weights of counts given the measurement of each cell; ``-inf`` for negative counts.
     prior : tuple of two arrays
         ``log_h``, listed for small counts at least (`ppdinf.fiber.gibbs.cell_quantiles.log_prior`), and ``slope``,
         shape (d,).
     measured : tuple of arrays
         `ppdinf.fiber.gibbs.measured_sums.MeasuredSums.arrays`.
     sums : array of int64, shape (k,)
-        ``Q x``; kept true of x.
+        ``Q x``; it is updated with x.
     """
     log_h, slope = prior
     c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)

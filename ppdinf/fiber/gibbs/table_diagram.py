@@ -1,11 +1,11 @@
-"""Exact draws of a table given the weights of its counts, by elimination: a decision diagram of all tables.
+"""Exact draws of a table given the weights of its counts, from a decision diagram of all tables.
 
-Variables of the diagram are the cells that are not known, and one further variable for every noisy sum and every sum
-with bounds: ``Q x - s = 0``. The weight of s is the weight of what was published of the sum. A draw does not depend on
-the table before it, whatever bounds, known cells and holes do to the moves between tables.
+Variables of the diagram are the unknown cells, and one further variable for every noisy sum and every sum with bounds:
+``Q x - s = 0``. The weight of s is the weight of the published number. A draw does not depend on the current table, so
+bounds, known cells and holes do not affect mixing.
 
 Weights of the table that are not products over cells and sums (noise that couples cells by a norm, variables that
-depend on several cells) make the draw a proposal (Metropolis and Hastings with independent proposals).
+depend on several cells) make the draw a proposal (Metropolis-Hastings with independent proposals).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["TableDiagram", "table_diagram"]
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 
-SUMS = 100  # noisy sums beyond which diagrams are not tried
+SUMS = 100  # largest number of noisy sums of a diagram
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +38,11 @@ class TableDiagram:
     ----------
     diagram : DecisionDiagram
     free : array of int64
-        Cells that are not known: the first variables of the diagram.
+        Unknown cells: the first variables of the diagram.
     known : array of int64, shape (d,)
-        The counts of the others.
+        The counts of the known cells.
     at : array of int64
-        Place of every value of a cell among the log weights of all counts of the windows.
+        Index of every value of a cell among the log weights of all counts of the windows.
     sums : array of int64
         Noisy sums among the variables of the diagram.
     sum_of, sum_values : array of int64
@@ -61,23 +61,23 @@ class TableDiagram:
     padding: int
 
     def is_whole(self, coupling: NoiseNorm | MeasuredSums | None) -> bool:
-        """Tell whether the weights of the diagram are all weights that were published."""
+        """Return whether the diagram contains the weights of all published numbers."""
         return coupling is None or (isinstance(coupling, MeasuredSums) and coupling.y.size == self.sums.size)
 
     def draw(self, log_weights: Reals, measured: Measured | None, rng: np.random.Generator) -> Ints | None:
-        """Draw a table by the weights of cells and of the sums in the diagram; None where no table has any weight."""
+        """Draw a table by the weights of cells and of the sums in the diagram; None if all weights are 0."""
         of_sums = np.zeros(0) if measured is None else log_weight_of(measured, self.sum_of, self.sum_values)
         weights = np.concatenate([log_weights.ravel()[self.at], of_sums, np.zeros(self.padding)])
         return self._table(self.diagram.draw(weights, rng))
 
     def nearest(self, near: Ints, lower: Ints, allowed: NDArray[np.bool_]) -> Ints | None:
-        """Return the table nearest to a given one, in the sum of absolute differences, of those that are allowed."""
+        """Return the allowed table that is nearest to a given one in the sum of absolute differences."""
         distance = np.abs(lower[:, None] + np.arange(allowed.shape[1]) - near[:, None]).astype(np.float64)
         cost = np.where(allowed, distance, np.inf).ravel()[self.at]
         return self._table(self.diagram.nearest(np.append(cost, np.zeros(self.sum_of.size + self.padding))))
 
     def varies(self, width: int) -> NDArray[np.bool_]:
-        """Tell cells that have several counts in windows of a width."""
+        """Return which cells have several counts in windows of the given width."""
         cells = self.at[self.diagram.used[: self.at.size]] // width
         found: NDArray[np.bool_] = np.bincount(cells, minlength=self.known.size) > 1
         return found
@@ -91,7 +91,7 @@ class TableDiagram:
 
 
 def log_weight_of(measured: Measured, of: Ints, values: Ints) -> Reals:
-    """Log weights of values of noisy sums; ``of`` names the sum of each value."""
+    """Return log weights of values of noisy sums; ``of`` is the sum of each value."""
     _, _, _, y, precision, rate, ends, first, log_weights = measured
     away = (y[of] - values).astype(np.float64)
     found = -0.5 * precision[of] * away**2 - rate[of] * np.abs(away)
@@ -105,16 +105,15 @@ def log_weight_of(measured: Measured, of: Ints, values: Ints) -> Reals:
 
 
 def table_diagram(system: System, support: Support, coupling: MeasuredSums | None, largest: int) -> TableDiagram | None:
-    """List all tables of a support; None where they take more edges than `largest`.
+    """Return the diagram of all tables of a support, or None if it has more edges than `largest`.
 
     Parameters
     ----------
     system : System
     support : Support
-        Presolved.
+        Presolved support.
     coupling : MeasuredSums or None
-        Noisy sums. Where the diagram with all of them is too large, one is tried with those of which some values are
-        impossible.
+        Noisy sums. If the diagram with all of them is too large, only sums with impossible values are included.
     largest : int
     """
     if support.is_empty:
@@ -131,7 +130,7 @@ def table_diagram(system: System, support: Support, coupling: MeasuredSums | Non
 def _with_sums(
     system: System, support: Support, coupling: MeasuredSums | None, sums: Ints, largest: int
 ) -> TableDiagram | None:
-    """List all tables with some noisy sums as further variables."""
+    """Return the diagram of all tables with some noisy sums as further variables."""
     d, (low, high), fixed = support.low.size, (support.low, support.high), support.fixed
     free, known = np.flatnonzero(~fixed), np.where(fixed, low, 0)
     none = sp.csr_array((0, d), dtype=np.int64)
@@ -175,7 +174,7 @@ def _with_sums(
 
 
 def _ends(matrix: sp.csr_array, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Smallest and largest value of sums."""
+    """Return the smallest and largest value of sums."""
     up, down = matrix.maximum(0), matrix.minimum(0)
     return up @ low + down @ high, up @ high + down @ low
 

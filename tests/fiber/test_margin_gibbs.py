@@ -1,4 +1,4 @@
-"""Walks of tables with all two-way margins public: they forget where they were, and have the right law."""
+"""Gibbs updates of tables with all two-way margins public: they mix and have the correct law."""
 
 import itertools
 
@@ -17,7 +17,7 @@ from ppdinf.lattice import connected_moves, margin_matrix
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 
 SWEEPS, CHAINS, DRAWS = 4, 2, 1000
-LEAST = 500  # effective draws that a table is asked for
+LEAST = 500  # required effective draws
 
 
 def two_way_margins(dims):
@@ -27,8 +27,8 @@ def two_way_margins(dims):
     return public
 
 
-def walked(table, rate, moves=None, epsilon="1/2"):
-    """Fiber, log weights given known rates, and draws of shape (chains, draws, cells)."""
+def updated(table, rate, moves=None, epsilon="1/2"):
+    """Return the fiber, log weights given known rates, and draws of shape (chains, draws, cells)."""
     release = ppd.Release(table, ppd.GeneralizedLaplace(two_way_margins(table.ndim), epsilon=epsilon))
     with pm.Model() as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
@@ -45,7 +45,7 @@ def walked(table, rate, moves=None, epsilon="1/2"):
 
 
 def distance(fiber, law, draws):
-    """Total variation between the draws and the law by enumeration; and how many tables there are."""
+    """Return the total variation distance of draws from the enumerated law, and the number of tables."""
     points = fiber_tables(fiber.system.A, fiber.system.values, fiber.system.B, fiber.system.limits)
     log = law[np.arange(points.shape[1]), points - fiber.lower].sum(axis=1)
     exact = np.exp(log - log.max())
@@ -55,34 +55,34 @@ def distance(fiber, law, draws):
 
 
 def twelve():
-    """A 3-cycle in one layer against another: two tables that no cube takes to each other."""
+    """Return a 3-cycle in one layer against another: two tables that no cube connects."""
     cycle = np.array([[1, -1, 0], [0, 1, -1], [-1, 0, 1]])
     move = np.stack([cycle, -cycle, np.zeros((3, 3), dtype=int)])
     return np.maximum(move, 0)
 
 
 @pytest.mark.deep
-def test_two_modes_without_a_cube_between_them_are_both_visited():
+def test_two_modes_without_a_connecting_cube_are_both_visited():
     table = twelve()
-    fiber, law, draws = walked(table, 0.6, epsilon="1/100")
+    fiber, law, draws = updated(table, 0.6, epsilon="1/100")
     tv, number = distance(fiber, law, draws)
     assert number == 2
-    # E TV <= sqrt(K / n) / 2, and TV moves by 1 / n with a draw: 4 sd are exceeded once in 15,000
+    # E TV <= sqrt(K / n) / 2, and a draw changes TV by 1 / n: 4 sd, false alarm rate 1 in 15,000
     assert tv < 0.5 * np.sqrt(number / LEAST) + 4 * 0.5 / np.sqrt(LEAST)
     assert (np.ptp(draws, axis=1).max(axis=1) > 0).all()
 
 
-def test_combinations_of_the_basis_alone_never_leave_a_mode():
+def test_combinations_of_the_basis_alone_do_not_leave_a_mode():
     table = twelve()
     moves = connected_moves(margin_matrix((3, 3, 3), itertools.combinations(range(3), 2)), seconds=0)
-    fiber, law, draws = walked(table, 0.6, moves, epsilon="1/100")
+    fiber, law, draws = updated(table, 0.6, moves, epsilon="1/100")
     assert distance(fiber, law, draws)[0] > 0.1
 
 
 @pytest.mark.deep
 def test_a_sparse_cube_has_the_law_of_enumeration():
     table = np.random.default_rng(3).poisson(0.7, (3, 3, 3))
-    fiber, law, draws = walked(table, 0.7)
+    fiber, law, draws = updated(table, 0.7)
     tv, number = distance(fiber, law, draws)
     assert number > 5
     assert tv < 0.5 * np.sqrt(number / LEAST) + 4 * 0.5 / np.sqrt(LEAST)
@@ -92,7 +92,7 @@ def test_a_sparse_cube_has_the_law_of_enumeration():
 @pytest.mark.deep
 def test_chains_mix(shape, rate):
     table = np.random.default_rng(3).poisson(rate, shape)
-    fiber, _, draws = walked(table, rate)
+    fiber, _, draws = updated(table, rate)
     cells = xr.DataArray(draws[..., ~fiber.system.structure.fixed], dims=("chain", "draw", "cell"))
     assert float(az.rhat(cells).max()) < 1.02
     assert float(az.ess(cells).min()) > LEAST

@@ -1,4 +1,4 @@
-"""Walks of a table with noisy sums of its histogram, against all tables listed; without them the walk is wrong."""
+"""Gibbs updates of a table with noisy sums of its histogram, against all tables; without the sums they are wrong."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -26,7 +26,7 @@ MEASURED = {
 
 
 def problem(name, public):
-    """Cells of counts 0 to 3, in windows that are wider, with weights and a gap between them."""
+    """Return cells with counts 0 to 3 in wider windows, with weights and a gap."""
     rng = np.random.default_rng(8)
     system = public.on(np.array([1, 2, 0, 3]))
     lower = np.array([-2, -1, 0, -1])
@@ -58,7 +58,7 @@ def drawn(fiber, log_weights, factor=None):
 
 
 def p_value(draws, tables, weight):
-    """Chi-square of thinned draws over the likely tables."""
+    """Return the chi-square p-value of thinned draws over the likely tables."""
     likely = weight * len(draws) > 10
     key = (N ** np.arange(CELLS)).astype(int)
     seen = np.array([(draws @ key == own).sum() for own in tables[likely] @ key])
@@ -69,8 +69,8 @@ def p_value(draws, tables, weight):
 
 @pytest.mark.parametrize("name", PURE)
 @pytest.mark.parametrize("public", [Public(), ppd.invariants.total()], ids=["free", "total"])
-def test_walk_against_all_tables(name, public):
-    """Eight chi-squares of 6,000 nearly independent draws (p above 1e-4); a walk that leaves the sums out is caught."""
+def test_updates_against_all_tables(name, public):
+    """Eight chi-square tests of 6,000 nearly independent draws (p above 1e-4); ignoring the sums is rejected."""
     fiber, log_weights = problem(name, public)
     tables, weight = listed(fiber, log_weights)
     assert p_value(drawn(fiber, log_weights), tables, weight) > 1e-4
@@ -78,8 +78,8 @@ def test_walk_against_all_tables(name, public):
 
 
 @pytest.mark.deep
-def test_walk_beside_another_factor():
-    """Each direction a proposal of the walk, for a factor that looks at all cells."""
+def test_updates_with_another_factor():
+    """With a factor that depends on all cells, each direction is a proposal."""
     fiber, log_weights = problem("cyclic-laplace", Public())
     tables, weight = listed(fiber, log_weights)
 
@@ -92,7 +92,7 @@ def test_walk_beside_another_factor():
 
 
 def test_shifts_follow_their_law():
-    """40,000 numbers through the quantiles of the shift: within 3e-5 of its law, which is that of a list."""
+    """The quantiles of the shift at 40,000 numbers agree with its enumerated law within 3e-5."""
     for left, rate in ((np.array([3, -4, 0, 1]), 0.4), (np.array([7, 7]), 0.05)):
         c = np.arange(-400, 401)
         law = np.exp(-rate * np.abs(left[:, None] + c).sum(axis=0))
