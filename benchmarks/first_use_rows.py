@@ -220,7 +220,7 @@ def overlapping(deviation):
     """Make a row that denoises six overlapping sums of six cells."""
 
     def run():
-        inv, law = ppd.invariants, ppd.laws.DiscreteGaussian(variance=deviation**2)
+        inv, law = ppd.invariants, ppd.laws.DiscreteGaussian(float(deviation))
         x = 100 * np.arange(1, 7).reshape(2, 3)
         noise = np.rint(np.random.default_rng(SEED).normal(0, deviation, 6)).astype(int)
         seen = ppd.Measurements(
