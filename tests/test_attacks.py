@@ -211,7 +211,7 @@ def test_order_and_attributes_reveal_nothing(tmp_path):
 # --- many releases: lucky ones, and averages ------------------------------------------------------------------------
 
 
-def test_retries_until_lucky_and_averages_end_with_the_budget(tmp_path):
+def test_repeated_draws_and_averages_end_with_the_budget(tmp_path):
     """Without a session both attacks work: of 400 releases the best is near the table, and their mean equals it."""
     mechanism = laplace("1/10")
     naive = np.array([mechanism.release(TABLE).table.values for _ in range(400)])

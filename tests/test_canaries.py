@@ -104,7 +104,7 @@ def test_nothing_confidential_leaves_except_through_a_mechanism(table, tmp_path)
 
 
 @pytest.mark.deep
-def test_nothing_of_the_machine_is_in_what_an_analyst_makes(tmp_path, monkeypatch):
+def test_outputs_of_analysts_contain_nothing_about_the_machine(tmp_path, monkeypatch):
     """Reports, tables, figures, printed lines, tracebacks: no host, user, path, environment."""
     out = tmp_path / "very-private-folder"
     out.mkdir()

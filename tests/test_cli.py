@@ -260,7 +260,7 @@ def test_a_release_is_not_overwritten(released):
     assert file.read_bytes() == before
 
 
-def test_debug_shows_where_an_error_came_from(tmp_path):
+def test_debug_shows_the_origin_of_an_error(tmp_path):
     (tmp_path / "no.ppd").write_text("not a release")
     assert "not a release file" in run("check", tmp_path / "no.ppd", code=1)
     result = CliRunner().invoke(app, ["--debug", "check", str(tmp_path / "no.ppd")])

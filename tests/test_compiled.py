@@ -194,7 +194,7 @@ def test_edits_behind_a_kernel_of_the_package_are_detected(copied):
 
 
 @pytest.mark.deep
-def test_machine_code_is_kept_where_it_can_be_written(copied, tmp_path):
+def test_machine_code_is_cached_in_writable_folders(copied, tmp_path):
     package, run = copied
     home, chosen, file = tmp_path / "home", tmp_path / "chosen", tmp_path / "file"
     file.touch()

@@ -104,7 +104,7 @@ def test_intervals_of_posteriors_cover_the_confidential_counts():
     assert 0.95 - 4.9 * sd < share < 1
 
 
-def test_intervals_hold_counts_of_counties_that_move_together():
+def test_intervals_cover_counts_of_dependent_counties():
     rng, size = np.random.default_rng(9), np.linspace(-1.5, 1.5, 12)
     means = 20_000 * POSTERIORS.tilted(np.full(12, 1 / 12), np.array([-0.8, -0.3, 0.0, 0.3, 0.8]), size)
     shapes = np.exp(3 + size)
@@ -149,7 +149,7 @@ def test_movements_and_differences_of_small_counties_are_recovered():
     assert 1.3 * 0.4 < tilt < 2.2 * 0.5  # the largest of eleven quantiles of Student's t: 1.9 scales
 
 
-def test_deaths_are_expected_where_the_cases_of_two_months_were():
+def test_expected_deaths_follow_the_cases_of_two_months():
     cases, deaths = np.array([[400_000, 800_000, 100_000]]), np.zeros((1, 3), dtype=np.int64)
     deaths[0, 1:] = 0.01 * (cases[0, :-1] + cases[0, 1:]) / 2
     assert POSTERIORS.fatality(cases, deaths, 2, 100_000) == pytest.approx(deaths[0, 2] / 100_000, rel=1e-3)

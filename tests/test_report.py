@@ -183,7 +183,7 @@ def test_the_page_describes_the_model_that_was_fitted(analysis, tmp_path):
     assert " ".join(both.model().split()) in parsed
 
 
-def test_the_page_states_the_loss_in_its_own_unit_and_no_rate_where_nobody_lives(tmp_path):
+def test_the_page_states_the_unit_of_the_loss_and_omits_rates_of_empty_cells(tmp_path):
     write_report(two_way(), tmp_path / "report.html", title="t", release_file="f.ppd")
     parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
     losses = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split("cells, by")[0]

@@ -84,7 +84,7 @@ def test_files_in_the_folder_run_no_code(tmp_path, data):
     assert not Trap.sprung
 
 
-def test_results_come_back_as_they_were():
+def test_results_are_read_unchanged():
     frame = pd.DataFrame({"way": ["a", "b"], "n": [1, 2], "x": [0.5, np.nan], "on": [True, False]}, index=[3, 5])
     frame["kind"] = pd.Categorical(["u", "v"])
     labelled = frame.set_index(["way", "n"])

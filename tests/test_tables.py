@@ -183,7 +183,7 @@ LONG = pd.DataFrame(
 )  # fmt: skip
 
 
-def test_a_long_frame_comes_in_with_its_covariates():
+def test_a_long_frame_is_read_with_its_covariates():
     table = ppd.as_table(LONG, count="n", dims=["county", "sex"], covariates=["persons", "share"])
     assert table.dims == ("county", "sex")
     assert table.sel(county="B", sex="f") == 731
@@ -287,7 +287,7 @@ def test_selecting_names_the_label_that_is_missing():
 
 
 @given(st.lists(st.text(max_size=8).filter(lambda text: text.strip().casefold() not in TOTALS), min_size=1, max_size=6))
-def test_distinct_plain_labels_pass_and_look_alikes_do_not(labels):
+def test_distinct_labels_pass_and_similar_labels_do_not(labels):
     """The fast path for plain text agrees with a comparison of visible forms."""
 
     def seen(label):
@@ -379,7 +379,7 @@ def test_several_levels_sorted_by_their_cells_are_detected():
 DOMAIN = {"county": ["A", "B", "C", "D"], "sex": ["m", "f"]}
 
 
-def test_declared_labels_count_zero_where_they_are_absent():
+def test_absent_declared_labels_count_zero():
     counted = ppd.as_table(MICRODATA.value_counts(), labels=DOMAIN)
     assert counted.values.tolist() == [[1, 1], [2, 1], [1, 3], [0, 0]]
     assert counted.dtype == np.int64

@@ -27,7 +27,7 @@ def test_sizes_are_those_of_a_state():
     assert 0.002 < table.deaths.sum() / table.cases.sum() < 0.05
 
 
-def test_nobody_dies_before_falling_ill():
+def test_cumulative_deaths_do_not_exceed_cases():
     table = simulate_epidemic(rng=3)
     assert (table.deaths.cumsum("month") <= table.cases.cumsum("month")).all()
 
@@ -40,7 +40,7 @@ def test_one_seed_gives_one_table_and_callers_cannot_spoil_the_next():
 
 
 @pytest.mark.parametrize("month", ["2020-04", "2020-11", "2021-08"])
-def test_counts_vary_more_than_poisson_and_neighbouring_months_go_together(month):
+def test_counts_are_overdispersed_and_autocorrelated(month):
     table = epidemic()
     rate = table.cases / table.population
     cases = table.cases.sel(month=month)

@@ -22,7 +22,7 @@ def write(tmp_path):
     return _write
 
 
-def test_a_file_comes_in_as_written(write):
+def test_a_file_is_read_unchanged(write):
     table = read_epidemic(write(GOOD))
     assert table.county.values.tolist() == ["B", "A"]  # order of the file
     assert table.fips.values.tolist() == ["01003", "01001"]

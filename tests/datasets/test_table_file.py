@@ -25,7 +25,7 @@ def test_rows_become_cells_in_order_of_appearance(read):
     assert table.dtype == np.int64
 
 
-def test_rows_may_come_in_any_order_as_long_as_all_come(read):
+def test_rows_can_have_any_order_if_all_exist(read):
     lines = GOOD.splitlines()
     assert read("\n".join([lines[0], *lines[:0:-1]])).sel(county="B", sex="f") == 731
 
@@ -38,13 +38,13 @@ def test_coordinates_keep_the_dimensions_they_need(read):
     assert table.share.values.tolist() == ["0.5", "1"]  # not integers: unchanged text
 
 
-def test_codes_with_leading_zeros_stay_text(read):
+def test_codes_with_leading_zeros_remain_text(read):
     table = read("fips,n,zip\n01001,1,02134\n01003,2,02135\n", dims=["fips"], coordinates=["zip"])
     assert table.fips.values.tolist() == ["01001", "01003"]
     assert table.zip.values.tolist() == ["02134", "02135"]
 
 
-def test_a_coordinate_that_never_changes_stays_on_the_first_dimension(read):
+def test_a_constant_coordinate_is_on_the_first_dimension(read):
     table = read(GOOD.replace(",x,", ",y,"), coordinates=["state"])
     assert table.state.dims == ("county",)
 

@@ -97,7 +97,7 @@ def _space(public, d):
     return null_space(public.on(np.zeros(d, dtype=int)).structure)
 
 
-def test_calibration_at_once_is_never_wider_than_part_by_part():
+def test_joint_calibration_is_never_wider_than_separate_calibration():
     for seed in range(5):
         moves = np.random.default_rng(seed).normal(size=(10, 40)) * np.logspace(0, 1, 10)[:, None]
         shape = base_decomposition(moves)

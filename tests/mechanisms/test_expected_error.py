@@ -173,7 +173,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.deep) if n == "margins" else n for n in FAMILIES])
-def test_the_loss_for_an_error_serves_and_hardly_less_does(name):
+def test_the_loss_for_an_error_is_sufficient_and_nearly_minimal(name):
     family, labels = FAMILIES[name]
     found = ppd.plan(family, labels, [1], sizes=[50])
     loss = found.loss_for(cv="1/10", at=50)
@@ -275,7 +275,7 @@ def test_a_plan_states_the_loss_of_one_person():
     assert (exact.guarantee(1).loss_of_unit, float(exact.guarantee(1).delta_of_unit)) == (1, 1e-3)
 
 
-def test_fewer_draws_are_simulated_where_they_take_long():
+def test_slow_samplers_simulate_fewer_draws():
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     found = [
         _simulated_draws(ppd.GeneralizedLaplace(margins, epsilon), margins.on(np.zeros((10, 6), dtype=int)))

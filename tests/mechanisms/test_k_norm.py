@@ -100,7 +100,7 @@ def test_a_chain_is_used_where_faces_are_too_many(monkeypatch):
     module._chain.cache_clear()
 
 
-def test_cells_that_nobody_moves_get_no_noise():
+def test_constant_cells_get_no_noise():
     assert np.array_equal(KNorm(total(), 1).simulate([7], draws=2, rng=1), [[7], [7]])
     table = np.array([3, 1, 5, 4])
     public = total() & cells({"dim_0": 0})

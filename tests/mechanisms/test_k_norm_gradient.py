@@ -244,7 +244,7 @@ def test_audit_of_regressions(objective):
 
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
-def test_sensitivities_hold_and_are_nearly_reached(norm, kind):
+def test_sensitivities_are_valid_and_nearly_attained(norm, kind):
     """Random records and answers: no change of the gradient exceeds the bound, the largest is at least 3/4."""
     rng, features = np.random.default_rng(13), 2.0
     objective = (
@@ -285,7 +285,7 @@ def test_guarantee():
         (LogisticRegression(2), (np.eye(2), [1, 0]), {}),
     ],
 )
-def test_releases_carry_their_guarantee_and_come_back_from_their_files(objective, data, kwargs, tmp_path):
+def test_releases_have_guarantees_and_are_read_from_their_files(objective, data, kwargs, tmp_path):
     mechanism = KNormGradient(objective, "1/3", **kwargs)
     release = mechanism.release(data, allow_mcmc=True)
     assert release.dims == ("answer",)

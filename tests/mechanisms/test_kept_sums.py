@@ -106,7 +106,7 @@ def test_a_session_spends_nothing(tmp_path, monkeypatch, capsys):
     assert ppd.Session.open(session.path).left == {"epsilon": 0}
 
 
-def test_a_release_that_was_drawn_stays_spent(tmp_path):
+def test_a_drawn_release_remains_spent(tmp_path):
     """A second outcome does not make a release void."""
     from ppdinf.sessions import journal
 

@@ -282,7 +282,7 @@ def test_noise_too_narrow_for_its_grid_is_refused():
         gaussian(total(), epsilon=5, grid=1).release(THREE)
 
 
-def test_answers_that_nobody_moves_get_no_noise_on_any_grid():
+def test_constant_answers_get_no_noise_on_any_grid():
     for make in (gaussian, correlated, extended, ppd.SubspaceLaplace, ppd.KNorm):
         mechanism = make(Public(), epsilon=1, query=[[1, 1, 1], [2, 2, 2]])
         if make is gaussian:

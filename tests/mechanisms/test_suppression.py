@@ -124,7 +124,7 @@ def test_refuses_unbounded_cells():
             ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
 
 
-def test_beside_a_release_with_noise():
+def test_suppression_together_with_a_noisy_release():
     """The placeholder adds nothing: the density is that of the noisy release within the bounds, given the total."""
     noisy = ppd.Release(np.array([1, 0, 2]), ppd.GeneralizedLaplace(total(), epsilon=1))
     hidden = ppd.Release(np.array([1, 1, 1]), ppd.Suppression(total() & nonnegative()))

@@ -240,7 +240,7 @@ def test_conditioning_reduces_the_loss_of_two_bins():
     assert guarantee.loss_at_nearest == 1  # epsilon, where two steps of epsilon would be allowed
 
 
-def test_gamma_is_searched_where_tables_are_many():
+def test_gamma_is_bounded_by_a_search_for_many_tables():
     """If bounds concern several cells, no bound below 1 is known; a search gives a lower bound."""
     public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     table = CASES.copy(data=[[9, 8, 7], [3, 2, 1]])

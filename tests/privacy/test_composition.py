@@ -377,7 +377,7 @@ def test_assumptions_remain_after_composition():
     assert to_approximate(trusted, "0.01", distance=2).assumed == trusted.assumed
 
 
-def test_events_of_losses_that_no_float_holds():
+def test_events_of_losses_that_overflow():
     pytest.importorskip("dp_accounting")
     with pytest.raises(PrivacyError, match="protects nothing"):
         to_event(smooth(800))

@@ -178,7 +178,7 @@ def test_thousands_of_cells_have_a_lower_bound_too(cells, persons):
     assert cost.upper >= cost.lower
 
 
-def test_many_groups_are_bounded_at_once():
+def test_many_groups_are_bounded_together():
     """Several groups are enumerated, the largest first; the others are below the limit for the same number of cells."""
     rng = np.random.default_rng(1)
     counts = rng.integers(0, 9, 600)

@@ -15,7 +15,7 @@ CASES = [(2.55623, 1e-10), (0.5, 1e-5), (5e-4, 1e-6), (0.02, 0.01), (100.0, 1e-3
 
 
 @pytest.mark.parametrize(("rho", "delta"), CASES)
-def test_there_and_back(rho, delta):
+def test_round_trip(rho, delta):
     epsilon = zcdp_epsilon(rho, delta)
     assert zcdp_delta(rho, epsilon) == pytest.approx(delta, rel=1e-6)
     assert zcdp_rho(epsilon, delta) == pytest.approx(rho, rel=1e-6)
@@ -30,7 +30,7 @@ def test_is_the_least_of_the_bounds_on_a_grid_of_orders(rho, delta):
 
 
 @pytest.mark.parametrize(("rho", "delta"), CASES)
-def test_covers_the_gaussian_and_stays_near_it(rho, delta):
+def test_covers_the_gaussian_closely(rho, delta):
     """Gaussian noise is rho-zCDP exactly; its delta is smaller, but close."""
     epsilon, shift = zcdp_epsilon(rho, delta), math.sqrt(2 * rho)
     near, far = stats.norm.cdf([shift / 2 - epsilon / shift, -shift / 2 - epsilon / shift])

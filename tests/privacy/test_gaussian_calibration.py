@@ -50,7 +50,7 @@ def test_delta_by_integration(epsilon, sigma):
     assert gaussian_delta(epsilon, 7 * sigma, sensitivity=7) == pytest.approx(gaussian_delta(epsilon, sigma), rel=1e-12)
 
 
-def test_the_printed_width_is_wider_where_it_holds():
+def test_the_printed_width_is_wider_if_it_is_valid():
     for epsilon in (0.05, 0.192, 0.9):
         for delta in (1e-9, 1e-6, 0.1):
             printed = gaussian_sigma(epsilon, delta, calibration="printed")
@@ -60,7 +60,7 @@ def test_the_printed_width_is_wider_where_it_holds():
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.192, 1e-13), (0.9, 1e-11), (5, 1e-6), (50, 0.1)])
-def test_the_printed_width_is_refused_where_it_does_not_hold(epsilon, delta):
+def test_the_printed_width_is_refused_if_it_is_not_valid(epsilon, delta):
     """Lemma 3.4 of Gao et al. is stated for every epsilon and delta."""
     printed = (1 + math.sqrt(1 + math.log(1 / delta))) / epsilon
     assert exact_delta(epsilon, printed) > 1.05 * delta

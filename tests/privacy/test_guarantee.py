@@ -111,7 +111,7 @@ def test_a_mechanism_states_its_guarantee_without_a_table():
     assert isinstance(mechanism.release([3, 1, 2]).guarantee, Guarantee)
 
 
-def test_large_losses_stay_readable():
+def test_large_losses_are_readable():
     assert "exp(2000) = e^2e+03" in guarantee(total(), epsilon=1000).describe()
 
 
@@ -399,7 +399,7 @@ def test_the_nearest_change_is_described_exactly():
     )
 
 
-def test_names_say_where_sums_are_exact():
+def test_names_state_exact_sums():
     """Pure differential privacy has no exact sums: with exact sums, it holds among tables that share them."""
     exact, free = ppd.PostProcessed(total(), epsilon=1).guarantee, ppd.PostProcessed(Public(), epsilon=1).guarantee
     assert (exact.variant, free.variant) == ("integer-subspace", "pure")
@@ -407,6 +407,6 @@ def test_names_say_where_sums_are_exact():
     assert stated.to_dict()["dp_flavor"]["name"] == "Zero-concentrated DP among tables with the same public information"
 
 
-def test_contributions_of_all_integer_types_print_alike():
+def test_contributions_of_all_integer_types_print_the_same():
     stated = [ppd.invariants.unit("visit", contributions=n) for n in (3, np.uint64(3), np.int8(3))]
     assert len({str(public) for public in stated}) == 1

@@ -176,7 +176,7 @@ def test_other_smallest_changes_do_not_compose():
         compose(first, third)
 
 
-def test_a_width_is_found_where_the_bound_is_wider_than_the_conversion_from_zcdp():
+def test_a_width_is_computed_if_the_bound_exceeds_the_conversion_from_zcdp():
     found, step = structure(np.kron(np.eye(2, dtype=int), [[1, 1, 1]])), np.array([1, -1, 0, 0, 0, 0])
     sigma = exact_sigma(found, step, 5, "1/4")
     assert 0.6 < sigma < 1

@@ -86,7 +86,7 @@ def test_the_stated_loss_covers_all_pairs_of_data(mechanisms, parts):
     assert together.loss() < compose(*(m.guarantee for m in mechanisms.values())).loss()
 
 
-def test_the_largest_loss_is_wrong_where_parts_overlap_and_in_l2():
+def test_the_largest_loss_is_wrong_for_overlapping_parts_and_l2():
     one, two = laplace("1/2"), laplace("1/3")
     stated = compose_partition([one.guarantee, two.guarantee], ["north", "south"])
     overlapping = worst({"a": one, "b": two}, [None, None])  # both count everybody

@@ -21,7 +21,7 @@ MECHANISMS = {
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_release_keeps_sums_and_comes_back_from_its_file(name, tmp_path):
+def test_a_release_keeps_sums_and_is_read_from_its_file(name, tmp_path):
     release = MECHANISMS[name](groups("state")).release(TABLE)
     assert release.table.dtype == np.float64
     assert np.allclose(release.public.A @ release.table.values, [34, 19])

@@ -468,7 +468,7 @@ def test_decompression_bombs_are_refused(tmp_path):
         ppd.read_release(bomb)
 
 
-def test_what_surrounds_the_archive_is_refused(tmp_path):
+def test_bytes_around_the_archive_are_refused(tmp_path):
     path = small(tmp_path)
     data = path.read_bytes()
     for changed in (data + b"\n", b"#!/bin/sh\n" + data, data[:-2] + b"\x05\x00hello"):
@@ -531,7 +531,7 @@ def write_manifest(path, manifest, table, public):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_files_of_the_previous_schema_stay_readable(tmp_path):
+def test_files_of_the_previous_schema_are_readable(tmp_path):
     """They do not record who drew the table; saved again they have the current schema, and still do not record it."""
     assert write_manifest(tmp_path / "old.ppd", *manifest_of_schema_2()) == PINNED_2
     release = ppd.read_release(tmp_path / "old.ppd")
@@ -556,7 +556,7 @@ def test_files_of_the_previous_schema_get_the_current_guarantee(tmp_path):
         ppd.read_release(tmp_path / "old.ppd")
 
 
-def test_files_of_this_schema_stay_readable(tmp_path):
+def test_files_of_this_schema_are_readable(tmp_path):
     """A file of schema 3. A change of the format requires a new schema number."""
     manifest, table, public = manifest_of_schema_2()
     manifest |= {"schema": 3}

@@ -62,7 +62,7 @@ def manifest_of(release, path):
         return json.loads(file.read("manifest.json"))
 
 
-def test_the_schemas_are_some():
+def test_the_schemas_are_valid():
     for checked in (CHECK, MEASURED):
         jsonschema.Draft202012Validator.check_schema(checked.schema)
 
@@ -92,7 +92,7 @@ def test_written_files_are_valid(name, tmp_path):
     assert manifest["provenance"] == ("stated" if name == "stated" else "drawn")
 
 
-def test_kept_files_of_each_schema_meet_it_and_wrong_ones_do_not(tmp_path):
+def test_stored_files_are_valid_and_wrong_files_are_not(tmp_path):
     from test_release_file import manifest_of_schema_2, write_manifest
 
     manifest, table, public = manifest_of_schema_2()

@@ -37,7 +37,7 @@ def run(*arguments, code=0, typed=None):
     return " ".join(result.output.split())
 
 
-def test_a_signature_holds_for_this_file_and_this_key_alone(signed, tmp_path):
+def test_a_signature_is_valid_for_one_file_and_one_key(signed, tmp_path):
     file, key, public = signed
     verify(file, public)
     beside = file.with_name("a.ppd.sig")

@@ -497,7 +497,7 @@ def checked(file, drawn):
 
 @POSIX
 @pytest.mark.deep
-def test_five_hundred_kills_leave_at_least_what_was_drawn_spent(file):
+def test_five_hundred_kills_leave_all_drawn_releases_spent(file):
     spent, drawn = killed(file, 1, 499, 2)
     assert drawn > 100
     assert spent - drawn <= 500  # of each process at most the one that was killed

@@ -32,7 +32,7 @@ PUBLICS = {
 
 @pytest.mark.parametrize("public", PUBLICS.values(), ids=PUBLICS)
 @pytest.mark.parametrize("method", ["truncated", "l2", "nonnegative", "l1", "rounded"])
-def test_everything_public_holds(public, method):
+def test_public_sums_and_bounds_are_kept(public, method):
     table = TABLE.where(TABLE["what"] == "cases", np.minimum(TABLE, TABLE.sel(what="cases"))).astype(int)
     mechanism = PostProcessed(public, "1/4", method)
     draws = mechanism.simulate(table, draws=20, rng=2)

@@ -99,7 +99,7 @@ def test_three_ways_can_have_no_controlled_rounding():
         round_to_sums([0.5, 0.5, 0.5], sparse.csr_array(A), [1, 1, 1], sparse.csr_array((0, 3), dtype=int), [])
 
 
-def test_where_no_neighbouring_table_fits_the_nearest_is_found():
+def test_the_nearest_table_is_returned_without_neighbouring_tables():
     """A bound requires a cell to increase by more than 1, so no floor plus 0 or 1 satisfies it."""
     A, B = sparse.csr_array(margin_matrix((2, 2), [(0,), (1,)])), sparse.csr_array([[0, 1, 0, 0]])
     found = round_to_sums([1.5, 1.5, 0.5, 3.5], A, [3, 4, 2, 5], B, [3])
