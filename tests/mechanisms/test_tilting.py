@@ -111,7 +111,7 @@ def test_a_sum_far_out_under_bounds_that_link_cells(monkeypatch):
     assert (drawn.sel(kind="cases") >= drawn.sel(kind="deaths")).all()
     table_sums.eliminated_releases.cache_clear()
     monkeypatch.setattr(table_sums, "tilts", lambda *a: {})
-    with pytest.raises(InvariantError, match="within reach"):
+    with pytest.raises(InvariantError, match="within the windows"):
         mechanism.simulate(table, draws=3, rng=1)
 
 
@@ -208,5 +208,5 @@ def test_thousands_of_cells_near_their_bounds(mean, monkeypatch):
     assert release.table.values.min() >= 0
     table_sums.eliminated_releases.cache_clear()
     monkeypatch.setattr(table_sums, "tilts", lambda *a: {})
-    with pytest.raises(InvariantError, match="within reach"):
+    with pytest.raises(InvariantError, match="within the windows"):
         mechanism.release(table)

@@ -374,7 +374,7 @@ def test_invalid_distances(distance):
 
 @pytest.mark.parametrize("loss", ["1/500", "1/3", "1", "700", "800", "1e5"])
 def test_bounds_in_words_are_rounded_up(loss):
-    """ "At most exp(0.002) = 1" would be false, and so would truncated gamma, delta or factors."""
+    """The text "at most exp(0.002) = 1" would be false, and so would truncated gamma, delta or factors."""
     epsilon = Fraction(loss)
     delta = Fraction(10004, 10**8)
     found = ReleaseGuarantee(
@@ -382,9 +382,9 @@ def test_bounds_in_words_are_rounded_up(loss):
     )
     text = found.describe()
     factor = re.search(r"at most exp\([^)]*\)* = (e\^)?([0-9.e+]+)", text.split("at this distance")[1])
-    said = float(factor.group(2).rstrip("."))
-    assert said >= (float(epsilon) if factor.group(1) else math.exp(epsilon))
-    assert said <= 1.02 * (float(epsilon) if factor.group(1) else math.exp(epsilon))
+    bound = float(factor.group(2).rstrip("."))
+    assert bound >= (float(epsilon) if factor.group(1) else math.exp(epsilon))
+    assert bound <= 1.02 * (float(epsilon) if factor.group(1) else math.exp(epsilon))
     assert "delta = 0.000101" in text
 
 

@@ -303,7 +303,7 @@ def test_edits_that_are_not_sealed_break_the_digest(where, to, message, tmp_path
         (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": 5.0}, "is contradictory"),
         (("plan", "acceptance"), 7.0, "the sampler plan is contradictory"),
         (("kept",), [], "not written by ppdinf"),
-        (("public",), {}, "kept as a list"),
+        (("public",), {}, "stored as a list"),
         (("public", 0, "by"), ["county"], "content is invalid"),
         (("public", 0, "weights"), "size", "not written by ppdinf"),
         (("public", 1, "names"), ["population"], "no dimension or coordinate 'population'"),
