@@ -48,11 +48,11 @@ class Denoised:
     ) -> None:
         frame, (chains, draws) = data.frame, cells.shape[:2]
         self.data, self.parameters, self.plan = data, parameters, plan
-        own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
+        labels = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
         self.draws = xr.DataArray(
             cells.reshape(chains, draws, *frame.shape),
             dims=("chain", "draw", *frame.dims),
-            coords={"chain": np.arange(chains), "draw": np.arange(draws), **own},
+            coords={"chain": np.arange(chains), "draw": np.arange(draws), **labels},
             name="count",
         )
 
@@ -111,9 +111,9 @@ class Denoised:
         """Return estimate, standard deviation, interval and margin of error of every cell, by label."""
         table = self.summary(probability=probability)
         shape, frame = self.data.shape, self.data.frame
-        own = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
+        labels = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
         return xr.Dataset(
-            {name: (frame.dims, values.to_numpy().reshape(shape)) for name, values in table.items()}, coords=own
+            {name: (frame.dims, values.to_numpy().reshape(shape)) for name, values in table.items()}, coords=labels
         )
 
     def save(self, path: str | PathLike[str], statement: Public | None = None, probability: float = 0.9) -> None:

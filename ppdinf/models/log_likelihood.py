@@ -127,8 +127,8 @@ def sample_release(
     again = ReleasedRV(observed, ndim=tables.ndim - 2)
     values = np.array([again.rng_fn(rng, table, np.zeros(0, dtype=np.int64)) for table in flat])
     dims = ("chain", "draw", *noisy.dims)
-    own = {dim: noisy.coords[dim].values for dim in noisy.dims if dim in noisy.coords}
-    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **own}
+    labels = {dim: noisy.coords[dim].values for dim in noisy.dims if dim in noisy.coords}
+    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **labels}
     return xr.DataArray(values.reshape(*tables.shape[:2], *noisy.shape), dims=dims, coords=coords)
 
 
@@ -140,8 +140,8 @@ def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable
     parts = []
     if total.size and form:
         eta, log_normaliser, log_h = form
-        off = pt.zeros(total.size)[block[grouped]].inc(log_normaliser[grouped])
-        parts += [logp_natural(eta, log_h, **place)[: total.size] - off]
+        normalizers = pt.zeros(total.size)[block[grouped]].inc(log_normaliser[grouped])
+        parts += [logp_natural(eta, log_h, **place)[: total.size] - normalizers]
     elif total.size:
         parts += [logp_table(law.weights(given), **place)[: total.size]]
     if free.size:

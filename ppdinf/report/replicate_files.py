@@ -116,7 +116,7 @@ def _restored(x: Any, archive: Any) -> Any:
     if kind == "scalar":
         return archive[f"a{value}"][()]
     if kind == "dict":
-        return {_restored(key, archive): _restored(own, archive) for key, own in value}
+        return {_restored(key, archive): _restored(part, archive) for key, part in value}
     if kind in ("list", "tuple"):
         parts = [_restored(part, archive) for part in value]
         return parts if kind == "list" else tuple(parts)

@@ -161,8 +161,8 @@ class ConfidentialRV(SymbolicRandomVariable):
 
     def base(self, inputs: Sequence[Variable]) -> tuple[TensorVariable, TensorVariable | float]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and the log density to subtract."""
-        own = inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
-        dist = self.base_op.make_node(*own).default_output()
+        of_dist = inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
+        dist = self.base_op.make_node(*of_dist).default_output()
         return elementwise(dist, self.start.shape)
 
     @property

@@ -168,9 +168,9 @@ def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unk
     deciding = base.owner.op.dist_params(base.owner)[:1] if isinstance(op, BOUNDED_BY_FIRST) else [base]
     leaves = [leaf for leaf in graph_inputs(deciding) if not isinstance(leaf.type, RandomType)]
     above = [x for x in ancestors(deciding) if x.owner and isinstance(x.owner.op, MeasurableOp)]
-    own = base.owner.outputs
+    outputs = base.owner.outputs
     constants = all(isinstance(leaf, Constant) for leaf in leaves)
-    return "constant" if constants and all(x in own or x.name is None for x in above) else "unknown"
+    return "constant" if constants and all(x in outputs or x.name is None for x in above) else "unknown"
 
 
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -23,9 +23,9 @@ SEEDS = 2**63
 def uninformed_cells(table: TensorVariable) -> TensorVariable:
     """Return the distribution of the cells on which nothing published depends, a symbolic vector."""
     law = table.owner.op
-    dist, some = law.base(table.owner.inputs)[0], np.flatnonzero(law.fiber.uninformed)
-    alone = subset_distribution(dist, law.start.shape, some)
-    return dist.ravel()[some] if alone is None else alone
+    dist, cells = law.base(table.owner.inputs)[0], np.flatnonzero(law.fiber.uninformed)
+    alone = subset_distribution(dist, law.start.shape, cells)
+    return dist.ravel()[cells] if alone is None else alone
 
 
 class DataModelDraws:

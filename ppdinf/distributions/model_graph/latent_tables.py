@@ -130,8 +130,8 @@ class PlainTable:
         releases = []
         for rv, y in self.releases:
             mechanism = rv.owner.op.law.mechanism
-            own = bind(mechanism.public, frame, np.rint(y).astype(np.int64).ravel())
-            joined = bind(mechanism.public & statements, frame, y.ravel(), [*own.values.tolist(), *values])
+            public = bind(mechanism.public, frame, np.rint(y).astype(np.int64).ravel())
+            joined = bind(mechanism.public & statements, frame, y.ravel(), [*public.values.tolist(), *values])
             releases.append(Release(frame.table(y.ravel()), mechanism, public=joined))
         one = ObservedRelease(releases[0], frame) if len(releases) == 1 else None
         if one is not None and (auxiliary := one.likelihood.auxiliary) is None:

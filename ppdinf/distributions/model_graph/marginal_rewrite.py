@@ -141,12 +141,12 @@ def _frontier(drawn: list[TensorVariable], later: set[Variable]) -> Iterator[tup
     Variables drawn given the table, or later, are replaced by their values, because a node cannot depend on itself.
     Constants are not replaced.
     """
-    seen, ahead = set[Variable](), list[Variable](drawn)
+    visited, ahead = set[Variable](), list[Variable](drawn)
     while ahead:
         x = ahead.pop()
-        if x in seen:
+        if x in visited:
             continue
-        seen.add(x)
+        visited.add(x)
         if x in later and _has_value(x):
             yield x, x.owner.inputs[1]
         elif x in later:

@@ -197,9 +197,9 @@ def _refuse_as_a_table(var: TensorVariable, model: pm.Model) -> None:
 
 def _refuse_of_another(var: TensorVariable, waiting: list[TensorVariable], model: pm.Model) -> None:
     """Refuse dependents of a table of another model, for example of the model that was copied."""
-    own = [table.variable for table in tables_of(model)]
+    tables = [table.variable for table in tables_of(model)]
     for table in waiting:
-        if table not in own:
+        if table not in tables:
             raise ModelError(
                 f"{var.name!r} depends on the confidential table {table.name!r} of another model, in which it is "
                 "marginalized: add the variable before the model is copied, or use marginalize=False and the table of "

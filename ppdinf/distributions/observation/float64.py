@@ -43,16 +43,16 @@ def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
     >>> [parameter.dtype for parameter in counts.owner.op.dist_params(counts.owner)]
     ['int64', 'float64']
     """
-    wider = {}
+    converted = {}
     for node in toposort([dist], blockers=list(model.named_vars.values())):
         if isinstance(node.op, RandomVariable):
             parameters = [_wide(x) for x in node.op.dist_params(node)]
             if any(x is not y for x, y in zip(parameters, node.op.dist_params(node), strict=True)):
                 rng, size = node.inputs[:2]
-                wider[node.outputs[1]] = node.op.make_node(rng, size, *parameters).outputs[1]
-    if dist in wider:
-        return wider[dist]
-    return graph_replace([dist], wider, strict=False)[0] if wider else dist
+                converted[node.outputs[1]] = node.op.make_node(rng, size, *parameters).outputs[1]
+    if dist in converted:
+        return converted[dist]
+    return graph_replace([dist], converted, strict=False)[0] if converted else dist
 
 
 def constant(x: Variable) -> Array | None:
