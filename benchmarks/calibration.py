@@ -1,13 +1,13 @@
-"""Rank tests of rejection and importance sampling: p-values over simulated releases, and what faults they see.
+"""Rank tests of rejection and importance sampling: p-values over simulated releases, and the faults that they detect.
 
-Run with ``python benchmarks/calibration.py [total groups hierarchy two-way]``. Every line simulates 1,000
-parameters, tables and releases, draws from each posterior, and asks whether the positions of the truth among the
-draws are uniform: for theta, the size of the noise and the fit of the table. Regimes: dense (counts of 25,
-epsilon = 1/4), sparse (0.7, 3/2), flat (4, 1/20). Right inference: p-values above 1e-6; the faults of dense problems
-bring one below. Two margins of a 2 x 2 table are summed out table by table, since `PartiallyPrivate` keeps such a
-table as an unknown, and have one number of noise, too little to see faults by. Next to rejection: how many bounds were
-proved (the rest were found by maximising), and the median share of proposals that was accepted; next to importance
-sampling: median and 95th percentile of k-hat.
+Run with ``python benchmarks/calibration.py [total groups hierarchy two-way]``. Every line simulates 1,000 parameters,
+tables and releases, draws from each posterior, and tests whether the ranks of the truth among the draws are uniform:
+for theta, the size of the noise and the fit of the table. Regimes: dense (counts of 25, epsilon = 1/4), sparse (0.7,
+3/2), flat (4, 1/20). Correct inference has p-values above 1e-6; the faults of dense problems give a p-value below. Two
+margins of a 2 x 2 table are marginalized table by table, because `PartiallyPrivate` keeps such a table as a variable.
+They have one noise value, which is not sufficient to detect faults. For rejection, the table also shows how many bounds
+were proved (the others were found by maximisation), and the median acceptance rate. For importance sampling, it shows
+the median and the 95th percentile of k-hat.
 """
 
 import sys

@@ -1,11 +1,11 @@
-"""The COVID study's releases and posteriors on a loopback Dask cluster: one worker, two, two of which one is killed.
+"""The COVID study's releases and posteriors on a local Dask cluster: one worker, two, and two of which one is killed.
 
     uv run --extra dask python benchmarks/cluster.py [months]
 
-Real counts where `PPDINF_DATA` has them, simulated ones otherwise. Each month at both epsilons, forty releases and the
-posteriors of these noisy tables, as in the full study. The three ways must give the same bits as one process does. Wall
-seconds on an idle machine with two cores; a worker's start and imports (some 5 s) count, the cluster's do not. joblib
-leaves the tasks of a cluster of one worker to the process itself.
+Counts are real if `PPDINF_DATA` has them, otherwise simulated. Each month has forty releases at both epsilons and their
+posteriors, as in the full study. The three runs must give the same bits as one process. Times are
+wall seconds on an idle machine with two cores. They include the start and the imports of a worker (about 5 s) and
+exclude those of the cluster. With a cluster of one worker, joblib runs the tasks in the process itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPLICATES, DRAWS = 40, 400
 
 
 def studied(folder, months):
-    """Releases and posteriors of some months, and the seconds they took."""
+    """Return releases and posteriors of the given months, and the time in seconds."""
     covid = SimpleNamespace(**runpy.run_path(str(COVID)))
     table, source = covid.load(None)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
@@ -59,7 +59,7 @@ def studied(folder, months):
 
 
 def on_cluster(months, workers, kill_after=None):
-    """The same on a cluster of so many processes, one of which is killed after some seconds."""
+    """Run the study on a cluster, one process of which is killed after `kill_after` seconds."""
     import distributed
 
     cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
@@ -75,7 +75,7 @@ def on_cluster(months, workers, kill_after=None):
 
 
 def equal(found, alone):
-    """Whether two results are the same to the last bit."""
+    """Return whether two results are bitwise equal."""
     if isinstance(found, dict):
         return found.keys() == alone.keys() and all(equal(found[key], alone[key]) for key in found)
     if isinstance(found, (list, tuple)):
@@ -84,7 +84,7 @@ def equal(found, alone):
 
 
 def main(months=2):
-    """Print seconds of each way, and whether its results are those of one process."""
+    """Print the seconds of each run, and whether its results equal those of one process."""
     with tempfile.TemporaryDirectory() as folder:
         alone, seconds = studied(folder, months)
     print(f"one process: {seconds:.1f} s", flush=True)

@@ -1,8 +1,8 @@
-"""Mechanisms with a fixed point: what they keep at every size, how long they take, and general solvers beside them.
+"""Mechanisms with a fixed point: errors and times by size, compared with general solvers.
 
-Run with ``python benchmarks/counts.py`` (ten minutes on a quiet core; with the argument ``quick``: one). Times
-are of one core's processor, compilation not included. The general solver is SciPy's ``linprog(method="highs-ipm")`` on
-all entries of the matrix.
+Run with ``python benchmarks/counts.py`` (ten minutes on an idle core; one minute with the argument ``quick``). Times
+are CPU times of one core without compilation. The general solver is SciPy's ``linprog(method="highs-ipm")`` on all
+entries of the matrix.
 """
 
 import math
@@ -24,7 +24,7 @@ EPSILONS = ("0.1", "0.3", "0.5", "1", "3")
 
 
 def homicides(n):
-    """Homicides by county, top-coded at n - 1; half zeros and a long tail without the file."""
+    """Return homicides by county, top-coded at n - 1, or simulated counts if the file is missing."""
     rng = np.random.default_rng(5)
     if file := public_file("homicides_by_county.csv"):
         raw = np.genfromtxt(file, delimiter=",", names=True, usecols=4)["murders"].astype(int)
@@ -34,7 +34,7 @@ def homicides(n):
 
 
 def points(n, at, shares):
-    """A distribution on one or two counts."""
+    """Return a distribution on one or two counts."""
     z = np.zeros(n)
     z[at] = shares
     return z
@@ -51,14 +51,14 @@ DISTRIBUTIONS = {
 
 
 def seconds(work):
-    """Processor time of a call, and its result."""
+    """Return the CPU time of a call, and its result."""
     start = time.process_time()
     found = work()
     return time.process_time() - start, found
 
 
 def kept(sizes):
-    """Worst errors of Algorithm 1 over all distributions, epsilons and selectors, by size."""
+    """Print the largest errors of Algorithm 1 over all distributions, epsilons and selectors, by size."""
     print(
         "| counts | row sums | fixed point | epsilon over stated | mechanisms | s, worst |\n|---|---|---|---|---|---|"
     )
@@ -73,7 +73,7 @@ def kept(sizes):
 
 
 def growth(sizes):
-    """Time of Algorithm 1 by size, and the number of its scales."""
+    """Print the time of Algorithm 1 and the number of its scales by size."""
     print("| counts | s with audit | scales |\n|---|---|---|")
     for n in sizes:
         z = 0.999 ** np.arange(n) / (0.999 ** np.arange(n)).sum()
@@ -85,7 +85,7 @@ def growth(sizes):
 
 
 def general(z, epsilon):
-    """Least error by a general solver over all entries."""
+    """Return the smallest error by a general solver over all entries."""
     n, up = z.size, math.exp(epsilon)
     steps = sparse.diags_array([np.full(n, -1.0), np.full(n - 1, up)], offsets=[0, 1], shape=(n - 1, n))
     back = sparse.diags_array([np.full(n, up), np.full(n - 1, -1.0)], offsets=[0, 1], shape=(n - 1, n))
@@ -99,7 +99,7 @@ def general(z, epsilon):
 
 
 def least(sizes, alone):
-    """The optimum beside a general solver: error, audited epsilon, time."""
+    """Compare the optimum with a general solver: error, audited epsilon, time."""
     print("| counts | relative difference | audited epsilon | s | s, general | ratio |\n|---|---|---|---|---|---|")
     for n in (*sizes, alone):
         z = DISTRIBUTIONS["binomial"](n)

@@ -1,9 +1,9 @@
-"""Exact l1 noise where sums cross: what a draw costs, and the share of attempts that are kept beside its prediction.
+"""Exact l1 noise for crossing sums: time of a draw, and acceptance rates compared with their predictions.
 
-Run with ``python benchmarks/crossing.py`` (some five minutes on one core; epsilon is 1/4 unless stated).
-
-First two-way tables under both margins against their smaller side, then other systems. Times are CPU seconds from the
-operating system's words. `benchmarks/noise.py` compares with chains, by effective draws per second.
+Run with ``python benchmarks/crossing.py`` (about five minutes on one core; epsilon is 1/4 unless stated). The first
+table has two-way tables with both margins by the size of their smaller side, the second table has other systems. Times
+are CPU seconds with words from the operating system. `benchmarks/noise.py` compares with chains by effective draws per
+second.
 """
 
 import os
@@ -19,7 +19,7 @@ from ppdinf.noise.exact.scale_mixture.lattice_laplace import Prepared
 from ppdinf.noise.exact.scale_mixture.two_way_laplace import TwoWayLaplace
 from ppdinf.noise.primitives.stream import secure_stream
 
-SECONDS = 6.0  # CPU time of each measurement, about
+SECONDS = 6.0  # approximate CPU time of each measurement
 SQUARES = [(n, n) for n in (5, 10, 15, 20, 25, 30, 35, 40, 45)]
 LONG = [(67, 24), (200, 10), (1000, 10), (3143, 5)]
 
@@ -55,7 +55,7 @@ OTHERS = {
 
 
 def measured(law):
-    """Share of attempts kept, and seconds of an attempt."""
+    """Return the acceptance rate, and the seconds per attempt."""
     stream, size, kept, tries, start = secure_stream(), 100, 0, 0, time.process_time()
     list(law._attempts(2, stream))
     while (seconds := time.process_time() - start) < SECONDS and kept < 400:

@@ -1,10 +1,11 @@
-"""A county of 2,016 cells and eleven overlapping noisy queries, denoised: time, effective draws, error, coverage.
+"""A county of 2,016 cells with eleven overlapping noisy queries, denoised: time, effective draws, error, coverage.
 
     uv run python benchmarks/denoise.py [files]
 
-Persons by residence, voting age, ethnicity and race, 40,000 of them simulated; variances of the noise are those of
-counties in the 2020 Census redistricting files. Beside the posterior: least squares clipped at 0, and the detailed
-query taken as true. First without anything exact, then with the total and two margins.
+Cells are persons by residence, voting age, ethnicity and race, 40,000 simulated persons. Variances of the noise are
+those of counties in the 2020 Census redistricting files. The posterior is compared with least squares clipped at 0, and
+with the detailed query as published. The first table is without exact sums, the second one with the total and two
+margins.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ QUERIES = [
 
 
 def county(seed):
-    """Confidential persons."""
+    """Return the confidential table."""
     rng = np.random.default_rng(seed)
     residence = np.array([0.96, 0.004, 0.001, 0.008, 0.001, 0.015, 0.001, 0.01])
     race = rng.dirichlet(np.concatenate([[60, 12, 1, 5, 0.3, 6], np.full(15, 0.5), np.full(42, 0.02)]))
@@ -46,7 +47,7 @@ def county(seed):
 
 
 def published(x, seed, exact):
-    """Noisy queries, and what is exact."""
+    """Return the noisy queries and the exact sums."""
     rng = np.random.default_rng(seed)
 
     def noisy(sums, variance):
@@ -65,10 +66,10 @@ def published(x, seed, exact):
 
 
 def least_squares(seen):
-    """Weighted least squares of all queries, clipped at 0, with standard deviations; nothing exact."""
+    """Return weighted least squares of all queries, clipped at 0, with standard deviations, without exact sums."""
     entries = seen.entries
     low, high = entries.support_bounds()
-    weight = 1 / (high - low) ** 2 * (2 * 7.13) ** 2  # one over the variance, from how far 1e-12 reaches
+    weight = 1 / (high - low) ** 2 * (2 * 7.13) ** 2  # reciprocal variance, from the radius with tail probability 1e-12
     Q = sp.csc_array(entries.matrix)
     precision = sp.csc_array(Q.T @ sp.diags_array(weight) @ Q)
     return np.maximum(spsolve(precision, Q.T @ (weight * entries.y)), 0)

@@ -1,10 +1,9 @@
-"""Rates per person where the persons are released with noise: bias and coverage, with and without the noise in mind.
+"""Rates per person with noisy numbers of persons: bias and coverage, with and without a model of the noise.
 
-Run with ``python benchmarks/errors_in_variables.py [data sets]``; 1,000 data sets take some five minutes of one core.
-The setting is that of `tests/oracles/noisy_denominators.py`, with parameters drawn from their priors. *Bias* is the
-mean error of posterior means, with its Monte Carlo standard error; *off by* their root mean square error; *sd* the mean
-posterior standard deviation; *coverage* the share of 90 % intervals that hold the truth; *p* the p-value of the rank
-test.
+Run with ``python benchmarks/errors_in_variables.py [data sets]``; 1,000 data sets take about five minutes of one core.
+The setting is `tests/oracles/noisy_denominators.py`, with parameters drawn from their priors. *Bias* is the mean error
+of posterior means, with its Monte Carlo standard error; *off by* their root mean square error; *sd* the mean posterior
+standard deviation; *coverage* the share of 90 % intervals that contain the truth; *p* the p-value of the rank test.
 """
 
 import sys

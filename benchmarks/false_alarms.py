@@ -1,9 +1,9 @@
-"""How often `ppd.diagnose` finds a problem where there is none, over simulated data sets.
+"""False alarm rate of `ppd.diagnose` over simulated data sets.
 
-Run with ``python benchmarks/false_alarms.py [data sets] [problem ...]``; 200 data sets of both problems take about
-half an hour of one core. Parameters are drawn from their priors, tables from the data model, releases from the
-mechanism, and every model is the right one, sampled as PyMC does by default (four chains of 1,000 draws). A line per
-problem: how many data sets were found fault with, a 95 % interval for the rate, and what was said.
+Run with ``python benchmarks/false_alarms.py [data sets] [problem ...]``; 200 data sets of both problems take about half
+an hour of one core. Parameters are drawn from their priors, tables from the data model and releases from the mechanism.
+All models are correct and sampled with PyMC's defaults (four chains of 1,000 draws). A line per problem shows the
+number of data sets with reported problems, a 95 % interval for the rate, and the messages.
 """
 
 import sys
@@ -20,7 +20,7 @@ from ppdinf.errors import DiagnosisWarning
 
 
 def areas(rng):
-    """Ten areas with a public total: one rate and one contrast, summed out."""
+    """Return ten areas with a public total: one rate and one contrast, marginalized."""
     slope = np.linspace(-1, 1, 10)
     rate, contrast = rng.gamma(4, 3), rng.normal(0, 0.7)
     table = rng.poisson(rate * np.exp(contrast * slope))
@@ -32,7 +32,7 @@ def areas(rng):
 
 
 def margins(rng):
-    """Three by four cells with both margins public, a rate for each column: a variable, which walks."""
+    """Return 3 x 4 cells with both margins public and a rate for each column; the table is sampled."""
     table = rng.poisson(rng.gamma(2, 4, size=4), size=(3, 4))
     public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     release = simulated(ppd.GeneralizedLaplace(public, epsilon="1/2"), table, rng)
@@ -47,7 +47,7 @@ def simulated(mechanism, table, rng):
 
 
 def found_fault(model, seed):
-    """What `diagnose` says of a posterior, a list of problems."""
+    """Return the list of problems that `diagnose` reports for a posterior."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DiagnosisWarning)
         with model:

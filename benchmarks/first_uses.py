@@ -9,8 +9,8 @@ finds no compiled kernel and an empty compile directory of PyTensor; a warm run 
 Installed packages are not compiled again. ``--warm`` skips cold runs: the copy then keeps the kernels that the checkout
 has compiled, and one run per row is not measured.
 
-Each entry is the median of CPU seconds of the process and its children, then seconds of the clock, then a figure that
-the row prints, such as the time of one gradient or the smallest bulk effective sample size (ESS). A run that takes
+Each entry is the median of CPU seconds of the process and its children, then seconds of the clock. A further figure is
+printed by the row, such as the time of one gradient or the smallest bulk effective sample size (ESS). A run that takes
 longer than its limit is stopped, and the table says so. "cannot run" names the error of a checkout that lacks a feature
 of the row. The rows are in `first_use_rows.py`.
 """
@@ -73,7 +73,7 @@ def entry(runs):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the run in progress is stopped, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the current run is also stopped
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", help="names of rows; all of them by default")
     parser.add_argument("--against", nargs="+", type=Path, default=[], help="folders of other checkouts")

@@ -1,12 +1,12 @@
-"""Time of a gradient of a model whose table is summed out: by pieces, and by the rows of all cells, side by side.
+"""Time of a gradient of a model with a marginalized table: by pieces, and by the rows of all cells.
 
-Run with ``python benchmarks/gradients.py [problem ...]``. Microseconds of CPU for a log density with its gradient, as
-NUTS asks for it, at log rates a tenth around the logarithms of the counts, the best of many rounds that alternate
-between the two; and the largest relative difference of densities and of gradients. Rows: the same model with its pieces
-taken away (`ppdinf.fiber.sums_given_totals.totals.NO_PIECES`).
+Run with ``python benchmarks/gradients.py [problem ...]``. The table shows microseconds of CPU for a log density with
+its gradient, as NUTS evaluates it, at log rates within about 0.1 of the logarithms of the counts. It is the best of
+many rounds that alternate between the two methods. The table also shows the largest relative difference of densities
+and of gradients. Rows: the same model without its pieces (`ppdinf.fiber.sums_given_totals.totals.NO_PIECES`).
 
-Problems: areas, 20 under a total; months, 500 areas in 24 months (12,000 cells) with a public total each month;
-counties, 3,143 in 51 states with public totals, counts like county homicides; each under l1 and Gaussian noise.
+Problems: areas, 20 with a public total; months, 500 areas in 24 months (12,000 cells) with a public total each month;
+counties, 3,143 in 51 states with public totals, counts like county homicides; each with l1 and Gaussian noise.
 """
 
 import os

@@ -1,8 +1,7 @@
-"""Saturated kernel bases: ppdinf beside SymPy and python-flint on the same systems, one core.
+"""Saturated kernel bases: ppdinf compared with SymPy and python-flint on the same systems, one core.
 
-Run with ``python benchmarks/lattices.py`` (about five minutes, most of it competitors that
-are stopped after 60 s). Each cell of the table is a process of its own; its imports are
-not timed, its peak memory counts everything.
+Run with ``python benchmarks/lattices.py`` (about five minutes, most of it for competitors that are stopped after 60 s).
+Each entry of the table is a separate process. Its imports are not timed; its peak memory includes everything.
 
 - ppdinf: `structure`, which includes the kernel and its certificate.
 - SymPy: kernel columns of the transform of `smith_normal_decomp`.
@@ -22,8 +21,8 @@ from scipy import sparse
 
 from ppdinf.lattice import kernel, margin_matrix, structure
 
-LIMIT = 60.0  # seconds for a competitor
-LARGE = 50_000  # cells beyond which dense competitors are not started
+LIMIT = 60.0  # time limit in seconds for a competitor
+LARGE = 50_000  # largest number of cells for dense competitors
 
 
 def group_totals(n_cells, n_groups):
@@ -91,7 +90,7 @@ def work(name, method, channel):
 
 
 def measure(name, method):
-    """Seconds, peak megabytes and result, or None when the limit is passed."""
+    """Return seconds, peak megabytes and result, or None if the time limit is exceeded."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(name, method, sender))

@@ -1,9 +1,9 @@
-"""Mutation run: small wrong edits of one file at a time, each of which some test should notice.
+"""Mutation run: small wrong edits of one file at a time, which tests should detect.
 
-Run with ``python benchmarks/mutation.py --most 10`` (minutes a file; compiled kernels take longer).
-An edit turns one comparison, sign, operator, number or truth value around. The package and its tests are copied to a
-folder of their own first; nothing here is touched. Survivors are printed with their line, to be looked at by people:
-some are equivalent to what they replace, as a tolerance that is twice as wide.
+Run with ``python benchmarks/mutation.py --most 10`` (minutes per file; compiled kernels take longer). An edit changes
+one comparison, sign, operator, number or truth value. The package and its tests are first copied to a separate folder;
+the checkout is not modified. Surviving edits are printed with their line for inspection: some are equivalent to the
+original, such as a tolerance that is twice as wide.
 """
 
 import argparse
@@ -51,7 +51,7 @@ OPERATE = {
 
 
 def wrong(node):
-    """One wrong variant of a node, or None."""
+    """Return one wrong variant of a node, or None."""
     node = copy.deepcopy(node)
     if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARE:
         node.ops[0] = COMPARE[type(node.ops[0])]()
@@ -77,7 +77,7 @@ class Swap(ast.NodeTransformer):
 
 
 def sites(text):
-    """Every wrong edit, each on a tree of its own: line, what stood there, what does now, the file. No annotations."""
+    """Yield every wrong edit on a separate tree, without annotations: line, old code, new code, file."""
     count = sum(1 for node in ast.walk(ast.parse(text)) if isinstance(node, ast.expr) and wrong(node) is not None)
     for k in range(count):
         tree = ast.parse(text)

@@ -1,24 +1,25 @@
-"""A posterior of a nation: thousands of areas under public sums, within a minute.
+"""A posterior of a nation: thousands of areas with public sums, within a minute.
 
-Run with ``python benchmarks/nation.py [problem ...] [method ...]``; counts of homicides and populations of 2010 by
-county are read from the folder that ``PPDINF_DATA`` names (`homicides_by_county.csv`, `county_population_2010.csv`),
-simulated where it is not set.
+Run with ``python benchmarks/nation.py [problem ...] [method ...]``. Counts of homicides and populations of 2010 by
+county are read from the folder that ``PPDINF_DATA`` names (`homicides_by_county.csv`, `county_population_2010.csv`), or
+simulated if it is not set.
 
 Problems: counties, 3,143 in 51 states, state totals public, state and county effects, l1 noise of epsilon = 1/2;
-months, 500 areas in 24 months (12,000 cells), totals of months public, area and month effects, epsilon = 1/4. Both are
-written with `ppdinf.models.label_effects.log_rates`. Each chain has 1,000 draws after 1,000 tuning draws in its own
-process (nutpie has both chains in one). Seconds are those of the CPU, both chains together, and of the clock; imports,
-kernels and compilation included. Chains of the last two methods are shorter, since they take minutes: effective draws
-per CPU second compare.
+months, 500 areas in 24 months (12,000 cells), totals of months public, area and month effects, epsilon = 1/4. Both use
+`ppdinf.models.label_effects.log_rates`. Each chain has 1,000 draws after 1,000 tuning draws in a separate process
+(nutpie has both chains in one). Seconds are CPU seconds of both chains together and wall seconds, including imports,
+kernels and compilation. Chains of the last two methods are shorter, because they take minutes; compare effective draws
+per CPU second.
 
-- marginal: `PartiallyPrivate`, table summed out, PyMC's own NUTS.
-- nutpie: the same as ``pm.sample`` draws it by itself where nutpie is installed: chains in threads of one process,
-  which share what is fixed.
-- longer steps: the same with ``target_accept=0.65``, which costs least an effective draw where unknowns are many (A.
+- marginal: `PartiallyPrivate`, table marginalized, PyMC's own NUTS.
+- nutpie: the same model by ``pm.sample`` with nutpie installed: chains in threads of one process, which share
+constants. - longer steps: the same with ``target_accept=0.65``, which minimises the cost of an effective draw for many
+unknowns (A.
   Beskos, N. Pillai, G. Roberts, J.-M. Sanz-Serna, A. Stuart, "Optimal tuning of the hybrid Monte Carlo algorithm",
-  Bernoulli 19 (2013), 1501-1534) and nothing is curved.
-- quarter turns: the same by ``ppdinf.samplers.FixedLengthHMC(target_accept=0.8)``. What moves is near standard normal,
-  of which a path of pi / 2 ends where nothing tells of its start; NUTS goes on until it turns, three times as far.
+  Bernoulli 19 (2013), 1501-1534) without curvature.
+- fixed length: the same by ``ppdinf.samplers.FixedLengthHMC(target_accept=0.8)``, with trajectory length pi / 2 for
+nearly
+  standard-normal posteriors. NUTS trajectories are about 3 times as long.
 - relaxed: real-valued cells as shares of the public sums, gamma functions for factorials, all by NUTS.
 - last cell: integer cells of PyMC, the last of each group solved, the noise as a Potential (its default steps).
 """
@@ -39,12 +40,12 @@ SEED = 1
 CHAINS = 2
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 PROBLEMS = {"counties": 0.5, "months": 0.25}  # epsilon
-SHORTER = {"relaxed": (200, 200), "last cell": (100, 100)}  # tuning, and drawn, of a chain
+SHORTER = {"relaxed": (200, 200), "last cell": (100, 100)}  # tuning draws and draws of a chain
 EFFECTS = {"counties": ["state", "county"], "months": ["area", "month"]}
 
 
 def counties():
-    """Counts by county with their states and populations."""
+    """Return counts by county with their states and populations."""
     folder = os.environ.get("PPDINF_DATA")
     if folder:
         deaths = pd.read_csv(Path(folder) / "homicides_by_county.csv", dtype={"fips": str}).set_index("fips")["murders"]
@@ -59,7 +60,7 @@ def counties():
 
 
 def released(problem):
-    """A release of the problem's table, from a seed."""
+    """Return a release of the problem's table, from a seed."""
     import ppdinf as ppd
 
     rng = np.random.default_rng(SEED)
@@ -79,7 +80,7 @@ def released(problem):
 
 
 def log_means(problem, release):
-    """Log of the mean of every cell."""
+    """Return the log of the mean of every cell."""
     from ppdinf.models.label_effects import log_rates
 
     exposure = "people" if problem == "counties" else None
@@ -99,7 +100,7 @@ def marginal(problem, release):
 
 
 def by_hand(problem, release, relaxed):
-    """The same model with cells for unknowns, the last of each group solved."""
+    """Return the same model with cells as unknowns, the last of each group solved."""
     import pymc as pm
     import pytensor.tensor as pt
 
@@ -109,11 +110,11 @@ def by_hand(problem, release, relaxed):
     else:
         group = np.broadcast_to(np.arange(24), release.shape).ravel()
     total = np.bincount(group, weights=noisy)
-    counted = np.flatnonzero(total[group] > 0)  # cells under a total of 0 are 0
+    counted = np.flatnonzero(total[group] > 0)  # cells with total 0 are 0
     last = np.array([np.flatnonzero(group == g)[np.argmax(noisy[group == g])] for g in np.flatnonzero(total)])
     free = np.setdiff1d(counted, last)
     start = np.maximum(noisy, 0.5 if relaxed else 0).astype(float)
-    for g in np.flatnonzero(total):  # none negative, and under the public total
+    for g in np.flatnonzero(total):  # non-negative and at most the public total
         cells = np.flatnonzero(group == g)
         if relaxed:
             start[cells] *= total[g] / start[cells].sum()
@@ -126,7 +127,7 @@ def by_hand(problem, release, relaxed):
     with pm.Model(coords=release.coords) as model:
         log_rate = log_means(problem, release).ravel()
         x, into = pt.zeros(noisy.size), pt.zeros(total.size)
-        if relaxed:  # of shares, so that no wall is in the way: uniform on the simplex of every group
+        if relaxed:  # shares without hard bounds: uniform on the simplex of every group
             whole = np.zeros(total.size)
             whole[group[last]] = start[last]
             ratio = pm.Flat("free", shape=free.size, initval=np.log(start[free] / whole[group[free]]))
@@ -149,14 +150,14 @@ METHODS = {
     "marginal": marginal,
     "nutpie": marginal,
     "longer steps": marginal,
-    "quarter turns": marginal,
+    "fixed length": marginal,
     "relaxed": lambda problem, release: by_hand(problem, release, True),
     "last cell": lambda problem, release: by_hand(problem, release, False),
 }
 
 
 def work(problem, method, chain, channel):
-    """Draw a chain, with nutpie both, in a process of its own; draws and CPU seconds."""
+    """Draw a chain (both with nutpie) in a separate process; send draws and CPU seconds."""
     warnings.simplefilter("ignore")
     import pymc as pm
 
@@ -172,7 +173,7 @@ def work(problem, method, chain, channel):
         how["init"] = "auto" if METHODS[method] is marginal else "adapt_diag"
         how["callback"] = lambda trace, draw: None if first else first.append(time.process_time())
     with METHODS[method](problem, release) as model:
-        if method == "quarter turns":
+        if method == "fixed length":
             how["step"] = ppd.samplers.FixedLengthHMC(target_accept=0.8)
         elif method == "longer steps":
             how["target_accept"] = 0.65
@@ -187,7 +188,7 @@ def work(problem, method, chain, channel):
 
 
 def measure(problem, method):
-    """Run chains side by side; what the table shows."""
+    """Run chains in parallel, and return the entries of the table."""
     import arviz as az
     import xarray as xr
 

@@ -1,10 +1,10 @@
-"""Nested sums: seconds and memory against the number of cells, and groups under one sum each beside `fiber.totals`.
+"""Nested sums: seconds and memory by the number of cells, and groups with one sum each compared with `totals`.
 
-Run with ``python benchmarks/nested_sums.py`` (a minute of one core). Five levels: cells (variance 10), blocks of them
-(4), two more levels (6, 5), and an exact root; discrete Gaussian noise, x >= 0 with a flat prior, cells that share one
-table of weights. *First* is an evaluation that has to find its tilts, *again* one that has them (``settled``): the
-upward pass alone. Times are of one core's processor, compilation not included (but for the first line); memory is the
-most that the process held.
+Run with ``python benchmarks/nested_sums.py`` (a minute of one core). There are five levels: cells (variance 10), blocks
+(4), two more levels (6, 5), and an exact root. Noise is discrete Gaussian, x >= 0 with a flat prior, and cells share
+one table of weights. *First* is an evaluation that has to compute its tilts; *again* is one that has them
+(``settled``): only the upward pass. Times are CPU times of one core without compilation (except for the first line);
+memory is the peak of the process.
 """
 
 import os
@@ -28,7 +28,7 @@ def gaussian(variance, size, rng):
 
 
 def census(fan, rng):
-    """The plan of a simulated tree, given how many parts a sum of each level has; and the weights of cells."""
+    """Return the sums of a simulated tree, given the number of parts per level, and the weights of cells."""
     parent, first, levels = [np.array([-1])], 0, [np.zeros(1, int)]
     for parts in fan[:-1]:
         above = levels[-1]
@@ -72,7 +72,7 @@ def seconds(work, times=1):
 
 
 def measured(fan):
-    """Seconds of each step, GB and bound of one tree; its number of cells."""
+    """Print the seconds of each step, GB and bound of one tree, and its number of cells."""
     made, (plan, weights) = seconds(lambda: census(fan, np.random.default_rng(1)))
     first, evaluated = seconds(lambda: plan.evaluate(weights))
     settled = evaluated.settled
@@ -97,8 +97,8 @@ def growth():
     print(f"\nThe upward pass grows with cells to the power {slope:.2f}.\n")
 
 
-def beside_totals(d, width):
-    """Microseconds of value and gradient, and of a draw: tree, then `totals`, for cells under one exact sum."""
+def compared_with_totals(d, width):
+    """Print microseconds of value and gradient and of a draw, by the tree and by `totals`, for one exact sum."""
     x, center = np.arange(width), np.random.default_rng(1).uniform(0.3, 0.7, (d, 1)) * width
     weights = -((x - center) ** 2) / (2 * (width / 12) ** 2)
     total = int(center.sum())
@@ -118,4 +118,4 @@ if __name__ == "__main__":
     growth()
     print("| cells | width | tree, us | totals, us | tree, draw | totals, draw |\n" + "|---" * 6 + "|")
     for d, width in ((20, 20), (20, 100), (20, 1000), (200, 20), (200, 100), (3000, 100)):
-        print(f"| {d} | {width} | " + " | ".join(f"{us:.0f}" for us in beside_totals(d, width)) + " |")
+        print(f"| {d} | {width} | " + " | ".join(f"{us:.0f}" for us in compared_with_totals(d, width)) + " |")

@@ -1,23 +1,24 @@
-"""Noise samplers side by side: effective draws per CPU second, as ratios to the published chain, in one run.
+"""Noise samplers: effective draws per CPU second, as ratios to the published chain, in one run.
 
 Run with ``python benchmarks/noise.py`` (about three minutes on one core), or name the systems whose samplers are to be
 compared: ``python benchmarks/noise.py "10 x 10 margins, l1" "30 x 30 margins, l1"``.
 
-- published: Algorithm 1 of integer subspace differential privacy, compiled, at the tuning its authors
-  report (exp(-1) for l1 on small systems, exp(-2.5) for county totals, exp(-1.5) and exp(-2) for l2);
-  where they report none (10 x 10, 30 x 30) at the best of three.
+- published: Algorithm 1 of integer subspace differential privacy, compiled, with the tuning of its authors (exp(-1) for
+l1
+  on small systems, exp(-2.5) for county totals, exp(-1.5) and exp(-2) for l2). Where they report no tuning (10 x 10,
+  30 x 30), the best of three is used.
 - lines, row pairs: lattice Gibbs along single directions, or over pairs of rows and columns.
-- annealed: independence chains with annealed proposals, on tables of 100 cells or more.
+- annealed: independence chains with annealed proposals, on tables with at least 100 cells.
 - exact: independent draws (`ppdinf.noise.exact_noise`), from a seeded stream.
 
-Effective draws are the smallest over cells and the l1 norm; R-hat is the largest over the same, from two
-chains started apart. A chain with R-hat above 1.05 is marked: its figure means nothing. Loading of
-compiled code is outside the clock; set-up (kernels, lists of moves, tables) is in a column of its own.
+Effective draws are the minimum over cells and the l1 norm. R-hat is the maximum over the same quantities, from two
+chains with different starts. A chain with R-hat above 1.05 is marked: its figure is not meaningful. Loading of compiled
+code is not timed; set-up (kernels, lists of moves, tables) is in a separate column.
 
-Then: acceptance of the exact l2 samplers, secure integer draws, and ten million cells under 51 totals.
+Further tables: acceptance of the exact l2 samplers, secure integer draws, and ten million cells with 51 totals.
 
-The last table is the time until coupled chains certify a total variation of 0.05: the estimate, and the
-number of steps at which its 95 % upper limit does, from 1,000 pairs (100 for large systems).
+The last table is the time until coupled chains certify a total variation distance of 0.05. It shows the number of steps
+for the estimate and for its 95 % upper limit, from 1,000 pairs (100 for large systems).
 """
 
 import math
@@ -45,8 +46,8 @@ from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
-SECONDS = 3.0  # CPU time of each measurement, about
-NUMBERS = 10**7  # cells times recorded states of a chain, at most
+SECONDS = 3.0  # approximate CPU time of each measurement
+NUMBERS = 10**7  # upper limit of cells times recorded states of a chain
 CONVERGED = 1.05
 
 
@@ -55,7 +56,7 @@ def two_way(n):
 
 
 def three_sets():
-    """Fourteen records in seven regions of three crossing sets, two records in each."""
+    """Return a system of 14 records in the seven regions of three crossing sets, two records in each."""
     regions = [(i & 1, i >> 1 & 1, i >> 2 & 1) for i in range(1, 8)]
     return np.repeat(np.array(regions).T, 2, axis=1)
 
@@ -79,18 +80,18 @@ def clocked(work):
 
 
 def quality(noise):
-    """Smallest effective number of draws and largest R-hat over cells and norm."""
+    """Return the smallest effective number of draws and the largest R-hat over cells and norm."""
     cells = noise[..., np.linspace(0, noise.shape[2] - 1, min(noise.shape[2], 24)).astype(int)]
     values = np.concatenate([cells, np.abs(noise).sum(axis=2, keepdims=True)], axis=2).astype(float)
     values = values[..., np.ptp(values, axis=(0, 1)) > 0]
     ess = array_stats.ess(values, chain_axis=0, draw_axis=1)
-    with np.errstate(all="ignore"):  # a frozen chain has no variance: its R-hat is nan
+    with np.errstate(all="ignore"):  # the R-hat of a constant chain is nan
         rhat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
     return float(np.min(ess)), float(np.max(np.nan_to_num(rhat, nan=np.inf)))
 
 
 def chain_rate(run, d):
-    """Effective draws per CPU second of ``run(draws, thin, burn)``, sized by a trial; (rate, R-hat)."""
+    """Return effective draws per CPU second of ``run(draws, thin, burn)`` and R-hat; a trial run sets the length."""
     run(2, 1, 0)
     _, trial = clocked(lambda: run(1, 500, 0))
     steps = max(int(SECONDS / 2 / (trial / 1000)), 100)
@@ -174,7 +175,7 @@ def speeds(names):
 
 
 def sizes():
-    """Acceptance of l2 noise, a million secure integers, ten million cells."""
+    """Print the acceptance of l2 noise, and the times of a million secure integers and of ten million cells."""
     for name in ("4 x 4 margins, l2", "30 x 30 margins, l2"):
         A, law, _ = EXAMPLES[name]
         (part,) = exact_noise(structure(A), law).parts
@@ -196,7 +197,7 @@ def sizes():
 
 
 def chains(A, law, log):
-    """Meeting times, a run of so many steps, and the steps after which a pair is given up."""
+    """Return meeting times, a run of a given number of steps, and the steps after which a pair is stopped."""
     system, moves = jumps(kernel(A).basis, law, math.exp(-log)), gibbs_moves(A, law)
     yield "published", isdp_meeting(system), lambda n: isdp(system, 1, thin=n, rng=5), 300_000
     yield "Gibbs", gibbs_meeting(moves), lambda n: noise_gibbs(moves, 1, burn=n - 1, rng=5), 50_000

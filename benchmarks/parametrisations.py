@@ -1,13 +1,13 @@
-"""Which way of writing effects suits NUTS: the ready model beside both that analysts write by hand.
+"""Parametrizations of effects for NUTS: the ready model compared with centered and non-centered models.
 
-Run with ``python benchmarks/parametrisations.py [problem ...]``; all problems from a seed, counts of counties in twelve
-states with public state totals, l1 noise.
+Run with ``python benchmarks/parametrisations.py [problem ...]``. All problems are simulated from a seed: counts of
+counties in twelve states with public state totals, l1 noise.
 
-Problems: sparse, 150 counties with counts of 0 to 3 and epsilon = 1/10; dense, 150 with counts in the hundreds and
-epsilon = 1; mixed, populations that span a factor of a thousand and epsilon = 1/2. Each is written as `log_rates`
-writes it, with effects as they are (centred), and in units of their spread (not centred), 2 x (1,000 + 1,000) draws of
-PyMC's own NUTS in one process; the first once more by `ppdinf.samplers.FixedLengthHMC` (turns). CPU seconds are those
-without compiling. ESS is bulk and the least over what all have in common: spreads, intercept and effects.
+Problems: sparse, 150 counties with counts of 0 to 3 and epsilon = 1/10; dense, 150 counties with counts in the hundreds
+and epsilon = 1; mixed, populations that span a factor of 1,000 and epsilon = 1/2. Each is written with `log_rates`,
+with centered effects, and with non-centered effects: 2 x (1,000 + 1,000) draws of PyMC's own NUTS in one process. The
+first model is also sampled by `ppdinf.samplers.FixedLengthHMC` (fixed length). CPU times exclude compiling. ESS is the
+smallest bulk ESS over the common quantities: spreads, intercept and effects.
 """
 
 import os
@@ -66,7 +66,7 @@ def ready(release):
 METHODS = {
     "ready": ready,
     "centred": lambda release: by_hand(release, True),
-    "turns": ready,
+    "fixed length": ready,
     "not centred": lambda release: by_hand(release, False),
 }
 
@@ -79,7 +79,7 @@ def measure(problem, method):
         idata = pm.sample(
             1000, tune=1000, chains=CHAINS, cores=1, random_seed=SEED, nuts_sampler="pymc", progressbar=False,
             quiet=True, compute_convergence_checks=False,
-            step=ppd.samplers.FixedLengthHMC() if method == "turns" else None,
+            step=ppd.samplers.FixedLengthHMC() if method == "fixed length" else None,
             callback=lambda **_: None if begun else begun.append(time.process_time()),
         )  # fmt: skip
     seconds = time.process_time() - begun[0]

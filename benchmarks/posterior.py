@@ -1,24 +1,25 @@
-"""Posterior sampling from noisy tables: effective draws per CPU second, ours beside what PyMC users write today.
+"""Posterior sampling from noisy tables: effective draws per CPU second, compared with models that PyMC users write
+today.
 
-Run with ``PPDINF_BENCHMARKS=folder python benchmarks/posterior.py [problem ...]``; the folder holds p1.json and
+Run with ``PPDINF_BENCHMARKS=folder python benchmarks/posterior.py [problem ...]``; the folder contains p1.json and
 p2.json.
 
 Problems: p1, 20 areas with a public total; p2, a 4 x 4 table with public margins; areas, 200 areas like those of p1,
 simulated from a seed; low, 20 such areas with noise at epsilon = 0.02; months, 500 areas in 24 months (12,000 cells)
-with a public total each month. Every line of the table is a process of its own on one core, for both chains; months
-takes a core for each, and its seconds are those of the clock. ESS is bulk and the smallest over all parameters; CPU
-seconds include compiling with PyTensor's cache of machine code empty, as for every new model. The package's own kernels
-are compiled once per installation, which the first run pays. Rows with fewer than 4,000 effective
-draws say so.
-Deviation is from reference answers where a file has them, else from the first method: the largest of
-|mean - reference| / sd, and the largest of |sd / reference - 1|.
+with a public total each month. Every line of the table is a separate process on one core, for both chains. The problem
+months uses a core for each chain, and its seconds are wall seconds. ESS is the smallest bulk ESS over all parameters.
+CPU seconds include compiling with an empty cache of PyTensor, as for every new model. The package's own kernels are
+compiled once per installation, in the first run. Rows with fewer than 4,000 effective draws are marked. Deviation is
+from reference answers if a file has them, otherwise from the first method: the largest of |mean - reference| / sd, and
+the largest of |sd / reference - 1|.
 
-- marginal, fiber: `PartiallyPrivate`, table summed out or drawn along its fiber; p2 with `dense_steps`, a dense metric.
-  Where noise leaves cells little information (low), effects are not centred and the intercept moves through the
-  expected total (`intercept_given_total`), elsewhere they are centred by information, for every method: other
-  parametrisations, the same posterior.
+- marginal, fiber: `PartiallyPrivate`, table marginalized or sampled on its fiber; p2 with `dense_steps`, a dense
+metric.
+  If noise leaves cells little information (low), effects are not centered and the intercept is sampled through the
+  expected total (`intercept_given_total`). Otherwise effects are centered by information, for every method: other
+  parametrizations of the same posterior.
 - last cell: cells as unknowns of PyMC, dependent cells solved, the noise as a Potential (its default steps).
-- relaxed: the same with real-valued cells and gamma functions for factorials, all by NUTS; p2 with a dense metric too.
+- relaxed: the same with real-valued cells and gamma functions for factorials, all by NUTS; p2 also with a dense metric.
 """
 
 import json
@@ -43,7 +44,7 @@ def p1_like(data, epsilon=0.25):
 
 
 def simulated(areas, epsilon):
-    """P1 with other areas, from a seed: noise with sum zero by the exact sampler."""
+    """Simulate p1 with other areas, from a seed: noise with sum zero by the exact sampler."""
     from fractions import Fraction
 
     from ppdinf.noise.exact.single_sums import draw_class
@@ -57,7 +58,7 @@ def simulated(areas, epsilon):
 
 
 def simulated_months(areas=500, months=24):
-    """Areas with levels of their own in months with a common course, from a seed; public totals of months."""
+    """Simulate areas with separate levels and a common trend over months, with public totals of months."""
     from fractions import Fraction
 
     from ppdinf.noise.exact.single_sums import draw_class
@@ -83,7 +84,7 @@ def load(problem):
 
 
 def log_rates(problem, data):
-    """Priors of the problem; log rate of every cell, in the shape of the table."""
+    """Define the priors of the problem and return the log rate of every cell, in the shape of the table."""
     import pymc as pm
 
     if problem == "p2":
@@ -105,13 +106,13 @@ def log_rates(problem, data):
 
 
 def log_rates_of_areas(problem, data):
-    """Effects centred as far as the release informs them, else the same posterior in coordinates that suit NUTS."""
+    """Return effects centered by the information of the release, or in coordinates that suit NUTS."""
     import pymc as pm
 
     tau, pop = pm.HalfNormal("tau", 1), data["pop"]
     expected = pop * data["Y"].sum() / pop.sum()
-    information = expected**2 / (expected + 2 / data["eps"] ** 2)  # of a release about a log rate
-    usual = 1 / 0.5**2  # what a prior with a standard deviation of 1/2 says
+    information = expected**2 / (expected + 2 / data["eps"] ** 2)  # information of a release about a log rate
+    usual = 1 / 0.5**2  # information of a prior with standard deviation 1/2
     if np.mean(information) > usual:
         mu, centred = pm.Normal("mu", -5, 2), information / (information + usual)
         z = pm.Normal("z", centred * mu, tau**centred, shape=pop.size)
@@ -182,7 +183,7 @@ def relaxed(problem, data):
 
 
 def nearest(Y):
-    """Find a table of positive counts with the public sums of Y, for PyMC models to start from."""
+    """Return a table of positive counts with the public sums of Y, the start of PyMC models."""
     from ppdinf.lattice import margin_matrix
     from ppdinf.lattice.points.feasible import nearest_feasible
 
@@ -197,7 +198,7 @@ METHODS = {
     "last cell": last_cell,
     "relaxed": relaxed,
 }
-DRAWS = {  # per chain, after 1,000 of tuning: enough for 4,000 effective draws where that takes minutes
+DRAWS = {  # per chain, after 1,000 tuning draws: enough for 4,000 effective draws if this takes minutes
     "p1": {"marginal": 8000, "fiber": 25_000, "last cell": 40_000, "relaxed": 16_000},
     "p2": {"fiber": 12_000, "last cell": 30_000, "relaxed": 8000},
     "areas": {"marginal": 8000, "fiber": 20_000, "last cell": 60_000, "relaxed": 5000},
@@ -208,7 +209,7 @@ NAMES = {"p2": ["mu", "a", "b", "beta"], "months": ["mu", "tau_area", "tau_month
 
 
 def work(problem, method, channel):
-    """Sample one model and send what the table needs."""
+    """Sample one model and send the entries of the table."""
     warnings.simplefilter("ignore")
     import arviz as az
     import pymc as pm
@@ -256,7 +257,7 @@ def measure(problem, method):
 
 
 def deviation(moments, reference):
-    """Largest distance of means in posterior sds, and of sds in proportion."""
+    """Return the largest error of means in posterior sds, and the largest relative error of sds."""
     means = max(np.max(np.abs(m - reference[n][0]) / reference[n][1]) for n, (m, _) in moments.items())
     sds = max(np.max(np.abs(s / np.asarray(reference[n][1]) - 1)) for n, (_, s) in moments.items())
     return means, sds

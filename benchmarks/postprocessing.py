@@ -1,11 +1,11 @@
-"""Post-processing of 10,000 noisy cells: seconds for the projection, the rounding, and the whole of each method.
+"""Post-processing of 10,000 noisy cells: seconds for the projection, the rounding, and the complete methods.
 
-Run with ``python benchmarks/postprocessing.py`` (some ten seconds). Noise of rate 1/4 in every cell.
+Run with ``python benchmarks/postprocessing.py`` (about ten seconds). Noise has rate 1/4 in every cell.
 
-- groups: 50 public sums that split the cells; projection and rounding sort.
+- groups: 50 public sums that partition the cells; projection and rounding sort.
 - both margins: 100 x 100; clarabel projects, HiGHS rounds.
 - linked: 5,000 pairs with cases >= deaths >= 0 and the total of cases, the programme of partially private data.
-- nested: sums of 10 regions and 200 districts at once, which sorting takes apart too.
+- nested: sums of 10 regions and 200 districts at once, which are also solved by sorting.
 - top down: nation, 50 states, 1,000 counties and the cells, with the total public, and with both margins public.
 """
 
@@ -69,7 +69,7 @@ def main():
         target = FeasibleTables.of(system)
         noise = draw_discrete_laplace(ppd.PostProcessed(public, RATE).epsilon, CELLS, seeded_stream(2))
         y = system.cells(table) + noise
-        target.round(target.project(y))  # compiled code and structure outside the clock
+        target.round(target.project(y))  # not timed
         project, real = seconds(lambda: target.project(y))  # noqa: B023
         rounding, _ = seconds(lambda: target.round(real))  # noqa: B023
         nearest, _ = seconds(lambda: ppd.PostProcessed(public, RATE, "l1").simulate(table, draws=1, rng=2))  # noqa: B023

@@ -1,20 +1,20 @@
-"""What the time of a draw tells of its noise: rank correlation of time and size of the noise, sampler by sampler.
+"""Timing side channels of draws: rank correlation of the time of a draw and the size of its noise, by sampler.
 
-Run with ``python benchmarks/timing.py`` (some minutes on one core; ``--draws 2000`` for a first look, names to choose).
+Run with ``python benchmarks/timing.py`` (minutes on one core; ``--draws 2000`` for a preview; names select samplers).
 
-Every figure is Spearman's correlation between the time of a vector draw and |z|_1, over 8,000 draws. Samplers under
-bounds, and those of counts, are timed with set-up, around tables of one total: their size is the distance of the
-counts from the bound, or the sum of |released - counts|.
+Every figure is Spearman's correlation between the time of a vector draw and |z|_1, over 8,000 draws. Samplers with
+bounds and those of counts are timed with set-up, around tables with one total. Their size is the distance of the counts
+from the bound, or the sum of |released - counts|.
 
 - once: time of a single draw from the operating system's words, as an observer of a release would see it.
-- replayed: the same words are drawn from five times and the fastest time is kept. Nobody can replay a release; this
-  strips the noise of the machine, so that what the algorithm itself gives away is not hidden by it.
+- replayed: the same words are drawn from five times and the fastest time is used. A release cannot be replayed; this
+  removes the noise of the machine, so that it does not hide the dependence of the algorithm.
 
-Without any relation the figures have a standard error of 0.011. Above 0.1 in either column is marked.
+Under independence the figures have a standard error of 0.011. Values above 0.1 in either column are marked.
 
-What a time is worth is given in nats of mutual information with the size, twice: by the correlation alone,
--log(1 - r^2) / 2 with r two standard errors larger than seen, as for normal variables; and from an 8 x 8 table of
-ranks, which finds relations that rise and fall, too, less the (8 - 1)^2 / 2n that it shows without any.
+The information in a time is given in nats of mutual information with the size, by two estimates. The first uses the
+correlation: -log(1 - r^2) / 2 with r two standard errors larger than observed, as for normal variables. The second uses
+an 8 x 8 table of ranks, which also detects non-monotone relations, minus its bias (8 - 1)^2 / 2n under independence.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def two_way(*shape):
 
 
 def released(mechanism, most=60, cells=6):
-    """Draws of a mechanism around tables that change, with one total; what they tell is told of the table."""
+    """Draw from a mechanism around varying tables with one total; the size refers to the table."""
     rng = np.random.default_rng(1)
 
     def draw(stream):
@@ -130,9 +130,9 @@ class Recorder:
 
 
 def measure(draw, draws):
-    """Median time in microseconds, the three correlations, and what the clock is worth in nats by two bounds."""
+    """Return the median time in microseconds, the three correlations, and two estimates of the information in nats."""
     once, single, fastest, sizes, words = (np.empty(draws) for _ in range(5))
-    fresh = hasattr(draw, "fresh")  # around another table each time: nothing to replay
+    fresh = hasattr(draw, "fresh")  # each draw has another table, so it cannot be replayed
     for _ in range(20 if fresh else 50):
         draw(secure_stream())
     for k in range(draws):
@@ -160,7 +160,7 @@ def by_correlation(r, draws):
 
 
 def by_ranks(times, sizes):
-    """Mutual information of ranks in BINS x BINS boxes, less its expectation for independent ones."""
+    """Return the mutual information of ranks in BINS x BINS boxes, minus its expectation under independence."""
     boxes = [np.minimum(stats.rankdata(v) * BINS / (v.size + 1), BINS - 1).astype(int) for v in (times, sizes)]
     joint = np.zeros((BINS, BINS))
     np.add.at(joint, tuple(boxes), 1 / times.size)

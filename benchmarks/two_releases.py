@@ -1,10 +1,11 @@
-"""Two releases of one table at epsilon 1/4 each against one at 1/2: what the analyst gains, in a figure.
+"""Two releases of one table at epsilon 1/4 each compared with one release at 1/2, with a figure.
 
     uv run python benchmarks/two_releases.py [tables] [figure.png]
 
-Forty areas, counts of a negative binomial law with mean 20 and shape 1, their total exact; l1 noise. Both ways of
-publishing cost the same privacy, 1/2 per unit of l1 distance. Numbers as published (two releases averaged) beside the
-posterior of `ppd.denoise`: root mean square error of the cells, width and coverage of 90 % intervals.
+Forty areas have counts from a negative binomial law with mean 20 and shape 1; their total is exact, noise is l1. Both
+ways of publishing have the same privacy loss, 1/2 per unit of l1 distance. Published numbers (two releases averaged)
+are compared with the posterior of `ppd.denoise`: root mean square error of the cells, width and coverage of 90 %
+intervals.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ WAYS = {"one at 1/4": ["1/4"], "two at 1/4": ["1/4", "1/4"], "one at 1/2": ["1/2
 
 
 def simulated(tables):
-    """Errors of numbers as published and of estimates, widths and coverage, by way of publishing."""
+    """Return errors of published numbers and of estimates, widths and coverage, by way of publishing."""
     found = {way: [] for way in WAYS}
     for seed in range(tables):
         rng = np.random.default_rng(seed)
@@ -44,7 +45,7 @@ def simulated(tables):
 
 
 def main(tables=16, path=None):
-    """Print one line for each way of publishing, and draw them."""
+    """Print one line for each way of publishing, and draw the figure."""
     rows = {}
     for way, found in simulated(tables).items():
         mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
