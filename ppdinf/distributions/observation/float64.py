@@ -11,9 +11,13 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from ppdinf._internal.pymc_compat import (
+    BetaBinomialRV,
+    BinomialRV,
+    CheckAndRaise,
     Constant,
     DimShuffle,
     Elemwise,
+    Op,
     RandomVariable,
     TensorVariable,
     Variable,
@@ -22,6 +26,7 @@ from ppdinf._internal.pymc_compat import (
     toposort,
 )
 from ppdinf._internal.types import Array
+from ppdinf.errors import ModelError
 
 __all__ = ["constant", "in_double"]
 
@@ -47,6 +52,8 @@ def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
     for node in toposort([dist], blockers=list(model.named_vars.values())):
         if isinstance(node.op, RandomVariable):
             parameters = [_wide(x) for x in node.op.dist_params(node)]
+            if isinstance(node.op, BinomialRV | BetaBinomialRV):
+                parameters[0] = _as_integer(parameters[0])
             if any(x is not y for x, y in zip(parameters, node.op.dist_params(node), strict=True)):
                 rng, size = node.inputs[:2]
                 converted[node.outputs[1]] = node.op.make_node(rng, size, *parameters).outputs[1]
@@ -66,6 +73,14 @@ def constant(x: Variable) -> Array | None:
     if all(isinstance(leaf, Constant) for leaf in graph_inputs([x])):
         return x.eval(mode="FAST_COMPILE")
     return None
+
+
+def _as_integer(n: TensorVariable) -> TensorVariable:
+    """Return a number of trials as an integer: `pymc.Data` stores a Python integer as a real number."""
+    if np.dtype(n.dtype).kind != "f":
+        return n
+    require: Op = CheckAndRaise(ModelError, "the n of a binomial distribution must be an integer")
+    return require(n.astype("int64"), pt.all(pt.eq(n, pt.floor(n))))
 
 
 def _wide(x: TensorVariable) -> TensorVariable:
