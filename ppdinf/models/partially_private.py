@@ -14,8 +14,6 @@ import xarray as xr
 
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (registers the step method with PyMC)
 from ppdinf._internal.pymc_compat import (
-    BetaBinomialRV,
-    BinomialRV,
     MissingInputError,
     RandomVariable,
     SymbolicRandomVariable,
@@ -25,11 +23,12 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.distributions.densities.confidential_rv import confidential
 from ppdinf.distributions.densities.released_rv import released
-from ppdinf.distributions.model_graph.build_fiber import at_initial_point, build_fiber
+from ppdinf.distributions.model_graph.build_fiber import build_fiber
+from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.model_hooks import as_free_rvs
 from ppdinf.distributions.model_graph.shared_data import note_data
-from ppdinf.distributions.observation.float64 import constant, in_double
+from ppdinf.distributions.observation.float64 import in_double
 from ppdinf.distributions.observation.multinomial_rows import has_rows, require_public_rows
 from ppdinf.distributions.observation.observed import Observed
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
@@ -165,7 +164,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     # data model, and whether the table can be marginalized
     base = in_double(_fit_to_table(dist, observed), root)
-    _refuse_counted_twice(root, base, observed)
+    refuse_counted_twice(root, base, observed)
     above = as_free_rvs(model, base, name)
     hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.why_not_marginalizable
     if marginalize is True and hindered:
@@ -194,31 +193,6 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
 def _releases_of(published: Release | Measurements) -> set[int]:
     """Return the identities of the published objects."""
     return set(map(id, published.releases or [published])) if isinstance(published, Measurements) else {id(published)}
-
-
-def _refuse_counted_twice(model: pm.Model, base: TensorVariable, observed: Observed) -> None:
-    """Refuse independent models of the shares of a public total: given the total, one share determines the others."""
-    op = base.owner.op
-    if not isinstance(op, BinomialRV | BetaBinomialRV):
-        return
-    n, *parameters = op.dist_params(base.owner)
-    size, system, frame = constant(n), observed.system, observed.frame
-    if size is None:
-        return
-    size = np.broadcast_to(size, frame.shape).ravel()
-    share = parameters[0] if isinstance(op, BinomialRV) else parameters[0] / (parameters[0] + parameters[1])
-    for row, (name, total) in enumerate(zip(system.names, system.values, strict=True)):
-        among = slice(*system.A.indptr[row : row + 2])
-        cells = system.A.indices[among]
-        if cells.size > 1 and (system.A.data[among] == 1).all() and (size[cells] == total).all():
-            shares = pt.broadcast_to(share, frame.shape).ravel()[cells].sum()
-            if all(np.isclose(at_initial_point(model, shares, shift), 1) for shift in (0.0, 0.5)):
-                raise ModelError(
-                    f"the public sum {name!r} is the n of every one of its cells, whose shares sum to 1: modelled "
-                    "independently, the sum would be counted more than once. Model the cells of a row jointly by "
-                    "pm.Multinomial.dist(n, p) or pm.DirichletMultinomial.dist(n, a) over the last dimension; for two "
-                    "categories with q = pm.math.invlogit(...) use p = pm.math.stack([q, 1 - q], axis=-1)"
-                )
 
 
 def _match_coords(model: pm.Model, release: Release | Measurements) -> None:

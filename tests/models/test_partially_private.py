@@ -195,10 +195,11 @@ def test_shares_of_a_public_total_are_not_modelled_independently():
     rows = ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0"), epsilon=1)
     release = ppd.Release(np.array([[40, 60], [30, 70]]), rows)
 
-    def model(share):
-        with pm.Model(coords=release.coords):
+    def model(share, n=100):
+        with pm.Model(coords=release.coords) as built:
             q = share()
-            ppd.PartiallyPrivate("x", pm.Binomial.dist(100, q), release=release)
+            ppd.PartiallyPrivate("x", pm.Binomial.dist(pm.Data("n", n), q), release=release)
+        return built
 
     def complementary():
         q = pm.math.invlogit(pm.Normal("logit", shape=2))
@@ -207,6 +208,12 @@ def test_shares_of_a_public_total_are_not_modelled_independently():
     with pytest.raises(ModelError, match="'dim_0=0' is the n of every one of its cells"):
         model(complementary)
     model(lambda: pm.math.invlogit(pm.Normal("logit", shape=(2, 2))))  # 1/2 each at the start only
+    later = model(complementary, n=120)
+    later.compile_logp()
+    with later:
+        pm.set_data({"n": 100})
+    with pytest.raises(ModelError, match="'dim_0=0' is the n of every one of its cells"):
+        later.compile_logp()
 
 
 def test_parameters_are_converted_to_double_precision():
@@ -236,3 +243,17 @@ def test_counts_above_32_bits(marginalize):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rates), release=release, marginalize=marginalize)
     assert np.isfinite(model.compile_logp()(model.initial_point()))
     assert model.rvs_to_values[model["x_release"]].data.tolist() == release.table.values.tolist()
+
+
+def test_numbers_of_trials_may_be_data_that_pymc_stores_as_real_numbers():
+    """`pymc.Data` makes a real number of a Python integer. Numbers of trials that are no integers are refused."""
+    release = ppd.Release(np.array([3, 5]), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
+    found = []
+    for n in (9, np.array(9), np.array([9.0, 9.0])):
+        with pm.Model(coords=release.coords) as model:
+            q = pm.Beta("q", 1, 1)
+            ppd.PartiallyPrivate("x", pm.Binomial.dist(pm.Data("n", n), q), release=release)
+        found.append(float(model.compile_logp()({"q_logodds__": np.array(0.3)})))
+    np.testing.assert_allclose(found, found[0], rtol=1e-12)
+    with pytest.raises(ModelError, match="must be an integer"), pm.Model(coords=release.coords):
+        ppd.PartiallyPrivate("x", pm.Binomial.dist(pm.Data("n", 9.5), 0.5), release=release)

@@ -1,6 +1,7 @@
 """Rewriting of PyMC models: dependents of a table, marginalization, latent tables.
 
 build_fiber         Fiber of a table from observations and a data model: windows, supports, moves, initial table.
+counted_twice       Refusal of independent models of the shares of a public total.
 data_model_draws    Draws of cells from the data model alone, for cells on which nothing published depends.
 dependents          Dependents of the confidential tables of a model, and their factors.
 latent_tables       Latent integers of plain models as tables with exactly known sums and optional releases.

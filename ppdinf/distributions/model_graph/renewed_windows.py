@@ -15,6 +15,7 @@ import pymc as pm
 
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.distributions.model_graph.build_fiber import renew_windows
+from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
 from ppdinf.distributions.model_graph.dependents import dependents_of, tables_of
 from ppdinf.distributions.model_graph.model_hooks import restart_among
 from ppdinf.distributions.model_graph.shared_data import note_data, windows_are_stale
@@ -36,7 +37,9 @@ def follow_data(model: pm.Model) -> None:
 
 def _follow(table: TensorVariable, model: pm.Model) -> None:
     if windows_are_stale(table, model):
-        renew_windows(table, ~table.owner.op.fiber.uninformed, model)
+        law = table.owner.op
+        refuse_counted_twice(model, law.base(table.owner.inputs)[0], law.observed)
+        renew_windows(table, ~law.fiber.uninformed, model)
         restart_among(table, dependents_of(table, model), model)
     else:
         note_data(table, model)  # copies of a model share the table's law, but not its data
