@@ -69,7 +69,7 @@ def test_posterior_and_naive_intervals_largest_first(idata, release):
 def test_counts_alone_without_an_exposure(idata, release):
     figure = plot_posterior_table(idata, release, "cases")
     assert len(figure.axes) == 1
-    assert "1 of 3 released counts lie outside" in texts(figure)
+    assert "1 of 3 released counts are outside" in texts(figure)
     figure.savefig(__import__("io").BytesIO())  # a dollar sign in a label is printed
 
 
@@ -83,7 +83,7 @@ def test_a_large_table_shows_its_smallest_cells():
 
 
 def test_refusals(idata, release):
-    with pytest.raises(ModelError, match="no 'deaths'; it holds 'cases'"):
+    with pytest.raises(ModelError, match="no 'deaths'; it has 'cases'"):
         plot_posterior_table(idata, release, "deaths")
     with pytest.raises(LabelError, match="both rate and exposure"):
         plot_posterior_table(idata, release, "cases", rate="rate")
