@@ -7,5 +7,5 @@ progress      Progress bars, or lines where no bar can be shown.
 pymc_compat   All private names of PyMC and PyTensor in use: names that are not available as ``pm.X`` or ``pt.X``.
 rationals     Privacy parameters as exact rationals, and their enclosures.
 types         Type names for values that libraries pass without a type.
-visible_text  Text that a terminal shows as it is, without control characters.
+visible_text  Text without control characters, which a terminal shows unchanged.
 """

@@ -17,7 +17,7 @@ EVERY = 10.0  # seconds between two lines
 
 
 def shows_bars() -> bool:
-    """Tell whether the standard output can show a progress bar."""
+    """Return whether the standard output can show a progress bar."""
     console = Console()
     return console.is_terminal or console.is_jupyter
 

@@ -1,4 +1,4 @@
-"""Text that a terminal shows as it is: control characters could move its cursor, hide lines or imitate output."""
+"""Text that a terminal shows unchanged: control characters could move its cursor, hide lines or imitate output."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE.pub", help="Public k
 def sign(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
     key: Annotated[Path, typer.Option(metavar="FILE", help="Private key; see **ppdinf key new**.")],
-    title: Annotated[str, typer.Option(help="What is counted, such as 'Cases by county'.", prompt=True)],
-    period: Annotated[str, typer.Option(help="What time the counts are from, such as 2024-01.", prompt=True)],
+    title: Annotated[str, typer.Option(help="Description of the counts, such as 'Cases by county'.", prompt=True)],
+    period: Annotated[str, typer.Option(help="Period of the counts, such as 2024-01.", prompt=True)],
 ) -> None:
     """Sign a release file: write FILE.ppd.sig, to be published together with the file.
 

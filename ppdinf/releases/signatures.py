@@ -2,9 +2,9 @@
 
 A digest shows that a file was damaged, but not who made it: whoever edits a file can compute a new digest. Only the
 holder of the private key can compute an Ed25519 signature. ``FILE.sig`` is stored next to the file, which does not
-change: 64 bytes of the signature, and after them the statement that was signed. The statement is one line of JSON: what
-the file is (a release or measurements), title and period as the signer states them, size and SHA-256 of the file. A
-signature is therefore not valid for a file of another period, under whatever name.
+change: 64 bytes of the signature, followed by the signed statement. The statement is one line of JSON: the kind of
+file (a release or measurements), title and period as stated by the signer, size and SHA-256 of the file. A
+signature is therefore not valid for a file of another period, even if the file is renamed.
 
 Signatures of earlier versions are 64 bytes, of the file itself. They are verified, and state no title or period.
 
@@ -43,14 +43,14 @@ READER = "ppdinf.measurements"
 
 @dataclass(frozen=True)
 class SignedStatement:
-    """What the signer of a file states about the file.
+    """The statement of the signer about a file.
 
     Attributes
     ----------
     kind : {"release", "measurements"} or None
     title : str or None
     period : str or None
-        All three are None for signatures of earlier versions, which do not state them.
+        Signatures of earlier versions state none of the three attributes: their values are None.
     """
 
     kind: str | None = None
@@ -121,9 +121,9 @@ def sign(
     key : str or path
         Private key, from `new_key` or another tool that writes Ed25519 keys as PEM.
     title : str
-        What is counted, such as "Cases by county": distinguishes the file from other files of the signer.
+        Description of the counts, such as "Cases by county": distinguishes the file from other files of the signer.
     period : str
-        What time the counts are from, such as "2024-01".
+        Period of the counts, such as "2024-01".
     passphrase : str, optional
 
     Returns
@@ -219,7 +219,7 @@ def verify(
 
 
 def _kind(path: Path) -> str:
-    """Return what a file holds; refuse files that are neither a release nor measurements."""
+    """Return the kind of a file; refuse files that are neither a release nor measurements."""
     importlib.import_module(READER).read_published(path)
     return MEASUREMENTS if sealed.has_field(path, "holds", MEASUREMENTS) else "release"
 

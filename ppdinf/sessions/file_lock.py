@@ -1,6 +1,6 @@
 """Exclusive use of a session file, by a lock file next to it and by a lock of the session file itself.
 
-The lock file works on every system and before the session file exists, but somebody can delete it while it is held. So
+The lock file works on every system and before the session file exists, but it can be deleted while it is held. So
 on POSIX systems the session file is locked, too. Other systems do not delete files that are open.
 """
 
