@@ -50,7 +50,7 @@ class SignedStatement:
     kind : {"release", "measurements"} or None
     title : str or None
     period : str or None
-        Signatures of earlier versions state none of the three attributes: their values are None.
+        Signatures of earlier versions do not state the three attributes, which have the value None.
     """
 
     kind: str | None = None
