@@ -99,6 +99,8 @@ class TableGibbs:
             f"sampled along lines, because {observed.why_not_marginalizable}; moves: {moves.reason}; cells are updated "
             "jointly with the level, the effects and the shape of their prior"
         )
+        if self.wide:
+            self.plan += f"; lines are updated by slice sampling, since windows hold {width:,} counts"
         if diagram is not None:
             self.plan += (
                 f"; tables are drawn exactly given the prior from a decision diagram of {diagram.diagram.edges:,} "
