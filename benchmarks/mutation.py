@@ -30,7 +30,7 @@ FILES = {
     "ppdinf/noise/primitives/inversion.py": "tests/noise/test_inversion.py tests/noise/test_integers.py",
     "ppdinf/noise/exact/elimination/variable_elimination.py": "tests/noise/test_elimination.py",
     "ppdinf/noise/exact/gaussian/klein.py": "tests/noise/test_gaussian.py",
-    "ppdinf/noise/exact/elimination/rejection.py": "tests/noise/test_rejection.py",
+    "ppdinf/noise/exact/elimination/rejection.py": "tests/noise/test_lattice_rejection.py",
     "ppdinf/noise/exact/single_sums.py": "tests/noise/test_classes.py",
     "ppdinf/fiber/sums_given_totals/totals.py": "tests/fiber/test_totals.py",
     "ppdinf/fiber/nested_sums/upward_pass.py": "tests/fiber/test_nested_sums.py",
