@@ -157,7 +157,7 @@ REFUSED = {
     ),
     "many dimensions": (
         lambda: ppd.Release(np.arange(12.0), ppd.KNorm(margin("dim_0") & margin("dim_1"), 1).on(BOX), public=BOX),
-        "a linear programme at every table",
+        "a linear program for every table",
     ),
     "no end": (lambda: ppd.Suppression(total()).release(X), "do not bound every cell"),
 }
