@@ -22,7 +22,7 @@ with pm.Model(coords=seen.coords) as model:
     level = pm.Normal("level", 0, 1)
     ppd.PartiallyPrivate("x", pm.DiscreteUniform.dist(0, 1000, shape={shape}), release=seen)
 """
-TILTED = FLAT.replace("pm.DiscreteUniform.dist(0, 1000,", "pm.Geometric.dist(0.9,")
+TILTED = FLAT.replace("pm.DiscreteUniform.dist(0, 1000,", "pm.Poisson.dist(0.3,")
 
 
 def independent(draws):
@@ -107,8 +107,11 @@ def test_denoised_tables_and_modelled_tables_agree():
     assert_agreement(agreement(MEASURED[:5], 400))
 
 
-def test_another_data_model_is_told_apart():
-    assert all("p = " in one.words for one in agreement(MEASURED[:2], 400, TILTED))
+@pytest.mark.parametrize("seed", [MEASURED[0], MEASURED[2]])
+def test_another_data_model_is_told_apart(seed):
+    """Measurements that leave the counts open enough for the data model to matter."""
+    (found,) = agreement([seed], 400, TILTED)
+    assert "p = " in found.words
 
 
 @pytest.mark.deep
