@@ -141,5 +141,5 @@ def test_public_values_and_earlier_counts_do_not_ignore_labels():
             inv.margin("a").on(TABLE, values=values)
     assert DirichletMultinomial(TABLE.values).previous == (1, 2, 0, 3)
     for previous in (TABLE, TABLE.to_series(), TABLE.to_pandas()):
-        with pytest.raises(LabelError, match="without labels"):
+        with pytest.raises(LabelError, match="must not have labels"):
             DirichletMultinomial(previous)

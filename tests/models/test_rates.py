@@ -217,7 +217,7 @@ def test_exposure_by_one_dimension_is_broadcast_over_the_other():
 def test_refusals():
     with pytest.raises(ModelError, match="'persons' at county=b is negative"):
         rate_model(make(persons=(1, -1, 5)), exposure="persons")
-    with pytest.raises(ModelError, match="'persons' is 0 in every cell"):
+    with pytest.raises(ModelError, match="it is 0 in every cell"):
         rate_model(make(persons=(0, 0, 0)), exposure="persons")
     with pytest.raises(ModelError, match="'before' at county=c is negative"):
         rate_model(make(before=(1, 0, -5)), previous="before")
@@ -226,10 +226,10 @@ def test_refusals():
     with pytest.raises(LabelError, match="'people'"):
         rate_model(make(), exposure="people")
     for name in ("spread", "mean_rate", "rate", "county", "persons", ""):
-        with pytest.raises(ModelError, match="the table cannot be called"):
+        with pytest.raises(ModelError, match="name must differ from the names in the model"):
             rate_model(make(), name=name)
     answers = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=np.array([[1, 1, 0], [0, 1, 1]]))
-    with pytest.raises(ModelError, match="the release answers a query"):
+    with pytest.raises(ModelError, match="quer"):
         rate_model(answers.release(np.array([2, 3, 3])))
     empty = xr.DataTree.from_dict({"posterior": xr.Dataset({"count": 0})})
     with pytest.raises(ModelError, match="no 'mean_rate'"):

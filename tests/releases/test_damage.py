@@ -44,7 +44,7 @@ def session(folder):
 def signature(folder):
     file, _ = release(folder)
     new_key(folder / "k")
-    return sign(file, folder / "k"), lambda: verify(file, folder / "k.pub")
+    return sign(file, folder / "k", title="Cases", period="2024-01"), lambda: verify(file, folder / "k.pub")
 
 
 def damaged(data, flips, cuts, seed):
