@@ -1,0 +1,123 @@
+"""Plain technical English in everything a reader sees: pages, docstrings, error messages and the help of commands."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(ROOT.glob("case_studies/*/README.md")),
+]
+FOLDERS = sorted(path.parent for path in (ROOT / "ppdinf").rglob("__init__.py"))
+LONGEST = 40
+"""Words in a sentence."""
+
+BANNED = {
+    "private vocabulary": (
+        r"told|tells|tell|whatever|whole numbers?|summed out|walked|quarter turns|room for|tapes?|coins"
+    ),
+    "inverted or old-fashioned": (
+        r"likewise|thereby|nevertheless|in place of|beside|but for|of these|once more|such as has|it comes to"
+        r"|gone on from|some \d+"
+    ),
+    "metaphor of a building": r"house|rooms?|floors?|doors?|roads?|gestures?",
+    "living machines": r"promises?|promised|asked|asks|forgets?|looks? at|looked at",
+    "negated noun": r"is none|are none|is no(?! longer)|are no(?! longer)",
+}
+PATTERNS = {reason: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for reason, words in BANNED.items()}
+DECIMAL = re.compile(r"(?<![\w.\])}])\.\d")
+NOT_PROSE = re.compile(
+    r"```.*?```|^ *(?:>>>|\.\.\.).*?(?=^\s*$|\Z)|``[^`]*``|`[^`]*`|\$\$.*?\$\$|https?://\S+|^ *\|.*$",
+    re.DOTALL | re.MULTILINE,
+)
+"""Code, mathematics, addresses and rows of tables."""
+
+
+def prose(text):
+    """Return a text without code, tables and addresses."""
+    return NOT_PROSE.sub(" x ", text)
+
+
+def sentences(text):
+    """Split a text without code into sentences; headings, list items and indented formulas end one."""
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?=[-*#|]\s)|\n\s*(?=\d+\.\s)|\n[-=~]{3,}\n", text):
+        for sentence in re.split(r"(?<=[.!?:;])\s+", paragraph):
+            words = re.findall(r"[A-Za-z][\w'-]*", sentence)
+            if words:
+                yield sentence.strip(), len(words)
+
+
+def faults(text):
+    """Return every violation in a text, with the words around it."""
+    plain = prose(text)
+    found = []
+    for reason, pattern in (*PATTERNS.items(), ("decimal without a leading zero", DECIMAL)):
+        for match in pattern.finditer(plain):
+            around = plain[max(match.start() - 30, 0) : match.end() + 30]
+            found.append(f"{reason}: ...{' '.join(around.split())}...")
+    found += [f"{n} words: {' '.join(s.split())[:80]}..." for s, n in sentences(plain) if n > LONGEST]
+    return found
+
+
+def docstrings(tree):
+    """Return the docstrings of a module, of what is public in it, and of the rest."""
+    nodes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef))]
+    for node in nodes:
+        text = ast.get_docstring(node)
+        if text:
+            yield getattr(node, "name", "module"), text
+
+
+def literal(node):
+    """Return the fixed text of a string, with x for the values in it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+    if isinstance(node, ast.BinOp):
+        return literal(node.left) + literal(node.right)
+    return ""
+
+
+def messages(tree):
+    """Return the messages of errors and warnings, and the help of options of commands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            calls = [node.exc]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in {"warn", "Option", "Argument"}:
+            calls = [node]
+        else:
+            continue
+        for call in calls:
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "help")):
+                text = literal(argument)
+                if " " in text:
+                    yield f"line {node.lineno}", text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pages(page):
+    text = re.sub(r"^ {4}.*$", "\n\n", page.read_text(encoding="utf-8"), flags=re.MULTILINE)  # formulas are indented
+    assert faults(text) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
+def test_docstrings_and_messages(folder):
+    found = []
+    for path in sorted(folder.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for name, text in (*docstrings(tree), *messages(tree)):
+            found += [f"{path.name}, {name}: {fault}" for fault in faults(text)]
+    assert found == []
+
+
+def test_faults_are_found():
+    """One example of each rule is found, and plain sentences are not."""
+    bad = ["What is told of it.", "A door to the house.", "About .27 s.", "That is none of ours.", "one " * 41]
+    assert all(faults(text) for text in bad)
+    assert faults("The error is 0.27 s. See `room.floor` and version 1.2.\n\n    x = .5\n") != []
+    assert faults("Return the log likelihood of each block. The entries sum to 1.") == []
