@@ -304,7 +304,7 @@ def test_a_quick_run_agrees_with_the_readme(tmp_path, monkeypatch):
         "smaller largest errors",
         "every release has",
         "Delta_z",
-        "lose nothing",
+        "exclude no probability",
         "err less than post-processed counts in deaths",
     ):
         found = [value for name, value in holds.items() if words in name]

@@ -4,7 +4,7 @@ import numpy as np
 
 from combinations import data_models, dependents, frames
 from combinations.composition import Stage
-from combinations.enumerator import FAR, System, Term, multinomial
+from combinations.enumerator import FAR, System, Term, TooManyError, multinomial
 from combinations.frames import pick
 from combinations.measured import CROSSING, measurements
 from combinations.posed import Posed
@@ -75,6 +75,8 @@ def posterior(rng):
         lines += [f"with pm.Model(coords={coords}) as model:"]
     lines += [indent + line for line in unknown.code]
     if place is None:
+        if "Suppression" in setup:  # publishes one table for each set of sums, not the confidential one
+            raise TooManyError
         dims = ", ".join(map(repr, frame.dims))
         dist = law.code.replace(".dist(", '("x", ', 1)
         dist = dist[:-1] + (f", dims=({dims},))" if f"shape={frame.shape}" not in dist else ")")

@@ -151,7 +151,7 @@ def test_posterior_against_all_tables():
     with pm.Model(coords=release.coords) as model:
         p = pm.Beta("p", 2, 2)
         counts = ppd.PartiallyPrivate("counts", pm.NegativeBinomial.dist(n=1, p=p), release=release)
-        with pytest.raises(ModelError, match="noisy sums of its histogram"):
+        with pytest.raises(ModelError, match="noisy sums of the histogram"):
             ppd.PartiallyPrivate("other", pm.Poisson.dist(1), release=small_release("laplace"), marginalize=True)
         idata = pm.sample(2500, tune=500, chains=2, cores=1, random_seed=3, progressbar=False, quiet=True)
     assert counts in model.free_RVs

@@ -28,7 +28,7 @@ def commands(script, folder):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="commands of a shell")
 def test_a_year_from_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    year = PAGE.partition("from an empty folder")[2].partition("\n## ")[0]
+    year = PAGE.partition("in an empty folder")[2].partition("\n## ")[0]
     said = {}
     for kind, block in re.findall(r"^```(python|bash)\n(.*?)^```", year, flags=re.M | re.S):
         if kind == "python":
@@ -42,7 +42,7 @@ def test_a_year_from_an_empty_folder(tmp_path, monkeypatch):
             said[" ".join(call[:2])] = " ".join(found.output.split())
     assert "requires epsilon = 5/27." in said["plan cases-2024-01.csv"]
     shown = said["session show"]
-    assert "65/27 (about 2.40741) spent, 0 left" in shown
+    assert "65/27 (about 2.40741) spent, 0 remaining" in shown
     assert "One person can lose at most epsilon = 130/27 (about 4.81481)" in shown
     assert shown.count("drawn") == 13
     assert "0 is left in cases-2024.budget" in said["release cases-2024-10.csv"]
