@@ -31,9 +31,18 @@ def test_lines_are_ten_seconds_apart_and_state_the_time_left(clock, capsys):
             clock.now += 4
             advance(1)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Sampling [1]: 3%, about 6 min left"
-    assert lines[-1] == "Sampling [1]: 99%, about 4 s left"
-    assert len(lines) == 33
+    assert lines[0] == "Sampling [1]: 4%, about 6 min left"
+    assert lines[-1] == "Sampling [1]: 97%, about 12 s left"
+    assert len(lines) == 32
+
+
+def test_time_before_the_first_step_does_not_enter_the_estimate(clock, capsys):
+    with module.progress("Sampling", 8000) as advance:
+        clock.now += 24  # compilation
+        advance(1)
+        clock.now += 10
+        advance(1000)
+    assert capsys.readouterr().out == "Sampling: 13%, about 70 s left\n"
 
 
 def test_short_computations_print_nothing(clock, capsys):
@@ -46,6 +55,7 @@ def test_short_computations_print_nothing(clock, capsys):
 
 def test_steps_of_several_threads_are_counted_once(clock, capsys):
     with module.progress("Threads", 4001) as advance:
+        advance(0)
         threads = [threading.Thread(target=lambda: [advance(1) for _ in range(1000)]) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -65,8 +75,8 @@ def test_denoising_prints_lines(monkeypatch, capsys):
     )
     posterior = ppd.denoise(seen, draws=10, rng=1)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * 15 - 1
-    assert lines[0].startswith("Denoising: 3%, about ")
+    assert len(lines) == 2 * 15 - 2
+    assert lines[0].startswith("Denoising: 7%, about ")
     assert (posterior.sums(inv.total()).values == 8).all()
 
 
@@ -76,5 +86,5 @@ def test_a_rate_analysis_prints_lines(monkeypatch, capsys):
     with pytest.warns(ppd.errors.DiagnosisWarning):
         analyse_rates(release, draws=20, chains=2, cores=1, progressbar=True)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * 40 - 1
-    assert lines[0].startswith("Sampling: 1%, about ")
+    assert len(lines) == 2 * 40 - 2
+    assert lines[0].startswith("Sampling: 2%, about ")

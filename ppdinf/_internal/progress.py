@@ -38,7 +38,8 @@ def progress(description: str, total: int, *, disable: bool = False) -> Iterator
     ------
     callable
         ``advance(n)`` counts n more steps as done; it can be called from several threads. Off a terminal, it prints
-        the share of steps done and the time left, 10 seconds after the start at the earliest.
+        the share of steps done and the time left, 10 seconds after the first call at the earliest. The time before the
+        first call, for example compilation, does not enter the estimate.
 
     Examples
     --------
@@ -69,11 +70,12 @@ def tracked[Item](items: Iterator[Item], description: str, total: int, *, disabl
 
 
 class _Lines:
-    """Number of steps done, and the time of the last line."""
+    """Lines with the share of steps done and the time left, at the rate since the first call of `advance`."""
 
     def __init__(self, description: str, total: int) -> None:
         self._description, self._total, self._done = description, total, 0
-        self._started = self._printed = time.monotonic()
+        self._first: tuple[float, int] | None = None  # time and number of steps done at the first call
+        self._printed = 0.0
         self._lock = threading.Lock()
 
     def advance(self, n: int) -> None:
@@ -81,10 +83,14 @@ class _Lines:
         with self._lock:
             self._done += n
             now = time.monotonic()
-            if now - self._printed < EVERY or not 0 < self._done < self._total:
+            if self._first is None:
+                self._first, self._printed = (now, self._done), now
+                return
+            if now - self._printed < EVERY or self._done >= self._total:
                 return
             self._printed = now
-            left = (now - self._started) * (self._total / self._done - 1)
+            started, before = self._first
+            left = (now - started) * (self._total - self._done) / (self._done - before)
             print(f"{self._description}: {self._done / self._total:.0%}, about {_spoken(left)} left", flush=True)
 
 

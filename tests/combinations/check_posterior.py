@@ -132,13 +132,17 @@ def check_gradient(density, point, table, slopes):
 
 def repeated(point, number):
     """Return a posterior whose draws are all the same."""
+    return as_posterior({name: np.broadcast_to(v, (1, number, *np.shape(v))) for name, v in point.items()})
+
+
+def as_posterior(draws):
+    """Return draws of shape (chain, draw, ...) as `pm.sample` does."""
     import xarray as xr
 
-    given = {name: np.broadcast_to(value, (1, number, *np.shape(value))) for name, value in point.items()}
     return xr.DataTree.from_dict({
         "posterior": xr.Dataset({
             name: (("chain", "draw", *(f"{name}_{k}" for k in range(value.ndim - 2))), value)
-            for name, value in given.items()
+            for name, value in draws.items()
         })
     })  # fmt: skip
 
@@ -178,17 +182,32 @@ def moved_once(model, density, point, starts, rng):
     from ppdinf.errors import InvariantError
     from ppdinf.samplers import LatticeGibbs
 
-    table = density.posed.table
+    table, shape = density.posed.table, density.posed.frame.shape
     step = LatticeGibbs([model[table]], model=model, rng=np.random.default_rng(int(rng.integers(2**31))))
     step.setup_chain(np.random.default_rng(1), 0, len(starts))
-    shape = density.posed.frame.shape
+
+    def moved(start):
+        return np.ravel(step.step(density.point(point, start.reshape(shape)))[0][table])
+
     try:
-        found = [np.ravel(step.step(density.point(point, start.reshape(shape)))[0][table]) for start in starts]
+        return np.array([moved(start) for start in starts])
     except InvariantError as error:
         if "outside of their windows" not in str(error):
             raise
-        raise ReportedError(str(error)) from error  # the posterior is far from the release
-    return np.array(found)
+        raise reported_chain(model, table, moved) from error
+
+
+def reported_chain(model, table, moved, number=400):
+    """Return the report of `ppdinf.diagnose` on a chain within windows that posterior tables exceed, or a fault."""
+    from ppdinf.diagnostics.truncation_check import window_problems
+
+    start = model[table].owner.op.start
+    chain = [start.ravel()]
+    for _ in range(number):
+        chain.append(moved(chain[-1]))
+    draws = np.array(chain[1:]).reshape(number, *start.shape)
+    problems = window_problems(as_posterior({table: draws[np.newaxis]}), model)
+    return ReportedError(problems[0]) if problems else FaultError("a posterior beyond its windows is not reported")
 
 
 def check_sampling(model, density, seed):
