@@ -205,7 +205,7 @@ class Measurements:
         WriteError
             The file cannot be written. An existing file is unchanged, and no partial file remains.
         """
-        save(path, pack_measurements(self), overwrite=overwrite, why="it may be the only copy of these measurements")
+        save(path, pack_measurements(self), overwrite=overwrite, why="it may be the only copy of the measurements")
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))

@@ -84,6 +84,6 @@ def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
     return (
         f"The posterior of {name!r} exceeds the truncation windows, with {share.max():.1g} of the weight at "
         f"{named}{more}: model and release differ in these cells by more than the noise does once in 1e12 tables. "
-        "Check epsilon and the expected counts of these cells. Allow more variation of the counts (NegativeBinomial "
+        "Check epsilon and the expected counts of the cells. Allow more variation of the counts (NegativeBinomial "
         "instead of Poisson) or use a wider prior for the parameters."
     )
