@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pymc as pm
 import pytest
+from chi_square import p_value
 from scipy import stats
 from scipy.special import gammaln
 
@@ -28,14 +29,6 @@ def walked(model, draws, seed=1):
         point, _ = step.step(point)
         found.append(point["x"])
     return np.array(found[1::2])
-
-
-def p_value(values, law):
-    seen = np.bincount(values, minlength=law.size)
-    often = law * values.size >= 5
-    observed, expected = np.append(seen[often], seen[~often].sum()), np.append(law[often], law[~often].sum())
-    kept = expected > 0
-    return float(stats.chisquare(observed[kept], expected[kept] / expected[kept].sum() * values.size).pvalue)
 
 
 @pytest.mark.parametrize("odds", [1.0, 4.0])

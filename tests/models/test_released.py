@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor
 import pytest
 import xarray as xr
+from chi_square import p_value
 from grids import box
 from pymc.sampling.mcmc import assign_step_methods
 from scipy import stats
@@ -22,14 +23,6 @@ RARE = 1e-5
 RATES = np.array([1.0, 3.0, 2.0])
 Y = np.array([4, 1, 2])
 MECHANISM = ppd.GeneralizedLaplace(inv.total(), epsilon=1)
-
-
-def p_value(values, law):
-    seen = np.bincount(values, minlength=law.size)
-    often = law * values.size >= 5
-    observed, expected = np.append(seen[often], seen[~often].sum()), np.append(law[often], law[~often].sum())
-    kept = expected > 0
-    return float(stats.chisquare(observed[kept], expected[kept] / expected[kept].sum() * values.size).pvalue)
 
 
 def law_of_distance(log_weight, far=24):

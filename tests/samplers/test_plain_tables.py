@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from chi_square import p_value_of_tables
 from pymc.sampling.mcmc import assign_step_methods
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -31,14 +32,7 @@ def walked(model, draws, every=2):
 
 
 def p_value(draws, tables, log_weight):
-    law = np.exp(log_weight - logsumexp(log_weight))
-    index = {tuple(t): k for k, t in enumerate(tables.tolist())}
-    seen = np.bincount([index[tuple(x)] for x in draws.tolist()], minlength=law.size)
-    often = law * len(draws) >= 5
-    observed, expected = np.append(seen[often], seen[~often].sum()), np.append(law[often], law[~often].sum())
-    kept = expected > 0
-    assert observed[~kept].sum() == 0
-    return float(stats.chisquare(observed[kept], expected[kept] / expected[kept].sum() * len(draws)).pvalue)
+    return p_value_of_tables(draws, tables, np.exp(log_weight - logsumexp(log_weight)))
 
 
 def compositions(n, k):
