@@ -134,7 +134,7 @@ class TVBound:
         if self.unmet:
             return (
                 f"{self.unmet:,} of {R:,} pairs of chains had not met after {self.limit:,} steps (lag {self.lag:,}): "
-                "a bound on the distance from the target does not exist"
+                "no bound on the distance from the target follows; raise `limit`"
             )
         last = int(self.meetings.max()) - self.lag
         return (
