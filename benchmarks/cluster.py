@@ -11,28 +11,24 @@ exclude those of the cluster. With a cluster of one worker, joblib runs the task
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 import sys
 import tempfile
 import threading
 import time
 from contextlib import nullcontext
-from pathlib import Path
-from types import SimpleNamespace
 
 import joblib
 import numpy as np
 
-from ppdinf.report.study import Study
+from case_studies._shared.study import Study
+from case_studies.covid import run as covid
 
-COVID = Path(__file__).parents[1] / "case_studies" / "covid" / "run.py"
 REPLICATES, DRAWS = 40, 400
 
 
 def studied(folder, months):
     """Return releases and posteriors of the given months, and the time in seconds."""
-    covid = SimpleNamespace(**runpy.run_path(str(COVID)))
     table, source = covid.load(None)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
     study = Study("Cluster", folder, about="", settings={"seed": 1, "data": source})

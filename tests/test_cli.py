@@ -1,7 +1,6 @@
 import inspect
 import os
 import re
-import runpy
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 import ppdinf
 import ppdinf as ppd
 from ppdinf.cli import app
-from ppdinf.cli.reproduce_command import cases, described
+from ppdinf.cli.reproduce_command import cases, described, module_of
 
 FEW = ["--draws", "20", "--chains", "2", "--cores", "1"]  # too few for a posterior, and the commands say so
 
@@ -293,13 +292,24 @@ def test_reproduce_lists_on_request():
     assert "or --list" in run("reproduce", "cdp", "--list", code=2)
 
 
-def test_a_missing_folder_of_public_tables_is_named_before_a_case_runs(tmp_path, monkeypatch):
-    (tmp_path / "cases" / "sums").mkdir(parents=True)
-    script = tmp_path / "cases" / "sums" / "run.py"
+@pytest.fixture
+def own_cases(tmp_path, monkeypatch):
+    """An empty folder of case studies, in which the command finds the studies that a test writes."""
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", {tmp_path / "none": "", folder: "cases"})
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cases"]:
+        del sys.modules[name]
+
+
+def test_a_missing_folder_of_public_tables_is_named_before_a_case_runs(own_cases, tmp_path, monkeypatch):
+    (own_cases / "sums").mkdir()
+    script = own_cases / "sums" / "run.py"
     script.write_text(
         '"""Sums."""\nimport ppdinf\ndef main(output):\n    print(ppdinf.datasets.public_file("a.csv"))\n'
     )
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path / "cases",))
     monkeypatch.setenv("PPDINF_DATA", str(tmp_path / "nowhere"))
     text = run("reproduce", "sums", "--output", tmp_path / "out", code=1)
     assert text.startswith("Error: PPDINF_DATA names ")
@@ -312,13 +322,12 @@ def test_a_missing_folder_of_public_tables_is_named_before_a_case_runs(tmp_path,
     assert run("reproduce", "sums", "--output", tmp_path / "out").startswith("None")
 
 
-def test_options_of_a_case_override_the_environment(tmp_path, monkeypatch):
+def test_options_of_a_case_override_the_environment(own_cases, tmp_path, monkeypatch):
     for name, options in {"plain": "", "reading": ", *, data=None, seed=1"}.items():
-        (tmp_path / "cases" / name).mkdir(parents=True)
+        (own_cases / name).mkdir()
         text = "data, seed" if options else "'none'"
         script = f'"""One."""\ndef main(output{options}):\n    print("given", {text})\n'
-        (tmp_path / "cases" / name / "run.py").write_text(script)
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path / "cases",))
+        (own_cases / name / "run.py").write_text(script)
     (tmp_path / "public").mkdir()
     monkeypatch.setenv("PPDINF_DATA", str(tmp_path / "public"))
     assert "given none" in run("reproduce", "plain", "--output", tmp_path / "out")
@@ -328,12 +337,11 @@ def test_options_of_a_case_override_the_environment(tmp_path, monkeypatch):
     assert "does not have this option" in run("reproduce", "plain", "--seed", "3", code=2)
 
 
-def test_reproduce_runs_a_case(tmp_path, monkeypatch):
-    (tmp_path / "cases" / "sums").mkdir(parents=True)
-    (tmp_path / "cases" / "sums" / "run.py").write_text(
+def test_reproduce_runs_a_case(own_cases, tmp_path, monkeypatch):
+    (own_cases / "sums").mkdir()
+    (own_cases / "sums" / "run.py").write_text(
         '"""Sums of two.\n\nMore."""\ndef main(output):\n    print(1 + 1)\n    (output / "two.txt").write_text("2")\n'
     )
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path / "none", tmp_path / "cases"))
     monkeypatch.chdir(tmp_path)
     assert "│ sums │ Sums of two. │" in run("reproduce")
     monkeypatch.delenv("PPDINF_DATA", raising=False)
@@ -343,7 +351,7 @@ def test_reproduce_runs_a_case(tmp_path, monkeypatch):
 
 
 def test_reproduce_names_the_folder_of_the_case_studies(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", (tmp_path,))
+    monkeypatch.setattr(sys.modules["ppdinf.cli.reproduce_command"], "PLACES", {tmp_path: ""})
     assert "Error: this installation has no case studies" in run("reproduce", code=1)
 
 
@@ -389,7 +397,7 @@ def test_demo(tmp_path):
 
 @pytest.mark.parametrize("case", cases())
 def test_case_studies_write_to_the_given_folder(case):
-    main = runpy.run_path(str(cases()[case]))["main"]
+    main = module_of(cases()[case]).main
     assert next(iter(inspect.signature(main).parameters)) == "output"
     options = inspect.signature(main).parameters.keys()
     assert {"output", "quick"} <= options <= {"output", "quick", "data", "seed", "workers"}

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import ppdinf as ppd
+from case_studies._shared.study import Study
 from ppdinf.cli import app
 from ppdinf.errors import LabelError, PrivacyError, ReleaseFileError, SessionError, SignatureError, WriteError
 from ppdinf.releases.signatures import new_key, sign
-from ppdinf.report.study import Study
 
 TOTAL = ppd.invariants.total()
 LAPLACE = ppd.GeneralizedLaplace(TOTAL, epsilon=1)

@@ -6,8 +6,6 @@ R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure",
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", sections 3 and 4.2.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -16,9 +14,9 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.invariants import Public, nonnegative, total
 from ppdinf.mechanisms import DoubleGeometric
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+
 TAKES = "15 s"
 EPSILON, DRAWS = "1/4", 20_000
 COUNTS = np.arange(21)
@@ -92,7 +90,7 @@ def panel(axes, found, looks):
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def main(output=HERE, *, quick=False, seed=4):
+def main(output, *, quick=False, seed=4):
     """Measure all mean errors; write page, tables and figure to a folder."""
     study = Study(
         "Which noisy tables are biased, and where", output,
@@ -148,7 +146,3 @@ def main(output=HERE, *, quick=False, seed=4):
     )
     plt.close(figure)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

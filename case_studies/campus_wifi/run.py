@@ -6,7 +6,6 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, section 5
 """
 
 import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,9 +16,9 @@ from scipy.optimize import brentq
 import ppdinf as ppd
 from ppdinf.invariants import margin
 from ppdinf.privacy import gaussian_delta
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+
 TAKES = "20 s"
 SDP = "Subspace DP, section 5.2"
 GROUPS, HOURS, BUILDINGS, PERSONS = 14, 24, 20, 3243
@@ -58,7 +57,7 @@ def errors_of(mechanism, table, draws, rng):
     return (noisy - table).values, (time.perf_counter() - start) / draws
 
 
-def main(output=HERE, *, quick=False, seed=1):
+def main(output, *, quick=False, seed=1):
     """Measure the standard deviation of both releases; write page, table and figure to a folder."""
     study = Study(
         "Connections on a campus by group, hour and building", output,
@@ -108,7 +107,3 @@ def main(output=HERE, *, quick=False, seed=1):
     study.figure("spread", figure, "Both releases leave every cell the standard deviation that the public sums allow.")
     plt.close(figure)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

@@ -22,9 +22,9 @@ from ppdinf.noise.mcmc.metropolised_independence import independence, proposal
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy.conditioning import conditioning_cost
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+
 TAKES = "1 min"
 CDP = "Congenial DP"
 TABLES, RELEASES = 20, 100
@@ -211,7 +211,7 @@ def boxes(axes, found, title, named):
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def main(output=HERE, *, quick=False, data=None, seed=2020):
+def main(output, *, quick=False, data=None, seed=2020):
     """Compare four methods of publication, and chain and exact draws; write page, tables and figures to a folder."""
     folder = data or os.environ.get("PPDINF_DATA")
     study = Study(
@@ -293,7 +293,3 @@ def main(output=HERE, *, quick=False, data=None, seed=2020):
     study.figure("distances", fig, "Average distances of releases from 20 tables by method; acceptance of the chain.")
     plt.close(fig)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

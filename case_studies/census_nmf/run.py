@@ -8,10 +8,8 @@ The study compares the posterior, weighted least squares of all noisy values cli
 values of single cells treated as true.
 """
 
-import runpy
 import tempfile
 import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,11 +21,11 @@ from scipy.stats import norm
 
 import ppdinf as ppd
 from ppdinf.census import PERSONS, PERSONS_2020, UNITS_2020, read_nmf, read_occupied, simulate_nmf
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+from . import rates as rate_models
+
 TAKES = "20 min"
-RATES = runpy.run_path(str(HERE / "rates.py"))
 WIDTHS = {"US": 0, "State": 3, "County": 8, "Tract": 13, "Block_Group": 15}
 LEVEL, Z = 0.9, norm.isf(0.05)
 WAYS = {"posterior": "#0072B2", "least squares": "#E69F00", "finest values": "#D55E00"}
@@ -292,12 +290,12 @@ def rates(study, *, quick, workers):
         }
 
     def one(rng, draws):
-        return RATES["one_file"](rng, draws, state, WIDTHS, estimates)
+        return rate_models.one_file(rng, draws, state, WIDTHS, estimates)
 
-    RATES["rates"](study, one, WAYS, quick=quick, workers=workers)
+    rate_models.rates(study, one, WAYS, quick=quick, workers=workers)
 
 
-def main(output=HERE, *, quick=False, seed=1, workers=None):
+def main(output, *, quick=False, seed=1, workers=None):
     """Write and read files of a state, and compare estimates with the truth; page, tables and figures."""
     study = Study(
         "Noisy measurement files of the census", output,
@@ -308,7 +306,3 @@ def main(output=HERE, *, quick=False, seed=1, workers=None):
     housing(study, np.random.default_rng(seed), quick=quick)
     rates(study, quick=quick, workers=workers)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

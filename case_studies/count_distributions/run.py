@@ -16,17 +16,18 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.colors import LogNorm
 from scipy.optimize import curve_fit
 
-import ppdinf as ppd
 from ppdinf import counts
 from ppdinf.datasets.public_files import public_folder
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+
 TAKES = "3 min"
 PAPER = "Count mechanisms"
+FAINTEST = 1e-6  # smallest probability that is drawn
 BUDGETS = (0.1, 0.15, 0.22, 0.32, 0.48, 0.71, 1.05, 1.55, 2.29, 3.38, 5.0)
 SHARES = np.arange(1, 10) / 10
 GAPS = {0.1: 0.024, 0.5: 0.046, 1.0: 0.017, 5.0: 0.0}  # for the rule of thumb on homicides, as printed
@@ -146,6 +147,12 @@ def objectives(sets, budgets, draws, rng, k):
     return [float(np.log(errors(sets[name], "sandwich", e, draws, rng, share)).sum()) for share in shares]
 
 
+def heat_map(mechanism, axes):
+    """Draw a mechanism's probabilities: counts downwards, released counts to the right."""
+    shown = np.maximum(mechanism.matrix, FAINTEST)
+    axes.imshow(shown, norm=LogNorm(FAINTEST, 1), cmap="Blues", interpolation="nearest")
+
+
 def shapes(study, sets):
     """Draw Figure 4, and one mechanism as a heat map."""
     figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
@@ -153,7 +160,7 @@ def shapes(study, sets):
         panel.bar(np.arange(own.size), own / own.sum(), width=1, color="#0072B2")
         panel.set(title=name, xlabel=UNITS[name], ylabel="share of all cells")
         panel.spines[["top", "right"]].set_visible(False)
-    ppd.plots.heat_map(counts.heuristic(sets["homicides"] / sets["homicides"].sum(), "1/2"), axes[3])
+    heat_map(counts.heuristic(sets["homicides"] / sets["homicides"].sum(), "1/2"), axes[3])
     axes[3].set(title="mechanism, ε = 1/2", xlabel="released homicides", ylabel="homicides in a county")
     figure.colorbar(axes[3].images[0], ax=axes[3], label="probability")
     caption = "What the three tables hold (top-coded at 50 and 80), and a mechanism that leaves the second as it is."
@@ -366,7 +373,7 @@ def splits(study, sets, homicides, draws, workers):
     study.claim(what, f"{PAPER}, Figure 8", there, here, holds=worst < 0.1)
 
 
-def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
+def main(output, *, quick=False, data=None, seed=1, workers=None):
     """Run all experiments; write claims, tables and figures to a folder."""
     folder = public_folder() if data is None else data
     sets, raw, real = data_sets(folder, seed)
@@ -391,7 +398,3 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     speeds(study, raw["homicides"], quick)
     splits(study, synthetic(seed), sets["homicides"], 4 if quick else 100, workers)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

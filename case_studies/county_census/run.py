@@ -20,11 +20,11 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.datasets.demonstration_file import read_demonstration
 from ppdinf.invariants import groups, nonnegative
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+from .demonstration_file import read_demonstration
+
 TAKES = "2 min"
 ISDP, SDP = "Integer subspace DP", "Subspace DP"
 EPSILON = "0.192"  # 4 in total, 0.16 of it for counties, 0.3 of that for populations
@@ -136,7 +136,7 @@ def show(study, table, errors, state):
     plt.close(figure)
 
 
-def main(output=HERE, *, quick=False, data=None, seed=1):
+def main(output, *, quick=False, data=None, seed=1):
     """Compare four methods of publication under state totals; write page, tables and figure to a folder."""
     table, real = counties(data)
     study = Study(
@@ -214,7 +214,3 @@ def main(output=HERE, *, quick=False, data=None, seed=1):
     )  # fmt: skip
     show(study, table, errors, "IL" if real else str(table["state"].values[0]))
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

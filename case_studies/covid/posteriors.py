@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import beta, betabinom, gamma, nbinom, t
 
-from ppdinf.fiber.count_pairs import noisy_pairs
+from . import noisy_pairs
 
 DELTA_Z = 2
 RECENT = 6  # months from which analysts learn the changes of counties
@@ -47,7 +47,7 @@ def fitted(cases, deaths, population, month):
 
     Returns shares of counties in the state's cases of `month`, one row for each of several equally probable tilts (a
     share is a mean of that in the previous month and that in the population), and two parameters of
-    `ppdinf.fiber.count_pairs.noisy_pairs.draw`: shape by county, and strength. Tilts have Student's t distribution, the
+    `noisy_pairs.draw`: shape by county, and strength. Tilts have Student's t distribution, the
     predictive distribution of normal tilts with unknown variance.
     """
     share = lambda s, w: (1 - w) * cases[:, s] / max(1, cases[:, s].sum()) + w * population / population.sum()  # noqa: E731

@@ -1,36 +1,31 @@
 """COVID-19 in 67 counties: effects of public totals on private monthly cases and deaths.
 
 Run with ``ppdinf reproduce covid``. The study reads ``covid_pa_monthly.csv`` and ``pa_population.csv``, or the county
-series as downloaded (`ppdinf.datasets.read_county_series`), from the folder of PPDINF_DATA or ``--data``; otherwise it
-simulates an epidemic.
+series as downloaded (`health_files`), from the folder of PPDINF_DATA or ``--data``; otherwise it simulates an
+epidemic.
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", section 4. Public each month: the
 county cases and deaths of the month before, the state's cases of this month, and cases >= deaths >= 0.
 """
 
-import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.datasets import epidemic, read_county_series, read_epidemic
+from ppdinf.datasets import epidemic, read_epidemic
 from ppdinf.datasets.public_files import public_folder
-from ppdinf.fiber.count_pairs import pairs
 from ppdinf.invariants import at_least, linear, nonnegative
 from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
-from ppdinf.plots import plot_delta_z
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+from . import bulletin, claims, figures, pairs, panel, posteriors
+from .delta_z_figure import plot_delta_z
+from .health_files import read_county_series
+
 TAKES = "18 min on two cores; quick 1 min"
-figures, claims, posteriors, panel, bulletin = (
-    SimpleNamespace(**runpy.run_path(str(HERE / f"{name}.py")))
-    for name in ("figures", "claims", "posteriors", "panel", "bulletin")
-)
 EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.METHODS, figures.ANALYSES
 DELTA_Z = posteriors.DELTA_Z
 CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior; the paper does not state it
@@ -177,7 +172,7 @@ def all_months(study, table, months, lengths, seed):
     )
 
 
-def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
+def main(output, *, quick=False, data=None, seed=1, workers=None):
     """Draw all releases and posteriors; write claims, figures and tables to a folder."""
     table, source = load(data)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
@@ -252,7 +247,3 @@ def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
     lengths = (300, 200) if quick else (500, 2500)
     all_months(study, table.isel(county=every), list(range(9, 15)) if quick else months, lengths, seed)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

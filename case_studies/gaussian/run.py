@@ -5,8 +5,6 @@ Run with ``ppdinf reproduce gaussian``.
 P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, Theorem 14.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -17,9 +15,9 @@ from ppdinf.invariants import margin
 from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.privacy import gaussian_delta, gaussian_sigma, zcdp_epsilon, zcdp_rho
 from ppdinf.privacy.guarantees.lattice_noise_loss import theorem14_sigma
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+
 TAKES = "30 s"
 EPSILON, DELTA = "1/4", "1e-6"
 PUBLIC = margin("dim_0") & margin("dim_1")
@@ -66,7 +64,7 @@ def rows(size, draws, seed):
         }
 
 
-def main(output=HERE, *, quick=False, seed=1):
+def main(output, *, quick=False, seed=1):
     """Work out all scales, check what is claimed of them, and write page, table and figure into a folder."""
     study = Study(
         "How wide Gaussian noise has to be",
@@ -127,7 +125,3 @@ def main(output=HERE, *, quick=False, seed=1):
     study.figure("sigma", figure, "Scale against the size of the table: only that of Theorem 14 grows with it.")
     plt.close(figure)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

@@ -24,10 +24,10 @@ from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.plots.noise_chains_figure import plot_noise_boxes, plot_tv_bound
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+from .noise_chains_figure import plot_noise_boxes, plot_tv_bound
+
 TAKES = "3 min; quick 1 min"
 ISDP = "Integer subspace DP"
 MARGINS = margin_matrix((4, 4), [(0,), (1,)])
@@ -158,7 +158,7 @@ def counties(study, table, seed, quick):
     )  # fmt: skip
 
 
-def main(output=HERE, *, quick=False, data=None, seed=1):
+def main(output, *, quick=False, data=None, seed=1):
     """Bound the distance of all chains, and draw counties; write page, tables and figures to a folder."""
     table, real = county_table(data)  # a missing file raises an error before the chains run
     study = Study(
@@ -192,7 +192,3 @@ def main(output=HERE, *, quick=False, data=None, seed=1):
                     f"{chain / exact:,.0f} times", holds=chain > exact)  # fmt: skip
     counties(study, table, seed, quick)
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

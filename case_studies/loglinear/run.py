@@ -22,10 +22,10 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.datasets.public_files import public_folder
 from ppdinf.invariants import margin
-from ppdinf.report.study import Study, arguments
 from ppdinf.samplers.lattice_gibbs import dense_steps
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+
 TAKES = "15 min; quick 1 min"
 LEVEL, TAILS = 0.9, (0.05, 0.95)
 READINGS = {
@@ -200,7 +200,7 @@ def forest(study, name, problem, labels, parts):
     plt.close(figure)
 
 
-def main(output=HERE, *, quick=False, data=None, seed=1, workers=None):
+def main(output, *, quick=False, data=None, seed=1, workers=None):
     """Fit all tables and their releases; write page, tables and figures to a folder."""
     folder = public_folder() if data is None else Path(data)
     study = Study(
@@ -278,7 +278,3 @@ def enter(study, name, found, releases):
         holds=found["largest R-hat"].max() < 1.05,
         reason="short chains",
     )
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

@@ -5,17 +5,15 @@ Run with ``ppdinf reproduce ppd_rates``.
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Corollary 13.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 import ppdinf as ppd
 from ppdinf.mechanisms import Mean
-from ppdinf.report.study import Study, arguments
 
-HERE = Path(__file__).parent
+from .._shared.study import Study
+
 TAKES = "30 s"
 COROLLARY = "Partially private data, Corollary 13"
 BOUND = "the printed rate is an upper bound, not sharp where d1 or d2 is held"
@@ -82,7 +80,7 @@ def expected(n, d1, d2, epsilon):
     return d1 * (d1 + 1) * scale, d2 * (d1 + 1) * scale, d2 * (d2 + 1) * scale
 
 
-def main(output=HERE, *, quick=False, seed=13):
+def main(output, *, quick=False, seed=13):
     """Measure all errors, compare slopes and ratios with the printed ones; write page, tables and figure."""
     study = Study(
         "Project afterwards, or draw on the public subspace?",
@@ -157,7 +155,3 @@ def main(output=HERE, *, quick=False, seed=13):
         "ratios", pd.DataFrame(ratios).set_index("norm, d1, d2"), "Mean squared errors, and what projection loses."
     )
     study.write()
-
-
-if __name__ == "__main__":
-    main(**arguments(main))

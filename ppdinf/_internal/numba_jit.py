@@ -179,12 +179,13 @@ def _stamp(function: Callable[..., Any]) -> str:
     """Digest of a kernel's file, of files from which it imports kernels and named tuples, and of imported numbers."""
     behind = {function.__module__: (function.__code__.co_filename, function.__globals__)}
     waiting = list(behind)
+    packages = {name.partition(".")[0] for name in (__name__, function.__module__)}
     while waiting:
         _, names = behind[waiting.pop()]
         for value in names.values():
             if isinstance(value, Dispatcher) or (isinstance(value, type) and issubclass(value, tuple)):
                 home = value.__module__
-                if home not in behind and home.partition(".")[0] == __name__.partition(".")[0]:
+                if home not in behind and home.partition(".")[0] in packages:
                     behind[home] = sys.modules[home].__file__ or "", vars(sys.modules[home])
                     waiting.append(home)
     parts = []

@@ -1,16 +1,17 @@
 """``ppdinf reproduce``: reproducible case studies.
 
 A case study is a folder of `case_studies` with a ``run.py`` whose ``main(output)`` prints its results and draws its
-figures into a folder. A wheel contains them inside the package, a clone next to it. Further arguments of ``main``
+figures into a folder. A wheel contains the studies inside the package, a clone next to it. Arguments of ``main``
 (``quick``, ``data``, ``seed``, ``workers``) are options here; a constant ``TAKES`` states the run time.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
-import runpy
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -19,10 +20,11 @@ from rich.table import Table
 from ppdinf._internal.atomic_files import make_folder
 from ppdinf.cli.plain_output import notes, stdout
 
-__all__ = ["cases", "described", "reproduce"]
+__all__ = ["cases", "described", "module_of", "reproduce"]
 
 PACKAGE = Path(__file__).parents[1]
-PLACES = (PACKAGE / "case_studies", PACKAGE.parent / "case_studies")
+PLACES = {PACKAGE / "case_studies": "ppdinf.case_studies", PACKAGE.parent / "case_studies": "case_studies"}
+"""Folders that can contain the case studies, and the names of these packages."""
 
 
 def reproduce(
@@ -57,7 +59,7 @@ def reproduce(
 
     if data is None and (public := public_folder()):
         notes(console, f"Public tables: {public} ({VARIABLE})")
-    main = runpy.run_path(str(scripts[case]))["main"]
+    main = module_of(scripts[case]).main
     options = {"quick": quick or None, "data": data, "seed": seed, "workers": workers}
     given = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - inspect.signature(main).parameters.keys():
@@ -86,6 +88,17 @@ def cases() -> dict[str, Path]:
         if scripts := sorted(place.glob("*/run.py")):
             return {script.parent.name: script for script in scripts}
     raise FileNotFoundError("this installation has no case studies: they are in the folder case_studies of a clone")
+
+
+def module_of(script: Path) -> ModuleType:
+    """Import a case study.
+
+    Examples
+    --------
+    >>> module_of(cases()["cdp"]).TAKES
+    '1 min'
+    """
+    return importlib.import_module(f"{PLACES[script.parents[1]]}.{script.parent.name}.{script.stem}")
 
 
 def described(script: Path) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 Rule: input and output are NumPy arrays; this package uses neither PyMC nor labels.
 
-count_pairs        Pairs of counts of which the second is part of the first, for example cases and deaths.
 gibbs              Gibbs updates of tables on a fiber with overlapping sums.
 nested_sums        Exact evaluation and joint draws for sums of which any two are nested or disjoint.
 sums_given_totals  Log probabilities, gradients and draws of cells given exact totals of disjoint groups.

@@ -1,12 +1,10 @@
-"""Analyses and case studies as self-contained pages.
+"""Analyses as self-contained pages.
 
 A page is one HTML file that loads no other file.
 
 analysis_report  Fit of a release, with everything that a report shows: posterior, checks, table of cells, figures.
 denoised_report  Published measurements of a table and its posterior without a user-written model, as one page.
 html_page        The self-contained HTML page of an analysis, with figures inside.
-replicate_files  Results of replicates as NumPy archives, which are read without running code.
-study            Common parts of case studies: claims with numbers, figures, one page, and resumable replicates.
 """
 
 from ppdinf.report.analysis_report import RateAnalysis as RateAnalysis

@@ -69,7 +69,7 @@ class WassersteinExponential(Weighted):
     -----
     Draws are exact, by elimination. l2 noise with bounds or a base measure uses rejection from elimination, for up to
     about 20 cells. Many nested pairs of counts under one total are too wide for elimination at small epsilon: for
-    research, `ppdinf.fiber.count_pairs.pairs` draws them exactly up to double precision.
+    research, ``case_studies/covid/pairs.py`` draws them exactly up to double precision.
     With bounds or a base measure, the normalizer depends on the table. For the counting measure on all integer
     tables, leave sums out of `public` and state them for the release:
     ``ppd.Release(table, mechanism, public=...)``.

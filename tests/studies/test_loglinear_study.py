@@ -1,22 +1,17 @@
 """The study of log-linear models: its parts on small tables."""
 
-import runpy
-from types import SimpleNamespace
-
 import numpy as np
 import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf.cli.reproduce_command import cases
-
-STUDY = SimpleNamespace(**runpy.run_path(str(cases()["loglinear"])))
+from case_studies.loglinear import run as loglinear
 
 
-@pytest.mark.parametrize("name", STUDY.PROBLEMS)
+@pytest.mark.parametrize("name", loglinear.PROBLEMS)
 def test_models_depend_on_public_sums_only(name):
-    problem = STUDY.PROBLEMS[name]
-    table = STUDY.read(problem, None)
+    problem = loglinear.PROBLEMS[name]
+    table = loglinear.read(problem, None)
     assert table.shape == tuple(problem.sizes.values())
     noisy = problem.mechanism.simulate(table, draws=1, rng=1)[0]
     assert not np.array_equal(noisy, table)
@@ -31,8 +26,8 @@ def test_models_depend_on_public_sums_only(name):
 
 def test_coefficients_are_log_odds_ratios():
     """Of a log-linear model, in the order of the names, at a point where all but one are 0."""
-    problem = STUDY.PROBLEMS["autoworkers"]
-    table = STUDY.read(problem, None)
+    problem = loglinear.PROBLEMS["autoworkers"]
+    table = loglinear.read(problem, None)
     names = problem.names(table)
     for k in (0, 7, 14):
         with pm.Model() as model:
@@ -49,7 +44,7 @@ def test_coefficients_are_log_odds_ratios():
 def test_coverage_of_another_posterior():
     rng = np.random.default_rng(1)
     exact = rng.normal(0, 1, (2, 5000, 2))
-    mean, low, high, held, rhat = STUDY.summary(exact + np.array([0, 10]), exact)
+    mean, low, high, held, rhat = loglinear.summary(exact + np.array([0, 10]), exact)
     assert mean == pytest.approx([0, 10], abs=0.1)
     assert (high - low) == pytest.approx([3.29, 3.29], abs=0.15)
     assert held == pytest.approx([0.9, 0], abs=0.02)
@@ -57,16 +52,16 @@ def test_coverage_of_another_posterior():
 
 
 def test_counts_taken_as_true_are_possible():
-    problem = STUDY.PROBLEMS["admissions"]
-    table = STUDY.read(problem, None)
+    problem = loglinear.PROBLEMS["admissions"]
+    table = loglinear.read(problem, None)
     seen = {}
     noise = ppd.GeneralizedLaplace(ppd.invariants.margin("gender", "dept"), epsilon="1/1000")
-    wide = STUDY.Problem(**(vars(problem) | {"mechanism": noise}))
-    STUDY.replicate.__globals__["fit"] = lambda problem, data, draws, seed: (
+    wide = loglinear.Problem(**(vars(problem) | {"mechanism": noise}))
+    loglinear.replicate.__globals__["fit"] = lambda problem, data, draws, seed: (
         seen.setdefault(type(data).__name__, data) is None
     )
-    STUDY.replicate.__globals__["summary"] = lambda beta, confidential: None
-    STUDY.replicate(wide, table, None, 1, np.random.default_rng(1))
+    loglinear.replicate.__globals__["summary"] = lambda beta, confidential: None
+    loglinear.replicate(wide, table, None, 1, np.random.default_rng(1))
     released, counts = seen["Release"].table, seen["DataArray"]
     assert (released < 0).any()
     assert (counts >= 0).all()

@@ -1,8 +1,6 @@
 """The COVID study: its parts on small tables, and its numbers on a quick run."""
 
-import runpy
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,23 +8,23 @@ import pytest
 import xarray as xr
 from written_studies import claims_of
 
-from ppdinf.cli.reproduce_command import cases
+from case_studies._shared.replicate_files import unpack
+from case_studies._shared.study import Study
+from case_studies.covid import run as covid
 from ppdinf.datasets import epidemic
-from ppdinf.report.replicate_files import unpack
 
-STUDY = SimpleNamespace(**runpy.run_path(str(cases()["covid"])))
-CLAIMS, POSTERIORS, PANEL, BULLETIN = STUDY.claims, STUDY.posteriors, STUDY.panel, STUDY.bulletin
+CLAIMS, POSTERIORS, PANEL, BULLETIN = covid.claims, covid.posteriors, covid.panel, covid.bulletin
 TABLE = np.array([[40, 3], [0, 0], [7, 7], [900, 12]])
 
 
 def test_releases_keep_public_sums_for_every_method():
-    found, edges = STUDY.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
-    assert set(found) == {(method, norm) for method in STUDY.METHODS for norm in ("l1", "l2")}
+    found, edges = covid.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
+    assert set(found) == {(method, norm) for method in covid.METHODS for norm in ("l1", "l2")}
     for (method, _), tables in found.items():
         assert tables.shape == (5, 4, 2)
         assert (method == "counting") != CLAIMS.agrees(tables[np.newaxis], TABLE[np.newaxis])
     assert edges < 1e-12
-    again, _ = STUDY.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
+    again, _ = covid.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
     assert all(np.array_equal(found[key], again[key]) for key in found)
 
 
@@ -158,16 +156,16 @@ def test_expected_deaths_follow_the_cases_of_two_months():
 
 def test_the_data_are_those_of_the_folder_given(tmp_path, monkeypatch):
     monkeypatch.delenv("PPDINF_DATA", raising=False)
-    assert STUDY.load(None)[1] == "simulated"
+    assert covid.load(None)[1] == "simulated"
     table = epidemic()
     rows = table[["cases", "deaths"]].to_dataframe().reset_index()
     rows[["county", "fips", "month", "cases", "deaths"]].to_csv(tmp_path / "covid_pa_monthly.csv", index=False)
     table[["fips", "population"]].to_dataframe().to_csv(tmp_path / "pa_population.csv", index=False)
-    read, source = STUDY.load(tmp_path)
+    read, source = covid.load(tmp_path)
     assert source == "covid_pa_monthly.csv"
     assert np.array_equal(read.cases, table.cases)
     monkeypatch.setenv("PPDINF_DATA", str(tmp_path))
-    assert STUDY.load(None)[1] == source
+    assert covid.load(None)[1] == source
     for kind, name in (("confirmed", "cases"), ("deaths", "deaths")):  # as downloaded: cumulative, one column a day
         ends = pd.period_range("2020-03", periods=24, freq="M").to_timestamp(how="end")
         days = ["2/29/20", *(f"{day.month}/{day.day}/{day.year % 100}" for day in ends)]
@@ -176,7 +174,7 @@ def test_the_data_are_those_of_the_folder_given(tmp_path, monkeypatch):
             FIPS=[f"{code}.0" for code in table.fips.values], Admin2=table.county.values, Province_State="Pennsylvania"
         )
         wide.to_csv(tmp_path / f"time_series_covid19_{kind}_US.csv", index=False)
-    downloaded, source = STUDY.load(tmp_path)
+    downloaded, source = covid.load(tmp_path)
     assert source == "county series"
     for name in ("cases", "deaths", "population"):
         assert np.array_equal(downloaded[name], table[name])
@@ -209,8 +207,6 @@ def test_the_panel_has_a_density_and_every_cell_a_share_and_a_fatality():
 
 
 def page(tmp_path, draws, population):
-    from ppdinf.report.study import Study
-
     names = [f"County {k}" for k in range(len(population))]
     study = Study("x", tmp_path, about="", settings={})
     about = {"title": "COVID-19 by county, March 2021", "months": 4, "epsilon": 1, "noise": np.array([-3, 2, 0, 11])}
@@ -298,7 +294,7 @@ def stop_after_drawing(*_):
 def test_a_quick_run_agrees_with_the_readme(tmp_path, monkeypatch):
     """Its claims, its panel of twelve counties, and equal results with more processes."""
     monkeypatch.delenv("PPDINF_DATA", raising=False)
-    STUDY.main(tmp_path / "one", quick=True)
+    covid.main(tmp_path / "one", quick=True)
     holds = {claim["claim"]: claim["holds"] for claim in claims_of(tmp_path / "one")}
     for words in (
         "smaller largest errors",
@@ -326,7 +322,7 @@ def test_a_quick_run_agrees_with_the_readme(tmp_path, monkeypatch):
     # the rest is a function of the draws, and takes longer
     monkeypatch.setattr(CLAIMS, "relative_errors", stop_after_drawing)
     with pytest.raises(InterruptedError):
-        STUDY.main(tmp_path / "two", quick=True, workers=2)
+        covid.main(tmp_path / "two", quick=True, workers=2)
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
     for path in one.iterdir():
         np.testing.assert_equal(unpack((two / path.name).read_bytes(), path.name), unpack(path.read_bytes(), path.name))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppdinf.plots.delta_z_figure import delta_z_surface, plot_delta_z
+from case_studies.covid.delta_z_figure import delta_z_surface, plot_delta_z
 from ppdinf.privacy import delta_z_counts
 
 

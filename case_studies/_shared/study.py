@@ -1,4 +1,4 @@
-"""Common parts of case studies: claims with numbers, figures, one page, and resumable replicates.
+"""One run of a case study: claims with numbers, figures, one page, and replicates.
 
 A study is a folder of `case_studies`. Its ``run.py`` contains ``main(output, *, quick, data, seed, workers)``, which
 creates a `Study` and finally calls `Study.write`. Each replicate has its own random stream, so results are the same
@@ -7,17 +7,14 @@ with one process, with many, and on a cluster (``with joblib.parallel_config("da
 
 from __future__ import annotations
 
-import argparse
 import base64
 import hashlib
-import inspect
 import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import joblib
 import numpy as np
@@ -26,12 +23,13 @@ import pandas as pd
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
 from ppdinf._internal.progress import tracked
 from ppdinf.report.html_page import environment, png, versions
-from ppdinf.report.replicate_files import pack, unpack
+
+from .replicate_files import pack, unpack
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Claim", "Study", "arguments"]
+__all__ = ["Claim", "Study"]
 
 
 @dataclass(frozen=True)
@@ -189,18 +187,3 @@ class Study:
 
     def _part(self, **fields: object) -> None:
         self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | fields)
-
-
-def arguments(main: Callable[..., None]) -> dict[str, Path | int | bool]:
-    """Parse the options of ``ppdinf reproduce`` that a study's ``main`` accepts from the command line."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    options: dict[str, dict[str, Any]] = {
-        "output": {"type": Path, "help": "folder for page, tables and figures"},
-        "quick": {"action": "store_true", "help": "few replicates, in about a minute"},
-        "data": {"type": Path, "help": "folder of public tables, instead of PPDINF_DATA"},
-        "seed": {"type": int, "help": "seed of all random numbers"},
-        "workers": {"type": int, "help": "processes"},
-    }
-    for name in inspect.signature(main).parameters:
-        parser.add_argument(f"--{name}", default=argparse.SUPPRESS, **options[name])
-    return vars(parser.parse_args())

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, chi2, nbinom
 
+from case_studies.covid import noisy_pairs
+from case_studies.covid.noisy_pairs import _smooth_sums, _sums
 from ppdinf.errors import CountError, ModelError
-from ppdinf.fiber.count_pairs import noisy_pairs
-from ppdinf.fiber.count_pairs.noisy_pairs import _smooth_sums, _sums
 
 Y, Z = np.array([4, -1, 2]), np.array([-2, 1, 3])
 PRIOR = {"mean": np.array([3.0, 1.0, 2.0]), "shape": 1.5, "share": np.array([0.2, 0.1, 0.3]), "strength": 3.0}

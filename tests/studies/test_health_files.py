@@ -1,6 +1,6 @@
 import pytest
 
-from ppdinf.datasets import read_county_series, read_health_department
+from case_studies.covid.health_files import read_county_series, read_health_department
 from ppdinf.errors import CountError, LabelError
 
 HEAD = "UID,FIPS,Admin2,Province_State,Lat,2/29/20,3/30/20,3/31/20,4/30/20\n"

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from case_studies._shared.replicate_files import pack, unpack
+from case_studies._shared.study import Study
 from ppdinf.errors import ReleaseFileError
-from ppdinf.report.replicate_files import pack, unpack
-from ppdinf.report.study import Study
 
 
 def study(folder, seed=1):

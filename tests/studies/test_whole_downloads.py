@@ -5,8 +5,8 @@ import datetime as dt
 import numpy as np
 import pytest
 
-from ppdinf.datasets import read_county_series, read_health_department
-from ppdinf.datasets.demonstration_file import read_demonstration
+from case_studies.county_census.demonstration_file import read_demonstration
+from case_studies.covid.health_files import read_county_series, read_health_department
 from ppdinf.errors import CountError
 
 FIRST, LAST = dt.date(2020, 1, 22), dt.date(2022, 3, 9)

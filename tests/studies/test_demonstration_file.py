@@ -2,7 +2,7 @@
 
 import pytest
 
-from ppdinf.datasets.demonstration_file import read_demonstration
+from case_studies.county_census.demonstration_file import read_demonstration
 from ppdinf.errors import CountError, LabelError
 
 HEADER = "GISJOIN,STATE,COUNTY,H7V001_sf,H7V001_dp,H72002_sf,H72002_dp"

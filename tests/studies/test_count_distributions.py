@@ -2,11 +2,10 @@
 
 import json
 import re
-import runpy
 
 import pytest
 
-from ppdinf.cli.reproduce_command import cases
+from ppdinf.cli.reproduce_command import cases, module_of
 
 # claims that few replicates or simulated tables leave undecided
 OPEN = (
@@ -27,7 +26,7 @@ def test_claims_page_and_figures(tmp_path, monkeypatch):
     """All claims that do not depend on the tables of the paper hold, in 20 s; a second run reuses the draws."""
     monkeypatch.delenv("PPDINF_DATA", raising=False)
     script = cases()["count_distributions"]
-    main = runpy.run_path(str(script))["main"]
+    main = module_of(script).main
     main(tmp_path, quick=True)
     results = (tmp_path / "results.json").read_text(encoding="utf-8")
     claims = {claim["claim"]: claim for claim in json.loads(results)["claims"]}

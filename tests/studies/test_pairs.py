@@ -7,9 +7,9 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import chi2
 
+from case_studies.covid import pairs
+from case_studies.covid.pairs import RATIO_BOUND, STEP, _mixed
 from ppdinf.errors import CountError, PrivacyError
-from ppdinf.fiber.count_pairs import pairs
-from ppdinf.fiber.count_pairs.pairs import RATIO_BOUND, STEP, _mixed
 
 X, Z = np.array([4, 0, 2]), np.array([1, 0, 2])
 ALPHA = np.array([0.5, 1.5, 3.0])

@@ -37,7 +37,9 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from ppdinf.errors import CountError, InvariantError, PrivacyError
-from ppdinf.fiber.count_pairs.pair_weights import (
+from ppdinf.fiber.sums_given_totals import totals
+
+from .pair_weights import (
     DEVIATIONS,
     REACH,
     PairLaw,
@@ -47,7 +49,6 @@ from ppdinf.fiber.count_pairs.pair_weights import (
     highest,
     tabulate,
 )
-from ppdinf.fiber.sums_given_totals import totals
 
 __all__ = ["draw", "edge_mass"]
 

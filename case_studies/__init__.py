@@ -1,0 +1,1 @@
+"""Case studies of the papers; `ppdinf reproduce` runs them."""

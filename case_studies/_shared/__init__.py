@@ -1,0 +1,5 @@
+"""Code that all case studies use.
+
+replicate_files  Results of replicates as NumPy archives, which are read without running code.
+study            One run of a case study: claims with numbers, figures, one page, and replicates.
+"""

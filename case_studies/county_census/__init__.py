@@ -1,0 +1,1 @@
+"""County populations with state totals, and the demonstration data of the census."""

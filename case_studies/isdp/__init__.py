@@ -1,0 +1,1 @@
+"""Integer noise with public sums: convergence of the published chain, and exact draws."""
