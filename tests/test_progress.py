@@ -3,11 +3,13 @@
 import threading
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import ppdinf as ppd
 from ppdinf._internal import progress as module
 from ppdinf.report import analyse_rates
+from ppdinf.samplers import posterior_rejection
 
 
 class Clock:
@@ -21,6 +23,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
     monkeypatch.setattr(module, "time", clock := Clock())
     return clock
 
@@ -31,9 +34,36 @@ def test_lines_are_ten_seconds_apart_and_state_the_time_left(clock, capsys):
             clock.now += 4
             advance(1)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Sampling [1]: 4%, about 6 min left"
-    assert lines[-1] == "Sampling [1]: 97%, about 12 s left"
-    assert len(lines) == 32
+    assert lines[:2] == ["Sampling [1]: 2%, about 7 min left", "Sampling [1]: 5%, about 6 min left"]
+    assert lines[-1] == "Sampling [1]: 98%, about 8 s left"
+    assert len(lines) == 33
+
+
+def test_the_first_estimate_follows_a_second_of_timed_steps(clock, capsys):
+    with module.progress("Sampling", 100) as advance:
+        for _ in range(4):
+            clock.now += 0.6
+            advance(1)
+    assert capsys.readouterr().out == "Sampling: 3%, about 58 s left\n"
+
+
+def test_lines_appear_during_long_steps(clock, monkeypatch, capsys):
+    monkeypatch.setattr(module, "CHECKED", 0.001)
+    printed = threading.Event()
+    monkeypatch.setattr(module, "print", lambda *args, **kwargs: (print(*args), printed.set()), raising=False)
+    with module.progress("Sampling", 4) as advance:
+        clock.now += 12
+        assert printed.wait(10)
+        clock.now += 1
+        advance(1)
+        clock.now += 2
+        advance(1)
+        printed.clear()
+        clock.now += 13
+        assert printed.wait(10)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "Sampling: 0% after 12 s"
+    assert others == ["Sampling: 50%, about 30 s left"]
 
 
 def test_time_before_the_first_step_does_not_enter_the_estimate(clock, capsys):
@@ -68,6 +98,7 @@ def test_steps_of_several_threads_are_counted_once(clock, capsys):
 
 def test_denoising_prints_lines(monkeypatch, capsys):
     monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
     inv = ppd.invariants
     law = ppd.laws.DoubleGeometric(1)
     seen = ppd.Measurements(
@@ -82,9 +113,34 @@ def test_denoising_prints_lines(monkeypatch, capsys):
 
 def test_a_rate_analysis_prints_lines(monkeypatch, capsys):
     monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
     release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pytest.warns(ppd.errors.DiagnosisWarning):
         analyse_rates(release, draws=20, chains=2, cores=1, progressbar=True)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 * 40 - 2
     assert lines[0].startswith("Sampling: 2%, about ")
+
+
+def test_plans_print_lines(monkeypatch, capsys):
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
+    plan = ppd.plan(lambda epsilon: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=epsilon), (3,), [1, 2])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["Planning: 50%", "Planning: 75%"]
+    plan.loss_for(sd=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("Finding the loss: 96%, about ")
+
+
+def test_rejection_prints_lines(monkeypatch, capsys):
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
+    monkeypatch.setattr(posterior_rejection, "BATCH", 64)
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1)
+        pm.Poisson("seen", rate, observed=2)
+    ppd.samplers.rejection(model, 200, rng=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert all(line.startswith("Rejection: ") and line.endswith(" left") for line in lines)

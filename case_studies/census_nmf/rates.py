@@ -72,7 +72,7 @@ def one_file(rng, draws, state, widths, estimates):
 def rates(study, one_file, colors, *, quick, workers):
     """Compute bias, error and coverage of rates over simulated files."""
     number, draws = (2, 60) if quick else (NUMBER, 120)
-    runs = study.replicates(lambda rng, k: one_file(rng, draws), number, name="rates", workers=workers)
+    runs = study.replicates(lambda rng, k: one_file(rng, draws), number, name="rates", workers=workers, progress=True)
     found = pd.concat(runs)
     found["off"] = found["estimate"] / found["truth"] - 1
     found["inside"] = (found["lower"] <= found["truth"]) & (found["truth"] <= found["upper"])

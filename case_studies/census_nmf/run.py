@@ -237,7 +237,7 @@ def by(found, *names):
 def persons(study, *, quick, workers):
     """Analyse persons of counties and tracts by eleven overlapping queries, with zeros and bounds."""
     number, draws = (2, 60) if quick else (FILES, 150)
-    runs = study.replicates(lambda rng, k: one_file(rng, k, draws), number, name="file", workers=workers)
+    runs = study.replicates(lambda rng, k: one_file(rng, k, draws), number, name="file", workers=workers, progress=True)
     found = pd.concat(runs)
     found["size"] = pd.cut(found["truth"], [-1, 0, 5, 50, np.inf], labels=SIZES).astype(str)
     detailed = found[found["query"] == QUERIES]

@@ -219,6 +219,7 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
             lambda rng, _, problem=problem, table=table: fit(problem, table, 4 * draws, int(rng.integers(2**31))),
             1,
             name=f"{name} confidential",
+            progress=True,
         )
         exact = summary(confidential, confidential)
         found = study.replicates(

@@ -14,6 +14,8 @@ from rich.progress import Progress
 __all__ = ["progress", "shows_bars", "tracked"]
 
 EVERY = 10.0  # seconds between two lines
+MEASURED = 1.0  # seconds of timed steps before the first estimate
+CHECKED = 1.0  # seconds between two checks during a long step
 
 
 def shows_bars() -> bool:
@@ -37,9 +39,10 @@ def progress(description: str, total: int, *, disable: bool = False) -> Iterator
     Yields
     ------
     callable
-        ``advance(n)`` counts n more steps as done; it can be called from several threads. Off a terminal, it prints
-        the share of steps done and the time left, 10 seconds after the first call at the earliest. The time before the
-        first call, for example compilation, does not enter the estimate.
+        ``advance(n)`` counts n more steps as done; it can be called from several threads. Off a terminal, lines state
+        the share of steps done and the time left, at the rate since the first call. The time before the first call,
+        for example compilation, does not enter the estimate. The first estimate follows one second of timed steps, if
+        more than 10 seconds are left. Other lines are at least 10 seconds apart.
 
     Examples
     --------
@@ -52,7 +55,14 @@ def progress(description: str, total: int, *, disable: bool = False) -> Iterator
         with Progress(transient=True) as bar:
             yield partial(bar.advance, bar.add_task(description, total=total))
     else:
-        yield _Lines(description, total).advance
+        lines, ended = _Lines(description, total), threading.Event()
+        thread = threading.Thread(target=lines.repeat, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield lines.advance
+        finally:
+            ended.set()
+            thread.join()
 
 
 def tracked[Item](items: Iterator[Item], description: str, total: int, *, disable: bool = False) -> Iterator[Item]:
@@ -74,24 +84,38 @@ class _Lines:
 
     def __init__(self, description: str, total: int) -> None:
         self._description, self._total, self._done = description, total, 0
+        self._begun = self._printed = time.monotonic()
         self._first: tuple[float, int] | None = None  # time and number of steps done at the first call
-        self._printed = 0.0
+        self._estimated = False
         self._lock = threading.Lock()
 
     def advance(self, n: int) -> None:
         """Count steps, and print a line if one is due."""
         with self._lock:
             self._done += n
-            now = time.monotonic()
             if self._first is None:
-                self._first, self._printed = (now, self._done), now
-                return
-            if now - self._printed < EVERY or self._done >= self._total:
-                return
-            self._printed = now
-            started, before = self._first
-            left = (now - started) * (self._total - self._done) / (self._done - before)
-            print(f"{self._description}: {self._done / self._total:.0%}, about {_spoken(left)} left", flush=True)
+                self._printed = time.monotonic()
+                self._first = self._printed, self._done
+            else:
+                self._print_if_due()
+
+    def repeat(self, ended: threading.Event) -> None:
+        """Print the lines that are due during long steps, until `ended` is set."""
+        while not ended.wait(CHECKED):
+            with self._lock:
+                self._print_if_due()
+
+    def _print_if_due(self) -> None:
+        now = time.monotonic()
+        started, before = self._first or (now, self._done)
+        timed, steps = now - started, self._done - before
+        left = timed * (self._total - self._done) / steps if steps > 0 else None
+        first_estimate = left is not None and left >= EVERY and timed >= MEASURED and not self._estimated
+        if self._done >= self._total or (now - self._printed < EVERY and not first_estimate):
+            return
+        self._printed, self._estimated = now, left is not None
+        words = f" after {_spoken(now - self._begun)}" if left is None else f", about {_spoken(left)} left"
+        print(f"{self._description}: {self._done / self._total:.0%}{words}", flush=True)
 
 
 def _spoken(seconds: float) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from ppdinf._internal.progress import progress
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants.system import bind
@@ -23,6 +24,7 @@ __all__ = ["LOSSES", "ErrorPlan", "plan"]
 
 LOSSES = ("1/20", "1/10", "1/4", "1/2", "1", "2")
 NEAR = Fraction(1, 50)  # relative excess over the smallest sufficient loss that is accepted for a simpler fraction
+HALVINGS = 8  # of an interval whose upper end is twice the lower end, to NEAR / 4 or less
 DOUBLINGS = 18  # from 1: noise of up to several hundred thousand persons
 
 type Loss = int | float | str | Fraction
@@ -96,10 +98,12 @@ class ErrorPlan:
             errors = self.family(loss).expected_error(self.labels, sizes=())
             return bool(errors[column].max() <= limit)
 
-        low, high = _bracket(suffices)
-        while high > low * (1 + NEAR / 4):
-            middle = (low + high) / 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
+        with progress("Finding the loss", DOUBLINGS + HALVINGS) as advance:
+            low, high = _bracket(suffices, advance)
+            for _ in range(HALVINGS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if suffices(middle) else (middle, high)
+                advance(1)
         simple = simplest_between(high, high * (1 + NEAR))
         return simple if suffices(simple) else high.limit_denominator(10**6)
 
@@ -166,7 +170,8 @@ def plan(
         gaps are not positive integers.
     InvariantError
         Where sums cross, the error is computed from simulated draws: for one of the losses they would take more than
-        20 seconds by an estimate, or no sampler applies. The message names the losses that can be planned.
+        20 seconds, or no sampler applies. The message states the time that they would take, and names the losses that
+        can be planned if the time was estimated before any draw.
 
     Examples
     --------
@@ -190,12 +195,18 @@ def plan(
     mechanisms = {str(exact): family(exact) for exact in (as_fraction(loss, "a loss") for loss in losses)}
     if not mechanisms:
         raise PrivacyError("losses are empty: name at least one, such as ['1/10', '1/4', 1]")
-    _require_simulations(mechanisms, blank)
-    errors = {loss: each.expected_error(blank, sizes=sizes, gaps=gaps) for loss, each in mechanisms.items()}
+    with progress("Planning", 2 * len(mechanisms)) as advance:
+        _require_simulations(mechanisms, blank, advance)
+        errors = {}
+        for loss, mechanism in mechanisms.items():
+            errors[loss] = mechanism.expected_error(blank, sizes=sizes, gaps=gaps)
+            advance(1)
     return ErrorPlan(pd.concat(errors, names=["loss"]), family, blank)
 
 
-def _require_simulations(mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray) -> None:
+def _require_simulations(
+    mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray, advance: Callable[[int], None]
+) -> None:
     """Refuse losses whose noise cannot be simulated, before any simulation, and name the other losses."""
     refused: dict[str, InvariantError] = {}
     for loss, mechanism in mechanisms.items():
@@ -203,6 +214,7 @@ def _require_simulations(mechanisms: Mapping[str, TableMechanism], blank: xr.Dat
             require_simulation(mechanism, blank)
         except InvariantError as error:
             refused[loss] = error
+        advance(1)
     if not refused:
         return
     others = [loss for loss in mechanisms if loss not in refused]
@@ -227,14 +239,16 @@ def simplest_between(low: Fraction, high: Fraction) -> Fraction:
     return floor + 1 / simplest_between(1 / (high - floor), 1 / (low - floor))
 
 
-def _bracket(suffices: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
+def _bracket(suffices: Callable[[Fraction], bool], advance: Callable[[int], None]) -> tuple[Fraction, Fraction]:
     """Return two losses, one twice the other: the larger suffices and the smaller does not."""
     loss = Fraction(1)
     step = Fraction(1, 2) if suffices(loss) else Fraction(2)
-    for _ in range(DOUBLINGS):
+    for done in range(DOUBLINGS):
         further = loss * step
         if suffices(further) != (step < 1):
+            advance(DOUBLINGS - done)
             return (further, loss) if step < 1 else (loss, further)
+        advance(1)
         loss = further
     if step < 1:
         raise PrivacyError("the smallest loss suffices: the allowed error is larger than any sensible noise")

@@ -8,6 +8,7 @@ cross, and for other noise, the distribution is estimated from simulated draws a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from ppdinf.invariants import System
 from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.counting_queries import answer
+from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_cells
 
@@ -36,6 +38,7 @@ SECONDS_OF_CELL = {"scale mixture": 8e-7, "rejection": 6e-8}  # seconds per atte
 SECONDS_OF_DRAW = 6e-3  # seconds per accepted attempt
 SLOW, TOO_SLOW = 5.0, 20.0  # seconds above which fewer draws are simulated, and above which none are
 REDUCED = 2_000  # simulated noise values in total, where draws are slow
+WAY_OUT = "state a smaller loss, choose l2 or Gaussian noise, or publish fewer crossing sums"
 RARE = 1e-15
 LARGEST_GAP = 10_000
 
@@ -73,8 +76,7 @@ def expected_error(
             swaps = reversed_share(law, size, gaps)
         else:
             if drawn is None:
-                draws = _simulated_draws(mechanism, system)
-                drawn = mechanism.simulate(blank, draws=draws, rng=1).values.reshape(draws, -1)
+                drawn = _simulate(mechanism, system, _simulated_draws(mechanism, system))
             values = drawn[:, cells].ravel()
             mass = np.full(values.size, 1 / values.size)
             swaps = _estimate_reversed_share(drawn[:, cells], gaps)
@@ -110,14 +112,44 @@ def _simulated_draws(mechanism: TableMechanism, system: System) -> int:
     attempt = size * max((cost for name, cost in SECONDS_OF_CELL.items() if name in plan.sampler), default=0.0)
     if not attempt:
         return upper
-    seconds, lower = SECONDS_OF_DRAW + attempt / (plan.acceptance or 1.0), -(-REDUCED // size)
+    seconds, lower = SECONDS_OF_DRAW + attempt / (plan.acceptance or 1.0), _sufficient(size)
     if lower * seconds > TOO_SLOW:
         raise InvariantError(
             f"the error of {size:,} cells under public sums that cross has to be simulated, and {lower} draws would "
-            f"take about {lower * seconds:,.0f} s ({plan}): state a smaller loss, choose l2 or Gaussian noise, or "
-            "publish fewer crossing sums"
+            f"take about {lower * seconds:,.0f} s ({plan}): {WAY_OUT}"
         )
     return min(upper, max(lower, int(SLOW / seconds)))
+
+
+def _simulate(mechanism: TableMechanism, system: System, draws: int) -> Array:
+    """Draw the noise of empty tables, and fewer draws if they take more than 20 seconds.
+
+    Raises
+    ------
+    InvariantError
+        A quarter of the sufficient draws takes more than half of this time.
+    """
+    mechanism, zeros = mechanism.on(system), np.zeros(system.frame.size, dtype=np.int64)
+    plan, stream, lower = mechanism.plan_on(system), seeded_stream(np.random.default_rng(1)), _sufficient(zeros.size)
+    begun, parts, made = time.perf_counter(), [], 0
+    for target in (-(-lower // 4), lower, draws):
+        seconds = time.perf_counter() - begun
+        if target > lower:
+            target = min(target, int(made * TOO_SLOW / seconds))
+        elif seconds > TOO_SLOW / 2:
+            raise InvariantError(
+                f"the error of {zeros.size:,} cells under public sums that cross has to be simulated. {made} draws "
+                f"took {seconds:,.0f} s, and {lower} would take about {seconds * lower / made:,.0f} s: {WAY_OUT}"
+            )
+        if target > made:
+            parts.append(mechanism.checked_draw(system, zeros, target - made, stream, plan))
+            made = target
+    return np.concatenate(parts)
+
+
+def _sufficient(cells: int) -> int:
+    """Return the smallest sufficient number of draws of a table."""
+    return -(-REDUCED // cells)
 
 
 def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> Frame:

@@ -30,6 +30,7 @@ T. Hesterberg, "Weighted average importance sampling and defensive mixture distr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ppdinf._internal.progress import progress
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_modes import Mode, dispersed, find_modes
@@ -76,7 +78,9 @@ class _Weighted(NamedTuple):
     agree: bool
 
 
-def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | None = None) -> xr.DataTree:
+def importance(
+    model: pm.Model, draws: int, *, rng: int | np.random.Generator | None = None, progressbar: bool = True
+) -> xr.DataTree:
     """Draw the parameters of a model from their posterior by Pareto-smoothed importance sampling.
 
     Parameters
@@ -86,6 +90,7 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
     draws : int
         Number of draws, resampled from 10 times as many weighted draws.
     rng : int or numpy.random.Generator, optional
+    progressbar : bool, default True
 
     Returns
     -------
@@ -136,8 +141,9 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
     model = pm.modelcontext(model)
     require_parameters(model, draws)
     rng = np.random.default_rng(rng)
-    target = target_of(model, int(rng.integers(2**31)))
-    result = _draw(target, draws, rng)
+    with progress("Importance sampling", 2 * ROUNDS + 1, disable=not progressbar) as advance:
+        target = target_of(model, int(rng.integers(2**31)))
+        result = _draw(target, draws, rng, advance)
     if not result.k <= K_HAT:
         warnings.warn(
             f"k-hat is {result.k:.2f} (above {K_HAT}): a few of the {len(result.points)} weighted draws carry nearly "
@@ -170,8 +176,10 @@ def importance(model: pm.Model, draws: int, *, rng: int | np.random.Generator | 
     )
 
 
-def _draw(target: PosteriorTarget, draws: int, rng: np.random.Generator) -> _Weighted:
-    proposals = [_adapt(target, *search, rng) for search in _searches(target, rng)]
+def _draw(
+    target: PosteriorTarget, draws: int, rng: np.random.Generator, advance: Callable[[int], None] = lambda rounds: None
+) -> _Weighted:
+    proposals = [_adapt(target, *search, rng, advance) for search in _searches(target, rng)]
     each = PROPOSALS_PER_DRAW * draws // 2
     points = np.concatenate([proposal.draw(each, rng) for proposal in proposals])
     log_p = target.log_p(points)
@@ -228,26 +236,32 @@ def _no_mode(target: PosteriorTarget, points: Matrix) -> ModelError:
 
 
 def _adapt(
-    target: PosteriorTarget, modes: Distribution, prior: Distribution, rng: np.random.Generator
+    target: PosteriorTarget,
+    modes: Distribution,
+    prior: Distribution,
+    rng: np.random.Generator,
+    advance: Callable[[int], None],
 ) -> DefensiveMixture:
     """Refit the proposal to all weighted draws until the effective sample size is sufficient."""
     d = target.start.size
     proposal = DefensiveMixture([modes, prior], FIRST)
     size = 500 + 100 * d
     proposals, points, log_p = [proposal], np.empty((0, d)), np.empty(0)
-    for _ in range(ROUNDS):
+    for done in range(ROUNDS):
         drawn = proposal.draw(size, rng)
         points, log_p = np.concatenate([points, drawn]), np.concatenate([log_p, target.log_p(drawn)])
         if not np.isfinite(log_p).any():
             raise ModelError("every proposal has posterior density zero: set initval= of the parameters near the data")
         log_g = np.stack([each.log_density(points) for each in proposals])
         if _effective(log_p[-size:] - log_g[-1, -size:]) > SUFFICIENT * size:
+            advance(ROUNDS - done)
             break
         log_weight, _ = _smoothed(log_p - logsumexp(log_g, axis=0))
         log_weight = _tempered(log_weight, size=5.0 * d + 20)
         chosen = _resample(np.exp(log_weight), min(FITTED_DRAWS, len(points)), rng)
         proposal = DefensiveMixture([fit(points[chosen], _effective(log_weight), rng), modes, prior], SHARES)
         proposals.append(proposal)
+        advance(1)
     return proposal
 
 

@@ -29,9 +29,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
-from rich.progress import Progress
 from scipy.optimize import minimize
 
+from ppdinf._internal.progress import progress
 from ppdinf._internal.pymc_compat import (
     Constant,
     FlatRV,
@@ -117,14 +117,13 @@ def rejection(
     model = pm.modelcontext(model)
     require_parameters(model, draws)
     rng = np.random.default_rng(rng)
-    names, propose = _proposals(model, int(rng.integers(2**31)))
 
     def maximise(starts: NDArray[np.float64], best: float) -> float:
         return _maximiser(model)(starts, best)
 
-    with Progress(disable=not progressbar, transient=True) as progress:
-        task = progress.add_task("Rejection", total=draws)
-        result = _draw(propose, proved_bound(model), maximise, draws, rng, lambda n: progress.update(task, completed=n))
+    with progress("Rejection", draws, disable=not progressbar) as advance:
+        names, propose = _proposals(model, int(rng.integers(2**31)))
+        result = _draw(propose, proved_bound(model), maximise, draws, rng, advance)
     posterior = dict(zip(names, result.draws, strict=True))
     return as_tree(model, posterior, {"acceptance": result.acceptance}, result.attrs)
 
@@ -147,7 +146,7 @@ def _draw(
     maximise: Callable[[NDArray[np.float64], float], float],
     draws: int,
     rng: np.random.Generator,
-    report: Callable[[int], None] = lambda accepted: None,
+    advance: Callable[[int], None] = lambda accepted: None,
 ) -> _Accepted:
     proposed, log_l, values = propose()
     # use the proved bound if its expected number of proposals is acceptable
@@ -157,7 +156,7 @@ def _draw(
     else:
         bound, log_bound = "found", maximise(values[np.argsort(log_l)[-STARTS:]], float(log_l.max()))
     pool, pool_log_l, pool_log_u = [part[:0] for part in proposed], log_l[:0], log_l[:0]
-    proposals, raised, log_mass = 0, 0, -np.inf
+    reported, proposals, raised, log_mass = 0, 0, 0, -np.inf
     while True:
         # a larger likelihood raises the bound
         if log_l.max() > log_bound + 1e-9:
@@ -171,7 +170,8 @@ def _draw(
         pool_log_u = np.concatenate([pool_log_u, -rng.exponential(size=log_l.size)])
         accepted = pool_log_u < pool_log_l - log_bound
         pool, pool_log_l, pool_log_u = [part[accepted] for part in parts], pool_log_l[accepted], pool_log_u[accepted]
-        report(min(pool_log_l.size, draws))
+        advance(min(pool_log_l.size, draws) - reported)
+        reported = min(pool_log_l.size, draws)
         if pool_log_l.size >= draws:
             break
         proposed, log_l, _ = propose()

@@ -11,7 +11,8 @@ from enumerated import KINDS
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PpdinfError, PrivacyError
 from ppdinf.laws import DoubleGeometric
-from ppdinf.mechanisms.expected_error import _simulated_draws, cell_law, reversed_share
+from ppdinf.mechanisms import expected_error
+from ppdinf.mechanisms.expected_error import _simulate, _simulated_draws, cell_law, reversed_share
 from ppdinf.plots import plot_plan
 
 TOTAL = ppd.invariants.total()
@@ -283,3 +284,41 @@ def test_slow_samplers_simulate_fewer_draws():
     ]
     assert 500 < found[0] < 1_000
     assert found[1] == 34  # 2,000 values
+
+
+class SlowNoise:
+    """A mechanism whose draws take seconds of its own clock."""
+
+    now = 0.0
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def perf_counter(self):
+        return self.now
+
+    def on(self, system):
+        return self
+
+    def plan_on(self, system):
+        return None
+
+    def checked_draw(self, system, cells, draws, stream, plan):
+        self.now += draws * self.seconds
+        return np.zeros((draws, cells.size), dtype=int)
+
+
+@pytest.mark.parametrize(("seconds", "drawn"), [(0.001, 1000), (0.1, 200), (0.4, 50)])
+def test_simulation_ends_after_twenty_seconds(monkeypatch, seconds, drawn):
+    noise, system = SlowNoise(seconds), TOTAL.on(np.zeros(40, dtype=int))  # at least 50 draws
+    monkeypatch.setattr(expected_error, "time", noise)
+    assert len(_simulate(noise, system, 1000)) == drawn
+    assert noise.now <= 20.5
+
+
+def test_simulation_that_does_not_finish_states_its_time(monkeypatch):
+    noise, system = SlowNoise(2.0), TOTAL.on(np.zeros(40, dtype=int))
+    monkeypatch.setattr(expected_error, "time", noise)
+    with pytest.raises(InvariantError, match=r"13 draws took 26 s, and 50 would take about 100 s: state a smaller"):
+        _simulate(noise, system, 1000)
+    assert noise.now == 26
