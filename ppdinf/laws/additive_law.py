@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.laws.law import IntegerLaw
-from ppdinf.laws.observation_model import Column, IndependentLaw
+from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model
 
 __all__ = ["AdditiveLaw"]
 
@@ -50,6 +50,12 @@ class AdditiveLaw(IndependentLaw):
         """Description of a published number, for messages."""
         return "a count with noise"
 
+    @property
+    def log_quadratic(self) -> tuple[float, float] | None:
+        """Rate and curvature of the law of the noise, if it has a formula."""
+        found: tuple[float, float] | None = self.law.log_quadratic
+        return found
+
     def log_weight(self, y: Symbolic, x: Symbolic, *scale: Symbolic) -> Symbolic:
         """Return the log weight of each released y given the count x, elementwise; NumPy or PyTensor."""
         return self.law.log_weight(y - x, *scale)
@@ -62,8 +68,8 @@ class AdditiveLaw(IndependentLaw):
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
         """Return one column: the formula of the law if it has one, otherwise tabulated weights."""
         every = np.arange(y.size)
-        if self.law.log_quadratic is not None:
-            return [Column(np.zeros(1), every, y, left=self.law.log_quadratic, right=self.law.log_quadratic)]
+        if self.log_quadratic is not None:
+            return [Column(np.zeros(1), every, y, left=self.log_quadratic, right=self.log_quadratic)]
         far = self.law.tail_start(NEGLIGIBLE)
         return [Column(self.law.log_weight(np.arange(-far, far + 1.0)), every, y - far)]
 
@@ -74,3 +80,8 @@ class AdditiveLaw(IndependentLaw):
         index = np.searchsorted(below, rng.random(x.shape) * below[-1], side="right")
         y: NDArray[np.int64] = x + np.minimum(index, 2 * far) - far
         return y
+
+
+@as_observation_model.register
+def _(law: IntegerLaw) -> AdditiveLaw:
+    return AdditiveLaw(law)

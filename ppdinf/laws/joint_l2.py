@@ -14,7 +14,7 @@ from ppdinf._internal.types import Json, Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.l2_laplace import L2Laplace
-from ppdinf.laws.observation_model import ObservationModel
+from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 
 __all__ = ["JointL2", "mixing_precision"]
 
@@ -50,6 +50,11 @@ class JointL2(ObservationModel):
         """Description of a published number, for messages."""
         return "a count with noise"
 
+    @property
+    def mixture_rate(self) -> float:
+        """Rate epsilon of the l2 noise."""
+        return float(self.law.epsilon)
+
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the contribution of each number to the joint log weight; the numbers are along the first axis."""
         z2 = (np.asarray(y - x, dtype=np.float64)) ** 2
@@ -74,6 +79,11 @@ class JointL2(ObservationModel):
             gaussian = DiscreteGaussian(float(v[rng.choice(GRID, p=p)] / epsilon))
             noisy[at] = AdditiveLaw(gaussian).publish(x[at], rng)
         return noisy
+
+
+@as_observation_model.register
+def _(law: L2Laplace) -> JointL2:
+    return JointL2(law)
 
 
 def mixing_precision(epsilon: float, squares: float, rng: np.random.Generator) -> float:

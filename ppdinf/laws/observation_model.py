@@ -1,9 +1,13 @@
-"""Base classes of laws of published numbers: log weights of counts, supports, and simulated publication."""
+"""Base classes of laws of published numbers: log weights of counts, supports, and simulated publication.
+
+`as_observation_model` converts a law of noise. The file of a base class of laws registers the conversion.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import ClassVar
 
 import numpy as np
@@ -11,8 +15,9 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.frozen import NamedInFiles
 from ppdinf._internal.types import Json, Symbolic
+from ppdinf.errors import PrivacyError
 
-__all__ = ["Column", "IndependentLaw", "ObservationModel"]
+__all__ = ["Column", "IndependentLaw", "ObservationModel", "as_observation_model"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +50,30 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
     A subclass in its own file is supported everywhere in measurements: truncation, Gibbs updates, draws and files.
     An `IndependentLaw` is also supported by marginalization over nested sums.
 
-
     Attributes
     ----------
     name : str
         Name in files.
+    is_independent : bool
+        Whether a number is independent of all other numbers given its sum; False if the density of several numbers is
+        joint, which requires all of them.
+    absent : int or None
+        The number that represents an unpublished number; None if an unpublished number contains no information.
     """
 
     name: ClassVar[str]
+    is_independent: ClassVar[bool] = False
+    absent: ClassVar[int | None] = None
+
+    @property
+    def log_quadratic(self) -> tuple[float, float] | None:
+        """Rate r and curvature b if the log weight of the noise k is ``-(r |k| + b k^2 / 2)``; None otherwise."""
+        return None
+
+    @property
+    def mixture_rate(self) -> float | None:
+        """Rate epsilon if the density is ``exp(-epsilon |y - x|_2)``, a scale mixture of Gaussians; None otherwise."""
+        return None
 
     @abstractmethod
     def to_dict(self) -> Json:
@@ -107,10 +128,48 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         """Return whether each number has positive probability for some count; always true unless overridden."""
         return np.ones(np.shape(y), dtype=bool)
 
+    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+        """Return log weights of all values of the published sums; each published number belongs to one column.
+
+        Raises
+        ------
+        PrivacyError
+            The law is not an `IndependentLaw`.
+        """
+        raise PrivacyError(f"{self.name} noise has a joint density over all published numbers")
+
 
 class IndependentLaw(ObservationModel):
     """Law of a published number given its count or sum of counts, independent of all other published numbers."""
 
+    is_independent: ClassVar[bool] = True
+
     @abstractmethod
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
         """Return log weights of all values of the published sums; each published number belongs to one column."""
+
+
+@singledispatch
+def as_observation_model(law: object) -> ObservationModel:
+    """Return the observation model of a law of noise or of a mechanism of single counts.
+
+    Raises
+    ------
+    PrivacyError
+        `law` is not a law.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> as_observation_model(ppd.laws.DoubleGeometric(1)).support_bounds(5, 0)
+    (-inf, inf)
+    """
+    raise PrivacyError(
+        "the law of the noise must be one of ppdinf.laws (DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase, "
+        f"RandomRounding, TransitionMatrix, Thresholded) or a mechanism of single counts, found {type(law).__name__}"
+    )
+
+
+@as_observation_model.register
+def _(law: ObservationModel) -> ObservationModel:
+    return law

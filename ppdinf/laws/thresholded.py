@@ -51,6 +51,7 @@ class Thresholded(IndependentLaw):
     """
 
     name: ClassVar[str] = "thresholded"
+    absent: ClassVar[int] = ABSENT
     law: IntegerLaw
     threshold: int
 

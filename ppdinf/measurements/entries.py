@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.invariants.names import Names
-from ppdinf.laws.observation_model import IndependentLaw, ObservationModel
+from ppdinf.laws.observation_model import ObservationModel
 
 __all__ = ["Entries"]
 
@@ -41,7 +41,7 @@ class Entries:
     @property
     def are_independent(self) -> bool:
         """True if the noise of entries is independent, and False if several entries share a scale."""
-        return all(isinstance(form, IndependentLaw) for form, _ in self.forms)
+        return all(form.is_independent for form, _ in self.forms)
 
     def log_weights(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the log weight of every entry given possible values of its sum, shape (k, ...)."""

@@ -14,16 +14,14 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public
 from ppdinf.invariants.names import Joined
-from ppdinf.laws import IntegerLaw, JointL2, L2Laplace, LawArray, Thresholded, TransitionMatrix
-from ppdinf.laws.additive_law import AdditiveLaw
-from ppdinf.laws.observation_model import ObservationModel
-from ppdinf.laws.thresholded import ABSENT
+from ppdinf.laws import LawArray
+from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["Measured", "as_observation_model", "measured"]
+__all__ = ["Measured", "measured"]
 
 
 type Forms = tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
@@ -61,14 +59,15 @@ class Measured:
             raise InvariantError(f"{self.statement} names no sum that can be measured")
         matrix = sp.csr_array(sp.vstack(stacked, format="csr"))
         description = f"the values of {'; '.join(map(str, self.statement))}"
-        numbers = onto_rows(self.values, names, frame, description, partial=isinstance(self.law, Thresholded))
+        absent = getattr(self.law, "absent", None)
+        numbers = onto_rows(self.values, names, frame, description, partial=absent is not None)
         y, there = _integers(numbers, names, description)
         forms = self._forms(names, frame, there)
-        if isinstance(self.law, Thresholded):
-            y[~there], there = ABSENT, np.ones_like(there)
-        if isinstance(forms[0][0], JointL2) and not there.all():
+        if absent is not None:
+            y[~there], there = absent, np.ones_like(there)
+        if not forms[0][0].is_independent and not there.all():
             raise PrivacyError(
-                f"{description} have l2 noise, whose density is joint over all numbers: the value of "
+                f"{description} have {forms[0][0].name} noise, whose density is joint over all numbers: the value of "
                 f"{names[int(np.argmin(there))]!r} is missing"
             )
         _require_possible(forms, y, there, names, description)
@@ -134,23 +133,6 @@ def measured(statement: Public, values: object, law: object) -> Measured:
     if not isinstance(law, LawArray):
         as_observation_model(law)
     return Measured(statement, values, law)
-
-
-def as_observation_model(law: object) -> ObservationModel:
-    """Return the observation model of a law: weights of counts given the published number."""
-    if isinstance(law, ObservationModel):
-        return law
-    if isinstance(law, IntegerLaw):
-        return AdditiveLaw(law)
-    if isinstance(law, L2Laplace):
-        return JointL2(law)
-    probabilities = getattr(law, "probabilities", None)
-    if isinstance(probabilities, np.ndarray):
-        return TransitionMatrix(probabilities)
-    raise PrivacyError(
-        "the law of the noise must be one of ppdinf.laws (DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase, "
-        f"RandomRounding, TransitionMatrix, Thresholded) or a mechanism of single counts, found {type(law).__name__}"
-    )
 
 
 def _integers(numbers: Array, names: Sequence[str], description: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -23,6 +23,7 @@ from ppdinf._internal.types import Array, Json
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
+from ppdinf.laws.observation_model import as_observation_model
 from ppdinf.laws.transition_matrix import TransitionMatrix
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
@@ -88,6 +89,11 @@ def require_no_sums(public: Public) -> None:
             "cells that are released independently keep no sums: leave sums out here; if sums are public for another "
             "reason, give them to ppd.Release(table, mechanism, public=sums.on(table, values=...))"
         )
+
+
+@as_observation_model.register
+def _(law: CellLaw) -> TransitionMatrix:
+    return law._matrix
 
 
 @dataclass(frozen=True, eq=False)

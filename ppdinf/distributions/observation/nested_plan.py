@@ -11,7 +11,6 @@ from ppdinf.fiber.nested_sums.laminar import Forest, forest_of
 from ppdinf.fiber.nested_sums.nested_sums import LogTable, NestedSums, OutOfReachError
 from ppdinf.invariants import System
 from ppdinf.invariants.names import Joined
-from ppdinf.laws.observation_model import IndependentLaw
 from ppdinf.measurements.entries import Entries
 
 __all__ = ["contradiction_error", "forest_of_sums", "nested_sums"]
@@ -54,7 +53,6 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
     laws: list[LogTable] = []
     sums, shifts, numbers = [], [], []
     for form, rows in of_sums.forms:
-        assert isinstance(form, IndependentLaw), "a forest contains independent laws only"
         for column in form.columns(of_sums.y[rows]):
             sums.append(of_row[rows[column.entries]])
             shifts.append(column.begins)

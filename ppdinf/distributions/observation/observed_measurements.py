@@ -29,11 +29,8 @@ from ppdinf.fiber.nested_sums.laminar import Forest
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums, OutOfReachError
 from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import SupportMoves
-from ppdinf.laws.additive_law import AdditiveLaw
-from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.laws.observation_model import IndependentLaw
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import Entries
 
@@ -73,7 +70,7 @@ class ObservedMeasurements(Observed):
         self.published, self.frame, self.system = measurements, measurements.frame, measurements.public
         alone = (np.diff(entries.matrix.indptr) == 1) & _rows_of_ones(entries.matrix)
         for form, rows in entries.forms:
-            alone[rows] &= isinstance(form, IndependentLaw)
+            alone[rows] &= form.is_independent
         self.of_cells, self.of_sums = entries.only(np.flatnonzero(alone)), entries.only(np.flatnonzero(~alone))
         self.noisy = xr.DataArray(entries.y, dims=["measurement"])
         self._by_cell = _ByCell(self.of_cells, self.frame.size)
@@ -167,16 +164,13 @@ class ObservedMeasurements(Observed):
         first, size = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
         tabulated, mixtures = [], []
         for form, rows in entries.forms:
-            if isinstance(form, JointL2):
-                epsilon = float(form.law.epsilon)
-                mixtures.append((rows, epsilon))
-                precision[rows] = epsilon**2 / rows.size
-                continue
-            log_ratio = form.law.log_quadratic if isinstance(form, AdditiveLaw) else None
-            if log_ratio is None or all(log_ratio):
+            if form.mixture_rate is not None:
+                mixtures.append((rows, form.mixture_rate))
+                precision[rows] = form.mixture_rate**2 / rows.size
+            elif form.log_quadratic is None or all(form.log_quadratic):
                 tabulated.append(rows)
             else:
-                rate[rows], precision[rows] = log_ratio
+                rate[rows], precision[rows] = form.log_quadratic
         # tabulate the log weights of sums with other than Gaussian noise
         if tabulated:
             rows = np.sort(np.concatenate(tabulated))
@@ -209,9 +203,8 @@ class ObservedMeasurements(Observed):
         """Return the precision of every cell by Gaussian noise of the single cell, shape (d,); 0 without any."""
         precisions, entries = np.zeros(self.frame.size), self.of_cells
         for form, rows in entries.forms:
-            log_ratio = form.law.log_quadratic if isinstance(form, AdditiveLaw) else None
-            if log_ratio is not None:
-                np.add.at(precisions, entries.matrix.indices[rows], log_ratio[1])
+            if form.log_quadratic is not None:
+                np.add.at(precisions, entries.matrix.indices[rows], form.log_quadratic[1])
         return precisions
 
     def moves(self, plan: SupportMoves, coupling: NoiseNorm | MeasuredSums | None) -> Moves:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from ppdinf.invariants import System
 from ppdinf.lattice.points.fiber_tables import cell_intervals
-from ppdinf.laws.observation_model import IndependentLaw
 from ppdinf.measurements.entries import Entries
 
 __all__ = [
@@ -193,7 +192,7 @@ def _log_weights(entries: Entries, rows: NDArray[np.int64], sums: NDArray[np.int
     """Return log weights of a subset of entries at several values of their sums, shape (n, values)."""
     result, subset = np.empty(sums.shape), entries.only(rows)
     for form, measured in subset.forms:
-        alone = [measured] if isinstance(form, IndependentLaw) else measured[:, None]
+        alone = [measured] if form.is_independent else measured[:, None]
         for part in alone:
             result[part] = form.log_weight(subset.y[part][:, None], sums[part])
     return result
