@@ -54,7 +54,6 @@ class DiscreteGaussian(IntegerLaw):
     """
 
     name: ClassVar[str] = "discrete-gaussian"
-    is_of_norm: ClassVar[bool] = True
     title: ClassVar[str] = "Gaussian"
     variance: Fraction
 

@@ -45,7 +45,6 @@ class DoubleGeometric(IntegerLaw):
     """
 
     name: ClassVar[str] = "double-geometric"
-    is_of_norm: ClassVar[bool] = True
     title: ClassVar[str] = "l1 Laplace"
     epsilon: Fraction
 

@@ -46,7 +46,6 @@ class L2Laplace(Law):
     """
 
     name: ClassVar[str] = "l2-laplace"
-    is_of_norm: ClassVar[bool] = True
     title: ClassVar[str] = "l2 Laplace"
     is_mixture: ClassVar[bool] = True
     epsilon: Fraction

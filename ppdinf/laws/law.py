@@ -35,19 +35,22 @@ class Law(ABC):
         Short name of the law on lattices, for messages.
     is_mixture : bool
         Whether the cells are independent only given a common scale.
-    is_of_norm : bool
-        Whether the mass depends only on |z|_1 or |z|_2, as samplers on lattices require.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     is_mixture: ClassVar[bool] = False
-    is_of_norm: ClassVar[bool] = False
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`, if it `is_of_norm`."""
-        raise PrivacyError(f"samplers on lattices do not support {self.name} noise")
+        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`, for Markov chains.
+
+        Raises
+        ------
+        PrivacyError
+            The mass depends on more than |z|_1 or |z|_2.
+        """
+        raise PrivacyError(f"Markov chains on lattices do not support {self.name} noise")
 
     @abstractmethod
     def log_mass(self, z: ArrayLike) -> float:

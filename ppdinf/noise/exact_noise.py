@@ -14,7 +14,7 @@ from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact import independent as free
 from ppdinf.noise.exact import single_sums as classes
-from ppdinf.noise.exact.elimination import class_sums, rejection
+from ppdinf.noise.exact.elimination import cell_elimination, class_sums, rejection
 from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
 from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact.scale_mixture import lattice_laplace as crossing_lattice
@@ -35,6 +35,7 @@ OFFERS: tuple[Sampler, ...] = (
     class_sums.offer,  # by elimination, if it takes seconds
     gaussian.offer,  # Gaussian noise on any lattice, by Klein's sampler with rejection
     mixture.offer,  # l2 Laplace noise by the same sampler, as a mixture of Gaussians
+    cell_elimination.offer,  # any other law of independent integers, by elimination, if it takes seconds
 )
 
 

@@ -117,7 +117,7 @@ def plan_sampler(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
     >>> from ppdinf.laws import DiscreteGaussian
     >>> margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     >>> print(plan_sampler(margins.on(np.ones((4, 4), dtype=int)), DiscreteGaussian(1)))
-    Klein sampler (exact): discrete Gaussian on a lattice of rank 9 over 16 cells; its sums form a 4 x 4 table with 2 \
+    Klein sampler (exact): Gaussian noise on a lattice of rank 9 over 16 cells; its sums form a 4 x 4 table with 2 \
 margins, in closed form; 98 % of attempts are kept
     """
     if not isinstance(law, DoubleGeometric) and law.support_radius(system.frame.size, 1e-12) > WIDEST:
@@ -139,11 +139,9 @@ margins, in closed form; 98 % of attempts are kept
 
 def _reason(system: System, law: Law, parts: list[Offer]) -> str:
     if not isinstance(law, DoubleGeometric):
-        name = "l2 Laplace law" if law.is_mixture else "discrete Gaussian"
         split = f", in {len(parts)} independent blocks" if len(parts) > 1 else ""
-        return (
-            f"{name} on a lattice of rank {system.lattice.rank} over {system.frame.size} cells{split}{_tables(system)}"
-        )
+        rank, cells = system.lattice.rank, system.frame.size
+        return f"{law.title} noise on a lattice of rank {rank} over {cells} cells{split}{_tables(system)}"
     found = []
     for kind in sorted({part.block for part in parts} - {""}):
         sizes = [part.cells.size for part in parts if part.block == kind]

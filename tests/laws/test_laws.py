@@ -31,7 +31,8 @@ def named(law):
 
 def test_all_laws_are_exported():
     """Every law that files can name is exported; laws that are not exported would not be tested."""
-    assert {law.name: law for law in OF_CELLS} == IntegerLaw._family
+    files = {name: law for name, law in IntegerLaw._family.items() if law.__module__.startswith("ppdinf.")}
+    assert {law.name: law for law in OF_CELLS} == files
     assert len({law.name for law in CONCRETE}) == len(CONCRETE) >= 4
 
 

@@ -1,7 +1,6 @@
 """The total weight of all releases of a table, by elimination of cells with tabulated noise and base measures.
 
 The noise is tilted so that public sums lie near the mean of the unconditioned sum; the conditional law does not change.
-The work of an elimination is estimated from the public statements alone.
 """
 
 from __future__ import annotations
@@ -18,22 +17,17 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
-from ppdinf.lattice.algebra.columns import equal_columns
-from ppdinf.lattice.algebra.integer_rows import row_algebra
 from ppdinf.lattice.points.fiber_tables import cell_intervals
-from ppdinf.lattice.structure.elimination_order import elimination_order
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure
 from ppdinf.mechanisms.bounded.tilting import Sides, sides, tilts
+from ppdinf.noise.exact.elimination.cell_elimination import elimination_work
 from ppdinf.noise.exact.elimination.potentials import Potential, Window
-from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_SCOPE, LARGEST_WORK, Elimination
+from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination
 
 __all__ = ["SLACK", "eliminated_releases", "work_of"]
 
 SLACK = 16  # factor by which the work may exceed the estimate before a draw is refused
-LEFT_OUT = -56.0  # log probability outside the initial truncation
-DEVIATIONS = 11.0  # standard deviations of a sum at which it is truncated
-NEAR = 2**9
 
 
 @lru_cache(maxsize=4)
@@ -86,43 +80,11 @@ def eliminated_releases(
 def work_of(system: System, noise: IntegerLaw) -> float:
     """Estimate the multiplications of an elimination from the public statements: an upper bound over all tables.
 
-    The spread of a truncated cell is at most the spread of the untruncated cell, and at most its interval. The estimate
-    is infinite if it overflows or if more constraints are open at a time than an array has dimensions.
+    A bound on several cells is a sum with a slack variable.
     """
-    # Intervals and standard deviations of the cells.
     low, high = cell_intervals(system.A, system.values, system.B, system.limits)
-    reach = float(noise.tail_start(LEFT_OUT))
-    sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)
-    weights = np.exp([float(noise.log_weight(int(size))) for size in sizes])
-    spread = math.sqrt(float(weights @ sizes**2 / weights.sum()))
-    half = np.clip((high - low) / 2, 0.0, reach)
-    spreads = np.minimum(spread, half)
-    # A bound on several cells is a sum with a slack variable.
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
-    rows = sp.csr_array(sp.vstack([system.A, system.B[linked]]))
-    A = sp.csc_array(rows[row_algebra(sp.csc_array(rows)).independent])
-    size = abs(A)
-    # Number of values of each partial sum: from the intervals, or from a multiple of its standard deviation.
-    width = 1 + 2 * np.minimum(
-        size @ half, float(size.data.max(initial=0)) * reach + DEVIATIONS * np.sqrt(size**2 @ spreads**2)
-    )
-    column_kinds, _ = equal_columns(A)
-    order, work = elimination_order(A), 0.0
-    if order.width >= LARGEST_SCOPE:
-        return math.inf
-    # Work of each elimination step: convolutions of identical cells in pairs, then one product per step.
-    for row, near, cells in zip(order.rows, order.open_rows, order.variables, strict=True):
-        groups = np.unique(column_kinds[cells], return_counts=True)[1]
-        widest = 1 + 2 * float(half[cells].max(initial=0.0))
-        for n in groups.tolist():
-            while n > 1:  # in pairs
-                work += n / 2 * widest**2
-                n, widest = (
-                    n / 2,
-                    min(2 * widest, 1 + 2 * reach + 2 * DEVIATIONS * spread * math.sqrt(groups.max() / n * 2)),
-                )
-            work += widest * math.prod(width[[row, *near]].tolist())
-    return work
+    return elimination_work(sp.csr_array(sp.vstack([system.A, system.B[linked]])), (high - low) / 2, noise)
 
 
 def _groups(system: System) -> NDArray[np.int64]:

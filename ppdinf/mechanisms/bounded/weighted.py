@@ -89,7 +89,7 @@ class Weighted(TableMechanism):
         InvariantError
             No exact sampler applies to the public sums.
         """
-        if self._is_free(system) and self.law.is_of_norm:
+        if self._is_free(system):
             return plan_sampler(system, self.law, allow_mcmc=allow_mcmc)
         work = work_of(system, _of_cells(self.law, system.frame.size))
         if work > LARGEST_WORK:
@@ -108,7 +108,7 @@ class Weighted(TableMechanism):
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of one table, or of one table each; int64 of shape (draws, d)."""
-        if self._is_free(system) and self.law.is_of_norm:
+        if self._is_free(system):
             plan = plan or self.plan_on(system)
             return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
         tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import ModelError
+from ppdinf.laws import IntegerLaw
 from ppdinf.noise.primitives.integers import positive_fraction
 
-__all__ = ["Potential", "Window", "class_sum", "log_concave", "product", "table"]
+__all__ = ["Potential", "Window", "class_sum", "log_concave", "product", "symmetric", "table"]
 
 type Window = tuple[int, list[arb], arb]
 """First integer, weights of consecutive integers, and a bound on the sum of all other weights."""
@@ -90,6 +91,24 @@ def log_concave(
 
         (below, low), (above, high) = side(-1, first), side(1, last)
         return mode - len(below), [*below[::-1], top, *above], low + high
+
+    return tabulate
+
+
+def symmetric(law: IntegerLaw) -> Potential:
+    """Return the weights of a law of independent integers.
+
+    Examples
+    --------
+    >>> from ppdinf.laws import Staircase
+    >>> first, weights, _ = symmetric(Staircase(1, sensitivity=2))(64)
+    >>> first, [round(float(weight.log()), 9) for weight in weights[-first : -first + 4]]
+    (-91, [0.0, -1.0, -1.0, -2.0])
+    """
+
+    def tabulate(bits: int) -> Window:
+        weights, left_out = law.window(bits, ctx.prec)
+        return 1 - len(weights), [*weights[:0:-1], *weights], left_out
 
     return tabulate
 
