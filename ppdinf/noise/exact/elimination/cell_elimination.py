@@ -38,7 +38,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     rows = sp.csc_array(structure.class_system[:, structure.classes[cells]])
     work = elimination_work(rows, np.full(cells.size, np.inf), law)
     if work > LARGEST_WORK:
-        return Declined(lambda: f"elimination would take {steps(work)}", LARGEST_WORK / work)
+        remedy = "choose less noise, or publish fewer crossing sums"
+        return Declined(lambda: f"elimination would take {steps(work)}; {remedy}", LARGEST_WORK / work)
     potentials = [symmetric(law)] * cells.size
     return Offer("elimination", cells, lambda: Elimination(rows, [0] * rows.shape[0], potentials).draw)
 
