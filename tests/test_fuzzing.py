@@ -241,7 +241,7 @@ def files(cases, folder):
 
 def lines(cases, folder):
     """Session files with random lines and valid digests."""
-    from ppdinf.sessions.journal import _line  # the forger knows the chain
+    from ppdinf.sessions.journal import journal_line  # the forger knows the chain
 
     session = ppd.Session.open(folder / "whole.budget", epsilon=4)
     session.release(ppd.GeneralizedLaplace(inv.total(), epsilon="1/4"), [3, 1, 2])
@@ -259,7 +259,7 @@ def lines(cases, folder):
         previous, written = "", b""
         for record in forged:
             body = {k: v for k, v in record.items() if k != "digest"} if isinstance(record, dict) else {}
-            line = _line(previous, body)
+            line = journal_line(previous, body)
             previous, written = json.loads(line)["digest"], written + line
         (folder / "fuzzed.budget").write_bytes(written)
 

@@ -23,7 +23,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import CountError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 
-__all__ = ["draw"]
+__all__ = ["draw", "log_sums", "smooth_sums"]
 
 REACH = 44.0  # log weights of larger counts this far below the largest are omitted
 NODES = 64  # number of interpolation nodes
@@ -55,7 +55,7 @@ def _sum_smaller_counts(c: int, noisy: int, rate: float, a: float, b: float, goa
 
 
 @jit
-def _sums(c: NDArray, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+def log_sums(c: NDArray, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
     """Tabulate log S at given counts."""
     out = np.empty(c.size)
     for k in range(c.size):
@@ -155,7 +155,7 @@ def draw(
     sums = np.zeros(weights.shape)
     for j, (low, high) in enumerate(ends):
         counts = np.arange(low, high + 1)
-        sums[j, : counts.size] = _smooth_sums(low, counts.size, int(z[j]), rate, a[j], b[j])
+        sums[j, : counts.size] = smooth_sums(low, counts.size, int(z[j]), rate, a[j], b[j])
         weights[j, : counts.size] = _log_weight(counts, y[j], rate, 0.0, shapes[j]) + sums[j, : counts.size]
     block, goal = (-1, np.empty(0, dtype=np.int64)) if total is None else (0, np.array([total]))
     table = {"lo": first, "total": goal, "block": block}
@@ -198,12 +198,12 @@ def _log_weight(c: NDArray[np.int64], y: int, rate: float, odds: float, shape: f
     return np.asarray(gammaln(c + shape) - gammaln(c + 1.0) + c * odds - rate * np.abs(c - y))
 
 
-def _smooth_sums(low: int, size: int, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+def smooth_sums(low: int, size: int, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
     """Return log S over a window: at all counts of a short window, otherwise interpolated in log c."""
     counts = np.arange(low, low + size)
     if size <= WIDE:
-        return np.asarray(_sums(counts, noisy, rate, a, b))
+        return np.asarray(log_sums(counts, noisy, rate, a, b))
     logs = np.linspace(np.log(low + 8.0), np.log(low + size + 7.0), NODES)
     nodes = np.unique(np.append(np.rint(np.exp(logs)).astype(np.int64) - 8, [low, low + size - 1]))
     nodes = nodes[(nodes >= low) & (nodes < low + size)]
-    return np.asarray(CubicSpline(np.log(nodes + 8.0), _sums(nodes, noisy, rate, a, b))(np.log(counts + 8.0)))
+    return np.asarray(CubicSpline(np.log(nodes + 8.0), log_sums(nodes, noisy, rate, a, b))(np.log(counts + 8.0)))

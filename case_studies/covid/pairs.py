@@ -50,7 +50,7 @@ from .pair_weights import (
     tabulate,
 )
 
-__all__ = ["draw", "edge_mass"]
+__all__ = ["draw", "edge_mass", "mixed"]
 
 STEP = 0.5  # distance of nodes
 RATIO_BOUND = 0.95  # lower bound on R, whose minimum is 0.959 with this step
@@ -142,7 +142,7 @@ def draw(
             tables[rows], kept[rows] = _attempts(x, z, laws[node], windows, apart, rows.size, generator)
         if norm == "l2":
             distances = np.sqrt(((tables - np.stack([x, z], axis=1)) ** 2).sum(axis=(1, 2), dtype=np.float64))
-            kept &= generator.random(size) * _mixed(rate * distances) < RATIO_BOUND
+            kept &= generator.random(size) * mixed(rate * distances) < RATIO_BOUND
         found, tried = np.concatenate([found, tables[kept]]), tried + size
         if tried > HOPELESS * (len(found) + 1):
             raise InvariantError("almost no table has both totals: use smaller_total=False")
@@ -312,7 +312,7 @@ def _nodes(
     return list(laws), np.array(log_weights)
 
 
-def _mixed(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def mixed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return R(x), the sum over all nodes in units of exp(-x)."""
     v = (np.arange(int((np.sqrt(x.max(initial=0.0)) + 10) / STEP)) + 0.5) * STEP
     return STEP * np.sqrt(2 / np.pi) * np.exp(-((x[:, np.newaxis] / v - v) ** 2) / 2).sum(axis=1)

@@ -83,7 +83,7 @@ def plan(
     for name, each in plans.items():
         for loss in each.table.index.unique("loss"):
             notes(console, _one_person(each, name, loss))
-    _show(console, plans, sizes, gaps)
+    show_plans(console, plans, sizes, gaps)
     if cv is not None:
         for name, each in plans.items():
             loss = each.loss_for(cv=_share(cv), at=at)
@@ -136,7 +136,7 @@ def _share(text: str) -> str:
     return f"{text[:-1].strip()}e-2" if text.endswith("%") else text
 
 
-def _show(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:
+def show_plans(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:
     columns = {f"cv_{size}": f"CV of {size:,}" for size in sizes}
     columns |= {f"across_{gap}": f"across a limit {gap:,} away" for gap in gaps}
     columns |= {f"swap_{gap}": f"order of two {gap:,} apart" for gap in gaps}

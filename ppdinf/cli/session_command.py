@@ -55,16 +55,16 @@ def begin(
         raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
     parts = read_labels(partition, "--partition") if partition else None
     budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
-    _show(stdout(), ppd.Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
+    show_session(stdout(), ppd.Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
 
 
 @session.command("show")
 def show(file: FILE) -> None:
     """Print the spent budget of each release and the remaining budget. Every line of the file is verified."""
-    _show(stdout(), ppd.Session.open(file))
+    show_session(stdout(), ppd.Session.open(file))
 
 
-def _show(console: Console, opened: ppd.Session) -> None:
+def show_session(console: Console, opened: ppd.Session) -> None:
     left, spent, releases = opened.left, opened.spent, opened.table()
     together = opened.guarantee if len(releases) and (releases["outcome"] != "void").any() else None
     if together is not None:

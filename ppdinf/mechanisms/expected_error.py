@@ -29,7 +29,15 @@ from ppdinf.tables.table import TableLike, labelled_cells
 if TYPE_CHECKING:
     from ppdinf.mechanisms.table_mechanism import TableMechanism
 
-__all__ = ["cell_law", "expected_error", "labels_alone", "require_simulation", "reversed_share"]
+__all__ = [
+    "cell_law",
+    "expected_error",
+    "labels_alone",
+    "require_simulation",
+    "reversed_share",
+    "simulate_noise",
+    "simulated_draws",
+]
 
 PROBABILITY = 0.9
 VALUES, FEWEST, LARGEST = 200_000, 200, 10_000  # simulated noise values in total, and bounds on the number of draws
@@ -76,7 +84,7 @@ def expected_error(
             swaps = reversed_share(law, size, gaps)
         else:
             if drawn is None:
-                drawn = _simulate(mechanism, system, _simulated_draws(mechanism, system))
+                drawn = simulate_noise(mechanism, system, simulated_draws(mechanism, system))
             values = drawn[:, cells].ravel()
             mass = np.full(values.size, 1 / values.size)
             swaps = _estimate_reversed_share(drawn[:, cells], gaps)
@@ -102,10 +110,10 @@ def require_simulation(mechanism: TableMechanism, blank: TableLike) -> None:
     answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
     system = bind(mechanism.public, answers, zeros)
     if (_kinds(system)[1] < 0).any():
-        _simulated_draws(mechanism, system)
+        simulated_draws(mechanism, system)
 
 
-def _simulated_draws(mechanism: TableMechanism, system: System) -> int:
+def simulated_draws(mechanism: TableMechanism, system: System) -> int:
     """Return the number of simulated draws: fewer where a draw is slow, by an estimate from its sampler."""
     plan, size = mechanism.on(system).plan_on(system), system.frame.size
     upper = int(np.clip(VALUES // size, FEWEST, LARGEST))
@@ -121,7 +129,7 @@ def _simulated_draws(mechanism: TableMechanism, system: System) -> int:
     return min(upper, max(lower, int(SLOW / seconds)))
 
 
-def _simulate(mechanism: TableMechanism, system: System, draws: int) -> Array:
+def simulate_noise(mechanism: TableMechanism, system: System, draws: int) -> Array:
     """Draw the noise of empty tables, and fewer draws if they take more than 20 seconds.
 
     Raises

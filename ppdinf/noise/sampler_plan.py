@@ -19,7 +19,7 @@ from ppdinf.noise.primitives.sampler_offer import Offer
 if TYPE_CHECKING:
     from ppdinf.invariants import System
 
-__all__ = ["Plan", "plan_sampler"]
+__all__ = ["Plan", "plan_sampler", "two_digits_up"]
 
 WIDEST = 2**36  # one sixteenth of the limit of Klein's sampler
 
@@ -133,7 +133,7 @@ margins, in closed form; 98 % of attempts are kept
     chain = chain_noise(system.structure, law)
     reason = f"no exact sampler supports public sums that cross this much; {chain.bound}"
     return Plan(
-        chain.sampler, False, reason, distance=_two_digits_up(chain.distance), built=(system.structure, law, chain)
+        chain.sampler, False, reason, distance=two_digits_up(chain.distance), built=(system.structure, law, chain)
     )
 
 
@@ -174,7 +174,7 @@ def _classes(system: System) -> str:
     return f"the public sums split {system.frame.size} cells into {split}"
 
 
-def _two_digits_up(limit: float) -> float:
+def two_digits_up(limit: float) -> float:
     """Round a positive upper limit up to two digits."""
     near = float(f"{limit:.2g}")
     return near if near >= limit else float(f"{near + 10.0 ** (math.floor(math.log10(near)) - 1):.2g}")

@@ -22,7 +22,7 @@ from ppdinf._internal.atomic_files import unwritable, write_atomically
 from ppdinf._internal.types import Json
 from ppdinf.errors import SessionError
 
-__all__ = ["Journal", "append", "create", "read"]
+__all__ = ["Journal", "append", "create", "journal_line", "read"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def create(path: Path, record: Json) -> None:
     FileExistsError
         Another process has just created the file.
     """
-    write_atomically(os.path.realpath(path), _line("", record), overwrite=False)
+    write_atomically(os.path.realpath(path), journal_line("", record), overwrite=False)
 
 
 def read(path: Path) -> Journal:
@@ -74,13 +74,13 @@ def read(path: Path) -> Journal:
     except OSError as error:
         raise SessionError(f"{path.name} cannot be read: {error.strerror}") from error
     *lines, torn = data.split(b"\n")
-    if torn and (record := _record(torn)) and _line(_previous(lines), record) == torn + b"\n":
+    if torn and (record := _record(torn)) and journal_line(_previous(lines), record) == torn + b"\n":
         lines, torn = [*lines, torn], b""
     journal = Journal([], [], min(len(data), sum(len(line) + 1 for line in lines)), torn, state)
     previous = ""
     for number, line in enumerate(lines, start=1):
         record = _record(line)
-        if record is None or _line(previous, record) != line + b"\n":
+        if record is None or journal_line(previous, record) != line + b"\n":
             what = "it is not a session file" if number == 1 else "it was changed, or previous lines are missing"
             raise SessionError(f"{path.name}, line {number}: {what}; no release is possible, get a complete copy")
         previous = _digest(previous, record)
@@ -104,8 +104,8 @@ def append(path: Path, journal: Journal, record: Json) -> None:
     data, last = b"", journal.digests[-1]
     if journal.torn:
         cut = {"torn": len(journal.torn)}
-        data, last = _line(last, cut), _digest(last, cut)
-    data += _line(last, record)
+        data, last = journal_line(last, cut), _digest(last, cut)
+    data += journal_line(last, record)
     with unwritable(path.name):
         handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
         try:
@@ -151,7 +151,8 @@ def _previous(lines: list[bytes]) -> str:
         return ""
 
 
-def _line(previous: str, record: Json) -> bytes:
+def journal_line(previous: str, record: Json) -> bytes:
+    """Return a line of the journal: the record and a digest of the record and of the previous line's digest."""
     return _canonical(record | {"digest": _digest(previous, record)}) + b"\n"
 
 

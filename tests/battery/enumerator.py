@@ -7,22 +7,7 @@ A table is a row of integers, one per cell in table order. Log probabilities are
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 from scipy.special import betaln, gammaln, logsumexp, xlog1py, xlogy
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def tables(low, high, A=(), a=(), B=(), b=()):
-    """Return all integer tables x with low <= x <= high, A x = a and B x >= b, one per row."""
-    axes = [np.arange(first, last + 1) for first, last in zip(low, high, strict=True)]
-    found = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-    for row, value in zip(A, a, strict=True):
-        found = found[found @ np.asarray(row) == value]
-    for row, value in zip(B, b, strict=True):
-        found = found[found @ np.asarray(row) >= value]
-    return found
-
 
 # --- noise: log weights of z = y - x, one per row ---------------------------------------------------------------------
 
@@ -240,28 +225,3 @@ def slope(function, at, step=2e-3):
         ahead = [w * (function(at + k * step * unit) - function(at - k * step * unit)) for k, w in weights.items()]
         gradient[i] = sum(ahead) / step
     return gradient
-
-
-def agreement(draws, listed, probabilities):
-    """Return the p-value of the chi-square test of drawn tables against the probabilities; 0 if one is not listed.
-
-    Tables with an expected count below five are combined.
-    """
-    index = {tuple(table): k for k, table in enumerate(listed.tables.tolist())}
-    seen = np.zeros(len(index))
-    for table in draws.tolist():
-        k = index.get(tuple(table))
-        if k is None or probabilities[k] == 0:
-            return 0.0
-        seen[k] += 1
-    expected = probabilities * seen.sum()
-    tail_probability = expected < 5
-    seen = np.append(seen[~tail_probability], seen[tail_probability].sum())
-    expected = np.append(expected[~tail_probability], expected[tail_probability].sum())
-    if expected[-1] < 5:  # fewer than five expected in total
-        keep = expected.argmax()
-        expected[keep], seen[keep] = expected[keep] + expected[-1], seen[keep] + seen[-1]
-        seen, expected = seen[:-1], expected[:-1]
-    if seen.size == 1:
-        return 1.0
-    return float(stats.chi2.sf(((seen - expected) ** 2 / expected).sum(), seen.size - 1))

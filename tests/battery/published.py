@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import enumerator as own
 import numpy as np
 import xarray as xr
+from grids import tables
 
 import ppdinf as ppd
 from ppdinf.invariants import Public, between, groups, margin, nonnegative, total
@@ -57,13 +58,13 @@ class Published:
         lows, highs = np.full(y.size, low), np.full(y.size, ceiling if high is None else high)
         if low >= 0:
             highs = np.minimum(highs, ceiling)
-        x = own.tables(lows, highs, self.A, self.values)
+        x = tables(lows, highs, self.A, self.values)
         weigh = self.log_weight(times)
         log_noise = weigh(y - x)
         if self.base is not None:
             log_noise = log_noise + self.base(y)
         if self.normalised if normalised is None else normalised:
-            released = own.tables([0] * y.size, [ceiling] * y.size, self.A, self.values)
+            released = tables([0] * y.size, [ceiling] * y.size, self.A, self.values)
             base = 0.0 if self.base is None else self.base(released)
             log_noise = log_noise - own.log_normaliser(lambda z: weigh(z) + base, x, released)
         return own.Listed(x, log_noise)

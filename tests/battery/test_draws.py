@@ -8,7 +8,9 @@ import enumerator as own
 import numpy as np
 import pymc as pm
 import pytest
+from chi_square import p_value_of_tables
 from enumeration import contrast
+from grids import tables
 from posed import Posed, moved_once, summed_out, walked
 from published import PUBLISHED
 from test_densities import OTHERS, feasible, first
@@ -36,10 +38,10 @@ def check_draws(posed, draw, draws, *, faults=None):
     for seed, point in enumerate(posed.points("ordinary")[: 1 if draw is walked else 2]):
         log_joint = posed.log_joint(point, listed)
         found = draw(model, point, draws, seed)
-        assert own.agreement(found, listed, listed.probabilities(log_joint)) > ALARM
+        assert p_value_of_tables(found, listed.tables, listed.probabilities(log_joint)) > ALARM
         for fault in faults or [faulty_noise(posed)]:
             wrong, log_wrong = fault(point)
-            assert own.agreement(found, wrong, wrong.probabilities(log_wrong)) < ALARM, "a fault passes"
+            assert p_value_of_tables(found, wrong.tables, wrong.probabilities(log_wrong)) < ALARM, "a fault passes"
 
 
 def faulty_noise(posed):
@@ -117,7 +119,7 @@ def test_the_step_divides_by_the_normalizer(published):
     starts = listed.tables[np.random.default_rng(1).choice(len(posterior), size=2500, p=posterior)]
     found = moved_once(posed.model(marginalize=False), point, starts, 2)
     assert (found != starts).any(axis=1).mean() > 0.3
-    assert own.agreement(found, listed, posterior) > ALARM
+    assert p_value_of_tables(found, listed.tables, posterior) > ALARM
     for fault in no_normaliser(posed), faulty_noise(posed):
         wrong, log_wrong = fault(point)
         z, z_wrong = contrast(found, listed.tables, posterior, wrong.probabilities(log_wrong))
@@ -150,7 +152,7 @@ def test_steps_with_truncated_windows_keep_the_posterior(data, published, monkey
         in_pieces(monkeypatch, kind)
         found = moved_once(model, point, starts, 2)
         assert (found != starts).any(axis=1).mean() > 0.2
-        p[kind] = own.agreement(found, listed, posterior)
+        p[kind] = p_value_of_tables(found, listed.tables, posterior)
     assert p[Follow] < ALARM < p[cuts.Cuts]
 
 
@@ -162,10 +164,11 @@ def test_truncated_windows_with_noise_of_unknown_scale(monkeypatch):
     with pm.Model() as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(np.exp(theta), shape=(2, 3)), release=ppd.Release(y, noise))
     A = [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]]
-    x = own.tables([0] * 6, [5] * 6, A, [5, 4, 4, 2])
+    x = tables([0] * 6, [5] * 6, A, [5, 4, 4, 2])
     found = walked(model, {"x_noise_scale_log__": np.log(scale)}, 2500, 3)
     for times, right in ((1.0, True), (1.5, False)):
         listed = own.Listed(x, own.gaussian(scale / 0.5 * times)(y.ravel() - x))
         assert (
-            own.agreement(found, listed, listed.probabilities(own.poisson(x, np.exp(theta)).sum(axis=1))) > ALARM
+            p_value_of_tables(found, listed.tables, listed.probabilities(own.poisson(x, np.exp(theta)).sum(axis=1)))
+            > ALARM
         ) is right

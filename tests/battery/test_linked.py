@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from chi_square import p_value_of_tables
 from posed import summed_out, walked
 from published import PUBLISHED
 from scipy import stats
@@ -333,8 +334,8 @@ def test_draws(name, route):
     found = draw(linked.model(marginalize=route), linked.points[0], 4000, 1)
     right = listed.probabilities(linked.log_joint(linked.points[0], listed.tables))
     wrong = listed.probabilities(linked.wrong(linked.points[0], listed.tables))
-    assert own.agreement(found, listed, right) > ALARM
-    assert own.agreement(found, listed, wrong) < ALARM
+    assert p_value_of_tables(found, listed.tables, right) > ALARM
+    assert p_value_of_tables(found, listed.tables, wrong) < ALARM
 
 
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if linked.routes == (False,)])
@@ -355,8 +356,8 @@ def test_second_table_given_the_first():
         idata = pm.sample(4000, tune=200, chains=1, random_seed=1, progressbar=False, quiet=True,
                           compute_convergence_checks=False)  # fmt: skip
     found = idata.posterior["x"].values[0, ::4]
-    assert own.agreement(found, listed, listed.probabilities(linked.log_joint(point, listed.tables))) > ALARM
-    assert own.agreement(found, listed, listed.probabilities(plain(point, listed.tables))) < ALARM
+    assert p_value_of_tables(found, listed.tables, listed.probabilities(linked.log_joint(point, listed.tables))) > ALARM
+    assert p_value_of_tables(found, listed.tables, listed.probabilities(plain(point, listed.tables))) < ALARM
 
 
 def test_tables_that_share_a_parameter():
@@ -377,7 +378,7 @@ def test_tables_that_share_a_parameter():
     idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"theta": (("chain", "draw", "k"), theta)})})
     for name, one in listed.items():
         found = ppd.sample_confidential(idata, model, name=name, random_seed=1).values[0]
-        assert own.agreement(found, one, one.probabilities(plain(point, one.tables))) > ALARM
+        assert p_value_of_tables(found, one.tables, one.probabilities(plain(point, one.tables))) > ALARM
         for other in listed.values():
             if other is not one:
-                assert own.agreement(found, other, other.probabilities(plain(point, other.tables))) < ALARM
+                assert p_value_of_tables(found, other.tables, other.probabilities(plain(point, other.tables))) < ALARM

@@ -6,13 +6,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy import stats
+from chi_square import p_value_of_tables
 
 import ppdinf as ppd
 from ppdinf.counts.privatizers import PURE
 from ppdinf.fiber.gibbs.dispatch import advance, directions
 from ppdinf.fiber.gibbs.fiber import Fiber
-from ppdinf.fiber.gibbs.histogram_gibbs import _shift
+from ppdinf.fiber.gibbs.histogram_gibbs import draw_shift
 from ppdinf.invariants import Public
 from ppdinf.lattice.moves.moves import connected_moves
 
@@ -57,24 +57,14 @@ def drawn(fiber, log_weights, factor=None):
     return np.array(found)
 
 
-def p_value(draws, tables, weight):
-    """Return the chi-square p-value of thinned draws over the likely tables."""
-    likely = weight * len(draws) > 10
-    key = (N ** np.arange(CELLS)).astype(int)
-    seen = np.array([(draws @ key == own).sum() for own in tables[likely] @ key])
-    seen, expected = np.append(seen, len(draws) - seen.sum()), len(draws) * weight[likely]
-    expected = np.append(expected, len(draws) - expected.sum())
-    return stats.chi2.sf(((seen - expected) ** 2 / np.maximum(expected, 1e-9)).sum(), likely.sum())
-
-
 @pytest.mark.parametrize("name", PURE)
 @pytest.mark.parametrize("public", [Public(), ppd.invariants.total()], ids=["free", "total"])
 def test_updates_against_all_tables(name, public):
     """Eight chi-square tests of 6,000 nearly independent draws (p above 1e-4); ignoring the sums is rejected."""
     fiber, log_weights = problem(name, public)
     tables, weight = listed(fiber, log_weights)
-    assert p_value(drawn(fiber, log_weights), tables, weight) > 1e-4
-    assert p_value(drawn(replace(fiber, histogram=None), log_weights), tables, weight) < 1e-9
+    assert p_value_of_tables(drawn(fiber, log_weights), tables, weight) > 1e-4
+    assert p_value_of_tables(drawn(replace(fiber, histogram=None), log_weights), tables, weight) < 1e-9
 
 
 @pytest.mark.deep
@@ -88,7 +78,7 @@ def test_updates_with_another_factor():
 
     both = weight * np.exp([factor(table) for table in tables])
     draws = drawn(fiber, log_weights, factor)[::2]
-    assert p_value(draws, tables, both / both.sum()) > 1e-4 > p_value(draws, tables, weight)
+    assert p_value_of_tables(draws, tables, both / both.sum()) > 1e-4 > p_value_of_tables(draws, tables, weight)
 
 
 def test_shifts_follow_their_law():
@@ -96,6 +86,6 @@ def test_shifts_follow_their_law():
     for left, rate in ((np.array([3, -4, 0, 1]), 0.4), (np.array([7, 7]), 0.05)):
         c = np.arange(-400, 401)
         law = np.exp(-rate * np.abs(left[:, None] + c).sum(axis=0))
-        found = [_shift(left, rate, (k + 0.5) / 40000) for k in range(40000)]
+        found = [draw_shift(left, rate, (k + 0.5) / 40000) for k in range(40000)]
         share = np.bincount(np.array(found) + 400, minlength=c.size) / 40000
         assert np.abs(share - law / law.sum()).max() < 3e-5

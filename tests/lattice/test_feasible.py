@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
-from brute_force import fiber, groups, two_way
+from brute_force import groups
+from grids import tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from lattice_laws import two_way
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
@@ -34,7 +36,7 @@ def problems(draw, partition):
 
 
 def agrees_with_enumeration(A, a, lower, upper, near, B, b):
-    points = fiber(A, a, lower, upper)
+    points = tables(lower, upper, A, a)
     points = points[(points @ B.T >= b).all(axis=1)]
     if len(points):
         x = nearest_feasible(A, a, B, b, near)
@@ -70,7 +72,7 @@ def test_bounds_on_several_cells(problem, seed):
 @given(problems(partition=True))
 def test_clipping_alone_would_break_the_totals(problem):
     A, a, lower, upper, near = problem
-    assume(len(fiber(A, a, lower, upper)))
+    assume(len(tables(lower, upper, A, a)))
     x = nearest_feasible(A, a, *boxed(lower, upper), near)
     clipped = np.clip(near, lower, upper)
     assert (A @ x == a).all()

@@ -2,9 +2,10 @@ import itertools
 
 import numpy as np
 import pytest
-from brute_force import gcd_of_largest_minors, groups, rational_kernel, rational_rank, systems, two_way
+from brute_force import gcd_of_largest_minors, groups, rational_kernel, rational_rank, systems
 from grids import box
 from hypothesis import given, settings
+from lattice_laws import two_way
 from scipy import sparse
 
 from ppdinf.errors import InvariantError

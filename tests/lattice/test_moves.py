@@ -2,7 +2,9 @@ import itertools
 
 import numpy as np
 import pytest
-from brute_force import distinct, fiber, groups, pieces, two_way
+from brute_force import distinct, groups, pieces
+from grids import tables
+from lattice_laws import two_way
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import connected_moves, kernel, margin_matrix, margin_moves, structure
@@ -58,7 +60,7 @@ MARGINS = [
 def points_of(A, table, upper=None):
     total = A @ table
     largest = [int((total[A[:, j] > 0] // A[A[:, j] > 0, j]).min(initial=10**6)) for j in range(A.shape[1])]
-    return fiber(A, total, [0] * A.shape[1], largest if upper is None else upper)
+    return tables([0] * A.shape[1], largest if upper is None else upper, A, total)
 
 
 @pytest.mark.parametrize("seconds", [0, 10], ids=["alone", "4ti2"])
@@ -102,7 +104,7 @@ def test_basis_moves_connect_without_bounds():
 
 def test_pair_transfers_are_necessary():
     A = np.ones((1, 3), int)
-    points = fiber(A, [1], [0, 0, 0], [0, 1, 1])
+    points = tables([0, 0, 0], [0, 1, 1], A, [1])
     assert pieces(points, kernel(A).basis.toarray().T) == 2
     assert pieces(points, distinct(connected_moves(A, bounds="box").draw(50, rng=1))) == 1
 
@@ -110,7 +112,7 @@ def test_pair_transfers_are_necessary():
 def test_cycles_are_necessary_with_a_forbidden_diagonal():
     A = two_way(3, 3)
     allowed = 1 - np.eye(3, dtype=int).ravel()
-    points = fiber(A, [1] * 6, [0] * 9, allowed)
+    points = tables([0] * 9, allowed, A, [1] * 6)
     assert len(points) == 2
     assert pieces(points, distinct(connected_moves(A, bounds="lower").draw(DRAWS, rng=1))) == 2
     assert pieces(points, distinct(connected_moves(A, bounds="box").draw(DRAWS, rng=1))) == 1

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-from brute_force import groups, rational_rank, systems, two_way
+from brute_force import groups, rational_rank, systems
 from flint import fmpz_mat
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_laws import two_way
 from scipy import sparse
 
 from ppdinf.errors import InvariantError

@@ -3,9 +3,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from brute_force import groups, rational_kernel, rational_rank, systems, two_way
+from brute_force import groups, rational_kernel, rational_rank, systems
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_laws import two_way
 
 from ppdinf.lattice import structure
 from ppdinf.lattice.algebra.systems import integer_matrix

@@ -6,13 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 import xarray as xr
-from enumerated import KINDS
+from lattice_laws import KINDS
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PpdinfError, PrivacyError
 from ppdinf.laws import DoubleGeometric
 from ppdinf.mechanisms import expected_error
-from ppdinf.mechanisms.expected_error import _simulate, _simulated_draws, cell_law, reversed_share
+from ppdinf.mechanisms.expected_error import cell_law, reversed_share, simulate_noise, simulated_draws
 from ppdinf.plots import plot_plan
 
 TOTAL = ppd.invariants.total()
@@ -279,7 +279,7 @@ def test_a_plan_states_the_loss_of_one_person():
 def test_slow_samplers_simulate_fewer_draws():
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     found = [
-        _simulated_draws(ppd.GeneralizedLaplace(margins, epsilon), margins.on(np.zeros((10, 6), dtype=int)))
+        simulated_draws(ppd.GeneralizedLaplace(margins, epsilon), margins.on(np.zeros((10, 6), dtype=int)))
         for epsilon in ("1/4", 1)
     ]
     assert 500 < found[0] < 1_000
@@ -312,7 +312,7 @@ class SlowNoise:
 def test_simulation_ends_after_twenty_seconds(monkeypatch, seconds, drawn):
     noise, system = SlowNoise(seconds), TOTAL.on(np.zeros(40, dtype=int))  # at least 50 draws
     monkeypatch.setattr(expected_error, "time", noise)
-    assert len(_simulate(noise, system, 1000)) == drawn
+    assert len(simulate_noise(noise, system, 1000)) == drawn
     assert noise.now <= 20.5
 
 
@@ -320,5 +320,5 @@ def test_simulation_that_does_not_finish_states_its_time(monkeypatch):
     noise, system = SlowNoise(2.0), TOTAL.on(np.zeros(40, dtype=int))
     monkeypatch.setattr(expected_error, "time", noise)
     with pytest.raises(InvariantError, match=r"13 draws took 26 s, and 50 would take about 100 s: state a smaller"):
-        _simulate(noise, system, 1000)
+        simulate_noise(noise, system, 1000)
     assert noise.now == 26

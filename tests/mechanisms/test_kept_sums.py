@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf.cli.session_command import _show
+from ppdinf.cli.session_command import show_session
 from ppdinf.errors import InternalError, PrivacyError
 from ppdinf.lattice.algebra.systems import exact_product, integer_matrix
 from ppdinf.mechanisms import kept_sums
@@ -98,7 +98,7 @@ def test_a_session_spends_nothing(tmp_path, monkeypatch, capsys):
     assert session.left == {"epsilon": Fraction(1, 2)}
     with pytest.raises(PrivacyError, match="at least one guarantee"):
         session.guarantee  # noqa: B018
-    _show(Console(), ppd.Session.open(session.path))
+    show_session(Console(), ppd.Session.open(session.path))
     assert "void" in capsys.readouterr().out
     session.release(MECHANISMS["l1"], TABLE, name="second")
     assert session.table()["outcome"].tolist() == ["void", "drawn"]

@@ -10,9 +10,8 @@ from functools import cache
 import numba
 import numpy as np
 import pytest
-from enumerated import KINDS, log_masses, scaled
 from grids import box
-from lattice_laws import random_system
+from lattice_laws import KINDS, log_masses, random_system, scaled
 from scipy import stats
 
 from ppdinf.fiber.gibbs.line_gibbs import walk

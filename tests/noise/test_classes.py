@@ -8,12 +8,13 @@ from math import comb, exp
 import mpmath as mp
 import numpy as np
 import pytest
+from lattice_laws import fit
 from scipy import stats
 
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.noise.exact import single_sums as classes
-from ppdinf.noise.exact.single_sums import _bars, _negative_part, _urn, draw_class, draw_partition
+from ppdinf.noise.exact.single_sums import compositions, draw_class, draw_partition, negative_part, polya_urn
 from ppdinf.noise.primitives import stream as stream
 from ppdinf.noise.primitives.inversion import Inversion
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
@@ -47,7 +48,7 @@ def law_from(t_weights, n, total, zs):
 
 
 def weights_of_t(n, total, epsilon, end=400):
-    sampler = _negative_part(n, total, epsilon)
+    sampler = negative_part(n, total, epsilon)
     raw = {t: float(sampler.weight(t) / sampler.weight(sampler.mode)) for t in range(max(0, -total), end)}
     return {t: weight / sum(raw.values()) for t, weight in raw.items()}
 
@@ -70,7 +71,7 @@ def mp_weight(n, total, epsilon, t):
 @pytest.mark.parametrize(("n", "total", "epsilon"), [*SMALL, *LARGER])
 def test_certified_bounds_of_t(n, total, epsilon):
     mp.mp.dps = 60
-    sampler = _negative_part(n, total, epsilon)
+    sampler = negative_part(n, total, epsilon)
     first = max(0, -total)
     weights = [mp_weight(n, total, epsilon, first)]
     while len(weights) < sampler.mode - first + 2 or weights[-1] > mp.mpf(10) ** -50 * max(weights):
@@ -98,25 +99,13 @@ def test_every_composition_has_the_same_number_of_urn_histories(n, total):
         bars = np.zeros((1, n + 1), dtype=np.int64)
         bars[0, n] = total
         words = np.array([word_for(b, total + 1 + j) for j, b in enumerate(history)], dtype=np.uint64)
-        assert _urn(words, 0, bars) == n - 1
+        assert polya_urn(words, 0, bars) == n - 1
         bars[:, 1:n].sort(axis=1)
         counts[tuple(np.diff(bars[0]))] += 1
     assert len(counts) == comb(total + n - 1, n - 1)
     assert len(set(counts.values())) == 1
     naive = Counter(tuple(sorted(bars)) for bars in product(range(total + 1), repeat=n - 1))  # wrong: no urn
     assert n == 2 or total == 0 or len(set(naive.values())) > 1
-
-
-def fit(draws, truth):
-    """Return the p-value of draws (rows) against a law on tuples, with rare outcomes pooled."""
-    counts = Counter(map(tuple, draws.tolist()))
-    common = [z for z, p in truth.items() if p * len(draws) > 20]
-    observed = [counts[z] for z in common]
-    expected = [truth[z] * len(draws) for z in common]
-    if (rest := len(draws) - sum(expected)) > 1:
-        observed.append(len(draws) - sum(observed))
-        expected.append(rest)
-    return stats.chisquare(observed, expected).pvalue
 
 
 @pytest.mark.parametrize(("n", "total", "epsilon"), SMALL[:5])
@@ -131,15 +120,15 @@ def test_draws_and_power(monkeypatch, n, total, epsilon):
     assert fit(draws, brute_law(n, total, epsilon * Fraction(21, 20), reach)) < 1e-6
 
     def wrong_exponent(n, total, epsilon):
-        sampler = _negative_part(n, total, epsilon)
+        sampler = negative_part(n, total, epsilon)
         return Inversion(
             lambda t: sampler.weight(t) * (t * ball(epsilon)).exp(),
-            _negative_part(n, total, epsilon / 2).mode,
+            negative_part(n, total, epsilon / 2).mode,
             sampler.first,
         )
 
     with monkeypatch.context() as patched:
-        patched.setattr(classes, "_negative_part", wrong_exponent)
+        patched.setattr(classes, "negative_part", wrong_exponent)
         assert fit(draw_class(n, total, epsilon, seeded_stream(6), size=size), truth) < 1e-6
 
     def independent_bars(totals, n, _stream):
@@ -148,7 +137,7 @@ def test_draws_and_power(monkeypatch, n, total, epsilon):
 
     if n > 2:
         with monkeypatch.context() as patched:
-            patched.setattr(classes, "_bars", independent_bars)
+            patched.setattr(classes, "compositions", independent_bars)
             assert fit(draw_class(n, total, epsilon, seeded_stream(6), size=size), truth) < 1e-6
 
 
@@ -186,7 +175,7 @@ def test_hundred_and_two_cells():
 def test_many_large_draws_through_blocks():
     # t spreads over more values than the table holds
     n, epsilon, size = 40, Fraction(1, 10**6), 4000
-    assert _negative_part(n, 0, epsilon).block > 1
+    assert negative_part(n, 0, epsilon).block > 1
     z = draw_class(n, 0, epsilon, seeded_stream(2), size=size)
     assert not z.sum(axis=1).any()
     # in the limit: Laplace noise given its sum, whose l1 norm is Gamma(n - 1, 1/epsilon)
@@ -258,7 +247,7 @@ def test_huge_epsilon_gives_the_smallest_noise():
 def test_huge_totals():
     z = draw_class(3, 10**15, Fraction(1, 2), seeded_stream(1), size=10)
     assert (z.sum(axis=1) == 10**15).all()
-    bars = _bars(np.array([2**61]), 4, seeded_stream(1))
+    bars = compositions(np.array([2**61]), 4, seeded_stream(1))
     assert (np.diff(bars) >= 0).all()
 
 

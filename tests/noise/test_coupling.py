@@ -5,7 +5,7 @@ import math
 import numba
 import numpy as np
 import pytest
-from enumerated import KINDS, SYSTEMS, enumerate_law, exact_draws, p_value
+from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, p_value
 
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DoubleGeometric

@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 import pytest
-from enumerated import SYSTEMS, enumerate_law, p_value
+from lattice_laws import SYSTEMS, enumerate_law, p_value
 
 from ppdinf.errors import InvariantError
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric

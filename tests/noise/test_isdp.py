@@ -3,8 +3,8 @@
 import numba
 import numpy as np
 import pytest
-from enumerated import SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
 from grids import box
+from lattice_laws import SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix

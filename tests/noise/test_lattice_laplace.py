@@ -21,7 +21,7 @@ from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem, offe
 from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
 from ppdinf.noise.exact.scale_mixture.leverages import Leverages
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
-from ppdinf.noise.exact.scale_mixture.short_vectors import _independent, _repaired
+from ppdinf.noise.exact.scale_mixture.short_vectors import independent_modulo_2, lattice_basis
 from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
 from ppdinf.noise.primitives.sampler_offer import Offer
 from ppdinf.noise.primitives.stream import seeded_stream
@@ -358,8 +358,8 @@ def test_bases_on_wide_cells(seed):
 def test_vectors_of_odd_index_are_completed_to_a_basis():
     basis = np.array([[1, 0], [0, 1], [-1, -1]])
     found = basis @ np.array([[1, 2], [-1, 1]])  # of index 3
-    assert _independent(np.packbits(found.T & 1, axis=1), np.arange(2), 2).size == 2
-    mended = _repaired(basis, found)
+    assert independent_modulo_2(np.packbits(found.T & 1, axis=1), np.arange(2), 2).size == 2
+    mended = lattice_basis(basis, found)
     x = np.linalg.lstsq(basis.astype(float), mended.astype(float))[0]
     assert abs(np.linalg.det(x)) == pytest.approx(1)
     before, after = (np.diag(np.linalg.qr(b.astype(float))[1]) for b in (found, mended))

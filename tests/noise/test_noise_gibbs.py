@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 import pytest
-from enumerated import KINDS, SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
+from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, log_masses, p_value
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix

@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from enumerated import KINDS
-from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
+from lattice_laws import KINDS, enumerated, fit, margins_law, random_system, total_variation, two_way
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
@@ -17,7 +16,7 @@ from ppdinf.noise.exact.elimination import class_sums
 from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
-from ppdinf.noise.sampler_plan import Plan, _two_digits_up, plan_sampler
+from ppdinf.noise.sampler_plan import Plan, plan_sampler, two_digits_up
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 
@@ -167,4 +166,4 @@ def test_releases_of_crossing_margins():
     ("limit", "written"), [(0.0143, 0.015), (0.014, 0.014), (0.0999, 0.1), (0.996, 1.0), (1.0, 1.0)]
 )
 def test_limits_are_rounded_up(limit, written):
-    assert _two_digits_up(limit) == written
+    assert two_digits_up(limit) == written

@@ -5,8 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from enumerated import KINDS
-from lattice_laws import two_way
+from lattice_laws import KINDS, two_way
 from scipy import stats
 
 import ppdinf as ppd

@@ -24,7 +24,7 @@ from ppdinf.noise.exact.scale_mixture.spanning_tree import (
 )
 from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
 from ppdinf.noise.exact.scale_mixture.two_way_laplace import TwoWayLaplace, TwoWayTable
-from ppdinf.noise.exact.scale_mixture.two_way_noise import _spine, draw_given_scales
+from ppdinf.noise.exact.scale_mixture.two_way_noise import draw_given_scales, spine_rows
 from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
@@ -364,7 +364,7 @@ def proposal(shape, wide, root, t, own, basis, lower):
     squares, mu, pulls, ties, ground = own
     n, spine = len(ties), basis.shape[1] - (c - 1)
     m = n * (c - 1) + spine
-    rows = [root, *_spine(t, wide, root)]
+    rows = [root, *spine_rows(t, wide, root)]
     others = [i for i in range(r) if i not in rows]
     others = [others[k] for k in np.argsort(wide[others].sum(axis=1), kind="stable")]
     matrix, table = [], np.zeros((r, c, m), dtype=np.int64)
@@ -452,7 +452,7 @@ def test_paths_have_their_length(path):
 
 def tree_of(wide, root):
     t = np.ones(wide.shape)
-    spine = _spine(t, wide, root)
+    spine = spine_rows(t, wide, root)
     cells = {(root, j) for j in np.flatnonzero(wide[root]).tolist()}
     for row, (tie, columns) in spine.items():
         cells |= {(row, tie), *((row, j) for j in columns)}

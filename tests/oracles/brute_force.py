@@ -10,11 +10,6 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 
-def two_way(rows, columns):
-    eye_r, eye_c = np.eye(rows, dtype=int), np.eye(columns, dtype=int)
-    return np.vstack([np.kron(eye_r, np.ones(columns, int)), np.kron(np.ones(rows, int), eye_c)])
-
-
 def groups(labels, n):
     labels = np.asarray(labels)
     return sparse.csc_array((np.ones(labels.size, int), (labels, np.arange(labels.size))), shape=(n, labels.size))
@@ -51,13 +46,6 @@ def gcd_of_largest_minors(B):
     """1 exactly for a saturated set of columns, 0 for dependent ones."""
     d, m = B.shape
     return math.gcd(*(int(sympy.Matrix(B[list(rows)].tolist()).det()) for rows in itertools.combinations(range(d), m)))
-
-
-def fiber(A, a, lower, upper):
-    """All integer points of {A x = a, lower <= x <= upper}."""
-    axes = [np.arange(low, high + 1) for low, high in zip(lower, upper, strict=True)]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-    return points[(points @ np.asarray(A).T == a).all(axis=1)]
 
 
 def pieces(points, moves):

@@ -1,12 +1,25 @@
 """Noise laws on small random lattices by enumeration, and the test that compares draws with them."""
 
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
+from chi_square import p_value_of_tables
 from grids import box
-from scipy import stats
 
 from ppdinf.lattice import kernel
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
+
+KINDS = {"l1": DoubleGeometric, "l2": L2Laplace, "gaussian": DiscreteGaussian}
+
+SYSTEMS = {
+    "total": [[1, 1, 1]],
+    "weights": [[2, 3, 5]],
+    "two rows": [[1, 1, 1, 0], [0, 1, 2, 1]],
+    "ties": [[1, -1, 0, 2], [0, 0, 1, 1]],
+    "2 x 3 margins": [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]],
+    "free cell": [[1, 1, 0]],
+}
 
 
 def two_way(rows, columns):
@@ -25,8 +38,30 @@ def random_system(rng, largest_rank=3):
             return A
 
 
-def norms(kind, z):
-    return {"l1": np.abs(z).sum(1), "l2": np.sqrt((z * z).sum(1)), "gaussian": (z * z).sum(1) / 2}[kind]
+def enumerate_law(A, law, *, reach=14, lower=None):
+    """Points of {A z = 0} with coordinates up to `reach` in a reduced basis, and their probabilities."""
+    basis = kernel(A).basis.toarray()
+    points = box(-reach, reach, basis.shape[1]) @ basis.T
+    if lower is not None:
+        points = points[(points >= lower).all(axis=1)]
+    p = np.exp(log_masses(law, points))
+    return points, p / p.sum()
+
+
+def log_masses(law, points):
+    absolute, squares = np.abs(points).sum(axis=1), (points**2).sum(axis=1)
+    if isinstance(law, DiscreteGaussian):
+        return -squares / (2 * float(law.sigma) ** 2)
+    return -float(law.epsilon) * {DoubleGeometric: absolute, L2Laplace: np.sqrt(squares)}[type(law)]
+
+
+def scaled(law, factor):
+    """The same law of a scale that many times as large."""
+    return type(law)(getattr(law, "sigma" if isinstance(law, DiscreteGaussian) else "epsilon") * Fraction(factor))
+
+
+def exact_draws(points, p, size, seed):
+    return points[np.random.default_rng(seed).choice(len(points), size=size, p=p)]
 
 
 def listed(z, weights):
@@ -37,16 +72,11 @@ def listed(z, weights):
 
 def enumerated(A, kind, scale, reach=None):
     """Law of z on {A z = 0} as a dictionary; the scale is epsilon or sigma."""
-    basis = kernel(A).basis.toarray()
-    m = basis.shape[1]
-    reach = reach or {1: 400, 2: 60, 3: 20}[m]
-    x = box(-reach, reach, m)
-    z = x @ basis.T
-    factor = 1 / float(scale) ** 2 if kind == "gaussian" else float(scale)
-    weights = np.exp(-factor * norms(kind, z))
-    edge = (np.abs(x) == reach).any(1)
-    assert weights[edge].sum() < 1e-6 * weights.sum()
-    return listed(z, weights)
+    reach = reach or {1: 400, 2: 60, 3: 20}[kernel(A).rank]
+    z, p = enumerate_law(A, KINDS[kind](scale), reach=reach)
+    x = box(-reach, reach, kernel(A).rank)
+    assert p[(np.abs(x) == reach).any(1)].sum() < 1e-6
+    return listed(z, p)
 
 
 @cache
@@ -58,24 +88,17 @@ def margins_law(scale, kind="gaussian", reach=6):
     z[:, :2, 2] = -w.sum(2)
     z[:, 2] = -z[:, :2].sum(1)
     z = z.reshape(-1, 9)
-    weights = np.exp(-norms(kind, z) * (1 / scale**2 if kind == "gaussian" else scale))
-    return listed(z, weights)
+    return listed(z, np.exp(log_masses(KINDS[kind](scale), z)))
+
+
+def p_value(draws, points, p):
+    """p-value of draws of a law that is enumerated on a part of the lattice; rare points and others are pooled."""
+    return p_value_of_tables(draws, points, p, least=20, complete=False)
 
 
 def fit(draws, truth):
-    """p-value of draws (rows) against a law on tuples, rare outcomes pooled."""
-    counts = {}
-    for z in map(tuple, draws.tolist()):
-        counts[z] = counts.get(z, 0) + 1
-    common = [z for z, p in truth.items() if p * len(draws) > 20]
-    observed = [counts.get(z, 0) for z in common]
-    expected = [truth[z] * len(draws) for z in common]
-    if (rest := len(draws) - sum(expected)) > 1:
-        observed.append(len(draws) - sum(observed))
-        expected.append(rest)
-    if len(expected) < 2:
-        return stats.binomtest(observed[0], len(draws), min(1.0, expected[0] / len(draws))).pvalue
-    return stats.chisquare(observed, np.array(expected) * (sum(observed) / sum(expected))).pvalue
+    """p-value of draws (rows) of a law by vector."""
+    return p_value(draws, list(truth), list(truth.values()))
 
 
 def total_variation(draws, truth):

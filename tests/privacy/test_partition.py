@@ -12,7 +12,7 @@ import ppdinf as ppd
 from ppdinf.errors import LabelError, PrivacyError, SessionError
 from ppdinf.invariants import Public, total, unit
 from ppdinf.privacy import compose, compose_partition
-from ppdinf.sessions.journal import _line  # the forger knows the chain
+from ppdinf.sessions.journal import journal_line  # the forger knows the chain
 
 CELLS = list(product(("north", "south"), (0, 1)))
 DATA = [np.array(data) for data in product(range(4), repeat=2)]  # which cell each of two persons is in
@@ -159,7 +159,7 @@ def test_parts_are_stated_and_checked(tmp_path):
     records[1]["part"] = "west"
     previous, written = "", b""
     for record in records:
-        line = _line(previous, {name: value for name, value in record.items() if name != "digest"})
+        line = journal_line(previous, {name: value for name, value in record.items() if name != "digest"})
         previous, written = json.loads(line)["digest"], written + line
     file.write_bytes(written)
     with pytest.raises(SessionError, match="complete but not valid"):

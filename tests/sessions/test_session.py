@@ -551,7 +551,7 @@ def test_lines_that_sessions_do_not_write_are_refused(file):
     for number, change in [(0, {}), *wrong]:
         previous, data = "", b""
         for k, record in enumerate(records):
-            line = journal._line(previous, record | change if k == number else record)
+            line = journal.journal_line(previous, record | change if k == number else record)
             previous, data = json.loads(line)["digest"], data + line
         file.write_bytes(data)
         if not change:

@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import betabinom, chi2, nbinom
+from chi_square import p_value_of_tables
+from scipy.stats import betabinom, nbinom
 
 from case_studies.covid import noisy_pairs
-from case_studies.covid.noisy_pairs import _smooth_sums, _sums
+from case_studies.covid.noisy_pairs import log_sums, smooth_sums
 from ppdinf.errors import CountError, ModelError
 
 Y, Z = np.array([4, -1, 2]), np.array([-2, 1, 3])
@@ -39,14 +40,6 @@ def scenarios(tables, means, weighed=True):
     return parts.sum(axis=0) / parts.sum()
 
 
-def p_value(tables, drawn, expected):
-    keys = {table.tobytes(): k for k, table in enumerate(tables)}
-    counts = np.bincount([keys[table.tobytes()] for table in drawn], minlength=len(tables))
-    often = expected * len(drawn) > 10
-    found, wanted = (np.append(part[often], part[~often].sum()) for part in (counts, expected * len(drawn)))
-    return chi2.sf(((found - wanted) ** 2 / np.maximum(wanted, 1e-300)).sum(), often.sum() - (wanted[-1] == 0))
-
-
 def with_total(total, groups=3):
     larger = [c for c in itertools.product(range(total + 1), repeat=groups) if sum(c) == total]
     return np.array(
@@ -58,7 +51,7 @@ def with_total(total, groups=3):
 def test_draws_given_the_total_have_the_enumerated_posterior():
     tables = with_total(TOTAL)
     drawn = noisy_pairs.draw(Y, Z, rate=RATE, **PRIOR, total=TOTAL, draws=DRAWS, rng=1)
-    assert p_value(tables, drawn, posterior(tables, Y, Z, RATE)) > ALARM
+    assert p_value_of_tables(drawn, tables, posterior(tables, Y, Z, RATE), least=10) > ALARM
     for wrong in [
         posterior(tables, Y, Z, RATE, strength=4.0),
         posterior(tables, Y, Z, RATE, shape=3.0),
@@ -66,7 +59,7 @@ def test_draws_given_the_total_have_the_enumerated_posterior():
         posterior(tables, Y, np.zeros(3), RATE),  # noisy deaths ignored
         posterior(tables, np.full(3, -50), Z, RATE),  # noisy cases ignored, too
     ]:
-        assert p_value(tables, drawn, wrong) < ALARM
+        assert p_value_of_tables(drawn, tables, wrong, least=10) < ALARM
 
 
 def test_draws_without_the_total_have_the_enumerated_posterior():
@@ -75,16 +68,16 @@ def test_draws_without_the_total_have_the_enumerated_posterior():
     for j in range(3):
         own = {"mean": PRIOR["mean"][j], "share": PRIOR["share"][j]}
         listed = posterior(pairs, Y[j], Z[j], RATE, **own)
-        assert p_value(pairs, drawn[:, [j]], listed) > ALARM
+        assert p_value_of_tables(drawn[:, [j]], pairs, listed, least=10) > ALARM
 
 
 def test_scenarios_have_posterior_weights():
     tables, means = with_total(TOTAL), np.array([[3.0, 1.0, 2.0], [1.0, 5.0, 0.5], [8.0, 9.0, 1.0]])
     prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0]), "mean": means}
     drawn = noisy_pairs.draw(Y, Z, rate=RATE, **prior, total=TOTAL, draws=DRAWS, rng=4)
-    assert p_value(tables, drawn, scenarios(tables, means)) > ALARM
+    assert p_value_of_tables(drawn, tables, scenarios(tables, means), least=10) > ALARM
     for wrong in (scenarios(tables, means, weighed=False), scenarios(tables, means[:1]), scenarios(tables, means[1:])):
-        assert p_value(tables, drawn, wrong) < ALARM
+        assert p_value_of_tables(drawn, tables, wrong, least=10) < ALARM
 
 
 def test_scenarios_have_posterior_weights_without_the_total():
@@ -92,9 +85,9 @@ def test_scenarios_have_posterior_weights_without_the_total():
     own = PRIOR | {"share": np.array([0.2])}
     drawn = noisy_pairs.draw([4], [-2], rate=RATE, **(own | {"mean": [[1.0], [30.0]]}), draws=DRAWS, rng=5)
     logs = [unscaled(pairs, 4, -2, RATE, **(own | {"mean": mean})) for mean in (1.0, 30.0)]
-    assert p_value(pairs, drawn, np.exp(logs).sum(axis=0) / np.exp(logs).sum()) > ALARM
+    assert p_value_of_tables(drawn, pairs, np.exp(logs).sum(axis=0) / np.exp(logs).sum(), least=10) > ALARM
     apart = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
-    assert p_value(pairs, drawn, apart.mean(axis=0)) < ALARM
+    assert p_value_of_tables(drawn, pairs, apart.mean(axis=0), least=10) < ALARM
 
 
 def test_uninformative_noise_gives_the_prior():
@@ -114,7 +107,7 @@ def test_uninformative_noise_gives_the_prior():
 def test_sums_over_the_smaller_count_are_smooth_enough_to_interpolate(low, size, noisy, rate):
     counts = np.arange(low, low + size, 7)
     assert (
-        np.abs(_smooth_sums(low, size, noisy, rate, 0.9, 59.0)[::7] - _sums(counts, noisy, rate, 0.9, 59.0)).max()
+        np.abs(smooth_sums(low, size, noisy, rate, 0.9, 59.0)[::7] - log_sums(counts, noisy, rate, 0.9, 59.0)).max()
         < 1e-4
     )
 
@@ -124,7 +117,7 @@ def test_sums_agree_with_the_definition():
         d = np.arange(c + 1)
         terms = betabinom.logpmf(d, c, 0.9, 59.0) - rate * np.abs(d - noisy)
         listed = terms.max() + np.log(np.exp(terms - terms.max()).sum())
-        assert _sums(np.array([c]), noisy, rate, 0.9, 59.0)[0] == pytest.approx(listed, abs=1e-8)
+        assert log_sums(np.array([c]), noisy, rate, 0.9, 59.0)[0] == pytest.approx(listed, abs=1e-8)
 
 
 @pytest.mark.parametrize(

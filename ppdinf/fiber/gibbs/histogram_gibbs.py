@@ -13,13 +13,13 @@ import numpy as np
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.line_gibbs import Floats, Ints, _add_log_weights, _drawn, _move, _range
 
-__all__ = ["walk_histogram"]
+__all__ = ["draw_shift", "walk_histogram"]
 
 NEGLIGIBLE = 40.0  # log weights this far below the largest are omitted
 
 
 @jit
-def _shift(left: Ints, rate: float, uniform: float) -> int:
+def draw_shift(left: Ints, rate: float, uniform: float) -> int:
     """Draw an integer c with weights ``exp(-rate |left + c|_1)`` from one uniform number."""
     k = left.size
     ordered = np.sort(left)
@@ -102,7 +102,7 @@ def walk_histogram(
     buffer = np.empty(log_weights.shape[1])
     for r in range(starts.size - 1):
         if shifted and r % lower.size == 0:
-            left += _shift(left, rate, rng.random())
+            left += draw_shift(left, rate, rng.random())
         v, uniform = slice(starts[r], starts[r + 1]), rng.random()
         # the points of the line with relevant weights
         least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])

@@ -33,7 +33,7 @@ from ppdinf.noise.primitives.inversion import LARGEST, Inversion
 from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill
 
-__all__ = ["draw_class", "draw_partition", "offer"]
+__all__ = ["compositions", "draw_class", "draw_partition", "negative_part", "offer", "polya_urn"]
 
 BATCH = 2**17  # cells per batch: the working arrays fit in the cache
 
@@ -108,12 +108,12 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
     if n == 1:
         noise[:] = total
         return noise
-    negative = _negative_part(n, total, epsilon).draw(size, stream)
+    negative = negative_part(n, total, epsilon).draw(size, stream)
     rows = max(1, BATCH // n)
     for start in range(0, size, rows):
         t = negative[start : start + rows]
-        bars = _bars(t + total, n, stream)
-        bars -= _bars(t, n, stream)
+        bars = compositions(t + total, n, stream)
+        bars -= compositions(t, n, stream)
         noise[start : start + rows] = np.diff(bars, axis=1)
     return noise
 
@@ -186,7 +186,7 @@ def _whole(name: str, value: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
+def negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
     """Return the law of t, the sum of the V_i, for n >= 2."""
     first = max(0, -total)
 
@@ -214,18 +214,18 @@ def _negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
     return Inversion(weight, low, first)
 
 
-def _bars(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArray[np.int64]:
+def compositions(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArray[np.int64]:
     """Draw uniform compositions of each total into n >= 2 parts, as partial sums 0 <= ... <= total."""
     bars = np.empty((len(totals), n + 1), dtype=np.int64)
     bars[:, 0] = 0
     bars[:, n] = totals
-    fill(_urn, stream, len(totals) * (n - 1), bars)
+    fill(polya_urn, stream, len(totals) * (n - 1), bars)
     bars[:, 1:n].sort(axis=1)
     return bars
 
 
 @jit
-def _urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
+def polya_urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
     """Place n - 1 bars among the total + 1 gaps of each row, uniformly over multisets of gaps.
 
     Polya's urn: every gap starts with one ball. Each bar draws a ball and adds one of the same gap.

@@ -45,7 +45,7 @@ from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_ratio
 from ppdinf.noise.primitives.bernoulli import decide_bernoulli
 from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
-__all__ = ["UNIT", "Klein", "Proposals"]
+__all__ = ["UNIT", "Klein", "Proposals", "log_acceptance"]
 
 UNIT = 2.0**-53
 FAR = 2.0**51  # centers are exact: a number of this size minus its nearest integer is a double
@@ -145,7 +145,7 @@ class Proposals:
 
     def log_keep(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the log acceptance probability of each vector, and a bound on its rounding error."""
-        return _log_keep(self.x, self.centers, self.rounded, self.klein.squares, self.z)
+        return log_acceptance(self.x, self.centers, self.rounded, self.klein.squares, self.z)
 
     def enclose_keep(self, draw: int) -> arb:
         """Enclose the acceptance probability of one vector at Arb's working precision."""
@@ -228,7 +228,7 @@ def _draw_coordinates(
 
 
 @jit
-def _log_keep(
+def log_acceptance(
     x: NDArray[np.int64],
     centers: NDArray[np.float64],
     variances: NDArray[np.float64],

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["ShortMoves"]
+__all__ = ["ShortMoves", "independent_modulo_2", "lattice_basis"]
 
 MOST = 2**12  # largest number of listed vectors
 ENTRIES = 2**21  # number of sums of vectors per batch
@@ -70,16 +70,16 @@ class ShortMoves:
         wide = np.frombuffer(pattern, dtype=np.bool_)
         within, alone = self._vectors_by_support(wide, wide.astype(np.float64), path)
         wanted = self.m - alone.size
-        return bool((alone >= 0).all()) and _independent(self._odd, within, wanted).size == wanted
+        return bool((alone >= 0).all()) and independent_modulo_2(self._odd, within, wanted).size == wanted
 
     def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
         """Return a basis of a supported lattice, shape (d, m), of short vectors in the metric of the scales."""
         within, alone = self._vectors_by_support(wide, np.where(wide, 1 / t, 0.0), path)
-        chosen = _independent(self._odd, within, self.m - alone.size)
+        chosen = independent_modulo_2(self._odd, within, self.m - alone.size)
         return self._bases(np.concatenate([chosen, alone]).tobytes())
 
     def _basis_of(self, places: bytes) -> Vectors:
-        found = _repaired(self.basis, self.vectors[np.frombuffer(places, dtype=np.int64)].T)
+        found = lattice_basis(self.basis, self.vectors[np.frombuffer(places, dtype=np.int64)].T)
         found.flags.writeable = False
         return found
 
@@ -144,7 +144,7 @@ def _unique(vectors: Vectors) -> Vectors:
 
 
 @jit
-def _independent(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+def independent_modulo_2(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
     """Choose up to `wanted` vectors that are independent modulo 2, in order."""
     width = odd.shape[1]
     chosen = np.empty(max(wanted, 0), dtype=np.int64)
@@ -175,7 +175,7 @@ def _independent(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: 
     return chosen[:size]
 
 
-def _repaired(basis: Vectors, found: Vectors) -> Vectors:
+def lattice_basis(basis: Vectors, found: Vectors) -> Vectors:
     """Return a lattice basis whose orthogonal parts are not longer than the parts of the given independent vectors."""
     rounded = found.astype(np.float64)
     back = np.rint(np.linalg.solve(rounded.T @ rounded, rounded.T @ basis))

@@ -37,7 +37,7 @@ from ppdinf.noise.exact.scale_mixture.klein_given_scales import (
 )
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["draw_given_scales"]
+__all__ = ["draw_given_scales", "spine_rows"]
 
 
 def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int, stream: BitStream) -> Drawn:
@@ -64,7 +64,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     """
     r, c = t.shape
     # the spine: the root and the rows that cover its missing columns
-    spine = _spine(t, wide, root)
+    spine = spine_rows(t, wide, root)
     rows = [root, *spine]
     outside_spine = np.ones(r, dtype=np.bool_)
     outside_spine[rows] = False
@@ -100,7 +100,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     )
 
 
-def _spine(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> dict[int, tuple[int, list[int]]]:
+def spine_rows(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> dict[int, tuple[int, list[int]]]:
     """Return the rows for the columns that the root does not cover: their ties to the root and their columns."""
     lacking = ~wide[root]
     spine: dict[int, tuple[int, list[int]]] = {}
