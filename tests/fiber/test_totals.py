@@ -428,3 +428,20 @@ def test_a_free_cell_without_weight():
     assert totals.log_coefficient(logw, lo=0, total=1, block=[0, -1]).tolist() == [0.0, -np.inf]
     with pytest.raises(ModelError, match="every free cell"):
         totals.draw(logw, lo=0, total=1, block=[0, -1])
+
+
+def test_draws_of_many_parameters_follow_the_joint_law():
+    """The windows of many natural parameters are shared, and most of the sums require no tilt."""
+    rng = np.random.default_rng(14)
+    logw, totals_of_blocks = counts(rng, 5, 6), np.array([9, 4])
+    block, few = np.array([0, 1, 0, 1, 0]), np.array([[0.4, -0.3, 0.1, -np.inf, 0.2], [-1.5, 0.6, 0.8, 0.1, -0.2]])
+    eta = np.tile(few, (10_000, 1))
+    draws = totals.draw(logw, lo=0, total=totals_of_blocks, block=block, eta=eta, rng=3)[:, 0]
+    assert (draws[::2, 3] == 0).all()
+    for k in range(2):
+        for b in range(2):
+            cells = np.flatnonzero((block == b) & (few[k] > -np.inf))
+            tables, p = joint_law(logw[cells] + few[k, cells, None] * np.arange(6), totals_of_blocks[b])
+            assert p_value(draws[k::2][:, cells], tables, p) > 1e-6
+    tables, p = joint_law(logw[::2] + few[0, ::2, None] * np.arange(6), 9)
+    assert p_value(draws[1::2][:, ::2], tables, p) < 1e-12  # the parameters of the other draws

@@ -19,10 +19,13 @@ __all__ = [
     "log_rows",
     "normalise",
     "probabilities",
+    "relevant_cut",
     "row_of",
+    "rows_within",
     "slack_for",
     "upper_envelope",
     "vectorised",
+    "windows_of",
 ]
 
 vectorised = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})  # allows sums in any order
@@ -128,22 +131,43 @@ def _window(row: NDArray, lid: NDArray, slope: float, cut: float, bound: NDArray
 
 
 @vectorised
-def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> WindowRows:
-    """Return windows of the tilted cells with their log weights."""
-    d = cells.size
-    first, start, bound = np.empty(d, np.int64), np.zeros(d + 1, np.int64), np.empty(w.lid.shape[1] // 2)
-    for i in range(d):
-        cell = cells[i]
-        first[i], last = _window(w.logw[w.row[cell]], w.lid[w.row[cell]], w.slope[cell] + tilt, cut, bound)
-        start[i + 1] = start[i] + last - first[i] + 1
-    rows = WindowRows(first, start, np.empty(start[d]))
-    for i in range(d):
+def windows_of(w: Weights, cells: NDArray, tilt: float, cut: float) -> tuple[NDArray, NDArray]:
+    """Return the first and last relevant offset of the tilted cells; neither decreases with slope or tilt."""
+    first, last = np.empty(cells.size, np.int64), np.empty(cells.size, np.int64)
+    bound = np.empty(w.lid.shape[1] // 2)
+    for i in range(cells.size):
+        row = w.row[cells[i]]
+        first[i], last[i] = _window(w.logw[row], w.lid[row], w.slope[cells[i]] + tilt, cut, bound)
+    return first, last
+
+
+@vectorised
+def rows_within(w: Weights, cells: NDArray, tilt: float, first: NDArray, last: NDArray) -> WindowRows:
+    """Return the log weights of the tilted cells from a first to a last offset."""
+    start = np.zeros(cells.size + 1, np.int64)
+    for i in range(cells.size):
+        start[i + 1] = start[i] + last[i] - first[i] + 1
+    rows = WindowRows(first, start, np.empty(start[cells.size]))
+    for i in range(cells.size):
         out, row, rate = row_of(rows, i), w.logw[w.row[cells[i]]], w.slope[cells[i]] + tilt
         at = 1.0 * first[i]
         for k in range(out.size):
             out[k] = row[first[i] + k] + rate * at
             at += 1.0
     return rows
+
+
+@vectorised
+def log_rows(w: Weights, cells: NDArray, tilt: float, cut: float) -> WindowRows:
+    """Return windows of the tilted cells with their log weights."""
+    first, last = windows_of(w, cells, tilt, cut)
+    return rows_within(w, cells, tilt, first, last)
+
+
+@vectorised
+def relevant_cut(cells: int, width: int) -> float:
+    """Return the distance from the largest log weight at which the truncated mass of all cells is below exp(-34)."""
+    return 34.0 + np.log(1.0 * cells * width)
 
 
 @_in_order
@@ -178,8 +202,7 @@ def normalise(entry: NDArray) -> float:
 @vectorised
 def probabilities(w: Weights, cells: NDArray, tilt: float) -> tuple[WindowRows, float]:
     """Return probabilities of the tilted cells and the sum of their log normalisers (nan with a nan weight)."""
-    cut = 34.0 + np.log(1.0 * cells.size * w.logw.shape[1])  # total truncated mass: < exp(-34)
-    rows, log_z = log_rows(w, cells, tilt, cut), 0.0
+    rows, log_z = log_rows(w, cells, tilt, relevant_cut(cells.size, w.logw.shape[1])), 0.0
     for i in range(cells.size):
         log_z += normalise(row_of(rows, i))
     return rows, log_z

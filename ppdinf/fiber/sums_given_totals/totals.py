@@ -21,6 +21,9 @@ gradient (the posterior marginals of the cells, by Fisher's identity) and exact 
 6. :mod:`~ppdinf.fiber.sums_given_totals.conditional_draws`: exact draws from the tilted cells.
 """
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -54,6 +57,9 @@ __all__ = [
     "pieces_of",
     "upper_envelope",
 ]  # fmt: skip
+
+
+BATCH = 64  # sets of weights whose tables are drawn in one thread with one stream of random numbers
 
 
 def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[np.int64]:
@@ -243,18 +249,33 @@ def draw(
             f"logw and eta must have at most one leading axis, found shapes {table.shape} and {slope.shape}"
         )
     out = np.empty((*lead, draws, ends.size), np.int64)
-    repeats = lead[0] if lead else 1
-    for n in range(repeats):
-        if n == 0 or table.ndim == 3:
-            rows = table[n % len(table)] if table.ndim == 3 else table
-            lid = upper_envelope(rows)
-        rates = slope[n % len(slope)] if slope.ndim == 2 else slope
-        into = out[n] if lead else out
-        missed = draw_tables(rows, rates, lid, ends, blocks, goal, generator, into)
-        if missed == goal.size:
-            raise ModelError("every free cell must have a value with positive weight: widen its window")
-        if missed >= 0:
-            raise InvariantError(
-                f"no table has the total of block {missed}: widen the windows of its cells or check the total"
+    each = out.reshape(-1, draws, ends.size)
+    slopes = np.ascontiguousarray(np.broadcast_to(slope, (*lead, ends.size))).reshape(-1, ends.size)
+    lid = upper_envelope(table) if table.ndim == 2 else None
+
+    def draw_part(start: int, rng: np.random.Generator) -> int:
+        part = slice(start, start + BATCH)
+        if lid is not None:
+            return draw_tables(table, slopes[part], lid, ends, blocks, goal, rng, each[part])
+        for n in range(len(each))[part]:
+            rows = table[n % len(table)]
+            missed = draw_tables(
+                rows, slopes[n : n + 1], upper_envelope(rows), ends, blocks, goal, rng, each[n : n + 1]
             )
+            if missed >= 0:
+                return missed
+        return -1
+
+    starts = range(0, len(each), BATCH)
+    if len(starts) <= 1:
+        missed = max((draw_part(start, generator) for start in starts), default=-1)
+    else:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            missed = max(pool.map(draw_part, starts, generator.spawn(len(starts))))
+    if missed == goal.size:
+        raise ModelError("every free cell must have a value with positive weight: widen its window")
+    if missed >= 0:
+        raise InvariantError(
+            f"no table has the total of block {missed}: widen the windows of its cells or check the total"
+        )
     return out
