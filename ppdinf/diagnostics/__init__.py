@@ -7,6 +7,7 @@ calibration         Simulation-based calibration of an inference procedure.
 convergence         R-hat and effective sample sizes of every element of a variable, by label.
 coupling_bound      Upper bound, by coupled chains, on the distance of a table's chain from its conditional posterior.
 diagnose            `diagnose`: all checks of a posterior in one call, with remedies.
+missed_modes        Comparison of the chains with importance sampling, which detects modes that no chain visited.
 parametrization     Variables whose parametrization makes NUTS take short steps or diverge.
 problems            Problems of a posterior, each a sentence with a remedy.
 rhat                Limit of the largest of many R-hats, and its display.

@@ -14,6 +14,7 @@ from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.diagnostics.acceptance_by_cell import acceptance_by_cell
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.coupling_bound import coupling_bound, not_coupled
+from ppdinf.diagnostics.missed_modes import MAX_PARAMETERS, missed_modes
 from ppdinf.diagnostics.problems import fiber_problems, independent, problems_of
 from ppdinf.diagnostics.rhat import format_rhat, limit
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
@@ -93,6 +94,10 @@ class Diagnosis:
 def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     """Check movement, convergence and consistency of a posterior; nan counts as failure.
 
+    Chains of a posterior of at most five parameters, all continuous, are also compared with importance sampling. This
+    takes seconds and detects modes that no chain visited. For more parameters, or if one evaluation of the density
+    takes more than 3 ms, nothing detects such a mode.
+
     Parameters
     ----------
     idata : xarray.DataTree
@@ -142,6 +147,9 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     chains = posterior.sizes["chain"]
     diagnosis = Diagnosis(_stack(integers), _stack(reals), coupling=_couple(idata, model), chains=chains)
     diagnosis.problems.extend(problems_of(diagnosis.cells, diagnosis.rated, idata, model))
+    complete = len(free) == len(model.free_RVs) and not integers
+    if complete and diagnosis.ok and not independent(idata) and len(diagnosis.parameters) <= MAX_PARAMETERS:
+        diagnosis.problems.extend(missed_modes(idata, model, diagnosis.parameters))
     for problem in diagnosis.problems:
         warnings.warn(problem, DiagnosisWarning, stacklevel=2)
     return diagnosis

@@ -47,7 +47,7 @@ from ppdinf.samplers.posterior_modes import Mode, dispersed, find_modes
 from ppdinf.samplers.posterior_proposal import DefensiveMixture, Distribution, TMixture, fit
 from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
 
-__all__ = ["importance"]
+__all__ = ["importance", "weighted_draws"]
 
 K_HAT = 0.7  # upper limit for reliable weighted means (Vehtari et al. 2024)
 PROPOSALS_PER_DRAW = 10  # weighted draws per returned draw
@@ -65,7 +65,7 @@ DEVIATIONS = 4.0  # standard errors above the difference: exceeded by chance onc
 Matrix = NDArray[np.float64]
 
 
-class _Weighted(NamedTuple):
+class WeightedDraws(NamedTuple):
     """Weighted draws, indices of the resampled draws, and diagnostics of the weights."""
 
     points: Matrix
@@ -143,7 +143,7 @@ def importance(
     rng = np.random.default_rng(rng)
     with progress("Importance sampling", 2 * ROUNDS + 1, disable=not progressbar) as advance:
         target = target_of(model, int(rng.integers(2**31)))
-        result = _draw(target, draws, rng, advance)
+        result = weighted_draws(target, draws, rng, advance)
     if not result.k <= K_HAT:
         warnings.warn(
             f"k-hat is {result.k:.2f} (above {K_HAT}): a few of the {len(result.points)} weighted draws carry nearly "
@@ -176,9 +176,38 @@ def importance(
     )
 
 
-def _draw(
+def weighted_draws(
     target: PosteriorTarget, draws: int, rng: np.random.Generator, advance: Callable[[int], None] = lambda rounds: None
-) -> _Weighted:
+) -> WeightedDraws:
+    """Draw from the proposals of both searches, weight all draws, and resample.
+
+    Parameters
+    ----------
+    target : PosteriorTarget
+    draws : int
+        Number of resampled draws; 10 times as many are weighted.
+    rng : numpy.random.Generator
+    advance : callable, optional
+        Called with the number of finished rounds.
+
+    Returns
+    -------
+    WeightedDraws
+
+    Raises
+    ------
+    ModelError
+        No point of positive posterior density or no mode was found.
+
+    Examples
+    --------
+    >>> from ppdinf.samplers.posterior_target import target_of
+    >>> with pm.Model() as model:
+    ...     rate = pm.Exponential("rate", 1)
+    ...     seen = pm.Poisson("seen", rate, observed=2)
+    >>> weighted_draws(target_of(model), 100, np.random.default_rng(1)).points.shape
+    (1000, 1)
+    """
     proposals = [_adapt(target, *search, rng, advance) for search in _searches(target, rng)]
     each = PROPOSALS_PER_DRAW * draws // 2
     points = np.concatenate([proposal.draw(each, rng) for proposal in proposals])
@@ -192,7 +221,9 @@ def _draw(
     error = np.sqrt(sum(1 / _effective(part) - 1 / each for part in log_ratios))
     agree = each < COMPARED_DRAWS or abs(first - second) <= DIFFERENCE + DEVIATIONS * error
     log_evidence = float(logsumexp(log_ratio) - np.log(log_ratio.size))
-    return _Weighted(points, log_weight, chosen, k, _effective(log_weight), log_evidence, (first, second), bool(agree))
+    return WeightedDraws(
+        points, log_weight, chosen, k, _effective(log_weight), log_evidence, (first, second), bool(agree)
+    )
 
 
 def _searches(target: PosteriorTarget, rng: np.random.Generator) -> list[tuple[Distribution, Distribution]]:

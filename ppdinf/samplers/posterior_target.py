@@ -82,7 +82,7 @@ class PosteriorTarget(NamedTuple):
     draws: Callable[[Matrix], dict[str, Array]]
 
 
-def target_of(model: pm.Model, seed: int = 1) -> PosteriorTarget:
+def target_of(model: pm.Model, seed: int = 1, mode: str | None = None) -> PosteriorTarget:
     """Compile the posterior of a model.
 
     Parameters
@@ -90,6 +90,8 @@ def target_of(model: pm.Model, seed: int = 1) -> PosteriorTarget:
     model : pymc.Model
     seed : int, default 1
         Seed of the draws from the prior.
+    mode : str, optional
+        PyTensor's compilation mode. ``"FAST_COMPILE"`` suits a few thousand evaluations.
 
     Returns
     -------
@@ -109,9 +111,9 @@ def target_of(model: pm.Model, seed: int = 1) -> PosteriorTarget:
     names = [variable.name for variable in (*model.free_RVs, *model.deterministics)]
     (log_p, *outcome), joined = join_nonshared_inputs(point, [model.logp(), *outcome], values)
     many = pt.dmatrix("many")
-    gradient = compile_pymc([joined], [log_p, pt.grad(log_p, joined)])
-    batch = compile_pymc([many], vectorize_graph(log_p, {joined: many}))
-    transformed = compile_pymc([many], vectorize_graph(outcome, {joined: many}), on_unused_input="ignore")
+    gradient = compile_pymc([joined], [log_p, pt.grad(log_p, joined)], mode=mode)
+    batch = compile_pymc([many], vectorize_graph(log_p, {joined: many}), mode=mode)
+    transformed = compile_pymc([many], vectorize_graph(outcome, {joined: many}), on_unused_input="ignore", mode=mode)
 
     def draws(points: Matrix) -> dict[str, Array]:
         return dict(zip(names, transformed(points), strict=True))

@@ -2,8 +2,9 @@
 
 Poisson cells with log rates log(BASE) + level + theta * SLOPE. The public functions compile a model for its release;
 what they compile is built here with the release in shared variables, and everything after that is their code:
-`posterior_rejection._draw` and `posterior_importance._draw`. Tables that public sums split into groups are summed out
-as `PartiallyPrivate` does it (`test_calibration_routes` compares the likelihoods), other fibers table by table.
+`posterior_rejection._draw` and `posterior_importance.weighted_draws`. Tables that public sums split into groups are
+summed out as `PartiallyPrivate` does it (`test_calibration_routes` compares the likelihoods),
+other fibers table by table.
 
 Quantities: theta; the size of the noise |y - x|; the fit log p(x | theta), with x drawn given theta.
 """
@@ -142,7 +143,7 @@ class Problem:
         return found.draws[0], found.draws[1]
 
     def by_importance(self, rng):
-        found = posterior_importance._draw(self.compiled.target, 2 * KEPT, rng)
+        found = posterior_importance.weighted_draws(self.compiled.target, 2 * KEPT, rng)
         self.k = found.k
         chosen = found.chosen[:KEPT]  # resampled in random order
         if self.fault == "proposal density left out":

@@ -3,75 +3,15 @@
 import numpy as np
 import pymc as pm
 import pytest
+from posteriors_by_quadrature import POSTERIORS, assert_probabilities, exact, model_of
 from scipy import stats
-from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.errors import DiagnosisWarning
 from ppdinf.samplers import importance, posterior_importance, posterior_rejection, rejection
 from ppdinf.samplers.posterior_proposal import DefensiveMixture, TMixture
 
-GRID = np.linspace(-12, 12, 48_001)
-NO_DATA = np.zeros(3)
-
-
-def normal(mean, sd):
-    return lambda: pm.Normal("r", mean, sd), lambda r: stats.norm.logpdf(r, mean, sd)
-
-
-def mixture(weight, mean, sd):
-    def log_density(r):
-        return logsumexp(np.log(weight) + stats.norm.logpdf(r[:, None], mean, sd), axis=1)
-
-    return lambda: pm.NormalMixture("r", weight, mean, sd), log_density
-
-
-TWO = mixture([0.5, 0.5], [-2, 4], [0.3, 0.6])
-THREE = mixture([0.2, 0.5, 0.3], [-6, 0, 6], [0.5] * 3)
-RARE = mixture([0.99, 0.01], [-4, 4], [0.5, 0.3])
-NARROW = mixture([0.1, 0.9], [3, -2], [0.01, 2])
-
-# prior, rate of three cells as a function of r (and of a module with exp, sin, cos), release, thresholds of r
-POSTERIORS = {
-    "two modes of one height": (TWO, lambda r, m: m.exp((r - 1) ** 2 / 9 - 1), (3, -1, 4), (1,)),
-    "a square": (normal(0, 3), lambda r, m: r**2 + 0.01, (20, 25, 30), (0,)),
-    "a square and a prior that leans": (normal(1, 3), lambda r, m: r**2 + 0.01, (20, 25, 30), (0,)),
-    "a mode that is rare in the prior": (RARE, lambda r, m: m.exp(r / 3), (3, 4, 4), (0,)),
-    "a narrow mode within a wide one": (NARROW, lambda r, m: m.exp(0.1 * r), (1, 1, 2), (2.9,)),
-    "three modes": (THREE, lambda r, m: m.exp(0.7 * m.cos(r / 2)), (3, -1, 4), (-3, 3)),
-    "skewed": (normal(0, 3), lambda r, m: m.exp(r), (0, 1, 0), (-2, 0)),
-    "skewed, and nobody counted": (normal(0, 3), lambda r, m: m.exp(r), (2, -1, -1), (-2, 0)),
-    "one mode": (normal(0, 1), lambda r, m: m.exp(r), (3, -1, 4), (0.5,)),
-    "waves": (normal(0, 2), lambda r, m: 20 * m.exp(1.2 * m.sin(3 * r)), (30, 28, 33), (-1, 1)),
-}
 QUICK = ("two modes of one height", "a square and a prior that leans")
-
-
-def model_of(name):
-    (prior, _), rate, released, _ = POSTERIORS[name]
-    release = ppd.Release(np.array(released), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    with pm.Model(coords=release.coords) as model:
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate(prior(), pm.math) + NO_DATA), release=release)
-    return model
-
-
-def exact(name):
-    """Return the log evidence, and probabilities that r exceeds the thresholds."""
-    (_, log_prior), rate, y, thresholds = POSTERIORS[name]
-    total = sum(y)
-    tables = np.array([(i, j, total - i - j) for i in range(total + 1) for j in range(total + 1 - i)])
-    log_noise = -np.abs(np.array(y) - tables).sum(axis=1) - gammaln(tables + 1).sum(axis=1)
-    mean = rate(GRID, np)
-    log_p = log_prior(GRID) + total * np.log(mean) - 3 * mean + logsumexp(log_noise)
-    density = np.exp(log_p - log_p.max())
-    log_evidence = np.log(density.sum() * (GRID[1] - GRID[0])) + log_p.max()
-    return log_evidence, [density[limit < GRID].sum() / density.sum() for limit in thresholds]
-
-
-def assert_probabilities(found, right, size, name):
-    """Check within 5 standard errors, and 0.003 for modes of few draws: a false alarm in a million runs."""
-    for got, p in zip(found, right, strict=True):
-        assert abs(got - p) < 5 * np.sqrt(p * (1 - p) / size) + 0.003, (name, got, p)
 
 
 def check_importance(name, draws):

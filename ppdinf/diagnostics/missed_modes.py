@@ -1,0 +1,125 @@
+"""Comparison of the chains with importance sampling, which detects modes that no chain visited.
+
+R-hat and effective sample sizes compare chains with each other: they cannot detect a mode that every chain missed.
+Importance sampling searches for modes from draws of the prior (`ppdinf.samplers.importance`), independently of the
+chains. The two estimates of P(parameter <= t) are compared at 41 quantiles t of each of the two samples.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+
+from ppdinf._internal.types import Array
+from ppdinf.errors import ModelError
+from ppdinf.samplers.posterior_importance import weighted_draws
+from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
+
+__all__ = ["MAX_PARAMETERS", "missed_modes"]
+
+MAX_PARAMETERS = 5  # maximum number of parameters: the comparison takes a second or two
+MAX_SECONDS = 3e-3  # longest evaluation of density and gradient for which it stays below a quarter of a minute
+DRAWS = 300  # 3,000 weighted draws
+K_HAT = 0.7  # above, the weights are not reliable and nothing is compared
+MIN_ESS = 200.0
+LEVELS = np.concatenate(
+    [[0.005], np.linspace(0.025, 0.975, 39), [0.995]]
+)  # of the quantiles at which probabilities are compared
+DEVIATIONS = 5.0  # standard errors: a false alarm has a probability of at most 82 * 6e-7 per parameter
+NEGLIGIBLE = 0.003  # difference of two probabilities that Pareto smoothing may leave
+
+
+def missed_modes(idata: xr.DataTree, model: pm.Model, parameters: pd.DataFrame) -> list[str]:
+    """Report a parameter whose distribution in the chains differs from that of importance sampling.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        Result of `pm.sample` for `model`.
+    model : pymc.Model
+        All free variables are continuous, with at most `MAX_PARAMETERS` elements together.
+    parameters : pandas.DataFrame
+        ``ess_bulk`` and ``ess_tail`` of every element, in the order of the model's free variables.
+
+    Returns
+    -------
+    list of str
+        At most one sentence. Empty if the two agree, if importance sampling is not reliable for this posterior, or if
+        an evaluation of its density and gradient takes more than 3 ms.
+    """
+    target = target_of(model, mode="FAST_COMPILE")
+    if _seconds(target) > MAX_SECONDS:
+        return []
+    try:
+        found = weighted_draws(target, DRAWS, np.random.default_rng(1))
+    except ModelError:  # no mode with a Gaussian approximation
+        return []
+    if not found.agree:
+        return [
+            "Two searches from different starts found different modes of the posterior, and the chains may have missed "
+            "one: compare with ppdinf.samplers.importance or ppdinf.samplers.rejection."
+        ]
+    if not found.k <= K_HAT or found.ess < MIN_ESS:
+        return []
+    names = [rv.name for rv in model.free_RVs]
+    values = target.draws(found.points)
+    weighted = _columns([values[name] for name in names], lead=1)
+    chains = _columns([idata.posterior[name].transpose("chain", "draw", ...).values for name in names], lead=2)
+    weight = np.exp(found.log_weight)
+    ess = parameters[["ess_bulk", "ess_tail"]].min(axis=1).to_numpy()
+    differences = [
+        _largest_difference(weighted[:, k], weight, found.ess, chains[:, k], ess[k]) for k in range(ess.size)
+    ]
+    worst = max(range(ess.size), key=lambda k: differences[k][0])
+    excess, at, importance, sampled = differences[worst]
+    if excess <= 0:
+        return []
+    name = parameters.index[worst]
+    return [
+        f"The chains have P({name} <= {at:.3g}) = {sampled:.3f}, importance sampling from independent starts has "
+        f"{importance:.3f}: the chains missed a mode or did not mix between modes. Use ppdinf.samplers.importance or "
+        "ppdinf.samplers.rejection for this posterior."
+    ]
+
+
+def _seconds(target: PosteriorTarget) -> float:
+    """Return the shortest CPU time of three evaluations of the density and its gradient."""
+    times = []
+    for _ in range(3):
+        begin = time.process_time()
+        target.value_and_gradient(target.start)
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def _columns(parts: list[Array], lead: int) -> Array:
+    """Join the elements of all variables, one column each; the first `lead` axes are draws."""
+    draws = int(np.prod(parts[0].shape[:lead]))
+    return np.concatenate([np.reshape(part, (draws, -1)) for part in parts], axis=1)
+
+
+def _largest_difference(
+    weighted: Array, weight: Array, weighted_ess: float, chains: Array, chains_ess: float
+) -> tuple[float, float, float, float]:
+    """Compare P(parameter <= t) of weighted draws and of chains.
+
+    Returns
+    -------
+    excess, t, importance, sampled : float
+        The largest difference less its limit, where it is, and both probabilities there.
+    """
+    order = np.argsort(weighted)
+    cumulative = np.concatenate([[0.0], np.cumsum(weight[order])])
+    inner = np.minimum(np.searchsorted(cumulative[1:], LEVELS), order.size - 1)
+    t = np.concatenate([weighted[order][inner], np.quantile(chains, LEVELS)])
+    importance = cumulative[np.searchsorted(weighted[order], t, side="right")]
+    sampled = np.searchsorted(np.sort(chains), t, side="right") / chains.size
+    pooled = (weighted_ess * importance + chains_ess * sampled) / (weighted_ess + chains_ess)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / weighted_ess + 1 / chains_ess))
+    excess = np.abs(importance - sampled) - NEGLIGIBLE - DEVIATIONS * error
+    k = int(np.argmax(excess))
+    return float(excess[k]), float(t[k]), float(importance[k]), float(sampled[k])
