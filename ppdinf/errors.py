@@ -28,7 +28,7 @@ class PpdinfError(Exception):
 
 
 class CountError(PpdinfError, ValueError):
-    """A table holds a value that is not a count."""
+    """A table contains a value that is not a count."""
 
 
 class LabelError(PpdinfError, ValueError):

@@ -68,8 +68,8 @@ REFUSED_COUNTS = {
 }
 
 REFUSED_LABELS = {
-    "twice": (county(labels=["Adams", "Adams", "Chester"]), "'county' holds label 'Adams' twice"),
-    "number twice": (county(labels=[1, 2, 1]), "'county' holds label 1 twice"),
+    "twice": (county(labels=["Adams", "Adams", "Chester"]), "'county' contains label 'Adams' twice"),
+    "number twice": (county(labels=[1, 2, 1]), "'county' contains label 1 twice"),
     "compatible form": (county(labels=["ﬁfth", "fifth", "x"]), "look alike"),
     "composed": (county(labels=["é", unicodedata.normalize("NFD", "é"), "x"]), "look alike"),
     "trailing blank": (county(labels=["Adams", "Adams ", "x"]), "look alike"),
@@ -78,12 +78,12 @@ REFUSED_LABELS = {
     "tab": (county(labels=["St\tClair", "St Clair", "x"]), "look alike"),
     "invisible": (county(labels=["Ad\u200bams", "Adams", "x"]), "look alike"),
     "bell": (county(labels=["Adams\x07", "Adams", "x"]), "look alike"),
-    "states alike": (county(state=["Ohio", "Ohio ", "Ohio"]), "coordinate 'state' holds"),
+    "states alike": (county(state=["Ohio", "Ohio ", "Ohio"]), "coordinate 'state' contains"),
     "names alike": (county(**{"county ": ["a", "b", "c"]}), "names of dimensions and coordinates"),
     "null": (county(labels=objects("a\0", "b", "c")), "no text file"),
     "surrogate": (county(labels=np.array(["a\ud800", "b", "c"])), "no text file"),
-    "nan": (county(labels=objects("a", np.nan, "c")), "'county' holds float at position 1"),
-    "None": (county(state=objects("a", None, "c")), r"'state' holds (float|NoneType) at position 1"),
+    "nan": (county(labels=objects("a", np.nan, "c")), "'county' contains float at position 1"),
+    "None": (county(state=objects("a", None, "c")), r"'state' contains (float|NoneType) at position 1"),
     "strings and numbers": (county(labels=objects("a", 2, "c")), "both strings and integers"),
     "bool": (county(labels=[True, False, True]), "type bool"),
     "bool objects": (county(state=objects(True, False, True)), "bool at position 0"),
@@ -93,7 +93,7 @@ REFUSED_LABELS = {
     "beyond 2**53": (county(labels=np.array([1, 2, 2**63 + 1], dtype=np.uint64)), "above 2"),
     "missing decimal": (
         county(density=[0.5, np.nan, 1.0]),
-        "'density' holds a missing or infinite number at position 1",
+        "'density' contains a missing or infinite number at position 1",
     ),
     "bytes": (county(labels=np.array([b"a", b"b", b"c"])), "convert its labels"),
     "dimension of numbers": (xr.DataArray(np.array(COUNTS), dims=(3,)), "non-empty strings"),

@@ -193,7 +193,7 @@ def _rows(
                 continue
             groupings = tuple(text[name][k] for name in histogram.names)
             if column["value"][k].values.null_count:
-                raise ReleaseFileError(f"{where}, column 'value' holds an empty entry")
+                raise ReleaseFileError(f"{where}, column 'value' has an empty entry")
             value = _array(column["value"][k])
             _check_shape(where, histogram, groupings, _array(column["query_shape"][k]), value)
             variance = _number(column["variance"][k]) if kind == DPQUERY else np.nan

@@ -47,7 +47,7 @@ class Axis:
         for name, groups in self.groupings.items():
             held = [label for labels in groups.values() for label in labels]
             if len(set(held)) < len(held) or not set(held) <= set(self.labels):
-                raise LabelError(f"the grouping {name!r} must hold labels of {self.name!r}, each at most once")
+                raise LabelError(f"the grouping {name!r} must contain labels of {self.name!r} only, each at most once")
 
     def groups(self, grouping: str) -> Groups | None:
         """Return the groups of a grouping with their labels; None for the grouping that sums over the axis.

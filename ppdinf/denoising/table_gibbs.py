@@ -100,7 +100,7 @@ class TableGibbs:
             "jointly with the level, the effects and the shape of their prior"
         )
         if self.wide:
-            self.plan += f"; lines are updated by slice sampling, since windows hold {width:,} counts"
+            self.plan += f"; lines are updated by slice sampling, since windows contain {width:,} counts"
         if diagram is not None:
             self.plan += (
                 f"; tables are drawn exactly given the prior from a decision diagram of {diagram.diagram.edges:,} "

@@ -106,15 +106,15 @@ class Parents(Statement):
             raise LabelError(f"the mapping of {self.dim!r} to parents is empty: give the parent of every label")
         for pair in self.parents:
             if not isinstance(pair, tuple) or len(pair) != 2:
-                raise LabelError(f"the mapping of {self.dim!r} to parents must hold pairs of labels, found {pair!r}")
+                raise LabelError(f"the mapping of {self.dim!r} to parents must contain pairs of labels, found {pair!r}")
             as_label(pair[0], f"a label of {self.dim!r}")
             as_label(pair[1], f"the parent of {pair[0]!r}")
         if len({label for label, _ in self.parents}) < len(self.parents):
-            raise LabelError(f"the mapping of {self.dim!r} to parents holds a label twice")
+            raise LabelError(f"the mapping of {self.dim!r} to parents contains a label twice")
         parents = {parent for _, parent in self.parents}
         if len(set(map(str, parents))) < len(parents):
-            raise LabelError(f"the mapping of {self.dim!r} holds a parent both as a string and as a number")
-        refuse_look_alikes(list(map(str, parents)), f"the mapping of {self.dim!r} holds parent")
+            raise LabelError(f"the mapping of {self.dim!r} contains a parent both as a string and as a number")
+        refuse_look_alikes(list(map(str, parents)), f"the mapping of {self.dim!r} contains parent")
 
     def equalities(self, frame: Frame) -> Rows:
         """Return one row per parent, in order of appearance."""

@@ -74,7 +74,7 @@ class Suppression(TableMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon is 0: a release does not distinguish tables with the same public sums."""
+        """Return epsilon = 0: a release does not distinguish tables with the same public sums."""
         return Guarantee("integer-subspace", Fraction(0), metric="l1", **self.public.open)
 
     def _sampled(self, plan: Plan | None) -> str:

@@ -151,7 +151,7 @@ class TableMechanism(Mechanism):
     def release(self, table: TableLike, *, allow_mcmc: bool = False, **seed: object) -> Release:
         """Publish a table: draw noise from the operating system's secure source and add it.
 
-        It takes no seed: noise that can be repeated can be subtracted.
+        The method has no seed: noise that can be repeated can be subtracted.
 
         Parameters
         ----------

@@ -149,7 +149,7 @@ class Transition(CellLaw):
         try:
             matrix = np.array(self.matrix, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise PrivacyError("matrix must hold the probability of every released count for every count") from error
+            raise PrivacyError("matrix must contain the probability of every released count for every count") from error
         if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
             raise PrivacyError("matrix must have two dimensions and finite non-negative entries")
         off = np.abs(matrix.sum(axis=1) - 1)

@@ -60,7 +60,7 @@ def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int 
     """
     distances = [wasserstein_infinity(p, q, norm=norm) for p, q in pairs]
     if not distances:
-        raise PrivacyError("pairs is empty: public information decides every secret, so there is nothing to protect")
+        raise PrivacyError("pairs is empty: public information determines every secret, so there is nothing to protect")
     return max(distances)
 
 

@@ -133,7 +133,7 @@ def _above(probabilities: Sequence[Number]) -> list[Number]:
 
 def _bottleneck(p: Law, q: Law, norm: str) -> Number:
     if len(p) * len(q) > MOST:
-        raise PrivacyError(f"the laws have {len(p):,} and {len(q):,} values, and more than {MOST:,} pairs of them")
+        raise PrivacyError(f"the laws have {len(p):,} and {len(q):,} values; the limit is {MOST:,} pairs of values")
     supply, demand, room = _units(list(p.values()), list(q.values()))
     squared = norm == "l2"
     length = NORMS.get(norm, lambda h: sum(a * a for a in h))

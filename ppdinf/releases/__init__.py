@@ -2,6 +2,7 @@
 
 Rule: this package does not see confidential counts.
 
+kept_statements   Public statements of a released table: sums that its noise keeps, and statements published otherwise.
 mechanism         The base class of mechanisms: kind in files, guarantee, and optional likelihood.
 prepared_release  A validated and planned release, before its noise is drawn and any privacy is spent.
 rate_inputs       Inputs of a model of rates from a release: exposures, earlier counts, labels with effects.

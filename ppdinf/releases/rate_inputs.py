@@ -118,5 +118,5 @@ def log_earlier_rates(release: Release, previous: str, at_risk: NDArray[np.float
 def _numbers(release: Release, name: str) -> NDArray[np.float64]:
     values = release.frame.broadcast(name)
     if values.dtype.kind not in "if":
-        raise ModelError(f"the covariate {name!r} holds text, not numbers")
+        raise ModelError(f"the covariate {name!r} contains text, not numbers")
     return values.astype(float)

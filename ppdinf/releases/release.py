@@ -14,13 +14,12 @@ import xarray as xr
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.invariants import Public, System
-from ppdinf.invariants.system import bind
-from ppdinf.lattice.algebra.integer_rows import check_consistent
+from ppdinf.invariants import System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.releases.kept_statements import ROUNDING, bind_released, join_kept, require_kept
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release_file import save_release
 from ppdinf.tables.frame import Frame
@@ -35,7 +34,6 @@ ON_TRUST = {
     ),
     "unknown": ("that the noise was drawn as described here: the file does not state that a mechanism drew it",),
 }
-ROUNDING = 1e-9  # relative error of a sum of real numbers above which it counts as violated
 
 
 class Release:
@@ -105,12 +103,12 @@ class Release:
         else:
             frame, cells = labelled_reals(table)
         if public is None:
-            public = _read_off(mechanism.public, frame, cells)
+            public = bind_released(mechanism.public, frame, cells)
         frame.check_same(public.frame, "the table that the public information is bound to")
-        kept = public if public.public == mechanism.public else _read_off(mechanism.public, frame, cells)
-        _require_kept(kept, cells, bounds=mechanism.keeps_bounds)
+        kept = public if public.public == mechanism.public else bind_released(mechanism.public, frame, cells)
+        require_kept(kept, cells, bounds=mechanism.keeps_bounds)
         if kept is not public:
-            public = _join(public, kept, cells)
+            public = join_kept(public, kept, cells)
         self._set(frame, cells, mechanism.on(kept), kept, public, plan)
 
     def _set(
@@ -156,7 +154,7 @@ class Release:
         """Return this release as a part of a complete publication, with all public statements of the latter."""
         release: Release = object.__new__(Release)
         cells = self.table.values.ravel()
-        release._set(self.frame, cells, self.mechanism, self.kept, _join(public, self.kept, cells), self.plan)
+        release._set(self.frame, cells, self.mechanism, self.kept, join_kept(public, self.kept, cells), self.plan)
         return as_drawn(release, complete)
 
     @property
@@ -328,34 +326,3 @@ def as_undated(release: Release) -> Release:
     """Mark a release as read from a file that does not record its origin."""
     release._otherwise = "unknown"
     return release
-
-
-def _read_off(public: Public, frame: Frame, cells: Array) -> System:
-    """Bind statements to the sums of a noisy table, rounded to integers if its cells are real."""
-    if cells.dtype == np.int64:
-        return bind(public, frame, cells)
-    blank = bind(public, frame, np.zeros(frame.size, dtype=np.int64))
-    return bind(public, frame, np.zeros(frame.size, dtype=np.int64), np.rint(blank.A @ cells).astype(np.int64).tolist())
-
-
-def _require_kept(kept: System, cells: Array, *, bounds: bool) -> None:
-    """Refuse a table that violates the sums that its noise keeps; real sums up to rounding."""
-    if cells.dtype == np.int64:
-        kept.require_cells(cells, bounds=bounds)
-        return
-    off = np.abs(kept.A @ cells - kept.values) > ROUNDING * (1 + abs(kept.A) @ np.abs(cells))
-    if off.any():
-        raise InvariantError(
-            f"the table violates the public sum {kept.names[int(np.argmax(off))]!r}, which the noise keeps"
-        )
-
-
-def _join(public: System, kept: System, cells: Array) -> System:
-    """Add the sums that the noise keeps to the public statements; refuse contradictions."""
-    names = [*public.names, *(f"{name} (as released)" for name in kept.names)]
-    check_consistent(sp.vstack([public.A, kept.A]), np.concatenate([public.values, kept.values]), row_names=names)
-    further = Public(tuple(statement for statement in kept.public if statement not in public.public.statements))
-    if not further.statements:
-        return public
-    values = [*public.values.tolist(), *_read_off(further, kept.frame, cells).values.tolist()]
-    return bind(public.public & further, kept.frame, cells, values)

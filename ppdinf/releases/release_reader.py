@@ -67,7 +67,9 @@ def _packed_as_in(release: Release, data: bytes) -> bytes:
 def _require(manifest: Json) -> tuple[str, ...]:
     """Refuse manifests of other files and of unknown versions."""
     if isinstance(manifest, dict) and "holds" in manifest:
-        raise ReleaseFileError(f"it holds {manifest['holds']!r:.40}, not a release: read it with ppd.read_measurements")
+        raise ReleaseFileError(
+            f"it contains {manifest['holds']!r:.40}, not a release: read it with ppd.read_measurements"
+        )
     version = manifest.get("schema") if isinstance(manifest, dict) else None
     if version not in (UNDATED, SCHEMA) or isinstance(version, bool):
         raise ReleaseFileError(

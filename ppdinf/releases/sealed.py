@@ -138,14 +138,14 @@ def unpack(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tuple
             entries = archive.infolist()
             file_names = [entry.filename for entry in entries]
             if not file_names or file_names[0] != MANIFEST:
-                raise ReleaseFileError(f"it holds {file_names[:6]}, but a release file begins with {MANIFEST}")
+                raise ReleaseFileError(f"it contains {file_names[:6]}, but a release file begins with {MANIFEST}")
             if any(entry.compress_type or entry.flag_bits or entry.file_size > len(data) for entry in entries):
                 raise ReleaseFileError("its parts are compressed or encrypted: a release file stores them unchanged")
             manifest = _manifest(archive.read(entries[0]))
             names = require(manifest)
             wanted = [MANIFEST, *(manifest["parts"] if names is None else names)]
             if file_names != wanted:
-                raise ReleaseFileError(f"it holds {file_names[:6]}, but such a file holds {wanted[:6]}")
+                raise ReleaseFileError(f"it contains {file_names[:6]}, but such a file contains {wanted[:6]}")
             if manifest["digest"] != digest(manifest):
                 raise ReleaseFileError(f"{MANIFEST} was changed after it was written: {AGAIN}")
             parts = {entry.filename: archive.read(entry) for entry in entries[1:]}
@@ -184,7 +184,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> Json:
 
 
 def _finite(text: str) -> float:
-    raise ReleaseFileError(f"{MANIFEST} holds {text}")
+    raise ReleaseFileError(f"{MANIFEST} contains {text}")
 
 
 def as_csv(header: Sequence[str], *columns: Iterable[object]) -> bytes:

@@ -3,6 +3,7 @@
 The subpackage contains step methods and samplers for models with confidential tables. The algorithms on fibers are in
 `ppdinf.fiber`.
 
+dense_steps           Steps for models with a sampled table: Gibbs updates of the table, and NUTS with a dense metric.
 fixed_length_hmc      Fixed-length Hamiltonian Monte Carlo for nearly standard-normal posteriors.
 interrupts            Stop PyMC's samplers between two draws, so that Ctrl-C keeps the finished draws.
 lattice_gibbs         Gibbs sampling of a confidential table along lines of its fiber, by exact full conditionals.

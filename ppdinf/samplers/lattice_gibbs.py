@@ -8,7 +8,6 @@ between two cells under the same public sums, a swap in a two-way table, or a co
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
@@ -22,7 +21,6 @@ from ppdinf._internal.pymc_compat import (
     STEP_METHODS,
     BlockedStep,
     Competence,
-    QuadPotentialFullAdapt,
     StepMethodState,
     TensorVariable,
     compile_pymc,
@@ -46,7 +44,7 @@ from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.random_windows import Cuts, cuts
 from ppdinf.noise.primitives.stream import seeded_stream
 
-__all__ = ["LatticeGibbs", "dense_steps"]
+__all__ = ["LatticeGibbs", "scales_of"]
 
 SWEEPS = 4
 BATCH = 32  # draws whose directions are drawn together
@@ -313,51 +311,6 @@ def scales_of(table: TensorVariable, model: pm.Model) -> tuple[Cuts, NDArray[np.
         windows = replace(windows, size=windows.width)
     noise, counts = np.maximum(windows.variances, 1e-3), np.abs(law.start.ravel()) + 1.0
     return windows, 1 / (1 / noise + 1 / counts)
-
-
-def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
-    """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters.
-
-    PyMC combines other step methods with a diagonal metric. With up to tens of parameters a dense metric adapts to
-    their correlations at negligible cost. On a 4 x 4 table (`benchmarks/posterior.py`) it takes half the gradients and
-    yields 3 times the effective draws.
-
-    Parameters
-    ----------
-    model : pymc.Model, optional
-        A model with one table by ``PartiallyPrivate(..., marginalize=False)``, or one that is not marginalizable.
-
-    Raises
-    ------
-    ModelError
-        The model has no such table or several, or no other variable.
-
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, ppdinf as ppd
-    >>> public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
-    >>> release = ppd.Release(np.array([[3, 1], [2, 5]]), ppd.GeneralizedLaplace(public, epsilon=1))
-    >>> with pm.Model(coords=release.coords):
-    ...     rate = pm.Gamma("rate", 2, 1)
-    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
-    ...     steps = dense_steps()
-    >>> [step.name for step in steps]
-    ['lattice_gibbs', 'nuts']
-    """
-    model = pm.modelcontext(model)
-    tables = [v for v in model.free_RVs if LatticeGibbs.competence(v, has_grad=False) is Competence.IDEAL]
-    parameters = [v for v in model.free_RVs if v not in tables]
-    if len(tables) != 1 or not parameters:
-        raise ModelError(
-            "the model must have one confidential table and at least one parameter, found "
-            f"{len(tables)} and {len(parameters)}"
-        )
-    point = model.initial_point()
-    size = sum(point[model.rvs_to_values[v].name].size for v in parameters)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "QuadPotentialFullAdapt is an experimental feature")
-        metric = QuadPotentialFullAdapt(size, np.zeros(size), np.eye(size), 10)  # what PyMC's "adapt_full" builds
-    return [LatticeGibbs(tables, model=model), pm.NUTS(parameters, potential=metric, model=model)]
 
 
 STEP_METHODS.append(LatticeGibbs)  # in place: PyMC's sampler references this list

@@ -7,6 +7,7 @@ journal           The session file: one record per line, chained by digests and 
 plain_guarantees  Conversion of guarantees to plain data for the session file.
 records           Validation of the lines of a session file.
 session           The session: checks the budget, records the cost, draws, and records the outcome.
+spent_records     The records of a session file that count as spent, with their guarantees.
 """
 
 from ppdinf.sessions.session import Session as Session

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path
-from ppdinf._internal.types import Json
 from ppdinf._internal.visible_text import is_visible, visible
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
 from ppdinf.invariants import Public
@@ -27,13 +26,11 @@ from ppdinf.sessions.file_lock import locked
 from ppdinf.sessions.journal import Journal, append, create, read
 from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
 from ppdinf.sessions.records import VERSION, partition_of, require_sound
+from ppdinf.sessions.spent_records import VOID, intents, spent_guarantees, spent_intents, spent_parts
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 
 __all__ = ["Session"]
-
-VOID = "void"
-"""Outcome of a release whose noise violated a public sum: nothing was published, and nothing is spent."""
 
 
 class Session:
@@ -243,7 +240,7 @@ class Session:
         with locked(self.path):
             journal = self._read(alone=True)
             self._require(journal, guarantee_of(guarantee), part)
-            number = len(_intents(journal)) + 1
+            number = len(intents(journal)) + 1
             append(self.path, journal, {"intent": number} | intent)
         state = "failed"
         try:
@@ -260,13 +257,13 @@ class Session:
     def spent(self) -> dict[str, Fraction]:
         """Spent amount of each part of the budget, by name; interrupted releases count."""
         journal = self._read()
-        return self.budget.spent(_guarantees(journal), _parts(journal))
+        return self.budget.spent(spent_guarantees(journal), spent_parts(journal))
 
     @property
     def left(self) -> dict[str, Fraction]:
         """Remaining amount of each part of the budget, by name."""
         journal = self._read()
-        return self.budget.left(_guarantees(journal), _parts(journal))
+        return self.budget.left(spent_guarantees(journal), spent_parts(journal))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -278,13 +275,13 @@ class Session:
             The session has no release yet.
         """
         journal = self._read()
-        together = self.budget.composed(_guarantees(journal), _parts(journal))
-        if any(part is not None for part in _parts(journal)):
+        together = self.budget.composed(spent_guarantees(journal), spent_parts(journal))
+        if any(part is not None for part in spent_parts(journal)):
             by, parts = self.partition
             trust = f"that no record is of two parts by {by} ({', '.join(parts)})"
             together = replace(together, assumed=(*together.assumed, trust))
         names: dict[str, list[str]] = defaultdict(list)
-        for intent in _counted(journal):
+        for intent in spent_intents(journal):
             for phrase in guarantee_of(intent["promise"]).unprotected:
                 names[phrase] += [visible(intent["name"])] if intent["name"] else []
         unprotected = (
@@ -311,7 +308,7 @@ class Session:
         journal = self._read()
         outcomes = {record["outcome"]: record["state"] for record in journal.records if "outcome" in record}
         rows = []
-        for intent in _intents(journal):
+        for intent in intents(journal):
             guarantee = guarantee_of(intent["promise"])
             counted = self.budget.composed([guarantee])
             cost = {part: float(value) for part, value in self.budget.spent([guarantee]).items()}
@@ -352,7 +349,7 @@ class Session:
 
     def _require(self, journal: Journal, guarantee: Guarantee, part: str | None) -> None:
         """Refuse guarantees that do not fit the budget or exceed it."""
-        earlier = _guarantees(journal)
+        earlier = spent_guarantees(journal)
         if (guarantee.unit, guarantee.contributions) != (self.unit, self.contributions):
             raise PrivacyError(
                 f"the session protects one {self.unit} with up to {self.contributions} records, but the mechanism one "
@@ -364,7 +361,7 @@ class Session:
                 "losses under models of the data add up for releases of one table only, but a session has several: "
                 "enter such releases in ppdinf.privacy.Ledger"
             )
-        self.budget.require(earlier, guarantee, _parts(journal), part)
+        self.budget.require(earlier, guarantee, spent_parts(journal), part)
 
     def _close(self, number: int, state: str) -> None:
         """Record the outcome; without it, the release counts as spent."""
@@ -373,24 +370,3 @@ class Session:
                 append(self.path, self._read(), {"outcome": number, "state": state})
         except PpdinfError as error:
             warnings.warn(f"the noise was drawn, but its outcome was not recorded: {error}", PrivacyWarning, 3)
-
-
-def _intents(journal: Journal) -> list[Json]:
-    return [record for record in journal.records if "intent" in record]
-
-
-def _counted(journal: Journal) -> list[Json]:
-    """Return the records that are spent: all except those whose only outcome is a violated public sum."""
-    states = defaultdict(set)
-    for record in journal.records:
-        if "outcome" in record:
-            states[record["outcome"]].add(record["state"])
-    return [intent for intent in _intents(journal) if states[intent["intent"]] != {VOID}]
-
-
-def _parts(journal: Journal) -> list[str | None]:
-    return [intent.get("part") for intent in _counted(journal)]
-
-
-def _guarantees(journal: Journal) -> list[Guarantee]:
-    return [guarantee_of(intent["promise"]) for intent in _counted(journal)]

@@ -76,7 +76,7 @@ class Frame:
                 kept = tuple(dim for dim in dims if dim in coordinate.dims)
                 values = coordinate.transpose(*kept).values
                 coords[as_name(name, "coordinate")] = (kept, as_labels(values, str(name), "coordinate"))
-        refuse_look_alikes(list(coords), "the names of dimensions and coordinates hold")
+        refuse_look_alikes(list(coords), "the names of dimensions and coordinates contain")
         return cls(dims, tuple(table.shape), coords)
 
     @property
@@ -136,7 +136,7 @@ class Frame:
         """
         dims, values = self.coordinate(name)
         if values.dtype.kind == "f":
-            raise LabelError(f"the coordinate {name!r} holds decimals: groups of cells need strings or integers")
+            raise LabelError(f"the coordinate {name!r} contains decimals: groups of cells need strings or integers")
         if name in self.dims:  # labels of a dimension are distinct
             return self._spread(dims, np.arange(values.size)), values
         codes, labels = pd.factorize(values.ravel())

@@ -43,7 +43,7 @@ def native(label: Any) -> Any:
 
 def as_labels(values: Array, name: str, what: str) -> Array:
     """Return labels as str, int64 or, for coordinates that are not dimensions, float64; refuse other types."""
-    where = f"{what} {name!r} holds"
+    where = f"{what} {name!r} contains"
     values = values.astype(object) if values.dtype.kind in "UT" else values.copy()
     kinds = set(map(type, values.ravel())) if values.dtype == object else {values.dtype.type}
     if all(issubclass(kind, str) for kind in kinds):

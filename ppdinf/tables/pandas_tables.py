@@ -33,7 +33,7 @@ def from_series(data: pd.Series, dims: Sequence[str] | None) -> xr.DataArray:
         return xr.DataArray(data.to_numpy(), dims=names, coords={names[0]: _labels(index)})
     if index.has_duplicates:
         twice = tuple(map(native, index[index.duplicated()][0]))
-        raise LabelError(f"the index holds {twice} more than once: add the counts, or make the rows distinct")
+        raise LabelError(f"the index contains {twice} more than once: add the counts, or make the rows distinct")
     codes, levels = zip(*(pd.factorize(index.get_level_values(k)) for k in range(len(names))), strict=True)
     for name, code in zip(names, codes, strict=True):
         if np.any(code < 0):
@@ -104,7 +104,7 @@ def from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:
     kinds = sorted({str(kind) for kind in data.dtypes})
     if len(kinds) > 1:
         raise CountError(
-            f"the columns have different types ({', '.join(kinds)}): a two-way table holds integers only; {_LONG}"
+            f"the columns have different types ({', '.join(kinds)}): a two-way table contains integers only; {_LONG}"
         )
     if data.index.name is None and data.columns.name is None and dims is None:
         raise LabelError(

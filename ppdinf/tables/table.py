@@ -159,7 +159,7 @@ def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
     if table.dtype.kind not in "iuf":
-        raise CountError(f"a table of noisy answers must hold numbers, found {table.dtype}")
+        raise CountError(f"a table of noisy answers must contain numbers, found {table.dtype}")
     cells = table.values.ravel().astype(np.float64)
     if not np.isfinite(cells).all():
         raise CountError(
@@ -222,7 +222,7 @@ def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int6
     if nonnegative and negative.any():
         raise CountError(
             f"{negative.sum()} cells are negative, the first at {frame.cell(int(np.argmax(negative)))}: "
-            "a confidential table must hold non-negative counts"
+            "a confidential table must contain non-negative counts"
         )
     return np.array(cells, dtype=np.int64)
 
@@ -298,7 +298,7 @@ def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
             raise LabelError(f"the table has dimensions {data.dims}, not {tuple(dims)}: rename or transpose it")
         return data
     if isinstance(data, xr.Dataset):
-        raise CountError(f"a Dataset holds several tables: choose one of {', '.join(map(repr, data))}")
+        raise CountError(f"a Dataset contains several tables: choose one of {', '.join(map(repr, data))}")
     if isinstance(data, pd.Series):
         return from_series(data, dims)
     if isinstance(data, pd.DataFrame):

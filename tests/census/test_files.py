@@ -214,7 +214,7 @@ WRONG = {
     "shape": (replaced("query_shape", _first([2, 1])), CountError, "row 0, column 'query_shape'"),
     "values": (replaced("value", _first([1, 2])), CountError, "row 0, column 'value' has 2 numbers"),
     "empty": (replaced("value", _first(None)), ReleaseFileError, "row 0, column 'value' is empty"),
-    "empty entry": (replaced("value", _first([None])), ReleaseFileError, "row 0, column 'value' holds an empty"),
+    "empty entry": (replaced("value", _first([None])), ReleaseFileError, "row 0, column 'value' has an empty"),
     "no code": (replaced("geocode", _first(None)), ReleaseFileError, "row 0, column 'geocode' is empty"),
     "variance": (replaced("variance", _first(-1.0)), PrivacyError, "row 0, column 'variance'"),
     "nan": (replaced("variance", _first(float("nan"))), PrivacyError, "row 0, column 'variance'"),

@@ -144,7 +144,7 @@ def test_refuses_malformed_declarations(declare, error, message):
     [
         (cells({"county": "z"}), LabelError, "'county' has no label 'z'"),
         (cells({"county": 1}), LabelError, "its labels are strings such as 'x'"),
-        (cells({"density": 1}), LabelError, "'density' holds decimals"),
+        (cells({"density": 1}), LabelError, "'density' contains decimals"),
         (zeros({"town": "x"}), LabelError, "no dimension or coordinate 'town'"),
         (covariates("population"), LabelError, "no dimension or coordinate 'population'"),
         (linear([[1, 1]], ["both"]), InvariantError, "the matrix with row 'both' has 2 columns, the table has 6 cells"),

@@ -106,7 +106,7 @@ def test_refuses_malformed_declarations(declare, error, message):
     ("public", "error", "message"),
     [
         (margin("tract"), LabelError, "no dimension or coordinate 'tract'; it has 'county', 'state'"),
-        (groups("density"), LabelError, "'density' holds decimals"),
+        (groups("density"), LabelError, "'density' contains decimals"),
         (total(weights="density"), LabelError, "weights 'density' must be an integer"),
         (total(weights="state"), LabelError, "weights 'state' must be an integer"),
         (groups("county", {"a1": "A", "a2": "A"}), LabelError, "lacks the label 'b1'; it has labels such as 'a1'"),

@@ -221,7 +221,7 @@ def test_refusals():
         rate_model(make(persons=(0, 0, 0)), exposure="persons")
     with pytest.raises(ModelError, match="'before' at county=c is negative"):
         rate_model(make(before=(1, 0, -5)), previous="before")
-    with pytest.raises(ModelError, match="'persons' holds text"):
+    with pytest.raises(ModelError, match="'persons' contains text"):
         rate_model(make(persons=("1", "2", "3")), exposure="persons")
     with pytest.raises(LabelError, match="'people'"):
         rate_model(make(), exposure="people")

@@ -19,7 +19,7 @@ from ppdinf.noise.exact.gaussian.l2_laplace_mixture import (
     enclose_sum,
     mixture_acceptance,
 )
-from ppdinf.noise.exact.gaussian.theta import log_mass
+from ppdinf.noise.exact.gaussian.theta import log_gaussian_mass
 from ppdinf.noise.primitives import bernoulli
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
@@ -77,7 +77,7 @@ def test_wrong_variants_are_rejected(monkeypatch):
         )
         assert p_value(L2Mixture(basis, epsilon), 400_000) < 1e-6  # 1e-23 to 1e-39 for three seeds
     with monkeypatch.context() as patched:  # integrals instead of the masses of the integers: wrong normaliser
-        patched.setattr(gaussian_masses, "log_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
+        patched.setattr(gaussian_masses, "log_gaussian_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
         assert p_value(L2Mixture(basis, epsilon)) < 1e-6
 
 
@@ -119,7 +119,7 @@ def test_nodes_against_their_law():
     basis = klein(kernel([[1, 1, 2]]))
     law = L2Mixture(basis, Fraction(2))
     v = (law._counted[:-1] + 0.5) / PER_UNIT
-    logs = np.array([log_mass((x / 2) ** 2 / basis.squares).sum() for x in v]) - v**2 / 2
+    logs = np.array([log_gaussian_mass((x / 2) ** 2 / basis.squares).sum() for x in v]) - v**2 / 2
     weights = np.exp(logs) / np.exp(logs).sum()
     np.testing.assert_allclose(law._cumulative, np.cumsum(weights), atol=1e-13)
     nodes, bounds = law._enclosures(64)

@@ -21,7 +21,7 @@ from ppdinf.noise.exact.gaussian.gram_schmidt import klein
 from ppdinf.noise.exact.gaussian.l2_laplace_mixture import L2Mixture
 from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
 from ppdinf.noise.exact.gaussian.orthogonal_complement import squares_across
-from ppdinf.noise.exact.gaussian.theta import log_mass
+from ppdinf.noise.exact.gaussian.theta import log_gaussian_mass
 from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy.guarantees.lattice_noise_loss import exact_sigma, lattice_delta
@@ -137,7 +137,7 @@ def test_l2_noise_on_a_large_table_has_its_radius():
 def test_products_of_masses(v):
     squares = closed_form(two_way(20, 30)).squares
     masses = GaussianMasses(squares)
-    direct = log_mass(v / squares).sum()
+    direct = log_gaussian_mass(v / squares).sum()
     assert masses.log(v)[0] == pytest.approx(direct, rel=1e-12)
     [bound] = masses.bounds(np.array([v]))
     assert direct <= bound * (1 + 1e-12) < direct + 1.5

@@ -7,7 +7,7 @@ from numba import njit
 from scipy import stats
 
 from ppdinf.noise.primitives import stream as stream
-from ppdinf.noise.primitives.stream import bounded, fill, multiply, secure_stream, seeded_stream
+from ppdinf.noise.primitives.stream import bounded, fill_entries, multiply_words, secure_stream, seeded_stream
 
 WORDS = 2**64
 RANGES = [
@@ -58,7 +58,7 @@ def test_multiply_is_the_128_bit_product():
     ]
     for a in numbers:
         for b in numbers:
-            high, low = multiply(np.uint64(a), np.uint64(b))
+            high, low = multiply_words(np.uint64(a), np.uint64(b))
             assert (int(high) << 64) + int(low) == a * b
 
 
@@ -85,7 +85,7 @@ def test_counting_words_detects_a_missing_rejection(n):
 def test_bounded_integers_are_uniform_and_remainders_are_not():
     n, size = 3 * 2**62, 30_000
     out = np.empty(size, dtype=np.uint64)
-    fill(place, seeded_stream(5), size, np.uint64(n), out)
+    fill_entries(place, seeded_stream(5), size, np.uint64(n), out)
     third = np.uint64(2**62)
     assert stats.chisquare(np.bincount((out // third).astype(int), minlength=3)).pvalue > 1e-6
     wrong = seeded_stream(5)(size) % np.uint64(n)
@@ -96,7 +96,7 @@ def test_bounded_integers_are_uniform_and_remainders_are_not():
 def test_results_do_not_depend_on_the_size_of_reads(monkeypatch, row):
     def outcome():
         out = np.empty(500, dtype=np.uint64)
-        fill(place, seeded_stream(2), len(out), np.uint64(3 * 2**62), out)
+        fill_entries(place, seeded_stream(2), len(out), np.uint64(3 * 2**62), out)
         return out
 
     whole = outcome()
@@ -113,7 +113,7 @@ def test_fill_reads_every_word_once():
         return words(n)
 
     out = np.empty(1000, dtype=np.uint64)
-    fill(place, counting, len(out), np.uint64(3 * 2**62), out)
+    fill_entries(place, counting, len(out), np.uint64(3 * 2**62), out)
     assert sum(read) == np.flatnonzero(seeded_stream(3)(2000) * np.uint64(3 * 2**62) >= 2**62)[999] + 1
 
 

@@ -360,7 +360,7 @@ def test_no_sealed_edit_of_one_field_passes(data, tmp_path):
         ("public.csv", b"6", b"+6", "not written by ppdinf"),
         ("public.csv", b"6", b"6.0", "not written by ppdinf"),
         ("public.csv", b'"sum"', b'"name"', "has the columns"),
-        ("table.csv", b'"x"', b'"y"', "holds label 'y' twice"),
+        ("table.csv", b'"x"', b'"y"', "contains label 'y' twice"),
         ("table.csv", b'"x"', b"x", "not written by ppdinf"),
         ("table.csv", b",10,", b",10.5,", "content is invalid"),
         ("table.csv", b",10,", b",99999999999999999999,", "content is invalid"),

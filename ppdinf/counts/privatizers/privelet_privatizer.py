@@ -20,7 +20,7 @@ __all__ = ["Privelet"]
 
 
 class Privelet(Privatizer):
-    """Double geometric noise on differences of halves; the total is first."""
+    """Double geometric noise on the total and on the differences between the halves of dyadic intervals."""
 
     includes_total = True
 

@@ -53,7 +53,8 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[
     Returns
     -------
     NaturalForm or None
-        Not None for Poisson, Bernoulli, geometric, and for binomial and negative binomial with a constant size.
+        A form for Poisson, Bernoulli and geometric distributions, and for binomial and negative binomial distributions
+        with a constant size; None for all others.
 
     Examples
     --------

@@ -72,7 +72,7 @@ def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[
     if size is not None and array.size == 1:
         array = np.repeat(array.ravel(), size)
     if array.ndim != 1 or size not in (None, array.size):
-        raise InvariantError(f"{name} has shape {array.shape}; one entry per {'cell' if size else 'total'}")
+        raise InvariantError(f"{name} must have one entry per {'cell' if size else 'total'}, found shape {array.shape}")
     return np.array(array, dtype=np.int64, order="C")  # a copy: kernels would be compiled again for read-only totals
 
 

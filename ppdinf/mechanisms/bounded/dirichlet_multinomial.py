@@ -73,7 +73,7 @@ class DirichletMultinomial:
             )
         counts = np.asarray(previous).ravel()
         if counts.dtype.kind not in "iu" or not counts.size or (counts < 0).any():
-            raise CountError("previous must hold non-negative integers, one for each cell")
+            raise CountError("previous must contain non-negative integers, one for each cell")
         assign(
             self,
             previous=tuple(int(count) for count in counts),

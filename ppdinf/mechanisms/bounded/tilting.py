@@ -71,8 +71,8 @@ def tilts(
     -------
     dict from labels to Fraction
         The groups whose sum needs a tilt. Its absolute value is below the rate at which weights decrease, by a margin
-        that keeps the supports short enough to be listed when a few wide cells balance many narrow cells. The
-        exception: bounds end all cells of the group on that side within the untilted support.
+        that keeps the supports short enough to be listed when a few wide cells balance many narrow cells. It
+        can be larger if bounds end all cells of the group on that side within the untilted support.
 
     Examples
     --------

@@ -72,8 +72,8 @@ class KNorm(SubspaceMechanism):
     Raises
     ------
     InvariantError, PrivacyError
-        `public` is not public information; a parameter is out of range or unknown; when drawing, chains that did
-        not meet.
+        `public` is not public information, or a parameter is out of range or unknown. Draws raise an error if
+        coupled chains did not meet.
 
     Notes
     -----

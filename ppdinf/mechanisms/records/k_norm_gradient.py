@@ -259,7 +259,7 @@ class KNormGradient(Mechanism):
         return chain
 
     def release(self, data: object, *, allow_mcmc: bool = False, **seed: object) -> Release:
-        """Publish an answer, drawn from the operating system's secure source. It takes no seed.
+        """Publish an answer, drawn from the operating system's secure source, without a seed.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.inversion import LARGEST, Inversion
 from ppdinf.noise.primitives.sampler_offer import Answer, Offer
-from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill
+from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entries
 
 __all__ = ["compositions", "draw_class", "draw_partition", "negative_part", "offer", "polya_urn"]
 
@@ -219,7 +219,7 @@ def compositions(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArra
     bars = np.empty((len(totals), n + 1), dtype=np.int64)
     bars[:, 0] = 0
     bars[:, n] = totals
-    fill(polya_urn, stream, len(totals) * (n - 1), bars)
+    fill_entries(polya_urn, stream, len(totals) * (n - 1), bars)
     bars[:, 1:n].sort(axis=1)
     return bars
 

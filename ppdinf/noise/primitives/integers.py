@@ -22,7 +22,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.inversion import Inversion, bernoulli
-from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill
+from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entries
 
 __all__ = ["bernoulli_exp", "draw_discrete_gaussian", "draw_discrete_laplace", "uniform_integers"]
 
@@ -150,7 +150,7 @@ def uniform_integers(limits: NDArray[np.integer], stream: BitStream) -> NDArray[
     array([  0,   9, 144])
     """
     found = np.empty(len(limits), dtype=np.int64)
-    fill(_bounded_each, stream, len(limits), np.asarray(limits, dtype=np.uint64), found)
+    fill_entries(_bounded_each, stream, len(limits), np.asarray(limits, dtype=np.uint64), found)
     return found
 
 

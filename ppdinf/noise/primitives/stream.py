@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["BitStream", "Words", "bounded", "fill", "secure_stream", "seeded_stream"]
+__all__ = ["BitStream", "Words", "bounded", "fill_entries", "secure_stream", "seeded_stream"]
 
 ROW = 2**20  # words per read: 8 MB
 RAW = np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64  # bit generators with 64-bit words
@@ -59,7 +59,7 @@ def seeded_stream(rng: int | np.random.Generator) -> BitStream:
     return lambda n: rng.integers(0, 2**64, size=n, dtype=np.uint64)
 
 
-def fill(kernel: Callable[..., int], stream: BitStream, entries: int, *state: object) -> None:
+def fill_entries(kernel: Callable[..., int], stream: BitStream, entries: int, *state: object) -> None:
     """Run a compiled kernel until it has determined all its entries.
 
     ``kernel(words, position, *state)`` reads its words in order. Each word determines the entry at ``position`` or is
@@ -72,7 +72,7 @@ def fill(kernel: Callable[..., int], stream: BitStream, entries: int, *state: ob
 
 
 @jit
-def multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
+def multiply_words(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return the high and low 64 bits of the 128-bit product ``a * b``."""
     half = np.uint64(32)
     mask = np.uint64(0xFFFFFFFF)
@@ -90,7 +90,7 @@ def bounded(word: np.uint64, n: np.uint64) -> tuple[np.uint64, bool | np.bool_]:
     Returns ``(value, accepted)``. Each value has exactly ``2**64 // n`` accepted words. At most one word in
     ``2**64 / n`` is rejected.
     """
-    value, fraction = multiply(word, n)
+    value, fraction = multiply_words(word, n)
     if fraction < n:  # otherwise at or above the threshold: avoids the division
         return value, fraction >= (~n + np.uint64(1)) % n  # 2**64 mod n
     return value, True

@@ -15,7 +15,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import ball
-from ppdinf.noise.exact.gaussian.theta import FLAT, enclose_mass, log_mass
+from ppdinf.noise.exact.gaussian.theta import FLAT, enclose_mass, log_gaussian_mass
 
 __all__ = ["GaussianMasses"]
 
@@ -33,7 +33,7 @@ class GaussianMasses:
         """Return the logarithm of the product, and the sum of the absolute values of its terms."""
         wide = int(np.searchsorted(self._lengths, variance / FLAT, side="right"))
         number, log_lengths = self._products(wide)
-        narrow = log_mass(variance / self._lengths[wide:]) * self._counts[wide:]
+        narrow = log_gaussian_mass(variance / self._lengths[wide:]) * self._counts[wide:]
         even = number * math.log(2 * math.pi * variance)
         total = math.fsum(narrow.tolist()) + 0.5 * (even - log_lengths)
         return total, float(np.abs(narrow).sum()) + 0.5 * (abs(even) + abs(log_lengths)) + number
@@ -48,8 +48,8 @@ class GaussianMasses:
         for part in bins:
             lengths, counts = self._lengths[part], self._counts[part]
             number = counts.sum()
-            by_shortest = number * log_mass(variances / lengths[0])
-            by_ratio = number * (log_mass(variances / lengths[-1]) + 0.5 * np.log(lengths[-1]))
+            by_shortest = number * log_gaussian_mass(variances / lengths[0])
+            by_ratio = number * (log_gaussian_mass(variances / lengths[-1]) + 0.5 * np.log(lengths[-1]))
             out += np.minimum(by_shortest, by_ratio - 0.5 * float(counts @ np.log(lengths)))
         return out
 

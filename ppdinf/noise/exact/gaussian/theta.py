@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["enclose_mass", "log_mass", "log_ratio"]
+__all__ = ["enclose_mass", "log_gaussian_mass", "log_ratio"]
 
 MEET = 0.16  # about 1/(2 pi), where both series converge equally fast
 FLAT = 4.0  # above this, the shift changes the mass by less than one part in 2^110
@@ -60,12 +60,12 @@ def log_ratio(f: float, v: float) -> float:
 
 
 @jit
-def log_mass(v: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_gaussian_mass(v: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return log rho(Z) for each variance.
 
     Examples
     --------
-    >>> log_mass(np.array([1e-6, 1.0])).round(6)
+    >>> log_gaussian_mass(np.array([1e-6, 1.0])).round(6)
     array([0.      , 0.918939])
     """
     out = np.empty(v.size)

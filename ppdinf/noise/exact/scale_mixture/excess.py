@@ -21,7 +21,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import ball
-from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass
+from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_gaussian_mass
 from ppdinf.noise.primitives.bernoulli import decide_bernoulli, draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
 
@@ -124,7 +124,7 @@ class Excess:
 def log_theta(t: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the log of theta3(t) = sum over k of exp(-2 pi^2 k^2 t)."""
     wide = np.maximum(t, 1e-300)
-    return log_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
+    return log_gaussian_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
 
 
 def enclose_log_theta(t: arb) -> arb:

@@ -24,7 +24,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.gaussian.klein import KEPT, OPEN, UNIT, WIDE, Klein, _draw_coordinates
-from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_mass, log_ratio
+from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_gaussian_mass, log_ratio
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR
 from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
@@ -263,5 +263,5 @@ def _log_weight(offsets: NDArray[np.float64], squares: NDArray[np.float64]) -> f
         y, v = offsets[i], 1.0 / squares[i]
         total += 0.5 * y * y * squares[i]
         if v < 4.0:
-            total += log_ratio(y - np.rint(y), v) + log_mass(np.array([v]))[0] - 0.5 * np.log(2.0 * np.pi * v)
+            total += log_ratio(y - np.rint(y), v) + log_gaussian_mass(np.array([v]))[0] - 0.5 * np.log(2.0 * np.pi * v)
     return total
