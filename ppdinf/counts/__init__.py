@@ -2,21 +2,24 @@
 
 Rule: the histogram has a separate budget; everything after it is audited.
 
-column_systems            The linear systems of an interior-point step for `ppdinf.counts.optimal`. count_mechanism
-Mechanisms for one count: a matrix of probabilities of released counts given true counts. cut_noise
-Symmetric noise on a count, clipped at both ends. discrete_gaussian_matrix  Discrete Gaussian noise on a count, clipped
-at both ends, for comparison. distribution              Distributions of counts: the share of the cells with each count.
-heuristic                 Mechanisms with a given fixed point, column by column (Algorithm 1). metrics
-Distances between distributions of counts. optimal                   The mechanism of smallest error with a given fixed
-point, by linear programming. postprocessing            From a noisy histogram to a distribution of counts. privatizers
-Noise for a histogram of counts, one method per file. runs                      The remaining row sums of a mechanism as
-runs of rows with one rigid shape each. scales                    Powers of exp(epsilon), and the scales that are built
-from them. staircase_matrix          Staircase noise on a count, rounded and clipped at both ends, for comparison.
-sums_of_scales            Matrices of probabilities as sums of scales, and their largest ratio. theory
-Representations of mechanisms by scales: polytopes, dimensions and extreme points. truncated_geometric       Double
-geometric noise on a count, clipped at both ends. two_stage                 Tables with a privatized histogram: the
-histogram first, then every cell given this fixed point. unfixed                   The mechanism of smallest error with
-epsilon and without a fixed point.
+column_systems            The linear systems of an interior-point step for `ppdinf.counts.optimal`.
+count_mechanism           Mechanisms for one count: a matrix of probabilities of released counts given true counts.
+cut_noise                 Symmetric noise on a count, clipped at both ends.
+discrete_gaussian_matrix  Discrete Gaussian noise on a count, clipped at both ends, for comparison.
+distribution              Distributions of counts: the share of the cells with each count.
+heuristic                 Mechanisms with a given fixed point, column by column (Algorithm 1).
+metrics                   Distances between distributions of counts.
+optimal                   The mechanism of smallest error with a given fixed point, by linear programming.
+postprocessing            From a noisy histogram to a distribution of counts.
+privatizers               Noise for a histogram of counts, one method per file.
+runs                      The remaining row sums of a mechanism as runs of rows with one rigid shape each.
+scales                    Powers of exp(epsilon), and the scales that are built from them.
+staircase_matrix          Staircase noise on a count, rounded and clipped at both ends, for comparison.
+sums_of_scales            Matrices of probabilities as sums of scales, and their largest ratio.
+theory                    Representations of mechanisms by scales: polytopes, dimensions and extreme points.
+truncated_geometric       Double geometric noise on a count, clipped at both ends.
+two_stage                 Tables with a privatized histogram: the histogram first, then the cells given it.
+unfixed                   The mechanism of smallest error with epsilon and without a fixed point.
 """
 
 from ppdinf.counts.count_mechanism import CountMechanism as CountMechanism
