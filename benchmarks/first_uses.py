@@ -6,8 +6,8 @@
 Prints a Markdown table; ``--list`` prints the names of the rows. The checkout of this file comes first, and each
 ``--against PATH`` adds the checkout in that folder. A run is one process that imports a copy of the package. A cold run
 finds no compiled kernel and an empty compile directory of PyTensor; a warm run repeats the cold run with the same copy.
-Installed packages are not compiled again. ``--warm`` skips cold runs: the copy then keeps the kernels that the checkout
-has compiled, and one run per row is not measured.
+Installed packages are not compiled again. ``--warm`` skips cold runs: one copy for all rows then keeps the kernels that
+the checkout has compiled, and one run per row is not measured.
 
 Each entry is the median of CPU seconds of the process and its children, then seconds of the clock. A further figure is
 printed by the row, such as the time of one gradient or the smallest bulk effective sample size (ESS). A run that takes
@@ -63,6 +63,13 @@ def measure(name, folder, limit):
     return cpu, wall, "; ".join(line[8:] for line in out.splitlines() if line.startswith("figure: "))
 
 
+def copy(checkout, folder, compiled):
+    """Copy the package of a checkout to a new folder, with or without its compiled kernels."""
+    shutil.rmtree(folder, ignore_errors=True)
+    skip = None if compiled else shutil.ignore_patterns("__pycache__")
+    shutil.copytree(checkout / "ppdinf", folder / "ppdinf", ignore=skip)
+
+
 def entry(runs):
     """Format the median run."""
     unfinished = [words for _, _, words in runs if words.startswith(("not finished", "cannot run"))]
@@ -91,25 +98,25 @@ def main():
     checkouts = [Path(__file__).parents[1], *(path.resolve() for path in asked.against)]
     lines = [f"| first use | | {' | '.join(path.name for path in checkouts)} |", "|---|---|" + "---|" * len(checkouts)]
     print("\n".join(lines), flush=True)
-    for name in asked.rows or ROWS:
-        title, limit, _ = ROWS[name]
-        limit = asked.limit or limit
-        with tempfile.TemporaryDirectory() as copies:
-            folders = [Path(copies) / str(k) for k in range(len(checkouts))]
+    with tempfile.TemporaryDirectory() as copies:
+        folders = [Path(copies) / str(k) for k in range(len(checkouts))]
+        for name in asked.rows or ROWS:
+            title, limit, _ = ROWS[name]
+            limit = asked.limit or limit
             for folder, checkout in zip(folders, checkouts, strict=True):
-                skip = None if asked.warm else shutil.ignore_patterns("__pycache__")
-                shutil.copytree(checkout / "ppdinf", folder / "ppdinf", ignore=skip)
+                if not (asked.warm and folder.exists()):
+                    copy(checkout, folder, compiled=asked.warm)
             cold = [[measure(name, folder, limit)] for folder in folders]
             warm = [[] for _ in folders]
             for _ in range(asked.repeats):
                 for folder, runs, first in zip(folders, warm, cold, strict=True):
                     failed = first[0][2].startswith("cannot run")
                     runs.append(first[0] if failed else measure(name, folder, limit))
-        for state, columns in (("warm", warm),) if asked.warm else (("cold", cold), ("warm", warm)):
-            lines.append(f"| {title} | {state} | {' | '.join(map(entry, columns))} |")
-            print(lines[-1], flush=True)
-    if asked.output:
-        asked.output.write_text("\n".join(lines) + "\n")
+            for state, columns in (("warm", warm),) if asked.warm else (("cold", cold), ("warm", warm)):
+                lines.append(f"| {title} | {state} | {' | '.join(map(entry, columns))} |")
+                print(lines[-1], flush=True)
+            if asked.output:
+                asked.output.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._internal.progress import progress
 from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc, graph_replace
 from ppdinf._internal.types import Array
 from ppdinf.distributions.model_graph.data_model_draws import DataModelDraws, uninformed_cells
@@ -44,6 +45,7 @@ def sample_confidential(
     *,
     name: str | None = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> xr.DataArray:
     """Return posterior draws of the confidential table; each draw satisfies everything public.
 
@@ -59,6 +61,8 @@ def sample_confidential(
     name : str, optional
         Name of the table, if the model has several.
     random_seed : int or numpy.random.Generator, optional
+    progressbar : bool, default True
+        Where the standard output is not a terminal, a line at most every 10 seconds instead of a bar.
 
     Returns
     -------
@@ -103,7 +107,9 @@ def sample_confidential(
             raise ModelError(f"the posterior has no {table.name!r}: pass the result of pm.sample() for this model")
         _warn_of_windows(table, outside_of_draws(table.law, idata.posterior[table.name]))
         return idata.posterior[table.name]
-    draws = _draw_marginalized(table, idata.posterior, model, np.random.default_rng(random_seed))
+    number = idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"]
+    with progress("Drawing tables", number, disable=not progressbar) as advance:
+        draws = _draw_marginalized(table, idata.posterior, model, np.random.default_rng(random_seed), advance)
     frame = table.law.observed.frame
     sampled = xr.DataArray(
         draws, dims=("chain", "draw", *frame.dims), coords={d: frame.coords[d][1] for d in frame.dims}
@@ -171,18 +177,27 @@ def finished_draws(idata: xr.DataTree) -> xr.DataTree:
 
 
 def _draw_marginalized(
-    table: ConfidentialTable, posterior: Posterior, model: pm.Model, rng: np.random.Generator
+    table: ConfidentialTable,
+    posterior: Posterior,
+    model: pm.Model,
+    rng: np.random.Generator,
+    advance: Callable[[int], None],
 ) -> NDArray[np.int64]:
     """Draw the table for every posterior draw of the parameters, given the release and everything public."""
     log_h, of_draw = law_of_draws(table, posterior, model)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
     _warn_of_windows(table, outside_of_law(table.law, log_h, of_draw, lead))
+
+    def weights_of(at: tuple[int, int]) -> NDArray[np.float64]:
+        advance(1)
+        return of_draw(at)
+
     if (nested := table.law.nested) is not None:
-        draws = _draw_nested(nested, log_h, of_draw, lead, rng)
+        draws = _draw_nested(nested, log_h, weights_of, lead, rng)
     else:
         block, total = table.law.groups
         lo = table.law.fiber.lower
-        flat = [of_draw(at) for at in np.ndindex(lead)]
+        flat = [weights_of(at) for at in np.ndindex(lead)]
         if log_h is not None:
             draws = totals.draw(log_h, eta=np.array(flat), lo=lo, total=total, block=block, rng=rng)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -161,8 +162,8 @@ def analyse_rates(
     name, exposure, previous : str, optional
         As for `ppdinf.models.rates.rate_model`.
     draws, chains, cores, random_seed, progressbar
-        As for `pm.sample`. The number of tuning draws is also `draws`. Where the standard output is not a terminal,
-        `progressbar` prints a line at most every 10 seconds.
+        As for `pm.sample`, but by default one process per core. The number of tuning draws is also `draws`. Where the
+        standard output is not a terminal, `progressbar` prints a line at most every 10 seconds.
 
     Returns
     -------
@@ -195,7 +196,7 @@ def analyse_rates(
         try:
             idata = pm.sample(
                 **sampling,
-                cores=cores,
+                cores=cores or os.cpu_count(),  # PyMC would use half of them
                 callback=callback,
                 progressbar=bar,
                 quiet=not bar,
