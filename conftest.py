@@ -1,4 +1,4 @@
-"""Two tiers of tests: ``pytest`` runs the quick one, ``pytest --deep`` what takes minutes; ``.ci/run`` runs both."""
+"""Two tiers of tests: ``pytest`` runs the quick tests, ``pytest --deep`` those that take minutes; ``.ci/run`` both."""
 
 import gc
 import os
@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-# Bytecode is kept whatever the environment says: compiling PyMC's sources anew takes every process ten CPU seconds.
+# Bytecode is always written: compiling the sources of PyMC again takes every process 10 CPU seconds.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# PyTensor notes where every variable was made, for its messages, and takes a twentieth of the time of a model for that;
-# where a graph is not compiled it compiles single functions in C, which from cold takes longer than evaluating them.
+# PyTensor records where every variable was created, for its messages, which takes 5 % of the time of a model. Graphs
+# that are not compiled contain single functions in C, whose compilation takes longer than their evaluation.
 os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, ("traceback__limit=0,cxx=", os.environ.get("PYTENSOR_FLAGS"))))
 
-# The second worker begins in the middle of the list of tests: with rooms that share few kernels with the first ones, so
-# that from cold caches each of the two workers compiles what the other one then loads.
-LATER = ("ppdinf", *(f"tests/{room}" for room in ("lattice", "noise", "plots", "privacy", "releases", "test_")))
+# The second of two workers starts in the middle of the list of tests. The folders there share few kernels with the first
+# folders, so that with cold caches each worker compiles kernels that the other worker then loads.
+LATER = ("ppdinf", *(f"tests/{folder}" for folder in ("lattice", "noise", "plots", "privacy", "releases", "test_")))
 
 # examples that need an optional package run where it is installed
 collect_ignore_glob = [] if find_spec("pyarrow") else ["ppdinf/census/*"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--deep", action="store_true", help="run the tests marked deep, and no others")
+    parser.addoption("--deep", action="store_true", help="run the tests marked deep instead of the others")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,10 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Modules of PyMC and the like live as long as the process: they are gone through for garbage less often.
+    """Collect garbage less often, because modules such as PyMC are kept until the process ends.
 
-    Not frozen: Hypothesis asks the collector who refers to its generator, and the collector does not look at what is
-    frozen.
+    Objects are not frozen: Hypothesis requests the referrers of its generator, and the collector omits frozen objects.
     """
     gc.collect()
     gc.set_threshold(20_000, 20, 20)
@@ -51,7 +50,7 @@ def pytest_collection_finish() -> None:
 
 @cache
 def interpreter() -> Any:
-    """All of PyTensor's rewriting but what serves compiled loops, then NumPy, one operation after another."""
+    """Return the mode that evaluates graphs by NumPy, after all rewrites that do not serve compiled loops."""
     from pytensor.compile.mode import Mode
     from pytensor.graph.rewriting.db import RewriteDatabaseQuery
     from pytensor.link.vm import VMLinker
@@ -64,10 +63,10 @@ def interpreter() -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Quick tests evaluate PyTensor's graphs by NumPy: of most they ask less than it takes numba to compile them.
+    """Evaluate the graphs of quick tests by NumPy, which for most graphs takes less time than their compilation.
 
-    As compiled by default, as users have them: deep tests but those marked ``interpreted``, tests marked ``compiled``,
-    among them the README, and modes that a test asks for by name.
+    Graphs are compiled by default in deep tests that are not marked ``interpreted`` and in tests marked ``compiled``,
+    such as the README. A mode that a test names is used.
     """
     kinds = {mark.name for mark in item.iter_markers()}
     if "compiled" in kinds or ("deep" in kinds and "interpreted" not in kinds):

@@ -5,7 +5,7 @@ import pytest
 from grids import box
 from scipy import sparse
 
-from ppdinf.lattice.points import fixed_cells as room
+from ppdinf.lattice.points import fixed_cells as module
 from ppdinf.lattice.points.fiber_tables import cell_intervals
 from ppdinf.lattice.points.fixed_cells import fixed_cells
 from ppdinf.lattice.structure.blocks import structure
@@ -39,7 +39,7 @@ def test_equals_enumeration(part):
 def test_enumeration_rejects_propagation_alone_and_sums_alone(monkeypatch):
     """Wrong variants: propagation alone, and no bounds."""
     missed = {"propagation": 0, "sums": 0}
-    monkeypatch.setattr(room, "SMALL", 0)
+    monkeypatch.setattr(module, "SMALL", 0)
     for seed in range(200):
         A, a, B, b, expected = system(seed)
         found = fixed_cells(structure(A), A, a, B, b)
