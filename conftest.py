@@ -18,8 +18,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # that are not compiled contain single functions in C, whose compilation takes longer than their evaluation.
 os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, ("traceback__limit=0,cxx=", os.environ.get("PYTENSOR_FLAGS"))))
 
-# The second of two workers starts in the middle of the list of tests. The folders there share few kernels with the first
-# folders, so that with cold caches each worker compiles kernels that the other worker then loads.
+# The second of two workers starts in the middle of the list of tests. The folders there share few kernels with the
+# first folders, so that with cold caches each worker compiles kernels that the other worker then loads.
 LATER = ("ppdinf", *(f"tests/{folder}" for folder in ("lattice", "noise", "plots", "privacy", "releases", "test_")))
 
 # examples that need an optional package run where it is installed
