@@ -199,4 +199,6 @@ class IntegerLaw(NamedInFiles, Law, by="name"):
     def log_tail(self, size: int) -> float:
         """Return an upper bound on the log of the sum of the weights of absolute values above `size`."""
         upper = float(self.log_weight(size + 1)) + math.log(2 * self.period)
+        if upper == -math.inf:
+            return upper  # weights decrease, so that all further weights are 0
         return upper - math.log(-math.expm1(float(self.largest_ratio(size + 1).log().upper())))

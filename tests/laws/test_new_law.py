@@ -7,12 +7,17 @@ import numpy as np
 import pymc as pm
 import pytest
 from chi_square import p_value_of_tables
+from flint import arb
 from scipy import stats
 
 import ppdinf as ppd
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction, ball
+from ppdinf.errors import PrivacyError
+from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric, IntegerLaw
+from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.primitives.stream import seeded_stream
 
 inv = ppd.invariants
 TABLES = np.array([(i, j, 7 - i - j) for i in range(8) for j in range(8 - i)])
@@ -46,6 +51,30 @@ class HyperbolicSecant(IntegerLaw):
 
     def to_dict(self):
         return {"name": self.name, "epsilon": str(self.epsilon)}
+
+
+@dataclass(frozen=True)
+class TruncatedCauchy(IntegerLaw):
+    """Weight ``1 / (1 + (k / scale)^2)`` for ``|k| <= 12``, otherwise 0: no privacy guarantee."""
+
+    name = "truncated-cauchy"
+    title = "truncated Cauchy"
+    scale: int
+    limit = 12
+
+    def log_weight(self, z):
+        return np.where(np.abs(z) <= self.limit, -np.log1p((z / self.scale) ** 2), -np.inf)
+
+    def weight(self, size):
+        return 1 / (1 + (arb(size) / self.scale) ** 2) if size <= self.limit else arb(0)
+
+    def largest_ratio(self, size):
+        """The ratios decrease, then increase up to the limit."""
+        ends = (size, self.limit - 1) if size < self.limit else (self.limit,)
+        return max((self.weight(k + 1) / self.weight(k) for k in ends), key=float)
+
+    def to_dict(self):
+        return {"name": self.name, "scale": str(self.scale)}
 
 
 LAW = HyperbolicSecant("1/2")
@@ -88,10 +117,22 @@ def test_marginalized_posteriors_agree_with_enumeration(tmp_path):
     assert found[1] - found[0] == pytest.approx(expected[1] - expected[0], abs=1e-8)
 
 
-def test_denoised_measurements_agree_with_enumeration():
-    seen = ppd.Measurements({"a": list("ABC")}, ppd.measured(inv.margin("a"), Y, LAW), public={inv.total(): 7})
+@pytest.mark.parametrize("right", [LAW, TruncatedCauchy(2)], ids=lambda law: law.name)
+def test_denoised_measurements_agree_with_enumeration(right):
+    seen = ppd.Measurements({"a": list("ABC")}, ppd.measured(inv.margin("a"), Y, right), public={inv.total(): 7})
     drawn = ppd.denoise(seen, draws=1500, prior="flat", rng=1, progressbar=False).draws.values.reshape(-1, 3)
-    for law, agrees in ((LAW, True), (DoubleGeometric("1/2"), False)):
+    for law, agrees in ((right, True), (DoubleGeometric("1/2"), False)):
         log_p = law.log_weight(Y - TABLES).sum(axis=1)
         p = np.exp(log_p - np.logaddexp.reduce(log_p))
         assert (p_value_of_tables(drawn, TABLES, p) > 1e-5) is agrees
+
+
+def test_noise_without_a_guarantee_is_drawn_but_not_released():
+    law = TruncatedCauchy(2)
+    points = np.array([(i, -i) for i in range(-12, 13)])
+    drawn = exact_noise(structure([[1, 1]]), law).draw(20_000, seeded_stream(1))
+    p = np.exp(law.log_weight(points).sum(axis=1))
+    assert p_value_of_tables(drawn, points, p / p.sum()) > 1e-6
+    assert p_value_of_tables(drawn, points, np.sqrt(p) / np.sqrt(p).sum()) < 1e-6
+    with pytest.raises(PrivacyError, match="no known privacy guarantee"):
+        ppd.Conditioned(inv.total(), noise=law)

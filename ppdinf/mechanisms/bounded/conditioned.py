@@ -72,7 +72,11 @@ class Conditioned(Weighted):
                 "noise must be a distribution of single cells such as ppdinf.mechanisms.DoubleGeometric('1/2'), found "
                 f"{noise!r:.60}"
             )
-        if noise.epsilon_per_unit is None and (noise.rho_per_square is None or is_bounded(public)):
+        if noise.epsilon_per_unit is None and noise.rho_per_square is None:
+            raise PrivacyError(
+                f"{noise.title} noise has no known privacy guarantee: it has no epsilon_per_unit and no rho_per_square"
+            )
+        if noise.epsilon_per_unit is None and is_bounded(public):
             raise PrivacyError(
                 f"{noise.title} noise conditioned on bounds has no known guarantee: use DoubleGeometric or no bounds"
             )
