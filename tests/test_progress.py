@@ -83,6 +83,13 @@ def test_short_computations_print_nothing(clock, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_only_the_outer_of_two_nested_computations_is_shown(clock, capsys):
+    for _ in module.tracked(iter("abc"), "Outer", 3):
+        for _ in module.tracked(iter("abc"), "Inner", 3):
+            clock.now += 20
+    assert capsys.readouterr().out == "Outer: 67%, about 60 s left\n"
+
+
 def test_steps_of_several_threads_are_counted_once(clock, capsys):
     with module.progress("Threads", 4001) as advance:
         advance(0)
@@ -118,8 +125,9 @@ def test_a_rate_analysis_prints_lines(monkeypatch, capsys):
     with pytest.warns(ppd.errors.DiagnosisWarning):
         analyse_rates(release, draws=20, chains=2, cores=1, progressbar=True)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * 40 - 2
+    assert len(lines) == (2 * 40 - 2) + (2 * 20 - 2)
     assert lines[0].startswith("Sampling: 2%, about ")
+    assert lines[-1].startswith("Drawing tables: 98%, about ")
 
 
 def test_plans_print_lines(monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ __all__ = ["progress", "shows_bars", "tracked"]
 EVERY = 10.0  # seconds between two lines
 MEASURED = 1.0  # seconds of timed steps before the first estimate
 CHECKED = 1.0  # seconds between two checks during a long step
+_SHOWN = threading.Lock()  # held while a progress is shown
 
 
 def shows_bars() -> bool:
@@ -26,7 +28,7 @@ def shows_bars() -> bool:
 
 @contextmanager
 def progress(description: str, total: int, *, disable: bool = False) -> Iterator[Callable[[int], None]]:
-    """Show the progress of `total` steps.
+    """Show the progress of `total` steps, unless another progress is shown or the process is a worker.
 
     Parameters
     ----------
@@ -49,9 +51,19 @@ def progress(description: str, total: int, *, disable: bool = False) -> Iterator
     >>> with progress("Sampling", 100) as advance:
     ...     advance(100)
     """
-    if disable:
+    if disable or multiprocessing.parent_process() is not None or not _SHOWN.acquire(blocking=False):
         yield lambda n: None
-    elif shows_bars():
+        return
+    try:
+        with _shown(description, total) as advance:
+            yield advance
+    finally:
+        _SHOWN.release()
+
+
+@contextmanager
+def _shown(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    if shows_bars():
         with Progress(transient=True) as bar:
             yield partial(bar.advance, bar.add_task(description, total=total))
     else:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHAINS", "CORES", "DRAWS", "SEED", "infer", "run"]
 
-DRAWS = typer.Option(help="Draws per chain, after the same number of tuning steps.", min=10)
+DRAWS = typer.Option(help="Draws per chain, after as many tuning steps, but at most 500.", min=10)
 CHAINS = typer.Option(help="Chains.", min=2)
 CORES = typer.Option(help="Number of parallel processes; by default the number of cores.", min=1)
 SEED = typer.Option(help="Seed of the analysis. The noise of a release has no seed.")

@@ -157,7 +157,9 @@ def _read(release: Release, analysis: Analysis, estimand: str | None, interval: 
     with result:
         idata = pm.sample(**SAMPLING, random_seed=seed, compute_convergence_checks=False)
     table = estimand is None
-    posterior = sample_confidential(idata, result, random_seed=seed) if table else idata.posterior[estimand]
+    posterior = (
+        sample_confidential(idata, result, random_seed=seed, progressbar=False) if table else idata.posterior[estimand]
+    )
     low, high = (posterior.quantile(q, SAMPLE).drop_vars("quantile") for q in _tails(interval))
     return posterior.mean(SAMPLE), low, high, "quantiles of the posterior"
 

@@ -28,6 +28,7 @@ __all__ = ["RateAnalysis", "analyse_rates"]
 
 PROBABILITY = 0.9
 PER = 100_000
+TUNE = 500  # maximum number of tuning steps
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,8 @@ def analyse_rates(
     name, exposure, previous : str, optional
         As for `ppdinf.models.rates.rate_model`.
     draws, chains, cores, random_seed, progressbar
-        As for `pm.sample`, but by default one process per core. The number of tuning draws is also `draws`. Where the
-        standard output is not a terminal, `progressbar` prints a line at most every 10 seconds.
+        As for `pm.sample`, but by default one process per core. There are as many tuning steps as `draws`, but at most
+        500. Where the standard output is not a terminal, `progressbar` prints a line at most every 10 seconds.
 
     Returns
     -------
@@ -181,12 +182,13 @@ def analyse_rates(
     """
     require_rates(release, name, exposure, previous)  # before anything slow
     # short steps are inexpensive with few parameters and avoid divergences
-    sampling = {"draws": draws, "tune": draws, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
+    tune = min(draws, TUNE)
+    sampling = {"draws": draws, "tune": tune, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
     bar = progressbar and shows_bars()
     with (
         rate_model(release, name=name, exposure=exposure, previous=previous) as model,
         between_draws() as stop,
-        progress("Sampling", 2 * draws * chains, disable=bar or not progressbar) as advance,
+        progress("Sampling", (tune + draws) * chains, disable=bar or not progressbar) as advance,
     ):
 
         def callback(*args: object, **kwargs: object) -> None:
@@ -207,7 +209,8 @@ def analyse_rates(
                 raise
             raise KeyboardInterrupt from None  # stopped during tuning
     diagnosis = diagnose(idata, model)
-    tables = sample_confidential(idata, model, random_seed=random_seed + 1)  # other random numbers than those of rates
+    # other random numbers than those of rates
+    tables = sample_confidential(idata, model, random_seed=random_seed + 1, progressbar=progressbar)
     idata.posterior[name] = tables
     idata.posterior["rate"] = draw_rates(idata, release, name=name, exposure=exposure, rng=random_seed)
     return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
