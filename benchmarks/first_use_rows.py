@@ -93,8 +93,8 @@ def sample(model):
     print(f"figure: ESS {ess:.0f}, {ess / seconds:.0f} per CPU s, R-hat {found['r_hat'].max():.3f}")
 
 
-def rate_model(family, release, persons, x, each=True):
-    """Write a regression of counts on a covariate, with a random effect of each county if `each`."""
+def rate_model(family, release, persons, x, each=True, died=None):
+    """Write a regression of counts on a covariate, with an effect of each county if `each`, and of deaths if given."""
     import pymc as pm
 
     with pm.Model(coords=release.coords) as model:
@@ -107,7 +107,9 @@ def rate_model(family, release, persons, x, each=True):
             counts = pm.NegativeBinomial.dist(mu=persons * pm.math.exp(log_rate), alpha=pm.Gamma("shape", 2, 0.2))
         else:
             counts = pm.Poisson.dist(persons * pm.math.exp(log_rate))
-        ppd.PartiallyPrivate("cases", counts, release=release)
+        noisy = ppd.PartiallyPrivate("cases", counts, release=release)
+        if died is not None:
+            pm.Binomial("deaths", n=noisy, p=pm.Beta("fatality", 1, 20), observed=died)
     return model
 
 
@@ -130,14 +132,9 @@ for number in (67, 3143):
 
 @row("deaths ~ binomial(noisy cases, p), 67 counties, cases in the thousands")
 def deaths():
-    import pymc as pm
-
     release, persons, x, cases = counties(67, 2000)
     died = np.random.default_rng(SEED).binomial(cases, 0.02)
-    model = rate_model("negative binomial", release, persons, x, each=False)
-    with model:
-        pm.Binomial("deaths", n=model["cases"], p=pm.Beta("fatality", 1, 20), observed=died)
-    sample(model)
+    sample(rate_model("negative binomial", release, persons, x, each=False, died=died))
 
 
 @row("negative binomial, 67 counties in 12 months, county effects and trend")

@@ -16,7 +16,7 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
     chains from a table of the prior, which may be impossible.
 `Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`;
 `Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `indices_from_subtensor`, `ViewOp`,
-`CheckParameterValue`, `Sigmoid`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
+`CheckParameterValue`, `Sigmoid`, `Cast`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
     Find the cell that each element of a density depends on, and the log odds of a probability. Alternative: sample
     every table on which other variables depend, and treat probabilities within 1e-16 of 1 as 1.
 `change_dist_size`, `check_dist_not_registered`, `MissingInputError`
@@ -91,7 +91,7 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import Add, Mul, Neg, Sub, TrueDiv
+from pytensor.scalar.basic import Add, Cast, Mul, Neg, Sub, TrueDiv
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -127,6 +127,7 @@ __all__ = [
     "BinomialRV",
     "BlockedStep",
     "CAReduce",
+    "Cast",
     "CheckAndRaise",
     "CheckParameterValue",
     "Competence",

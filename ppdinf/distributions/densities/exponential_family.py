@@ -25,7 +25,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.distributions.observation.float64 import constant
 
-__all__ = ["NaturalForm", "natural_form"]
+__all__ = ["NaturalForm", "log_odds", "log_of_nonnegative", "natural_form"]
 
 CERTAIN = 2000.0  # replaces infinite log odds: a count other than n has probability exp(-2000)
 
@@ -70,7 +70,7 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[
     with np.errstate(invalid="ignore", divide="ignore"):
         if isinstance(op, PoissonRV):
             (rate,) = parameters
-            return NaturalForm(_log(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
+            return NaturalForm(log_of_nonnegative(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
         if isinstance(op, GeometricRV):
             (p,) = parameters
             certain = pt.eq(p, 1)
@@ -85,20 +85,21 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[
         if isinstance(op, BernoulliRV | BinomialRV):
             log_h = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
             inside = (counts >= 0) & (counts <= size)
-            logit, log_none = _odds(parameters[1])
+            logit, log_none, _ = log_odds(parameters[1])
             return NaturalForm(logit, -parameters[0] * log_none, _inside(inside, log_h))
         log_h = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1)
         return NaturalForm(_log1m(parameters[1]), -parameters[0] * pt.log(parameters[1]), _inside(counts >= 0, log_h))
 
 
-def _odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-    """Return the log odds and the logarithm of ``1 - p``, exact for large log odds if p is a sigmoid of them."""
+def log_odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
+    """Return the log odds and the logarithms of ``1 - p`` and p, exact for large log odds if p is a sigmoid of them."""
     logit = _undo_sigmoid(p)
     if logit is not None:
-        return logit, -pt.softplus(logit)
+        return logit, -pt.softplus(logit), -pt.softplus(-logit)
     certain = pt.eq(p, 1)
     q = pt.switch(certain, 0.5, p)
-    return pt.switch(certain, CERTAIN, _log(q) - pt.log1p(-q)), pt.switch(certain, -CERTAIN, pt.log1p(-q))
+    log_p, log_none = log_of_nonnegative(p), pt.log1p(-q)
+    return pt.switch(certain, CERTAIN, log_p - log_none), pt.switch(certain, -CERTAIN, log_none), log_p
 
 
 def _undo_sigmoid(p: TensorVariable) -> TensorVariable | None:
@@ -114,7 +115,7 @@ def _undo_sigmoid(p: TensorVariable) -> TensorVariable | None:
     return None
 
 
-def _log(x: TensorVariable) -> TensorVariable:
+def log_of_nonnegative(x: TensorVariable) -> TensorVariable:
     """Return the logarithm with gradient 0 at 0, so that an exposure of 0 does not make other gradients nan."""
     none = pt.eq(x, 0)
     return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))

@@ -41,6 +41,7 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.factors import CellFactor, factors_in
+from ppdinf.distributions.densities.gamma_sums_op import logp_gamma
 from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.densities.nested_marginal_logp import logp_nested_natural, logp_nested_table
 from ppdinf.distributions.densities.released_rv import ReleasedRV
@@ -222,7 +223,11 @@ def _marginal_logp(
     release, table = drawn[0], table_of(drawn[0])
     law, given = table.owner.op, table.owner.inputs
     form = law.exponential_family(given)
-    if form is None or drawn[1:]:
+    ratios = law.gamma_form(table, drawn[1:], values[1:]) if form is None or drawn[1:] else None
+    if ratios is not None:
+        block, total = law.groups
+        log_l = logp_gamma(ratios, total, block[~law.fiber.uninformed])
+    elif form is None or drawn[1:]:
         factors = factors_given(table, drawn[1:], values[1:])
         log_l = _of_weights(law, law.weights(given, factors)) + sum(
             factor.constant_part(law.start) for factor in factors

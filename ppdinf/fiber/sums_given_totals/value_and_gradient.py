@@ -27,11 +27,11 @@ from ppdinf.fiber.sums_given_totals.node_sums import by_nodes
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
 from ppdinf.fiber.sums_given_totals.saddlepoint import moments, tilted
 
-__all__ = ["evaluate", "grouped", "log_weight_of_zero"]
+__all__ = ["block_of", "evaluate", "grouped", "log_weight_of_zero"]
 
 
 @vectorised
-def _block(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, WindowRows, NDArray]:
+def block_of(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, WindowRows, NDArray]:
     """Return the log coefficient of one block, and the posterior probabilities or means (``as_means``) of its cells."""
     d = cells.size
     rows, mean, var, tilt, log_z = tilted(w, cells, target)
@@ -179,7 +179,7 @@ def evaluate(
                     at = bounds[b + 1]
                     b += 1
                     continue
-            part, rows, mean = _block(w, cells, target, as_means)
+            part, rows, mean = block_of(w, cells, target, as_means)
         possible = part > -np.inf
         for n in range(cells.size):
             i, p = cells[n], row_of(rows, n)

@@ -1,0 +1,209 @@
+"""Data models and dependents whose log weights are ratios of gamma functions, and noise with log-concave pieces.
+
+The sums over counts of such cells need no window of integers: see
+:mod:`ppdinf.fiber.sums_given_totals.gamma_ratios`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import (
+    BetaBinomialRV,
+    BinomialRV,
+    Cast,
+    Elemwise,
+    NegBinomialRV,
+    PoissonRV,
+    TensorVariable,
+    Variable,
+    ancestors,
+)
+from ppdinf.distributions.densities.exponential_family import log_odds, log_of_nonnegative
+from ppdinf.distributions.observation.float64 import constant
+
+__all__ = ["GammaForm", "gamma_form", "noise_segments"]
+
+EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise
+
+
+class GammaForm(NamedTuple):
+    """Parameters of cells (symbolic) as in `ppdinf.fiber.sums_given_totals.gamma_ratios.GammaRatios`.
+
+    Attributes
+    ----------
+    parameters : TensorVariable, shape (cells, 5)
+        Of the cells that are informed.
+    constant : TensorVariable
+        Sum of the terms of log weights that do not depend on the counts.
+    has : tuple of bool
+        Whether cells have alpha, beta and c.
+    first, segment : arrays
+        Segments of the noise of each cell.
+    """
+
+    parameters: TensorVariable
+    constant: TensorVariable
+    has: tuple[bool, bool, bool]
+    first: NDArray[np.int64]
+    segment: NDArray[np.float64]
+
+
+class _Cells(NamedTuple):
+    """Terms of log weights, of the shape of the table: linear and constant, then arguments of gamma functions."""
+
+    eta: TensorVariable
+    constant: TensorVariable
+    alpha: TensorVariable | None = None
+    beta: TensorVariable | None = None
+    low: TensorVariable | float = 1.0
+    high: NDArray[np.float64] | None = None
+
+
+def gamma_form(
+    dist: TensorVariable,
+    shape: tuple[int, ...],
+    log_noise: NDArray[np.float64],
+    lower: NDArray[np.int64],
+    kept: NDArray[np.bool_],
+    table: TensorVariable,
+    dependents: Sequence[TensorVariable] = (),
+    values: Sequence[TensorVariable] = (),
+) -> GammaForm | None:
+    """Return the cells of a distribution as ratios of gamma functions, or None.
+
+    Parameters
+    ----------
+    dist : TensorVariable
+        An elementwise distribution of the shape of the table.
+    shape : tuple of int
+        Shape of the table.
+    log_noise : array, shape (d, width)
+        Log weights of the noise from the count `lower` of each cell on.
+    lower : array of int64, shape (d,)
+    kept : array of bool, shape (d,)
+        Cells of the result.
+    table : TensorVariable
+        The table on which the dependents depend.
+    dependents, values : sequences of TensorVariable
+        Dependents and their values.
+
+    Returns
+    -------
+    GammaForm or None
+        Not None for Poisson, binomial, negative binomial and beta-binomial counts with constant numbers of trials. One
+        binomial dependent may have the table as its number of trials. The noise must be log-concave and consist of at
+        most two quadratic polynomials.
+    """
+    cells = _data_model(dist, shape)
+    if cells is None or len(dependents) > 1:
+        return None
+    if dependents:
+        cells = _with_dependent(cells, dependents[0], values[0], table, shape)
+    noise = None if cells is None else noise_segments(log_noise[kept], lower[kept])
+    if cells is None or noise is None:
+        return None
+    columns = [cells.eta, cells.alpha, cells.beta, cells.low, cells.high]
+    filled = [pt.broadcast_to(0.0 if x is None else pt.as_tensor(x).astype("float64"), shape).ravel() for x in columns]
+    parameters, terms = pt.stack(filled, axis=1), pt.broadcast_to(cells.constant, shape).ravel()
+    if not kept.all():
+        which = np.flatnonzero(kept)
+        parameters, terms = parameters[which], terms[which]
+    has = (cells.alpha is not None, cells.beta is not None, cells.high is not None)
+    return GammaForm(parameters, terms.sum(), has, *noise)
+
+
+def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
+    op = dist.owner.op
+    if not isinstance(op, PoissonRV | BinomialRV | NegBinomialRV | BetaBinomialRV):
+        return None
+    parameters = [pt.broadcast_to(p.astype("float64"), shape) for p in op.dist_params(dist.owner)]
+    if isinstance(op, PoissonRV):
+        return _Cells(log_of_nonnegative(parameters[0]), -parameters[0])
+    if isinstance(op, NegBinomialRV):
+        alpha, p = parameters
+        _, log_none, log_p = log_odds(p)
+        return _Cells(log_none, alpha * log_p - pt.gammaln(alpha), alpha=alpha)
+    known = constant(op.dist_params(dist.owner)[0])
+    if known is None:
+        return None
+    n = np.broadcast_to(known, shape).astype(np.float64)
+    if isinstance(op, BinomialRV):
+        logit, log_none, _ = log_odds(parameters[1])
+        return _Cells(logit, n * log_none + pt.gammaln(n + 1.0), high=n + 1.0)
+    alpha, beta = parameters[1:]
+    terms = pt.gammaln(n + 1.0) - pt.gammaln(alpha) - pt.gammaln(beta) + pt.gammaln(alpha + beta)
+    return _Cells(pt.zeros(shape), terms - pt.gammaln(n + alpha + beta), alpha, n + beta, high=n + 1.0)
+
+
+def _with_dependent(
+    cells: _Cells, dependent: TensorVariable, value: TensorVariable, table: TensorVariable, shape: tuple[int, ...]
+) -> _Cells | None:
+    """Return cells times the probability of a binomial number out of each count, or None.
+
+    ``x! / (x - v)!`` has the factor ``Gamma(x + 1)``, which the data model divides by.
+    """
+    op = dependent.owner.op
+    if not isinstance(op, BinomialRV):
+        return None
+    n, p = op.dist_params(dependent.owner)
+    if not _is_table(n, table) or table in ancestors([p]) or value.type.shape != shape:
+        return None
+    p, v = pt.broadcast_to(p.astype("float64"), shape), value.astype("float64")
+    _, log_none, log_p = log_odds(p)
+    none = pt.eq(v, 0.0)
+    terms = pt.switch(none, 0.0, v * pt.switch(none, 0.0, log_p)) - v * log_none - pt.gammaln(v + 1.0)
+    terms = pt.switch(pt.lt(v, 0.0), -np.inf, terms)
+    return cells._replace(eta=cells.eta + log_none, constant=cells.constant + terms, low=1.0 - v)
+
+
+def _is_table(x: Variable, table: TensorVariable) -> bool:
+    """Return whether a variable is the table, possibly as another type of numbers."""
+    while x is not table and x.owner and isinstance(x.owner.op, Elemwise) and isinstance(x.owner.op.scalar_op, Cast):
+        x = x.owner.inputs[0]
+    return x is table
+
+
+def noise_segments(
+    log_noise: NDArray[np.float64], lower: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+    """Return log weights as concave quadratic polynomials on at most two runs of counts per row, or None."""
+    first, segments = [0], []
+    for row, low in zip(log_noise, lower, strict=True):
+        inside = np.flatnonzero(row > -np.inf)
+        if not inside.size or inside[-1] - inside[0] + 1 > inside.size:
+            return None
+        y = row[inside]
+        bend = np.diff(y, 2)
+        kink = inside.size if bend.size < 2 or np.ptp(bend) < EXACT else int(bend.argmin()) + 2
+        start, parts = low + inside[0], []
+        for begin, part in ((0, y[:kink]), (kink, y[kink:])):
+            if part.size:
+                form = _quadratic(part)
+                if form is None:
+                    return None
+                parts.append([start + begin, start + begin + part.size - 1, start + begin, *form])
+        if len(parts) == 2 and parts[0][4] + 2 * parts[0][5] * (kink - 1) < parts[1][4] - 2 * parts[1][5]:
+            return None  # the kink is convex
+        segments += parts
+        first.append(len(segments))
+    return np.array(first, dtype=np.int64), np.array(segments, dtype=np.float64).reshape(-1, 6)
+
+
+def _quadratic(y: NDArray[np.float64]) -> tuple[float, float, float] | None:
+    """Return coefficients of a concave polynomial of degree 2 in 0, 1, ... that equals the numbers, or None."""
+    last = y.size - 1
+    slope = (y[-1] - y[0]) / max(last, 1)
+    k = np.arange(y.size)
+    line = y[0] + slope * k
+    if np.abs(y - line).max() < EXACT:
+        return y[0], slope, 0.0
+    middle = last // 2  # the parabola through three points
+    square = (y[middle] - line[middle]) / (middle * (middle - last))
+    close = np.abs(y - line - square * k * (k - last)).max() < EXACT
+    return (y[0], slope - square * last, square) if close and square < 0 else None

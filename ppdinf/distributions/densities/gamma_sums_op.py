@@ -1,0 +1,128 @@
+"""PyTensor Op of sums of cells whose log weights are ratios of gamma functions: value and gradient in compiled code."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba import types
+from numpy.typing import NDArray
+
+from ppdinf._internal.numba_jit import External, pointers
+from ppdinf._internal.pymc_compat import (
+    Apply,
+    DisconnectedType,
+    Op,
+    TensorVariable,
+    Variable,
+    disconnected_type,
+    grad_not_implemented,
+    numba_njit,
+    register_funcify_default_op_cache_key,
+)
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.gamma_form import GammaForm
+from ppdinf.distributions.densities.sums_given_totals_op import MISFIT, refuse_jax
+from ppdinf.errors import ModelError
+from ppdinf.fiber.sums_given_totals.gamma_ratios import PARAMETERS
+from ppdinf.fiber.sums_given_totals.gamma_sums import SIZES, ratios_through_pointers
+from ppdinf.fiber.sums_given_totals.panels import panel_rules
+
+__all__ = ["GammaSums", "logp_gamma"]
+
+TOTALS = 1  # position of the number of totals among the integers
+
+# maps the Op's inputs to its outputs
+type Kernel = Callable[
+    [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
+]
+
+
+class GammaSums(Op):
+    """Log coefficients and posterior means of the derivatives of log weights.
+
+    Inputs: parameters (d, 5), and all constants as two vectors (`ppdinf.fiber.sums_given_totals.gamma_sums`). Outputs:
+    one log coefficient per total and one for all free cells (n + 1,); derivatives (d, 5). Differentiable in eta, alpha
+    and beta.
+    """
+
+    __props__ = ()
+
+    def make_node(self, parameters: pt.TensorLike, reals: pt.TensorLike, integers: pt.TensorLike) -> Apply:
+        """Apply to a matrix and a vector of float64, and a vector of int64."""
+        inputs = [pt.as_tensor(x).astype("float64") for x in (parameters, reals)]
+        inputs.append(pt.as_tensor(integers, dtype="int64"))
+        return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=inputs[0].type.shape)])
+
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
+    ) -> None:
+        """Evaluate in compiled code."""
+        parameters, reals, integers = (np.ascontiguousarray(x) for x in inputs)
+        value, out = np.zeros(integers[TOTALS] + 1), np.zeros(parameters.shape)
+        sizes = parameters.shape[0], reals.size, integers.size
+        fits = _EXTERNAL.provide().ctypes(*pointers(parameters, reals, integers), *sizes, *pointers(value, out))
+        if not fits:
+            raise ModelError(MISFIT)
+        output_storage[0][0], output_storage[1][0] = value, out
+
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
+        """Return shapes from the numbers of totals and of cells."""
+        return [(node.inputs[2][TOTALS] + 1,), shapes[0]]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Parameters are differentiable, other inputs are constant."""
+        return [[True, True], [False, False], [False, False]]
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return posterior means of the derivatives of log weights (Fisher's identity)."""
+        parameters, _, integers = inputs
+        fixed = [disconnected_type(), disconnected_type()]
+        if not isinstance(cotangents[1].type, DisconnectedType):
+            return [grad_not_implemented(self, 0, parameters, "second derivatives of a marginal likelihood"), *fixed]
+        block = integers[SIZES : SIZES + parameters.shape[0]]
+        return [
+            cotangents[0][block][:, None] * outputs[1],
+            *fixed,
+        ]  # block -1 is the last entry, that of the free cells
+
+
+def logp_gamma(form: GammaForm, total: NDArray[np.int64], block: NDArray[np.int64]) -> TensorVariable:
+    """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
+    refuse_jax(GammaSums, "a marginalized confidential table has")
+    sizes = (block.size, total.size, *form.has, len(form.segment))
+    integers = np.concatenate([np.array(sizes), block, form.first, total]).astype(np.int64)
+    reals = np.concatenate([form.segment.ravel(), panel_rules().ravel()])
+    fixed = [pytensor.shared(reals, name="fixed_reals", borrow=True)]
+    fixed.append(pytensor.shared(integers, name="fixed_whole", borrow=True))
+    return GammaSums()(form.parameters, *fixed)[0].sum() + form.constant
+
+
+# -- numba ----------------------------------------------------------------------------------------------
+
+_REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
+_SIGNATURE = types.int64(_REALS, _REALS, _INTEGERS, *[types.int64] * 3, _REALS, _REALS)
+_EXTERNAL = External("ppdinf_gamma_sums", _SIGNATURE, ratios_through_pointers)
+_gamma_sums = _EXTERNAL.call
+
+
+@register_funcify_default_op_cache_key(GammaSums)
+def _compiled(op: GammaSums, node: Apply, **kwargs: object) -> tuple[Kernel, int]:
+    _EXTERNAL.provide()
+    columns = PARAMETERS
+
+    @numba_njit
+    def gamma_sums(parameters, reals, integers):  # type: ignore[no-untyped-def]
+        value, out = np.zeros(integers[TOTALS] + 1), np.zeros((parameters.shape[0], columns))
+        arrays = np.ascontiguousarray(parameters), np.ascontiguousarray(reals), np.ascontiguousarray(integers)
+        fits = _gamma_sums(
+            arrays[0].ctypes, arrays[1].ctypes, arrays[2].ctypes, parameters.shape[0], reals.size, integers.size,
+            value.ctypes, out.ctypes,
+        )  # fmt: skip
+        if not fits:
+            raise ModelError(MISFIT)
+        return value, out
+
+    return gamma_sums, 1

@@ -1,0 +1,232 @@
+r"""Log weights of counts that are ratios of gamma functions, at real numbers, with derivatives and bounds.
+
+The log weight of a count x of a cell is
+
+    eta x + log Gamma(x + alpha) - log Gamma(x + a) + log Gamma(beta - x) - log Gamma(c - x) + noise(x),
+
+where alpha, beta and c are optional, and the noise is a quadratic polynomial on each of a few segments. Examples:
+Poisson (a = 1), negative binomial (alpha, a = 1), binomial with n trials (a = 1, c = n + 1), beta-binomial (also alpha
+and beta), each also with a binomial number v of the x persons observed (a = 1 - v).
+
+A bound off the real line follows from ``|Gamma(x)/Gamma(x + iy)|^2 = prod_n (1 + y^2/(x + n)^2)``, which is at most
+``exp(y^2 sum_n 1 / (x + n)^2)``. In a ratio with ``alpha >= a``, all factors cancel except the first ``ceil(alpha -
+a)``; with ``alpha < a`` the ratio is at most 1. Sums are bounded by integrals: ``1/x^2 + 1/x`` for all terms.
+
+References
+----------
+M. Abramowitz, I. A. Stegun, "Handbook of Mathematical Functions" (1964), 6.1.25 (the product), 6.1.40, 6.3.18 and
+6.4.12 (asymptotic series).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
+
+__all__ = [
+    "ALPHA", "BEGIN", "BETA", "END", "ETA", "HIGH", "LINEAR", "LOW", "PARAMETERS", "SEGMENT", "SQUARE", "GammaRatios",
+    "bends", "domain", "is_concave", "is_convex", "level", "log_weights",
+]  # fmt: skip
+
+ETA, ALPHA, BETA, LOW, HIGH = 0, 1, 2, 3, 4  # columns of parameters; LOW and HIGH are a and c
+PARAMETERS = 5
+BEGIN, END, ORIGIN, CONSTANT, LINEAR, SQUARE = 0, 1, 2, 3, 4, 5  # columns of a segment of noise
+SEGMENT = 6
+LARGE = 10  # smallest argument of the asymptotic series
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class GammaRatios(NamedTuple):
+    """Cells with parameters (d, 5); ``has`` contains whether they have alpha, beta and c.
+
+    The noise of cell i is on the segments ``first[i] : first[i + 1]``, consecutive runs of integers. It is ``constant +
+    linear (x - origin) + square (x - origin)^2``.
+    """
+
+    parameter: NDArray
+    has: NDArray
+    first: NDArray
+    segment: NDArray
+
+
+@vectorised
+def _stirling(z: float) -> float:
+    """Return ``log Gamma(z) - (z - 1/2) log z + z - log(2 pi) / 2`` for z >= LARGE."""
+    r = 1.0 / z
+    t = r * r
+    s = 1.0 / 1188 - t * (691.0 / 360360 - t / 156)
+    return r * (1.0 / 12 - t * (1.0 / 360 - t * (1.0 / 1260 - t * (1.0 / 1680 - t * s))))
+
+
+@vectorised
+def _log_to_digamma(z: float) -> float:
+    """Return ``digamma(z) - log z`` for z >= LARGE."""
+    r = 1.0 / z
+    t = r * r
+    return -0.5 * r - t * (
+        1.0 / 12 - t * (1.0 / 120 - t * (1.0 / 252 - t * (1.0 / 240 - t * (1.0 / 132 - t * 0.0210928))))
+    )
+
+
+@vectorised
+def _log_gamma(z: float) -> tuple[float, float]:
+    """Return the log gamma function and its derivative."""
+    product, terms = 1.0, 0.0
+    while z < LARGE:
+        product *= z
+        terms += 1.0 / z
+        z += 1.0
+    log_z = math.log(z)
+    value = (z - 0.5) * log_z - z + HALF_LOG_2PI + _stirling(z)
+    return value - (math.log(product) if product != 1.0 else 0.0), log_z + _log_to_digamma(z) - terms
+
+
+@vectorised
+def domain(cells: GammaRatios, i: int) -> tuple[int, int]:
+    """Return the first and last possible count of a cell; the first is larger if no count is possible."""
+    p, segment = cells.parameter[i], cells.segment[cells.first[i] : cells.first[i + 1]]
+    if segment.shape[0] == 0:
+        return 0, -1
+    low, high = max(segment[0, BEGIN], 1.0 - p[LOW]), segment[-1, END]
+    if cells.has[2]:
+        high = min(high, p[HIGH] - 1.0)
+    if low > high or (cells.has[0] and not low + p[ALPHA] > 0.0) or (cells.has[1] and not p[BETA] - high > 0.0):
+        return 0, -1
+    return int(low), int(high)
+
+
+@vectorised
+def is_concave(cells: GammaRatios, i: int) -> bool:
+    """Return whether the log weight without the noise is concave."""
+    p = cells.parameter[i]
+    return (not cells.has[0] or p[ALPHA] >= p[LOW]) and (not cells.has[1] or p[BETA] >= p[HIGH])
+
+
+@vectorised
+def is_convex(cells: GammaRatios, i: int) -> bool:
+    """Return whether the log weight is convex on every segment of the noise."""
+    p, convex = cells.parameter[i], cells.has[0] and (cells.has[1] or not cells.has[2])
+    convex = convex and p[ALPHA] <= p[LOW] and (not cells.has[1] or p[BETA] <= p[HIGH])
+    for s in range(cells.first[i], cells.first[i + 1]):
+        convex = convex and cells.segment[s, SQUARE] >= 0.0
+    return convex
+
+
+@vectorised
+def level(cells: GammaRatios, i: int, segment: NDArray, tilt: float, x: float) -> tuple[float, float]:
+    """Return the log weight, plus ``tilt x``, with the noise of one segment, and its derivative."""
+    p, off = cells.parameter[i], x - segment[ORIGIN]
+    value, slope = _log_gamma(x + p[LOW])
+    value = (p[ETA] + tilt) * x - value + segment[CONSTANT] + off * (segment[LINEAR] + off * segment[SQUARE])
+    slope = p[ETA] + tilt - slope + segment[LINEAR] + 2.0 * segment[SQUARE] * off
+    if cells.has[0]:
+        more, rise = _log_gamma(x + p[ALPHA])
+        value, slope = value + more, slope + rise
+    if cells.has[1]:
+        more, rise = _log_gamma(p[BETA] - x)
+        value, slope = value + more, slope - rise
+    if cells.has[2]:
+        more, rise = _log_gamma(p[HIGH] - x)
+        value, slope = value - more, slope + rise
+    return value, slope
+
+
+@vectorised
+def _bend(has: bool, positive: float, negative: float) -> tuple[float, float]:
+    """Return bounds for ``Gamma(positive + z) / Gamma(negative + z)``, Re z >= 0; see `bends`."""
+    r = 1.0 / negative
+    if not has:
+        return r + r * r, 0.0
+    if positive >= negative:
+        return r * r + r - 1.0 / max(negative, math.ceil(positive) - 1.0), 0.0
+    q = 1.0 / positive
+    return 0.0, q + q * q - r - 0.5 * r * r
+
+
+@vectorised
+def bends(cells: GammaRatios, i: int, segment: NDArray, low: float, high: float) -> tuple[float, float]:
+    """Return bounds k, c between two real numbers; k is infinite if a gamma function may have a pole nearby.
+
+    For x between low and high, ``|weight(x + iy)| <= weight(x) exp(k y^2 / 2)``, and the second derivative of the log
+    weight is at most c.
+    """
+    p = cells.parameter[i]
+    least = min(p[LOW], p[ALPHA]) if cells.has[0] else p[LOW]
+    if low + least < 0.5:
+        return np.inf, np.inf
+    k, c = _bend(cells.has[0], p[ALPHA] + low, p[LOW] + low)
+    if cells.has[2]:
+        least = min(p[HIGH], p[BETA]) if cells.has[1] else p[HIGH]
+        if least - high < 0.5:
+            return np.inf, np.inf
+        more, bend = _bend(cells.has[1], p[BETA] - high, p[HIGH] - high)
+        k, c = k + more, c + bend
+    return k - 2.0 * min(segment[SQUARE], 0.0), c + 2.0 * max(segment[SQUARE], 0.0)
+
+
+@vectorised
+def _add_ratio_of_large(
+    z: NDArray, has: bool, positive: float, negative: float, least: float, value: NDArray, psi: NDArray
+) -> None:
+    """Add the terms of `_add_ratio` if all arguments are at least ``least >= LARGE``."""
+    gap = positive - negative
+    if not has:
+        for j in range(z.size):
+            b = z[j] + negative
+            value[j] -= (b - 0.5) * math.log(b) - b + HALF_LOG_2PI + _stirling(b)
+    else:
+        near = abs(gap) < 0.2 * least  # then log(a / b) = 2 artanh(gap / (a + b)), without cancellation
+        for j in range(z.size):
+            a, b = z[j] + positive, z[j] + negative
+            log_a = math.log(a)
+            psi[j] += log_a + _log_to_digamma(a)
+            value[j] += gap * log_a - gap + _stirling(a) - _stirling(b)
+            if near:
+                s = gap / (a + b)
+                t = s * s
+                w = 1.0 / 9 + t * (1.0 / 11 + t * (1.0 / 13 + t * (1.0 / 15 + t / 17)))
+                value[j] += 2.0 * (b - 0.5) * s * (1.0 + t * (1.0 / 3 + t * (1.0 / 5 + t * (1.0 / 7 + t * w))))
+            else:
+                value[j] += (b - 0.5) * (log_a - math.log(b))
+
+
+@vectorised
+def _add_ratio(z: NDArray, has: bool, positive: float, negative: float, value: NDArray, psi: NDArray) -> None:
+    """Add ``log Gamma(z + positive) - log Gamma(z + negative)``, and write ``digamma(z + positive)``."""
+    least = z[0]
+    for j in range(z.size):
+        least = min(least, z[j])
+    least += min(positive, negative) if has else negative
+    if least < LARGE:  # by recurrence from larger arguments
+        for j in range(z.size):
+            above, below, terms = 1.0, 1.0, 0.0
+            for k in range(LARGE):
+                below *= z[j] + negative + k
+            if has:
+                for k in range(LARGE):
+                    above *= z[j] + positive + k
+                    terms += 1.0 / (z[j] + positive + k)
+            value[j] += math.log(below / above)
+            psi[j] = -terms
+        _add_ratio_of_large(z, has, positive + LARGE, negative + LARGE, least + LARGE, value, psi)
+    else:
+        for j in range(z.size):
+            psi[j] = 0.0
+        _add_ratio_of_large(z, has, positive, negative, least, value, psi)
+
+
+@vectorised
+def log_weights(
+    cells: GammaRatios, i: int, segment: NDArray, tilt: float, x: NDArray, out: NDArray, up: NDArray, down: NDArray
+) -> None:
+    """Add `level` at real numbers x, and compute ``digamma(x + alpha)`` and ``digamma(beta - x)``."""
+    p = cells.parameter[i]
+    for j in range(x.size):
+        off = x[j] - segment[ORIGIN]
+        out[j] += (p[ETA] + tilt) * x[j] + segment[CONSTANT] + off * (segment[LINEAR] + off * segment[SQUARE])
+    _add_ratio(x, cells.has[0], p[ALPHA], p[LOW], out, up)
+    if cells.has[2]:
+        _add_ratio(-x, cells.has[1], p[BETA], p[HIGH], out, down)

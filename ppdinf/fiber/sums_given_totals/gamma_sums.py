@@ -1,0 +1,186 @@
+"""Sums of cells whose log weights are ratios of gamma functions, given their totals: value and gradient.
+
+Each group is evaluated at the nodes of panels (:mod:`ppdinf.fiber.sums_given_totals.panel_sums`). If the bounds on
+their errors are too large, the integers of all windows of the group are used.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, row_of, upper_envelope, vectorised
+from ppdinf.fiber.sums_given_totals.gamma_ratios import (
+    ALPHA,
+    BEGIN,
+    BETA,
+    END,
+    ETA,
+    HIGH,
+    LOW,
+    PARAMETERS,
+    SEGMENT,
+    GammaRatios,
+    domain,
+    log_weights,
+)
+from ppdinf.fiber.sums_given_totals.panel_sums import by_panels
+from ppdinf.fiber.sums_given_totals.panels import RULES
+from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped
+
+__all__ = ["SIZES", "evaluate_ratios", "ratios_through_pointers"]
+
+SIZES = 6
+"""Number of sizes at the start of the integers: cells, totals, and whether cells have alpha, beta and c, and segments.
+Then follow each cell's total, the first segment of each cell, and the totals."""
+FEWEST = 16  # smallest group of cells that is evaluated at nodes: in smaller groups, higher frequencies matter
+
+
+@vectorised
+def _by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, out: NDArray) -> float:
+    """Return the log coefficient of one group (or the log weight of a free cell) from all integers."""
+    d, width = members.size, 1
+    lower = np.empty(d, np.int64)
+    for n in range(d):
+        lower[n], high = domain(cells, members[n])
+        if high < lower[n]:
+            return -np.inf
+        width = max(width, high - lower[n] + 1)
+    logw, up, down = np.full((d, width), -np.inf), np.zeros(width), np.zeros(width)
+    x = np.empty(width)
+    for n in range(d):
+        _, high = domain(cells, members[n])
+        for s in range(cells.first[members[n]], cells.first[members[n] + 1]):
+            begin, end = max(lower[n], int(cells.segment[s, BEGIN])), min(high, int(cells.segment[s, END])) + 1
+            if begin < end:
+                at = begin - lower[n]
+                size = end - begin
+                for k in range(size):
+                    x[k] = 1.0 * (begin + k)
+                into = logw[n, at : at + size]
+                into[:] = 0.0
+                log_weights(cells, members[n], cells.segment[s], 0.0, x[:size], into, up[:size], down[:size])
+    w = Weights(logw, upper_envelope(logw), np.arange(d), np.zeros(d))
+    if free:
+        rows, value = probabilities(w, np.arange(1), 0.0)
+    else:
+        room = target
+        for n in range(d):
+            room -= lower[n]
+        value, rows, _ = block_of(w, np.arange(d), room, False)
+    if not value > -np.inf:
+        return value
+    for n in range(d):
+        i, p = members[n], row_of(rows, n)
+        for k in range(p.size):
+            x[k] = 1.0 * (lower[n] + rows.first[n] + k)
+        size = p.size
+        log_weights(cells, i, cells.segment[0], 0.0, x[:size], logw[0, :size], up[:size], down[:size])
+        out[i, :] = 0.0
+        for k in range(size):
+            out[i, ETA] += p[k] * x[k]
+            out[i, ALPHA] += p[k] * up[k]
+            out[i, BETA] += p[k] * down[k]
+    return value
+
+
+@vectorised
+def _of_zero(cells: GammaRatios, i: int, out: NDArray) -> float:
+    """Return the log weight of a cell in which only the count 0 is possible and write its derivatives."""
+    low, high = domain(cells, i)
+    if not low <= 0 <= high:
+        return -np.inf
+    eta, x, value = cells.parameter[i, ETA], np.zeros(1), np.zeros(1)
+    cells.parameter[i, ETA] = 0.0
+    for s in range(cells.first[i], cells.first[i + 1]):
+        if cells.segment[s, BEGIN] <= 0.0 <= cells.segment[s, END]:
+            log_weights(cells, i, cells.segment[s], 0.0, x, value, out[i, ALPHA : ALPHA + 1], out[i, BETA : BETA + 1])
+    cells.parameter[i, ETA] = eta
+    return value[0]
+
+
+@vectorised
+def evaluate_ratios(
+    cells: GammaRatios, rules: NDArray, block: NDArray, total: NDArray, by_nodes: bool, value: NDArray, out: NDArray
+) -> None:
+    """Add log coefficients to ``value`` (one per total, then all free cells) and write derivatives to ``out``.
+
+    Parameters
+    ----------
+    cells : GammaRatios
+    rules : array
+        `ppdinf.fiber.sums_given_totals.panels.panel_rules`.
+    block : array of int64, shape (d,)
+        Total of each cell, -1 for none.
+    total : array of int64, shape (n,)
+    by_nodes : bool
+        Whether nodes are used; otherwise all integers.
+    value : array, shape (n + 1,)
+    out : array, shape (d, 5)
+        Derivatives by the parameters, in the columns of eta, alpha and beta.
+    """
+    for i in range(block.size):
+        for k in range(PARAMETERS):
+            used = k in (ETA, LOW) or (k == HIGH and cells.has[2]) or (0 < k < LOW and cells.has[k - 1])
+            if used and not cells.parameter[i, k] < np.inf:
+                value[:] = np.nan
+                return
+    order, bounds = grouped(block, total.size, cells.parameter[:, ETA])
+    for i in range(block.size):
+        if cells.parameter[i, ETA] == -np.inf:
+            value[block[i]] += _of_zero(cells, i, out)
+    for b in range(total.size + order.size - bounds[total.size]):  # groups, then free cells
+        free = b >= total.size
+        begin = bounds[total.size] + b - total.size if free else bounds[b]
+        members, part = order[begin : begin + 1 if free else bounds[b + 1]], np.nan
+        target = 0 if free else total[b]
+        if by_nodes and (free or members.size >= FEWEST):
+            part = by_panels(cells, rules, members, target, free, out)
+        if np.isnan(part):
+            part = _by_windows(cells, members, target, free, out)
+        value[total.size if free else b] += part
+
+
+def ratios_through_pointers(  # type: ignore[no-untyped-def]
+    varying, reals, whole, d, n_reals, n_whole, value, out
+) -> int:
+    """Evaluate sums of cells whose log weights are ratios of gamma functions, for callers in C.
+
+    Parameters
+    ----------
+    varying : pointer to float64
+        Parameters (d, 5).
+    reals : pointer to float64
+        Segments of noise (n, 6), then `RULES`.
+    whole : pointer to int64
+        Sizes, blocks, first segments and totals; see `SIZES`.
+    d, n_reals, n_whole : int
+        Numbers of cells and of entries.
+    value, out : pointers to float64
+        Output arrays, initialised with 0: one value per total plus one, and (d, 5) derivatives.
+
+    Returns
+    -------
+    int
+        1, or 0 without evaluation if the number of cells differs.
+    """
+    real, integer = numba.carray(reals, (n_reals,)), numba.carray(whole, (n_whole,))
+    if integer[0] != d:
+        return 0
+    n, segments = integer[1], integer[5]
+    has = integer[2:5]
+    block, first = integer[SIZES : SIZES + d], integer[SIZES + d : SIZES + 2 * d + 1]
+    total = integer[SIZES + 2 * d + 1 : SIZES + 2 * d + 1 + n]
+    segment = real[: segments * SEGMENT].reshape((segments, SEGMENT))
+    rules = real[segments * SEGMENT :].reshape(RULES)
+    evaluate_ratios(
+        GammaRatios(numba.carray(varying, (d, PARAMETERS)), has, first, segment),
+        rules,
+        block,
+        total,
+        True,
+        numba.carray(value, (n + 1,)),
+        numba.carray(out, (d, PARAMETERS)),
+    )
+    return 1
