@@ -14,6 +14,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import HalfNormalRV, NormalRV
 
 import ppdinf as ppd
+from ppdinf.distributions.densities.gamma_form import GammaForm
+from ppdinf.distributions.densities.gamma_sums_op import logp_gamma
 from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.densities.nested_marginal_logp import logp_nested_natural, logp_nested_table
 from ppdinf.distributions.densities.released_rv import released
@@ -42,6 +44,14 @@ def with_slopes(of_weights, of_slopes):
 def summed_out():
     place = {"lo": np.array([0, 1, -1]), "total": np.array([2]), "block": np.array([0, 0, -1])}
     return with_slopes(logp_table(WEIGHTS, **place), logp_natural(ETA, LOG_WEIGHTS, **place))
+
+
+def ratios():
+    columns = [ETA - 1, 2 + pt.exp(ETA), pt.zeros(3), pt.ones(3), pt.zeros(3)]
+    noise = np.tile([0.0, 200.0, 0.0, 0.0, -0.05, 0.0], (3, 1))
+    form = GammaForm(pt.stack(columns, axis=1), pt.zeros(()), (True, False, False), np.arange(4), noise)
+    value = logp_gamma(form, np.array([30]), np.array([0, 0, -1]))
+    return [value, pytensor.grad(value, ETA)]
 
 
 def nested():
@@ -73,6 +83,7 @@ def drawn(mechanism):
 
 CASES = {
     "sums given totals": summed_out,
+    "sums of ratios of gamma functions": ratios,
     "nested sums": nested,
     "stop gradient": lambda: [pt.exp(stop_gradient(WEIGHTS)).sum()],
     "of a table": lambda: [of_table(lambda x: float(x @ [1, 10, 100]), pt.exp(ETA))],
