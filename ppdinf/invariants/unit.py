@@ -39,8 +39,8 @@ class Unit(Statement):
 def unit(unit: str, *, contributions: int = 1) -> Public:
     """State the protected unit of a release, and the number of records that one unit may have in the table.
 
-    By default the unit is a person with one record. The loss per unit of distance does not depend on it; guarantees
-    also state the loss of all records of one unit together (group privacy).
+    By default the unit is a person with one record. The loss per unit of distance does not depend on the unit.
+    Guarantees also state the loss of all records of one unit together (group privacy).
 
     Parameters
     ----------

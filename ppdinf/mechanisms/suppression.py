@@ -102,7 +102,7 @@ class Suppression(TableMechanism):
         if cells * reach > LARGEST:
             raise ModelError(
                 f"the public statements leave up to {reach:,.0f} counts in each of {cells:,} cells, too many to "
-                "enumerate: model the public sums themselves, which are all that was released"
+                "enumerate: model the public sums themselves, because nothing else was released"
             )
         # One more than the largest distance: no possible count is at the end of the support.
         return Likelihood(AdditiveLaw(_Constant()), int(reach) + 1)

@@ -82,7 +82,7 @@ def read(path: Path) -> Journal:
         record = _record(line)
         if record is None or journal_line(previous, record) != line + b"\n":
             what = "it is not a session file" if number == 1 else "it was changed, or previous lines are missing"
-            raise SessionError(f"{path.name}, line {number}: {what}; no release is possible, get a complete copy")
+            raise SessionError(f"{path.name}, line {number}: {what}; restore a complete copy of the file")
         previous = _digest(previous, record)
         journal.records.append(record)
         journal.digests.append(previous)

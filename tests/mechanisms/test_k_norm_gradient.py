@@ -343,7 +343,7 @@ def test_chains_are_released_only_when_allowed():
 
 def test_functions_are_not_saved_and_answers_are_not_tables(tmp_path):
     release = KNormGradient(by_hand(2.0, 2), 1).release((np.eye(2), np.ones(2)), allow_mcmc=True)
-    with pytest.raises(PrivacyError, match="any other one is code"):
+    with pytest.raises(PrivacyError, match="other objectives consist of code"):
         release.save(tmp_path / "r.ppd")
     with pytest.raises(ModelError, match="depends on records"):
         release.mechanism.logp(release.table, [1, 2])

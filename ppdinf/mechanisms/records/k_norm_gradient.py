@@ -201,7 +201,8 @@ class KNormGradient(Mechanism):
         """
         name = type(self.objective).__name__
         if SAVED.get(name) is not type(self.objective):
-            raise PrivacyError(f"release files store the objectives {', '.join(SAVED)} only: any other one is code")
+            known = ", ".join(SAVED)
+            raise PrivacyError(f"release files store the objectives {known} only: other objectives consist of code")
         objective = {"name": name} | {field: float(value) for field, value in vars(self.objective).items()}
         rationals = {"epsilon": str(self.epsilon), "delta_z": str(self.delta_z)}
         further: Json = {} if self.known is None else {"known": self.known}

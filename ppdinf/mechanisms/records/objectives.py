@@ -88,7 +88,9 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class Gradient(Objective):
-    """Any other objective, by its gradient. The stated sensitivity and the bounds of the records are not checked.
+    """An objective that is defined by its gradient.
+
+    The stated sensitivity and the bounds of the records are not checked.
 
     Parameters
     ----------
