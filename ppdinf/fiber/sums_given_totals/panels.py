@@ -57,6 +57,9 @@ SLACK = math.log(1e-5)  # accepted error relative to the largest weight, of weig
 TOLERANCE = math.log(1e-13)  # accepted error of a panel, and of omitted weights, relative to the largest weight
 FALLS, BENDS, NEAR = 16.0, 4.5, 3.0  # longest panels tried: decrease, in 1 / sqrt(k), and relative to a pole's distance
 
+# radii r of ellipses, as (r + 1/r) / 2, (r - 1/r) / 2, log r and log(r - 1)
+RADII = tuple((0.5 * (r + 1 / r), 0.5 * (r - 1 / r), math.log(r), math.log(r - 1)) for r in (1.5, 2.1, 3.0, 4.5, 8.0))
+
 
 def panel_rules() -> NDArray[np.float64]:
     """Return polynomials in ``(2.5 m / N)^2`` for the Gauss rules of N >= 5 m / 2 consecutive integers, shape `RULES`.
@@ -129,19 +132,20 @@ def _fit(
     height, steep = level(cells, i, segment, tilt, centre)
     steep = abs(steep)
     best, error, across, along = 1000, np.inf, 0.0, 0.0
-    for radius in (1.5, 2.1, 3.0, 4.5, 8.0):
-        a, b = 0.5 * half * (radius + 1.0 / radius), 0.5 * half * (radius - 1.0 / radius)
+    extent = math.log(4.0 * n)
+    for radius_a, radius_b, log_radius, rest in RADII:
+        a, b = half * radius_a, half * radius_b
         k, c = bends(cells, i, segment, centre - a, centre + a)
         if k == np.inf:
             break
-        size, each = height + steep * a + 0.5 * c * a * a, math.log(radius)
-        size = (min(size, top) if c == 0.0 else size) + 0.5 * k * b * b + math.log(4.0 * n / (radius - 1.0))
+        size = height + steep * a + 0.5 * c * a * a
+        size = (min(size, top) if c == 0.0 else size) + 0.5 * k * b * b + extent - rest
         need = max(0.5 * precision * b * b - TOLERANCE, rate * (abs(centre - result[CENTRE]) + a) - SLACK)
-        m = max(int(0.5 * ((size + need - result[TOP]) / each + 1.0)) + 1, 1)
+        m = max(int(0.5 * ((size + need - result[TOP]) / log_radius + 1.0)) + 1, 1)
         m = (m + STEP - 1) // STEP * STEP
         if m > best:
             break
-        best, error, across, along = m, size - (2 * m - 1) * each, a, b
+        best, error, across, along = m, size - (2 * m - 1) * log_radius, a, b
     return best, error, across, along
 
 
