@@ -47,6 +47,7 @@ def saved(months):
     """Save a release of simulated cases of 67 counties; return its path."""
     cases = ppd.datasets.epidemic().cases
     table = cases.isel(month=slice(-months - 1, -1)) if months > 1 else cases.isel(month=-2, drop=True)
+    table = table.drop_vars([name for name in table.coords if name not in (*table.dims, "population")])
     public = ppd.invariants.margin("month") if months > 1 else ppd.invariants.total()
     mechanism = ppd.GeneralizedLaplace(public & ppd.invariants.covariates("population"), epsilon="1/10")
     mechanism.release(table).save("cases.ppd")
