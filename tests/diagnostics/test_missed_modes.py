@@ -6,11 +6,10 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
-from posteriors_by_quadrature import POSTERIORS, exact, model_of
+from posteriors_by_quadrature import POSTERIORS, draws_of, exact, model_of
 
 import ppdinf as ppd
 from ppdinf.errors import DiagnosisWarning
-from ppdinf.samplers import importance
 
 WRONG = 0.03  # difference of a probability that must be reported
 
@@ -19,22 +18,19 @@ def chains(r):
     return az.from_dict({"posterior": {"r": np.asarray(r).reshape(4, -1)}})
 
 
-def right_draws(name, draws, rng):
-    return np.random.default_rng(rng).permutation(importance(model_of(name), draws, rng=rng).posterior["r"].values[0])
-
-
 def test_chains_in_one_of_two_modes_are_reported_and_right_ones_are_not():
     name = "two modes of one height"
-    model, r = model_of(name), right_draws(name, 4000, 1)
+    model, r = model_of(name), draws_of(name, 4000, 1)
     assert ppd.diagnose(chains(r), model).ok
     with pytest.warns(DiagnosisWarning, match=r"P\(r <= .* importance sampling .* missed a mode"):
         assert not ppd.diagnose(chains(np.random.default_rng(2).choice(r[r > 1], 4000)), model).ok
 
 
+@pytest.mark.deep
 def test_wrong_shares_of_two_modes_are_noticed():
     """Chains that mix between both modes, but spend too little time in the left one."""
     name = "two modes of one height"
-    model, r, rng = model_of(name), right_draws(name, 4000, 3), np.random.default_rng(4)
+    model, r, rng = model_of(name), draws_of(name, 4000, 3), np.random.default_rng(4)
     left = rng.random(4000) < 1 - exact(name)[1][0] - 0.12
     wrong = np.where(left, rng.choice(r[r <= 1], 4000), rng.choice(r[r > 1], 4000))
     with pytest.warns(DiagnosisWarning, match="importance sampling"):
@@ -58,4 +54,4 @@ def test_nuts_is_right_or_reported(name):
 @pytest.mark.parametrize("name", [name for name in POSTERIORS if name != "waves"])
 def test_right_draws_are_never_reported(name):
     """11 samples with 82 comparisons at 5 standard errors: a false alarm in 2,000 runs."""
-    assert ppd.diagnose(chains(right_draws(name, 4000, 10)), model_of(name)).ok
+    assert ppd.diagnose(chains(draws_of(name, 4000, 10)), model_of(name)).ok

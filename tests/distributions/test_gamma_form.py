@@ -84,6 +84,20 @@ def test_densities_of_cells_without_a_public_sum():
     assert gradient < 1e-8
 
 
+def test_cells_with_a_very_large_shape_are_poisson():
+    """Shapes above 1e10: without their reduction the log gamma functions have no digits left (a difference of 1e4)."""
+    release = ppd.Release(X * 10, ppd.GeneralizedLaplace(inv.total(), epsilon="1/10"))
+    with pm.Model() as model:
+        shape = pm.HalfFlat("shape")
+        ppd.PartiallyPrivate("x", pm.NegativeBinomial.dist(mu=10.0 * X + 3, alpha=shape), release=release)
+    with pm.Model() as poisson:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(10.0 * X + 3), release=release)
+    assert is_used(model)
+    right, density = float(poisson.compile_logp()({})), model.compile_logp(jacobian=False)
+    for digits in (8, 9, 10, 11, 12, 13, 14):
+        assert density({"shape_log__": digits * np.log(10)}) == pytest.approx(right, abs=5e-3)
+
+
 def test_other_dependents_use_all_counts():
     assert not is_used(model_of("negative binomial", inv.total(), visits=True))
 

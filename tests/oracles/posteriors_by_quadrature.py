@@ -52,17 +52,29 @@ def model_of(name):
     return model
 
 
-def exact(name):
-    """Return the log evidence, and probabilities that r exceeds the thresholds."""
-    (_, log_prior), rate, y, thresholds = POSTERIORS[name]
+def density(name):
+    """Return the unnormalized log density of r on the grid."""
+    (_, log_prior), rate, y, _ = POSTERIORS[name]
     total = sum(y)
     tables = np.array([(i, j, total - i - j) for i in range(total + 1) for j in range(total + 1 - i)])
     log_noise = -np.abs(np.array(y) - tables).sum(axis=1) - gammaln(tables + 1).sum(axis=1)
     mean = rate(GRID, np)
-    log_p = log_prior(GRID) + total * np.log(mean) - 3 * mean + logsumexp(log_noise)
-    density = np.exp(log_p - log_p.max())
-    log_evidence = np.log(density.sum() * (GRID[1] - GRID[0])) + log_p.max()
-    return log_evidence, [density[limit < GRID].sum() / density.sum() for limit in thresholds]
+    return log_prior(GRID) + total * np.log(mean) - 3 * mean + logsumexp(log_noise)
+
+
+def exact(name):
+    """Return the log evidence, and probabilities that r exceeds the thresholds."""
+    log_p = density(name)
+    p = np.exp(log_p - log_p.max())
+    log_evidence = np.log(p.sum() * (GRID[1] - GRID[0])) + log_p.max()
+    return log_evidence, [p[limit < GRID].sum() / p.sum() for limit in POSTERIORS[name][3]]
+
+
+def draws_of(name, size, rng):
+    """Return independent draws of r from the density on the grid."""
+    log_p = density(name)
+    p = np.exp(log_p - log_p.max())
+    return np.random.default_rng(rng).choice(GRID, size, p=p / p.sum())
 
 
 def assert_probabilities(found, right, size, name):

@@ -194,6 +194,7 @@ def ragged(lengths):
     return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior.rename(rate="energy")})
 
 
+@pytest.mark.filterwarnings("ignore:The chains have")  # draws of another distribution, which is reported
 def test_chains_of_unequal_length_are_truncated_to_the_shortest():
     model = model_of(True)
     with pytest.warns(DiagnosisWarning, match="stopped after 30, 25 draws: the first 25 of each are used"):

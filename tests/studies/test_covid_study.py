@@ -194,6 +194,7 @@ def test_releases_of_all_months_are_noisy_in_every_county_and_exact_in_the_state
     assert (np.diff(told[:, 0][np.argsort(found["cases"].table.values[:, 0])]) >= 0).all()
 
 
+@pytest.mark.deep
 def test_the_panel_has_a_density_and_every_cell_a_share_and_a_fatality():
     table = epidemic().isel(month=slice(8, 11), county=slice(None, None, 11))
     found = PANEL.released(table, np.random.default_rng(2))

@@ -29,6 +29,8 @@ from ppdinf.distributions.observation.float64 import constant
 
 __all__ = ["GammaForm", "gamma_form", "noise_segments"]
 
+LARGEST_SHAPE = 1e10
+"""Above, differences of log gamma functions lose their digits, and PyMC's density, too, is that of Poisson counts."""
 EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise
 
 
@@ -126,9 +128,7 @@ def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
     if isinstance(op, PoissonRV):
         return _Cells(log_of_nonnegative(parameters[0]), -parameters[0])
     if isinstance(op, NegBinomialRV):
-        alpha, p = parameters
-        _, log_none, log_p = log_odds(p)
-        return _Cells(log_none, alpha * log_p - pt.gammaln(alpha), alpha=alpha)
+        return _negative_binomial(*parameters)
     known = constant(op.dist_params(dist.owner)[0])
     if known is None:
         return None
@@ -139,6 +139,16 @@ def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
     alpha, beta = parameters[1:]
     terms = pt.gammaln(n + 1.0) - pt.gammaln(alpha) - pt.gammaln(beta) + pt.gammaln(alpha + beta)
     return _Cells(pt.zeros(shape), terms - pt.gammaln(n + alpha + beta), alpha, n + beta, high=n + 1.0)
+
+
+def _negative_binomial(alpha: TensorVariable, p: TensorVariable) -> _Cells:
+    """Return negative binomial cells; a shape above `LARGEST_SHAPE` is reduced to it, with the same mean."""
+    _, log_none, log_p = log_odds(p)
+    mean, shape = alpha * pt.exp(log_none - log_p), pt.minimum(alpha, LARGEST_SHAPE)
+    large = pt.gt(alpha, LARGEST_SHAPE)
+    log_p = pt.switch(large, -pt.log1p(mean / shape), log_p)
+    log_none = pt.switch(large, log_of_nonnegative(mean / (mean + shape)), log_none)
+    return _Cells(log_none, shape * log_p - pt.gammaln(shape), alpha=shape)
 
 
 def _with_dependent(
