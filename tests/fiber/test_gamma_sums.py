@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, loggamma, logsumexp
 
-from ppdinf.fiber.sums_given_totals import panel_sums
-from ppdinf.fiber.sums_given_totals.gamma_ratios import (
+from ppdinf.fiber.sums_of_gamma_ratios import panel_sums
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     ALPHA,
     BETA,
     ETA,
@@ -18,8 +18,8 @@ from ppdinf.fiber.sums_given_totals.gamma_ratios import (
     level,
     log_weights,
 )
-from ppdinf.fiber.sums_given_totals.gamma_sums import evaluate_ratios
-from ppdinf.fiber.sums_given_totals.panels import (
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import evaluate_ratios
+from ppdinf.fiber.sums_of_gamma_ratios.panels import (
     BOUND,
     CENTRE,
     ERRORS,

@@ -1,7 +1,7 @@
 """Data models and dependents whose log weights are ratios of gamma functions, and noise with log-concave pieces.
 
 The sums over counts of such cells need no window of integers: see
-:mod:`ppdinf.fiber.sums_given_totals.gamma_ratios`.
+:mod:`ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of
 
 
 class GammaForm(NamedTuple):
-    """Parameters of cells (symbolic) as in `ppdinf.fiber.sums_given_totals.gamma_ratios.GammaRatios`.
+    """Parameters of cells (symbolic) as in `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.GammaRatios`.
 
     Attributes
     ----------

@@ -24,9 +24,9 @@ from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.gamma_form import GammaForm
 from ppdinf.distributions.densities.sums_given_totals_op import MISFIT, refuse_jax
 from ppdinf.errors import ModelError
-from ppdinf.fiber.sums_given_totals.gamma_ratios import PARAMETERS
-from ppdinf.fiber.sums_given_totals.gamma_sums import SIZES, ratios_through_pointers
-from ppdinf.fiber.sums_given_totals.panels import panel_rules
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import PARAMETERS
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES, ratios_through_pointers
+from ppdinf.fiber.sums_of_gamma_ratios.panels import panel_rules
 
 __all__ = ["GammaSums", "logp_gamma"]
 
@@ -41,8 +41,8 @@ type Kernel = Callable[
 class GammaSums(Op):
     """Log coefficients and posterior means of the derivatives of log weights.
 
-    Inputs: parameters (d, 5), and all constants as two vectors (`ppdinf.fiber.sums_given_totals.gamma_sums`). Outputs:
-    one log coefficient per total and one for all free cells (n + 1,); derivatives (d, 5). Differentiable in eta, alpha
+    Inputs: parameters (d, 5), and all constants as two vectors (`ppdinf.fiber.sums_of_gamma_ratios.gamma_sums`).
+    Outputs: one log coefficient per total and one for all free cells (n + 1,); derivatives (d, 5). Differentiable in eta, alpha
     and beta.
     """
 

@@ -8,14 +8,10 @@ fixed_frequencies      Sums of a few cells from polynomial characteristic functi
 fourier                The probability of a sum as the mean of its characteristic function over frequencies.
 frequency_grids        The choice of frequency grids for groups of cells, with the pieces of their cells.
 frequency_polynomials  Characteristic functions at fixed frequencies as polynomials in the natural parameters.
-gamma_ratios           Log weights that are ratios of gamma functions, with bounds off the real line.
-gamma_sums             Sums of cells whose log weights are ratios of gamma functions: value and gradient.
 gauss_nodes            Gauss quadrature rules of weighted integers.
 log_normaliser         The log normaliser of an exponential family as a polynomial with an error bound.
 node_pieces            Cells of exponential families as a few weighted real nodes, with computed error bounds.
 node_sums              Sums of cells given their total, from the Gauss nodes of every cell.
-panel_sums             Sums of cells given their total, from the nodes of the panels of every cell.
-panels                 Runs of integers that a few real nodes replace, with error bounds.
 packed_sums            All constants of an evaluation in two arrays, for PyTensor.
 piecewise_polynomials  Log normalisers of exponential families as piecewise polynomials.
 saddlepoint            Exponential tilting of cells such that their sum is near its total.

@@ -1,6 +1,6 @@
 """Sums of cells whose log weights are ratios of gamma functions, given their totals: value and gradient.
 
-Each group is evaluated at the nodes of panels (:mod:`ppdinf.fiber.sums_given_totals.panel_sums`). If the bounds on
+Each group is evaluated at the nodes of panels (:mod:`ppdinf.fiber.sums_of_gamma_ratios.panel_sums`). If the bounds on
 their errors are too large, the integers of all windows of the group are used.
 """
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, row_of, upper_envelope, vectorised
-from ppdinf.fiber.sums_given_totals.gamma_ratios import (
+from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     ALPHA,
     BEGIN,
     BETA,
@@ -25,9 +26,8 @@ from ppdinf.fiber.sums_given_totals.gamma_ratios import (
     domain,
     log_weights,
 )
-from ppdinf.fiber.sums_given_totals.panel_sums import by_panels
-from ppdinf.fiber.sums_given_totals.panels import RULES
-from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped
+from ppdinf.fiber.sums_of_gamma_ratios.panel_sums import by_panels
+from ppdinf.fiber.sums_of_gamma_ratios.panels import RULES
 
 __all__ = ["SIZES", "evaluate_ratios", "ratios_through_pointers"]
 
@@ -110,7 +110,7 @@ def evaluate_ratios(
     ----------
     cells : GammaRatios
     rules : array
-        `ppdinf.fiber.sums_given_totals.panels.panel_rules`.
+        `ppdinf.fiber.sums_of_gamma_ratios.panels.panel_rules`.
     block : array of int64, shape (d,)
         Total of each cell, -1 for none.
     total : array of int64, shape (n,)

@@ -2,8 +2,8 @@ r"""Sums of cells whose log weights are ratios of gamma functions, given their t
 
 As in :mod:`ppdinf.fiber.sums_given_totals.fourier`, the coefficient is a mean of products of characteristic functions
 over N frequencies. The characteristic function of a cell is a sum over the nodes of its panels
-(:mod:`ppdinf.fiber.sums_given_totals.panels`), which are chosen anew in each evaluation. The cost of a cell is about 50
-nodes for every noise scale and count, and nothing is computed when a model is built. Steps:
+(:mod:`ppdinf.fiber.sums_of_gamma_ratios.panels`), which are chosen anew in each evaluation. The cost of a cell is about
+50 nodes for every noise scale and count, and nothing is computed when a model is built. Steps:
 
 1. divide all cells into panels, and compute log weights at the nodes;
 2. tilt all cells until the mean of their sum is near its total; if bounds are too large for the tilt, repeat step 1;
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
-from ppdinf.fiber.sums_given_totals.gamma_ratios import (
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     ALPHA,
     BETA,
     ETA,
@@ -32,7 +32,7 @@ from ppdinf.fiber.sums_given_totals.gamma_ratios import (
     level,
     log_weights,
 )
-from ppdinf.fiber.sums_given_totals.panels import (
+from ppdinf.fiber.sums_of_gamma_ratios.panels import (
     BOUND,
     CENTRE,
     DISTANCE,

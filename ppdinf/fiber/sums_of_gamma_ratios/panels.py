@@ -7,8 +7,8 @@ bounded by M on it has a polynomial with error at most ``2 M r^(1 - 2 m) / (r - 
 
     |error| <= 4 N M r^(1 - 2 m) / (r - 1).
 
-M follows from the value and the slope at the centre and from `ppdinf.fiber.sums_given_totals.gamma_ratios.bends`. The
-same bound holds for weights times ``exp((s + iu) x)`` with the further factor ``exp(|s| A + |u| B)``.
+M follows from the value and the slope at the centre and from `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.bends`.
+The same bound holds for weights times ``exp((s + iu) x)`` with the further factor ``exp(|s| A + |u| B)``.
 
 Panels of a cell start at its mode and go in both directions. They end where the noise has another formula. Concave log
 weights bound the sum of all further weights by a geometric series; panels stop when it is negligible. Short runs, also
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
-from ppdinf.fiber.sums_given_totals.gamma_ratios import (
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     BEGIN,
     END,
     HIGH,
