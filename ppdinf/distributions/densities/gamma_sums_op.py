@@ -42,8 +42,8 @@ class GammaSums(Op):
     """Log coefficients and posterior means of the derivatives of log weights.
 
     Inputs: parameters (d, 5), and all constants as two vectors (`ppdinf.fiber.sums_of_gamma_ratios.gamma_sums`).
-    Outputs: one log coefficient per total and one for all free cells (n + 1,); derivatives (d, 5). Differentiable in eta, alpha
-    and beta.
+    Outputs: one log coefficient per total and one for all free cells (n + 1,); derivatives (d, 5). Differentiable in
+    eta, alpha and beta.
     """
 
     __props__ = ()
