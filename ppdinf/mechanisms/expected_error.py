@@ -114,7 +114,7 @@ def require_simulation(mechanism: TableMechanism, blank: TableLike) -> None:
 
 
 def simulated_draws(mechanism: TableMechanism, system: System) -> int:
-    """Return the number of simulated draws: fewer where a draw is slow, by an estimate from its sampler."""
+    """Return the largest number of simulated draws, or refuse if too few would be affordable, by an estimate."""
     plan, size = mechanism.on(system).plan_on(system), system.frame.size
     upper = int(np.clip(VALUES // size, FEWEST, LARGEST))
     attempt = size * max((cost for name, cost in SECONDS_OF_CELL.items() if name in plan.sampler), default=0.0)
@@ -126,11 +126,11 @@ def simulated_draws(mechanism: TableMechanism, system: System) -> int:
             f"the error of {size:,} cells under public sums that cross has to be simulated, and {lower} draws would "
             f"take about {lower * seconds:,.0f} s ({plan}): {WAY_OUT}"
         )
-    return min(upper, max(lower, int(SLOW / seconds)))
+    return upper
 
 
 def simulate_noise(mechanism: TableMechanism, system: System, draws: int) -> Array:
-    """Draw the noise of empty tables, and fewer draws if they take more than 20 seconds.
+    """Draw the noise of empty tables, and fewer draws if they take more than 5 seconds.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def simulate_noise(mechanism: TableMechanism, system: System, draws: int) -> Arr
     for target in (-(-lower // 4), lower, draws):
         seconds = time.perf_counter() - begun
         if target > lower:
-            target = min(target, int(made * TOO_SLOW / seconds))
+            target = min(target, int(made * SLOW / seconds))
         elif seconds > TOO_SLOW / 2:
             raise InvariantError(
                 f"the error of {zeros.size:,} cells under public sums that cross has to be simulated. {made} draws "

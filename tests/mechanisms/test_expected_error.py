@@ -12,7 +12,7 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError, PpdinfError, PrivacyError
 from ppdinf.laws import DoubleGeometric
 from ppdinf.mechanisms import expected_error
-from ppdinf.mechanisms.expected_error import cell_law, reversed_share, simulate_noise, simulated_draws
+from ppdinf.mechanisms.expected_error import cell_law, reversed_share, simulate_noise
 from ppdinf.plots import plot_plan
 
 TOTAL = ppd.invariants.total()
@@ -276,16 +276,6 @@ def test_a_plan_states_the_loss_of_one_person():
     assert (exact.guarantee(1).loss_of_unit, float(exact.guarantee(1).delta_of_unit)) == (1, 1e-3)
 
 
-def test_slow_samplers_simulate_fewer_draws():
-    margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
-    found = [
-        simulated_draws(ppd.GeneralizedLaplace(margins, epsilon), margins.on(np.zeros((10, 6), dtype=int)))
-        for epsilon in ("1/4", 1)
-    ]
-    assert 500 < found[0] < 1_000
-    assert found[1] == 34  # 2,000 values
-
-
 class SlowNoise:
     """A mechanism whose draws take seconds of its own clock."""
 
@@ -308,8 +298,8 @@ class SlowNoise:
         return np.zeros((draws, cells.size), dtype=int)
 
 
-@pytest.mark.parametrize(("seconds", "drawn"), [(0.001, 1000), (0.1, 200), (0.4, 50)])
-def test_simulation_ends_after_twenty_seconds(monkeypatch, seconds, drawn):
+@pytest.mark.parametrize(("seconds", "drawn"), [(0.001, 1000), (0.01, 500), (0.1, 50), (0.4, 50)])
+def test_slow_draws_are_fewer(monkeypatch, seconds, drawn):
     noise, system = SlowNoise(seconds), TOTAL.on(np.zeros(40, dtype=int))  # at least 50 draws
     monkeypatch.setattr(expected_error, "time", noise)
     assert len(simulate_noise(noise, system, 1000)) == drawn
