@@ -40,8 +40,8 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
 `GeometricRV`, `HalfFlatRV`, `HalfNormalRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
     Recognize the distribution in a user's model. Alternative: ``type(pm.Poisson.dist(1).owner.op)`` and similar.
-`Apply`, `Constant`, `DisconnectedType`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`, `Variable`,
-`disconnected_type`, `grad_not_implemented`
+`Apply`, `Constant`, `DisconnectedType`, `NullTypeGradError`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`,
+`Variable`, `disconnected_type`, `grad_not_implemented`
     Ops and random variables of ppdinf, with their gradients. PyTensor documents these names, but moves their modules.
 `ancestors`, `graph_inputs`, `graph_replace`, `toposort`, `vectorize_graph`
     Find the variables that depend on a table; build one graph for all counts of a truncated support. Alternative:
@@ -75,7 +75,7 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import check_dist_not_registered, get_value_vars_from_user_vars
 from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.gradient import DisconnectedType, disconnected_type, grad_not_implemented
+from pytensor.gradient import DisconnectedType, NullTypeGradError, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
@@ -157,6 +157,7 @@ __all__ = [
     "Neg",
     "NegBinomialRV",
     "NormalRV",
+    "NullTypeGradError",
     "Op",
     "PoissonRV",
     "QuadPotentialFullAdapt",

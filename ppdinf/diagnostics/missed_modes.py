@@ -14,20 +14,22 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
+from ppdinf._internal.pymc_compat import NullTypeGradError
 from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
+from ppdinf.samplers.parameters import as_tree
 from ppdinf.samplers.posterior_importance import weighted_draws
 from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
 
 __all__ = ["MAX_PARAMETERS", "missed_modes"]
 
-MAX_PARAMETERS = 5  # maximum number of parameters: the comparison takes a second or two
+MAX_PARAMETERS = 5  # maximum number of parameters: the comparison takes seconds
 MAX_SECONDS = 3e-3  # longest evaluation of density and gradient for which it stays below a quarter of a minute
 DRAWS = 300  # 3,000 weighted draws
 K_HAT = 0.7  # above, the weights are not reliable and nothing is compared
 MIN_ESS = 200.0
-LEVELS = np.concatenate(
-    [[0.005], np.linspace(0.025, 0.975, 39), [0.995]]
+LEVELS = np.array([0.005, *np.linspace(0.025, 0.975, 39), 0.995])  # of the quantiles that are compared
+    [0.005, *np.linspace(0.025, 0.975, 39), 0.995]
 )  # of the quantiles at which probabilities are compared
 DEVIATIONS = 5.0  # standard errors: a false alarm has a probability of at most 82 * 6e-7 per parameter
 NEGLIGIBLE = 0.003  # difference of two probabilities that Pareto smoothing may leave
@@ -48,10 +50,13 @@ def missed_modes(idata: xr.DataTree, model: pm.Model, parameters: pd.DataFrame) 
     Returns
     -------
     list of str
-        At most one sentence. Empty if the two agree, if importance sampling is not reliable for this posterior, or if
-        an evaluation of its density and gradient takes more than 3 ms.
+        At most one sentence. Empty if the two agree, if importance sampling is not reliable for this posterior, if its
+        density has no gradient, if an evaluation of both takes more than 3 ms, or if `idata` lacks elements.
     """
-    target = target_of(model, mode="FAST_COMPILE")
+    try:
+        target = target_of(model, mode="FAST_COMPILE")
+    except (NotImplementedError, NullTypeGradError):  # no gradient, for example of a likelihood in other code
+        return []
     if _seconds(target) > MAX_SECONDS:
         return []
     try:
@@ -65,14 +70,18 @@ def missed_modes(idata: xr.DataTree, model: pm.Model, parameters: pd.DataFrame) 
         ]
     if not found.k <= K_HAT or found.ess < MIN_ESS:
         return []
-    names = [rv.name for rv in model.free_RVs]
-    values = target.draws(found.points)
-    weighted = _columns([values[name] for name in names], lead=1)
-    chains = _columns([idata.posterior[name].transpose("chain", "draw", ...).values for name in names], lead=2)
-    weight = np.exp(found.log_weight)
-    ess = parameters[["ess_bulk", "ess_tail"]].min(axis=1).to_numpy()
+    drawn = as_tree(model, target.draws(found.points), {"log_weight": found.log_weight}, {}).posterior
+    weight, ess = np.exp(found.log_weight), parameters[["ess_bulk", "ess_tail"]].min(axis=1).to_numpy()
+    columns: list[tuple[Array, Array]] = []
+    for rv in model.free_RVs:
+        in_chains = idata.posterior[rv.name]
+        matched = _in_the_order_of(in_chains, drawn[rv.name])
+        if matched is None:
+            return []
+        columns += zip(_elements(matched), _elements(in_chains), strict=True)
     differences = [
-        _largest_difference(weighted[:, k], weight, found.ess, chains[:, k], ess[k]) for k in range(ess.size)
+        _largest_difference(weighted, weight, found.ess, chains, n)
+        for (weighted, chains), n in zip(columns, ess, strict=True)
     ]
     worst = max(range(ess.size), key=lambda k: differences[k][0])
     excess, at, importance, sampled = differences[worst]
@@ -96,10 +105,24 @@ def _seconds(target: PosteriorTarget) -> float:
     return min(times)
 
 
-def _columns(parts: list[Array], lead: int) -> Array:
-    """Join the elements of all variables, one column each; the first `lead` axes are draws."""
-    draws = int(np.prod(parts[0].shape[:lead]))
-    return np.concatenate([np.reshape(part, (draws, -1)) for part in parts], axis=1)
+def _in_the_order_of(chains: xr.DataArray, weighted: xr.DataArray) -> xr.DataArray | None:
+    """Order the elements of weighted draws by the dimensions and labels of the chains, or None if elements differ."""
+    if set(chains.dims) != set(weighted.dims):
+        return None
+    for dim in (dim for dim in chains.dims if dim not in ("chain", "draw")):
+        labels, own = chains.indexes.get(dim), weighted.indexes.get(dim)
+        if chains.sizes[dim] != weighted.sizes[dim] or (labels is None) != (own is None):
+            return None
+        if labels is not None and own is not None and not labels.equals(own):
+            if not (labels.is_unique and own.is_unique and labels.isin(own).all()):
+                return None
+            weighted = weighted.isel({dim: own.get_indexer(labels)})
+    return weighted.transpose(*chains.dims)
+
+
+def _elements(draws: xr.DataArray) -> Array:
+    """Return one row of draws for each element."""
+    return draws.transpose(..., "chain", "draw").values.reshape(-1, draws.sizes["chain"] * draws.sizes["draw"])
 
 
 def _largest_difference(
