@@ -29,8 +29,6 @@ DRAWS = 300  # 3,000 weighted draws
 K_HAT = 0.7  # above, the weights are not reliable and nothing is compared
 MIN_ESS = 200.0
 LEVELS = np.array([0.005, *np.linspace(0.025, 0.975, 39), 0.995])  # of the quantiles that are compared
-    [0.005, *np.linspace(0.025, 0.975, 39), 0.995]
-)  # of the quantiles at which probabilities are compared
 DEVIATIONS = 5.0  # standard errors: a false alarm has a probability of at most 82 * 6e-7 per parameter
 NEGLIGIBLE = 0.003  # difference of two probabilities that Pareto smoothing may leave
 
