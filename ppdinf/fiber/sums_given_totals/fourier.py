@@ -3,13 +3,11 @@ r"""The probability of a sum of integers as the mean of its characteristic funct
 ``P(S = s)`` is the mean over ``N`` equispaced frequencies [1]_. Three bounds limit the computation:
 
 * ``N`` frequencies count ``S`` modulo ``N``. Chernoff's inequality on both sides of ``s`` bounds the aliasing error,
-and
-  about ``9 sd(S)`` frequencies are sufficient.
+  and about ``9 sd(S)`` frequencies are sufficient.
 * ``|phi_i(u)| <= V_i / |2 sin(u/2)|^m`` with ``V_i`` the sum of absolute m-th differences of the cell's probabilities,
   m = 1, 2 (summation by parts). High frequencies are therefore omitted without evaluation.
 * Any other frequency is dropped as soon as the product of the cells so far, without its smallest factor (a gradient
-omits
-  one factor), is negligible.
+  omits one factor), is negligible.
 
 About 15 to 30 frequencies remain for any number of cells and any width of the windows; weights on a sublattice or
 distant modes require more. If many cells share a sum, moments replace the characteristic functions of most of them

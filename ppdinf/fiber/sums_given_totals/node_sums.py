@@ -82,7 +82,11 @@ def _weighed(piece: NDArray, s: float, p: NDArray) -> tuple[float, float, float]
 
 @vectorised
 def _turns(x: NDArray, u: float, largest: float, cosine: NDArray, sine: NDArray) -> None:
-    """Compute cosines and sines of ``u x`` by series of the halved angle and repeated doubling."""
+    """Compute cosines and sines of ``u x`` by series of the halved angle and repeated doubling.
+
+    The number of nodes is constant: with loops over ``x.size``, as in `ppdinf.fiber.sums_of_gamma_ratios.panel_sums`,
+    the gradient of 67 cells takes 115 instead of 67 microseconds.
+    """
     halvings, angle = 0, u * largest
     while angle > 0.5:
         angle *= 0.5
