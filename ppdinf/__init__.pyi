@@ -43,6 +43,8 @@ from .models import sample_release as sample_release
 from .releases import Release as Release
 from .releases import read_release as read_release
 from .sessions import Session as Session
+from .tables.count_ranges import ranges as ranges
+from .tables.count_ranges import suppressed as suppressed
 from .tables.table import as_table as as_table
 
 __version__: str

@@ -2,17 +2,18 @@
 
 Rule: statements refer to labels; bound to a table, they are a sparse integer system that all other packages read.
 
-bounds      Statements that hold for every possible table: limits of counts, and counts that exceed others.
-cells       Cells chosen by label: published exactly, or structural zeros.
-covariates  Coordinates of a table that are public and published with its release.
-domain      Labels and their order that a table has independently of its counts.
-matrices    Integer combinations of cells: published exactly, or with known lower limits.
-names       Names of rows, which are composed only when they are read.
-public      All public statements about a table, joined by ``&``.
-statement   The base class of public statements: rows by label, a sentence, data for the release file.
-sums        Public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies.
-system      Public statements bound to a table: the sparse integer system ``A x = a, B x >= b`` with named rows.
-unit        The protected unit, and the number of records that one unit may have.
+bounds         Statements that hold for every possible table: limits of counts, and counts that exceed others.
+cells          Cells chosen by label: published exactly, or structural zeros.
+covariates     Coordinates of a table that are public and published with its release.
+domain         Labels and their order that a table has independently of its counts.
+matrices       Integer combinations of cells: published exactly, or with known lower limits.
+names          Names of rows, which are composed only when they are read.
+public         All public statements about a table, joined by ``&``.
+selected_sums  Some of the sums of other statements, published exactly.
+statement      The base class of public statements: rows by label, a sentence, data for the release file.
+sums           Public sums: the total, margins, groups by a coordinate or a mapping, and hierarchies.
+system         Public statements bound to a table: the sparse integer system ``A x = a, B x >= b`` with named rows.
+unit           The protected unit, and the number of records that one unit may have.
 """
 
 from ppdinf.invariants.bounds import at_least as at_least

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ppdinf.tables.frame import Frame
 
-__all__ = ["CellNames", "GroupNames", "Joined", "Names"]
+__all__ = ["CellNames", "Chosen", "GroupNames", "Joined", "Names"]
 
 
 class Names(Sequence[str]):
@@ -121,3 +121,23 @@ class Joined(Names):
         """Return the name of one row."""
         k = bisect_right(self._starts, row) - 1
         return self._parts[k][row - self._starts[k]]
+
+
+class Chosen(Names):
+    """A subset of a sequence of names.
+
+    Examples
+    --------
+    >>> Chosen(["a", "b", "c"], np.array([2, 0]))
+    ['c', 'a']
+    """
+
+    def __init__(self, names: Sequence[str], rows: NDArray[np.int64]) -> None:
+        self._names, self._rows = names, rows
+
+    def __len__(self) -> int:
+        return int(self._rows.size)
+
+    def name(self, row: int) -> str:
+        """Return the name of one row."""
+        return self._names[int(self._rows[row])]

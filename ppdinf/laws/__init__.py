@@ -3,10 +3,14 @@
 Rule: this package states laws. It does not draw noise.
 
 additive_law       Laws of published numbers that depend only on the noise ``y - x``.
+censored           The base class of laws that replace numbers below a limit by one mark.
 chain_kernels      The same log masses for compiled Markov chains.
+clipped            Noisy counts that are clipped from below.
 discrete_gaussian  Discrete Gaussian noise: exp(-z^2 / (2 sigma^2)).
 double_geometric   Double geometric noise: exp(-epsilon |z|), or l1 Laplace noise on a lattice.
 histogram_noise    Noisy sums of a table's histogram of counts.
+indicator_law      The base class of laws that only exclude counts.
+interval           Ranges of counts that are known with certainty.
 joint_l2           l2 Laplace noise of several published numbers together.
 l2_laplace         l2 Laplace noise of vectors: exp(-epsilon |z|_2).
 law                The base classes `Law` and `IntegerLaw` (independent integer noise, cell by cell).
@@ -15,13 +19,16 @@ likelihood         The likelihood of a mechanism's release as a function of the 
 noise_norm         Real noise whose log density is minus a norm of a linear image.
 observation_model  The base classes of laws of published numbers given the counts.
 random_rounding    Unbiased random rounding to multiples of a base.
+rounded            Deterministic rounding to multiples of a base.
 staircase          Staircase noise: exp(-epsilon j) on the j-th stair.
-thresholded        Noisy counts that are published only at or above a threshold.
+thresholded        Numbers that are published only at or above a threshold.
 transition_matrix  A transition matrix with the probability of every released count for every count.
 """
 
+from ppdinf.laws.clipped import Clipped as Clipped
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
+from ppdinf.laws.interval import Interval as Interval
 from ppdinf.laws.joint_l2 import JointL2 as JointL2
 from ppdinf.laws.l2_laplace import L2Laplace as L2Laplace
 from ppdinf.laws.law import IntegerLaw as IntegerLaw
@@ -29,13 +36,14 @@ from ppdinf.laws.law import Law as Law
 from ppdinf.laws.law_array import LawArray as LawArray
 from ppdinf.laws.noise_norm import NoiseNorm as NoiseNorm
 from ppdinf.laws.random_rounding import RandomRounding as RandomRounding
+from ppdinf.laws.rounded import Rounded as Rounded
 from ppdinf.laws.staircase import Staircase as Staircase
 from ppdinf.laws.thresholded import Thresholded as Thresholded
 from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
 
 __all__ = [
-    "LAPLACE", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "JointL2", "L2Laplace", "Law", "LawArray",
-    "NoiseNorm", "RandomRounding", "Staircase", "Thresholded", "TransitionMatrix",
+    "LAPLACE", "Clipped", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "Interval", "JointL2", "L2Laplace",
+    "Law", "LawArray", "NoiseNorm", "RandomRounding", "Rounded", "Staircase", "Thresholded", "TransitionMatrix",
 ]  # fmt: skip
 
 LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}

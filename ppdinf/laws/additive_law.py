@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.types import Json, Symbolic
+from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model
 
@@ -17,6 +19,9 @@ __all__ = ["AdditiveLaw"]
 
 NEGLIGIBLE = -700.0
 """Log weight at which tabulated weights end, for laws without a formula for their tails."""
+
+EXACT = 10**7
+"""Largest number of noise values that are summed for a distribution function."""
 
 DRAWN = -60.0
 """Log weight below which noise values are not drawn."""
@@ -72,6 +77,20 @@ class AdditiveLaw(IndependentLaw):
             return [Column(np.zeros(1), every, y, left=self.log_quadratic, right=self.log_quadratic)]
         far = self.law.tail_start(NEGLIGIBLE)
         return [Column(self.law.log_weight(np.arange(-far, far + 1.0)), every, y - far)]
+
+    def column_below(self, threshold: int) -> Column:
+        """Return the log probability that ``x + noise < threshold``, up to counts where it is negligible."""
+        far, log_sums = self._log_sums
+        return Column(log_sums[::-1], np.zeros(1, dtype=np.int64), np.array([threshold - 1 - far]), left=(0.0, 0.0))
+
+    @cached_property
+    def _log_sums(self) -> tuple[int, NDArray[np.float64]]:
+        """Radius of the noise (tail probability about 1e-300), and its log distribution function at -far, ..., far."""
+        far = self.law.tail_start(-math.log(2) * 1000)
+        if far > EXACT:
+            raise PrivacyError(f"{self.law.name} noise of this scale covers more than {EXACT:,} counts; use less noise")
+        sums = np.logaddexp.accumulate(self.law.log_weight(np.arange(-far, far + 1).astype(np.float64)))
+        return far, sums - sums[-1]
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw noise by inversion and add it to the counts."""

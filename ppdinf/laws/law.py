@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from flint import arb, ctx
@@ -16,7 +16,7 @@ from ppdinf._internal.frozen import NamedInFiles, construct
 from ppdinf._internal.rationals import ball
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.law_array import law_array
+from ppdinf.laws.law_array import PerEntry
 
 __all__ = ["IntegerLaw", "Law"]
 
@@ -68,14 +68,8 @@ class Law(ABC):
         """
 
 
-class IntegerLaw(NamedInFiles, Law, by="name"):
+class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
     """Independent integer noise for each cell: a symmetric law whose mass decreases with the absolute value."""
-
-    def __new__(cls, *args: ArrayLike, **kwargs: ArrayLike) -> Any:
-        """Return a law, or one law for each entry if a parameter is an array."""
-        if any(np.ndim(value) for value in (*args, *kwargs.values())):
-            return law_array(cls, args, kwargs)
-        return super().__new__(cls)
 
     @abstractmethod
     def log_weight(self, z: Symbolic) -> Symbolic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 type Labelled = Array | xr.DataArray | pd.DataFrame | pd.Series
 
-__all__ = ["LawArray", "law_array"]
+__all__ = ["LawArray", "PerEntry", "law_array"]
 
 NONE = -1
 """Index of an entry without a law, whose parameter is nan."""
@@ -52,29 +52,44 @@ class LawArray:
     number: Labelled
 
 
-def law_array(kind: type[IntegerLaw], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LawArray:
-    """Return a law for each entry of the one parameter that is an array.
+class PerEntry:
+    """Base class of laws that return a `LawArray` if a parameter is an array or a `LawArray`."""
+
+    name: ClassVar[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return a law, or one law for each entry."""
+        if any(np.ndim(value) or isinstance(value, LawArray) for value in (*args, *kwargs.values())):
+            return law_array(cls, args, kwargs)
+        return super().__new__(cls)
+
+
+def law_array(kind: type[PerEntry], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LawArray:
+    """Return a law for each entry of the one parameter that is an array or a `LawArray`.
 
     Raises
     ------
     PrivacyError
         More than one parameter is an array, or an entry is out of range.
     """
-    arrays = [("", k, value) for k, value in enumerate(args) if np.ndim(value)]
-    arrays += [(name, -1, value) for name, value in kwargs.items() if np.ndim(value)]
+    arrays = [("", k, value) for k, value in enumerate(args) if np.ndim(value) or isinstance(value, LawArray)]
+    arrays += [(name, -1, value) for name, value in kwargs.items() if np.ndim(value) or isinstance(value, LawArray)]
     if len(arrays) > 1:
         raise PrivacyError(f"at most one parameter of {kind.name} noise may be an array, found {len(arrays)}")
     name, position, given = arrays[0]
+
+    def law_of(value: object) -> Any:
+        by_place = (*args[:position], value, *args[position + 1 :]) if position >= 0 else args
+        return kind(*by_place, **kwargs | ({name: value} if name else {}))
+
+    if isinstance(given, LawArray):
+        return LawArray(tuple(law_of(law) for law in given.laws), given.number)
     labelled = given if isinstance(given, xr.DataArray | pd.Series | pd.DataFrame) else np.asarray(given)
     missing = np.asarray(pd.isna(np.asarray(labelled)))
     different, inverse = _different(np.asarray(labelled)[~missing])
-    laws = []
-    for value in different:
-        by_place = (*args[:position], value, *args[position + 1 :]) if position >= 0 else args
-        laws.append(kind(*by_place, **kwargs | ({name: value} if name else {})))
     number = np.full(missing.shape, NONE)
     number[~missing] = inverse
-    return LawArray(tuple(laws), _with_labels_of(labelled, number))
+    return LawArray(tuple(law_of(value) for value in different), _with_labels_of(labelled, number))
 
 
 def _different(values: Array) -> tuple[list[object], NDArray[np.int64]]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ppdinf._internal.frozen import NamedInFiles
 from ppdinf._internal.types import Json, Symbolic
-from ppdinf.errors import PrivacyError
+from ppdinf.errors import CountError, PrivacyError
+from ppdinf.tables.labels import LARGEST
 
 __all__ = ["Column", "IndependentLaw", "ObservationModel", "as_observation_model"]
 
@@ -59,11 +61,36 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         joint, which requires all of them.
     absent : int or None
         The number that represents an unpublished number; None if an unpublished number contains no information.
+    dtype : type
+        Type of published numbers: np.int64 or np.float64.
     """
 
     name: ClassVar[str]
     is_independent: ClassVar[bool] = False
     absent: ClassVar[int | None] = None
+    dtype: ClassVar[type[np.int64] | type[np.float64]] = np.int64
+
+    def read(self, values: NDArray[np.object_]) -> tuple[ObservationModel, NDArray[np.int64] | NDArray[np.float64]]:
+        """Return the law of published values, and the numbers y that represent the values in its other methods.
+
+        Parameters
+        ----------
+        values : array of object, shape (k,)
+            Numbers or texts, none of them missing.
+
+        Raises
+        ------
+        CountError
+            A value is not a number of this law.
+        """
+        numbers = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
+        if not ((numbers == np.rint(numbers)) & (np.abs(numbers) <= LARGEST)).all():
+            raise CountError("must be an integer of at most 2**53 in absolute value")
+        return self, numbers.astype(np.int64)
+
+    def written(self, y: NDArray[Any]) -> NDArray[np.object_]:
+        """Return the published values that numbers y represent, for files and messages; `read` is the inverse."""
+        return y.astype(self.dtype).astype(object)
 
     @property
     def log_quadratic(self) -> tuple[float, float] | None:
@@ -129,7 +156,9 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         return np.ones(np.shape(y), dtype=bool)
 
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """Return log weights of all values of the published sums; each published number belongs to one column.
+        """Return log weights of all values of the published sums, as factors of the likelihood.
+
+        A number without a column has weight 1 within `support_bounds` of tail probability 0.
 
         Raises
         ------
@@ -146,7 +175,17 @@ class IndependentLaw(ObservationModel):
 
     @abstractmethod
     def columns(self, y: NDArray[np.int64]) -> list[Column]:
-        """Return log weights of all values of the published sums; each published number belongs to one column."""
+        """Return log weights of all values of the published sums, as factors of the likelihood."""
+
+    def column_below(self, threshold: int) -> Column:
+        """Return the log probability of ``Y < threshold`` for all counts, as a column with one entry.
+
+        Raises
+        ------
+        PrivacyError
+            Numbers of this law cannot be thresholded or clipped.
+        """
+        raise PrivacyError(f"numbers of the law {self.name!r} cannot be thresholded or clipped")
 
 
 @singledispatch
@@ -165,8 +204,8 @@ def as_observation_model(law: object) -> ObservationModel:
     (-inf, inf)
     """
     raise PrivacyError(
-        "the law of the noise must be one of ppdinf.laws (DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase, "
-        f"RandomRounding, TransitionMatrix, Thresholded) or a mechanism of single counts, found {type(law).__name__}"
+        "the law must be one of ppdinf.laws, such as DiscreteGaussian, DoubleGeometric, Rounded or Interval, or a "
+        f"mechanism of single counts, found {type(law).__name__}"
     )
 
 

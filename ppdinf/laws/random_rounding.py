@@ -11,21 +11,22 @@ from numpy.typing import NDArray
 from ppdinf._internal.frozen import construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
+from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
 __all__ = ["RandomRounding"]
 
 
 @dataclass(frozen=True)
-class RandomRounding(IndependentLaw):
+class RandomRounding(PerEntry, IndependentLaw):
     """Rounding of a count x up to a multiple of the base with probability ``(x mod base) / base``, otherwise down.
 
     A multiple y is published with probability ``1 - |y - x| / base`` where this is positive.
 
     Parameters
     ----------
-    base : int
-        At least 2; Stats NZ and Statistics Canada use 3, 5 and 10.
+    base : int or array of int
+        At least 2; Stats NZ and Statistics Canada use 3, 5 and 10. An array states one base per entry.
 
     Raises
     ------
@@ -76,6 +77,12 @@ class RandomRounding(IndependentLaw):
         """Return one column of triangular weights around each published number."""
         away = np.arange(-self.base + 1, self.base)
         return [Column(self.log_weight(0, away), np.arange(y.size), y - self.base + 1)]
+
+    def column_below(self, threshold: int) -> Column:
+        """Return the log probability of rounding below the threshold, to the last multiple below it or less."""
+        last = (threshold - 1) // self.base * self.base
+        weights = np.log1p(-np.arange(self.base) / self.base)
+        return Column(weights, np.zeros(1, dtype=np.int64), np.array([last]), left=(0.0, 0.0))
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Round the counts at random."""

@@ -109,6 +109,12 @@ class TransitionMatrix(IndependentLaw):
             found.append(Column(self.log_weight(np.full(counts.size, value), counts), own, np.zeros_like(own)))
         return found
 
+    def column_below(self, threshold: int) -> Column:
+        """Return the log probability of numbers below the threshold for every row."""
+        with np.errstate(divide="ignore"):
+            log_p = np.log(self.probabilities[:, : max(threshold, 0)].sum(axis=1))
+        return Column(log_p, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw a released number for each count from its row."""
         rows = np.cumsum(self.probabilities, axis=1)[x]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.invariants.names import Names
+from ppdinf.invariants.names import Chosen
 from ppdinf.laws.observation_model import ObservationModel
 
 __all__ = ["Entries"]
@@ -27,15 +28,15 @@ class Entries:
     matrix : scipy.sparse.csr_array of int64, shape (k, d)
         The sums: one row per published number.
     names : sequence of str
-    y : array of int64, shape (k,)
-        Published numbers; `ppdinf.laws.thresholded.ABSENT` for numbers below their threshold.
+    y : array of int64 or float64, shape (k,)
+        Numbers that represent the published values (`ppdinf.laws.observation_model.ObservationModel.read`).
     forms : tuple of (ObservationModel, array of int64)
         Laws, each with the indices of its entries.
     """
 
     matrix: sp.csr_array
     names: Sequence[str]
-    y: NDArray[np.int64]
+    y: NDArray[np.int64] | NDArray[np.float64]
     forms: tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
 
     @property
@@ -43,11 +44,23 @@ class Entries:
         """True if the noise of entries is independent, and False if several entries share a scale."""
         return all(form.is_independent for form, _ in self.forms)
 
+    def of(self, form: ObservationModel, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the numbers of entries with a law, in the type of the law."""
+        return self.y[rows].astype(form.dtype)
+
+    @property
+    def published(self) -> NDArray[np.object_]:
+        """Published values: numbers, texts of ranges, and empty texts for unpublished numbers."""
+        values = np.empty(self.y.size, dtype=object)
+        for form, rows in self.forms:
+            values[rows] = form.written(self.y[rows])
+        return values
+
     def log_weights(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the log weight of every entry given possible values of its sum, shape (k, ...)."""
         log_weights = np.empty(sums.shape)
         for form, rows in self.forms:
-            y = self.y[rows].reshape(-1, *[1] * (sums.ndim - 1))
+            y = self.of(form, rows).reshape(-1, *[1] * (sums.ndim - 1))
             log_weights[rows] = form.log_weight(y, sums[rows])
         return log_weights
 
@@ -57,12 +70,12 @@ class Entries:
         """Return bounds on each sum given its entry; the sum exceeds each bound with at most `tail_probability`."""
         low, high = np.empty(self.y.size), np.empty(self.y.size)
         for form, rows in self.forms:
-            low[rows], high[rows] = form.support_bounds(self.y[rows], tail_probability)
+            low[rows], high[rows] = form.support_bounds(self.of(form, rows), tail_probability)
         return low, high
 
-    def publish(self, sums: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, sums: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
         """Draw published numbers for given sums, shape (n, k), from the same laws."""
-        drawn = np.empty(sums.shape, dtype=np.int64)
+        drawn = np.empty(sums.shape, dtype=self.y.dtype)
         for form, rows in self.forms:
             drawn[:, rows] = form.publish(sums[:, rows], rng)
         return drawn
@@ -72,21 +85,7 @@ class Entries:
         place = np.full(self.y.size, -1)
         place[rows] = np.arange(rows.size)
         forms = [(form, place[entries][place[entries] >= 0]) for form, entries in self.forms]
-        names = _Chosen(self.names, rows)
+        names = Chosen(self.names, rows)
         return Entries(
             self.matrix[rows], names, self.y[rows], tuple((f, entries) for f, entries in forms if entries.size)
         )
-
-
-class _Chosen(Names):
-    """A subset of a sequence of names, formatted on access."""
-
-    def __init__(self, names: Sequence[str], rows: NDArray[np.int64]) -> None:
-        self._names, self._rows = names, rows
-
-    def __len__(self) -> int:
-        return int(self._rows.size)
-
-    def name(self, row: int) -> str:
-        """Return the name of one row."""
-        return self._names[int(self._rows[row])]

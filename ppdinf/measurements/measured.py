@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public
-from ppdinf.invariants.names import Joined
+from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.laws import LawArray
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.measured_rows import onto_rows
+from ppdinf.tables.count_ranges import is_missing
 from ppdinf.tables.frame import Frame
-from ppdinf.tables.labels import LARGEST
 
-__all__ = ["Measured", "measured"]
+__all__ = ["Measured", "measured", "read_values"]
 
 
 type Forms = tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
-type Rows = tuple[sp.csr_array, Sequence[str], NDArray[np.int64], NDArray[np.bool_], Forms]
+type Rows = tuple[sp.csr_array, Sequence[str], Array, NDArray[np.bool_], Forms]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,19 +59,31 @@ class Measured:
             raise InvariantError(f"{self.statement} names no sum that can be measured")
         matrix = sp.csr_array(sp.vstack(stacked, format="csr"))
         description = f"the values of {'; '.join(map(str, self.statement))}"
-        absent = getattr(self.law, "absent", None)
-        numbers = onto_rows(self.values, names, frame, description, partial=absent is not None)
-        y, there = _integers(numbers, names, description)
-        forms = self._forms(names, frame, there)
-        if absent is not None:
-            y[~there], there = absent, np.ones_like(there)
+        partial = all(law.absent is not None for law in self._laws)
+        values = onto_rows(self.values, names, frame, description, partial=partial)
+        there = np.array([not is_missing(value) for value in values], dtype=bool)
+        y: Array = np.zeros(values.size, dtype=np.int64)
+        forms: list[tuple[ObservationModel, NDArray[np.int64]]] = []
+        for law, entries in self._forms(names, frame, there):
+            valued = entries[there[entries]]
+            form, numbers = read_values(law, values[valued], Chosen(names, valued), description)
+            y = y.astype(np.result_type(y, numbers))
+            y[valued] = numbers
+            if form.absent is not None:
+                y[entries[~there[entries]]], there[entries] = form.absent, True
+            forms.append((form, entries))
         if not forms[0][0].is_independent and not there.all():
             raise PrivacyError(
                 f"{description} have {forms[0][0].name} noise, whose density is joint over all numbers: the value of "
                 f"{names[int(np.argmin(there))]!r} is missing"
             )
         _require_possible(forms, y, there, names, description)
-        return matrix, names, y, there, forms
+        return matrix, names, y, there, tuple(forms)
+
+    @property
+    def _laws(self) -> list[ObservationModel]:
+        laws = self.law.laws if isinstance(self.law, LawArray) else (self.law,)
+        return [as_observation_model(law) for law in laws]
 
     def _forms(self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]) -> Forms:
         """Return the laws, each with the rows of its entries."""
@@ -97,12 +109,13 @@ def measured(statement: Public, values: object, law: object) -> Measured:
     statement : Public
         The sums, in the vocabulary of `ppdinf.invariants`: ``margin("county")``, ``total()``, ``groups("state")``,
         ``cells(...)``, ``linear(...)``. A margin over all dimensions names every cell.
-    values : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame of integers
+    values : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
         One value per sum: matched by label in any order if there are labels, otherwise in the order of the sums. Use
-        nan, None or a mask for sums without a measured value.
-    law : IntegerLaw, LawArray, L2Laplace, TransitionMatrix, RandomRounding, Thresholded, or a mechanism of counts
-        Law of ``value - sum`` from `ppdinf.laws`. Entries are independent, except for l2 noise, which is joint. A law
-        with an array as parameter has one scale per entry, labelled or ordered like `values`.
+        nan, None, an empty text or a mask for sums without a measured value. Values are numbers, or texts of numbers;
+        for `Interval` also texts of ranges.
+    law : a law of `ppdinf.laws`, LawArray, or a mechanism of counts
+        Law of the value given the sum. Entries are independent, except for l2 noise, which is joint. A law with an
+        array as parameter has one scale or base per entry, labelled or ordered like `values`.
 
     Returns
     -------
@@ -135,24 +148,24 @@ def measured(statement: Public, values: object, law: object) -> Measured:
     return Measured(statement, values, law)
 
 
-def _integers(numbers: Array, names: Sequence[str], description: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return integers, 0 where no value was measured, and a mask of measured values."""
-    there = ~pd.isna(numbers)
-    values = pd.to_numeric(pd.Series(numbers[there]), errors="coerce").to_numpy(np.float64)
-    wrong = np.flatnonzero(~(values == np.rint(values)) | (np.abs(values) > LARGEST))
-    if wrong.size:
-        raise CountError(
-            f"{description} must be integers of at most 2**53 in absolute value: "
-            f"that of {names[np.flatnonzero(there)[wrong[0]]]!r} is not"
-        )
-    y = np.zeros(numbers.size, dtype=np.int64)
-    y[there] = values.astype(np.int64)
-    return y, there
+def read_values(
+    law: ObservationModel, values: Array, names: Sequence[str], description: str
+) -> tuple[ObservationModel, Array]:
+    """Return the law of published values and their numbers; an error names the first wrong value."""
+    try:
+        return law.read(values)
+    except CountError:
+        for k in range(values.size):
+            try:
+                law.read(values[k : k + 1])
+            except CountError as error:
+                raise CountError(f"{description}: that of {names[k]!r}: {error}") from None
+        raise
 
 
 def _require_possible(
-    forms: tuple[tuple[ObservationModel, NDArray[np.int64]], ...],
-    y: NDArray[np.int64],
+    forms: Sequence[tuple[ObservationModel, NDArray[np.int64]]],
+    y: Array,
     there: NDArray[np.bool_],
     names: Sequence[str],
     description: str,
@@ -160,5 +173,5 @@ def _require_possible(
     """Refuse numbers that have probability 0 under their law for every count."""
     for form, rows in forms:
         entries = rows[there[rows]]
-        for row in entries[~form.is_possible(y[entries])][:1]:
+        for row in entries[~form.is_possible(y[entries].astype(form.dtype))][:1]:
             raise CountError(f"{description}: that of {names[row]!r} is impossible for every count, {form.gives}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppdinf.laws.thresholded import ABSENT
 from ppdinf.measurements.measured import Measured
 from ppdinf.releases import sealed
 from ppdinf.releases.sealed import as_csv
@@ -56,7 +55,9 @@ def name_of(number: int) -> str:
 def _part(part: Measured, frame: Frame, matrices: dict[bytes, str]) -> bytes:
     """Return one row for every sum of a statement; add required matrices to `matrices`."""
     _, names, y, there, forms = part.rows(frame)
-    values = np.where(there & (y != ABSENT), y.astype(object), "").tolist()
+    values = np.full(y.size, "", dtype=object)
+    for form, rows in forms:
+        values[rows[there[rows]]] = form.written(y[rows[there[rows]]])
     forms = tuple(sorted(forms, key=lambda form: int(form[1].min())))  # in the order of a reader
     texts = []
     for form, _ in forms:
@@ -72,5 +73,5 @@ def _part(part: Measured, frame: Frame, matrices: dict[bytes, str]) -> bytes:
         for key, value in fields.items():
             columns[key][rows] = value
     return as_csv(
-        ["sum", "value", "law", *parameters], names, values, *(column.tolist() for column in columns.values())
+        ["sum", "value", "law", *parameters], names, values.tolist(), *(column.tolist() for column in columns.values())
     )

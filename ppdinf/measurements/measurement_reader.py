@@ -94,7 +94,7 @@ def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured
     """Read one noisy statement with its values in the order of its sums."""
     columns = sealed.columns_of(parts[name], None, name)
     text = columns.pop("value")
-    values = np.array([int(value) if value else np.nan for value in text], dtype=object)
+    values = np.array([value or np.nan for value in text], dtype=object)
     del columns["sum"]  # verified when the file is packed again
     columns["name"] = columns.pop("law")
     laws: list[ObservationModel] = []

@@ -15,20 +15,23 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
-from ppdinf.invariants.names import Joined
+from ppdinf.invariants.names import Chosen, Joined
+from ppdinf.invariants.selected_sums import SelectedSums
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.integer_rows import check_consistent
+from ppdinf.laws.interval import Interval
 from ppdinf.laws.joint_l2 import JointL2
 from ppdinf.laws.likelihood import MixingScale
 from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.label_frame import frame_of_labels
-from ppdinf.measurements.measured import Measured
+from ppdinf.measurements.measured import Measured, read_values
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.measurements.measurement_file import pack_measurements
 from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
+from ppdinf.tables.count_ranges import is_missing
 from ppdinf.tables.frame import Frame
 
 __all__ = ["Measurements"]
@@ -48,7 +51,8 @@ class Measurements:
         Further coordinates, such as the state of each county. A DataArray or Series is matched by label, in any order.
     public : mapping of Public to numbers, Public or System, optional
         Exact knowledge: statements with their values, ``{inv.total(): 15523}``, with values as for `measured`, or
-        bounds, which have no values, ``inv.nonnegative()``.
+        bounds, which have no values, ``inv.nonnegative()``. Values may be texts of ranges, ``"1-9"`` or ``"<5"``, as
+        for the law `ppdinf.laws.Interval`. nan and None state nothing about a sum. A missing label is an error.
     bounds : Public, optional
         Bounds that hold for every table, if `public` is a mapping of statements to values.
 
@@ -98,7 +102,9 @@ class Measurements:
             if not isinstance(part, Measured):
                 raise ModelError(f"measurements must be stated by ppd.measured(...), found {type(part).__name__}")
         frame = frame_of_labels(labels, coords)
-        self._set(frame, [part.on(frame) for part in parts], parts, _exact(frame, public, bounds))
+        system, ranges = _exact(frame, public, bounds)
+        stated = (*parts, *ranges)
+        self._set(frame, [part.on(frame) for part in stated], stated, system)
 
     def _set(self, frame: Frame, parts: list[Entries], stated: Iterable[Measured], public: System) -> None:
         self.frame, self.parts, self.stated, self.public = frame, parts, tuple(stated), public
@@ -183,7 +189,9 @@ class Measurements:
         law = np.empty(entries.y.size, dtype=object)
         for form, rows in entries.forms:
             law[rows] = str(getattr(form, "law", form))
-        return pd.DataFrame({"released": entries.y, "law": law}, index=pd.Index(list(entries.names), name="sum"))
+        return pd.DataFrame(
+            {"released": _plainly(entries), "law": law}, index=pd.Index(list(entries.names), name="sum")
+        )
 
     def equals(self, other: Measurements) -> bool:
         """Return whether labels, noisy sums and exact sums are equal, statement by statement."""
@@ -215,13 +223,15 @@ class Measurements:
         )
 
 
-def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | None, bounds: Public | None) -> System:
-    """Bind exact knowledge, with values that are known separately."""
+def _exact(
+    frame: Frame, public: Mapping[Public, object] | Public | System | None, bounds: Public | None
+) -> tuple[System, list[Measured]]:
+    """Bind exact knowledge, with values that are known separately, and return ranges as measurements."""
     if isinstance(public, System):
         if bounds is not None:
             raise InvariantError("public is already bound to a table: include its bounds in it, and omit bounds=")
         frame.check_same(public.frame, "the table that the public information was bound to")
-        return public
+        return public, []
     if isinstance(public, Public):
         public = {public: None}
     if not isinstance(public, Mapping | None):
@@ -239,6 +249,7 @@ def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | Non
         values_by_statement[bounds] = None
     statements = Public()
     values: list[int] = []
+    ranges: list[Measured] = []
     # match the values of each statement to its sums
     for statement, stated in values_by_statement.items():
         if not isinstance(statement, Public):
@@ -256,13 +267,40 @@ def _exact(frame: Frame, public: Mapping[Public, object] | Public | System | Non
         numbers = [0] * len(names) if stated is None else onto_rows(stated, alone, frame, "public values").tolist()
         if set(statements.statements) & set(statement.statements):
             raise InvariantError(f"{statement} is stated twice")
+        if any(isinstance(number, str) or is_missing(number) for number in numbers):
+            statement, numbers, rest = _exact_and_ranges(statement, numbers, names)
+            ranges += rest
         statements, values = statements & statement, [*values, *numbers]
     # bind all statements, and check that a table satisfies them
     blank = np.zeros(frame.size, dtype=np.int64)
     system = bind(statements, frame, blank, values)
     if system.limits.size:
         system.nearest(frame.table(blank))  # the error names contradictory sums
-    return system
+    return system, ranges
+
+
+def _exact_and_ranges(
+    statement: Public, values: list[object], names: Sequence[str]
+) -> tuple[Public, list[int], list[Measured]]:
+    """Separate exact sums from ranges; sums without a value are in neither."""
+    stated = np.flatnonzero([not is_missing(value) for value in values])
+    texts = np.array(values, dtype=object)[stated]
+    law, y = read_values(Interval(), texts, Chosen(names, stated), "public values")
+    low, high = law.support_bounds(y, 0.0)
+    exact, bounded = stated[low == high], stated[low != high]
+    ranges = np.full(len(values), None)
+    ranges[bounded] = texts[low != high]
+    return (
+        Public((SelectedSums(statement.statements, tuple(exact.tolist())),) if exact.size else ()),
+        low[low == high].astype(np.int64).tolist(),
+        [Measured(statement, ranges, Interval())] if bounded.size else [],
+    )
+
+
+def _plainly(entries: Entries) -> Array:
+    """Return published values, as an array of integers or reals if all of them are numbers."""
+    values = entries.published
+    return values.astype(entries.y.dtype) if {type(value) for value in values.tolist()} <= {int, float} else values
 
 
 def _entries_of(release: Release, number: int) -> Entries:

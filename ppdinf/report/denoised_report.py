@@ -105,11 +105,12 @@ def _published(posterior: Denoised) -> pd.DataFrame:
 def _published_cells(posterior: Denoised) -> NDArray[np.float64]:
     """Return the published number of each cell, the mean of several numbers, or nan."""
     entries, d = posterior.data.entries, posterior.data.frame.size
-    single = np.flatnonzero((np.diff(entries.matrix.indptr) == 1) & (entries.y > -(2**61)))
+    values = pd.to_numeric(pd.Series(entries.published), errors="coerce").to_numpy(np.float64)
+    single = np.flatnonzero((np.diff(entries.matrix.indptr) == 1) & ~np.isnan(values))
     cells = entries.matrix.indices[entries.matrix.indptr[single]]
     number = np.bincount(cells, minlength=d)
     with np.errstate(invalid="ignore"):
-        return np.bincount(cells, weights=entries.y[single], minlength=d) / np.where(number, number, np.nan)
+        return np.bincount(cells, weights=values[single], minlength=d) / np.where(number, number, np.nan)
 
 
 def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> Figure:

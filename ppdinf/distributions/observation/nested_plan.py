@@ -15,6 +15,8 @@ from ppdinf.measurements.entries import Entries
 
 __all__ = ["contradiction_error", "forest_of_sums", "nested_sums"]
 
+FAR = 2**60  # absolute value that no sum reaches
+
 
 def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
     """Arrange exact sums, bounds of sums and noisy sums as a forest, in this order.
@@ -39,7 +41,7 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
         The information on the sums is contradictory.
     """
     m, k = forest.parent.size, system.A.shape[0]
-    least, most = np.full(m, -(2**60)), np.full(m, 2**60)
+    least, most = np.full(m, -FAR), np.full(m, FAR)
     exact = forest.of_row[:k]
     np.maximum.at(least, exact, system.values)
     np.minimum.at(most, exact, system.values)
@@ -50,10 +52,13 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
         else:
             most[node] = min(most[node], -system.limits[row])
     of_row = forest.of_row[k + linked.size :]
+    low, high = of_sums.support_bounds(0.0)
+    np.maximum.at(least, of_row, np.ceil(np.maximum(low, -FAR)).astype(np.int64))
+    np.minimum.at(most, of_row, np.floor(np.minimum(high, FAR)).astype(np.int64))
     laws: list[LogTable] = []
     sums, shifts, numbers = [], [], []
     for form, rows in of_sums.forms:
-        for column in form.columns(of_sums.y[rows]):
+        for column in form.columns(of_sums.of(form, rows)):
             sums.append(of_row[rows[column.entries]])
             shifts.append(column.begins)
             numbers.append(np.full(column.begins.size, len(laws)))

@@ -186,7 +186,14 @@ class ObservedMeasurements(Observed):
             values = first[row] + np.arange(size[row])
             log_weights[ends[row] : ends[row + 1]] = entries.only(np.array([row])).log_weights(values[None])[0]
         return MeasuredSums(
-            sp.csc_array(entries.matrix), entries.y, precision, rate, ends, first, log_weights, tuple(mixtures)
+            sp.csc_array(entries.matrix),
+            entries.y.astype(np.float64),
+            precision,
+            rate,
+            ends,
+            first,
+            log_weights,
+            tuple(mixtures),
         )
 
     def _values(

@@ -146,7 +146,7 @@ def reaches(
     for form, rows in entries.forms:
         for digit in np.unique(digits[rows]).tolist():
             measured = digits[rows] == digit
-            result = form.support_bounds(entries.y[rows], max(tail_probability * 10.0**-digit, 1e-300))
+            result = form.support_bounds(entries.of(form, rows), max(tail_probability * 10.0**-digit, 1e-300))
             for end in (0, 1):
                 ends[end, rows[measured]] = np.broadcast_to(result[end], rows.shape)[measured]
     return ends[0], ends[1]
@@ -194,7 +194,7 @@ def _log_weights(entries: Entries, rows: NDArray[np.int64], sums: NDArray[np.int
     for form, measured in subset.forms:
         alone = [measured] if form.is_independent else measured[:, None]
         for part in alone:
-            result[part] = form.log_weight(subset.y[part][:, None], sums[part])
+            result[part] = form.log_weight(subset.of(form, part)[:, None], sums[part])
     return result
 
 

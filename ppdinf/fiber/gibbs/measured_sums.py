@@ -22,7 +22,7 @@ __all__ = ["Measured", "MeasuredSums", "no_sums", "walk_measured"]
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
-type Measured = tuple[Ints, Ints, Ints, Ints, Reals, Reals, Ints, Ints, Reals]
+type Measured = tuple[Ints, Ints, Ints, Reals, Reals, Reals, Ints, Ints, Reals]
 """The matrix by columns (``indptr, indices, data``), `y`, `precision`, `rate`, `ends`, `first`, `log_weights`."""
 
 NEGLIGIBLE = 60.0
@@ -36,8 +36,8 @@ class MeasuredSums:
     Attributes
     ----------
     matrix : scipy.sparse.csc_array of int64, shape (k, d)
-    y : array of int64, shape (k,)
-        Published values.
+    y : array of float64, shape (k,)
+        Published values; used for Gaussian, double geometric and Laplace noise only.
     precision : array of float64, shape (k,)
         Reciprocal variance of Gaussian noise; 0 for other noise.
     rate : array of float64, shape (k,)
@@ -52,7 +52,7 @@ class MeasuredSums:
     """
 
     matrix: sp.csc_array
-    y: Ints
+    y: Reals
     precision: Reals
     rate: Reals
     ends: Ints
@@ -67,14 +67,14 @@ class MeasuredSums:
             return arrays
         precision = self.precision.copy()
         for rows, epsilon in self.mixtures:
-            away = (self.y[rows] - sums[rows]).astype(np.float64)
+            away = self.y[rows] - sums[rows]
             precision[rows] = mixing_precision(epsilon, float(away @ away), rng)
         return *arrays[:4], precision, *arrays[5:]
 
     def log_density(self, cells: Ints) -> float:
         """Return the log weight of all measured sums given a table, up to a constant."""
         sums = self.matrix @ cells
-        away = (self.y - sums).astype(np.float64)
+        away = self.y - sums
         precision = self.precision.copy()
         smooth = -float(self.rate @ np.abs(away))
         for rows, epsilon in self.mixtures:
@@ -95,7 +95,7 @@ def no_sums(d: int) -> MeasuredSums:
     """Return `MeasuredSums` without published sums, for d cells."""
     none, nothing = np.zeros(0), np.zeros(0, dtype=np.int64)
     ends = np.zeros(1, dtype=np.int64)
-    return MeasuredSums(sp.csc_array((0, d), dtype=np.int64), nothing, none, none, ends, nothing, none)
+    return MeasuredSums(sp.csc_array((0, d), dtype=np.int64), none, none, none, ends, nothing, none)
 
 
 @jit

@@ -123,9 +123,13 @@ def _nearest(
     row_names: Names,
     bound_names: Names,
 ) -> IntVector:
+    entries = np.bincount(bounds.indices, minlength=bounds.shape[0])
+    for row in np.flatnonzero((entries == 0) & (limits > 0))[:1]:
+        name = "a published sum of no cells" if bound_names is None else repr(bound_names[int(row)])
+        raise InvariantError(f"{name} excludes 0, which is the only value of a sum of no cells: correct it")
     found = structure or find_structure(matrix)
     sums = integer_solution(found.class_system, totals, row_names=row_names)
-    if (np.bincount(bounds.indices, minlength=bounds.shape[0]) > 1).any():
+    if (entries > 1).any():
         rest, x = np.ones(start.size, dtype=bool), start
     else:
         lower, upper = _cell_bounds(bounds, limits, bound_names)

@@ -1,0 +1,69 @@
+"""Laws of published values on random small systems, nested and crossing, against enumeration of all tables.
+
+The comparison of weights has no random error: marginal likelihoods of nested sums, and the weight of every table of
+crossing sums. Wrong variants differ: another boundary, tie rule or threshold, and clipped or absent values read as
+missing.
+"""
+
+import numpy as np
+import pytest
+from chi_square import p_value_of_tables
+from published_laws import KINDS, Problem, listed_log_weights, log_ratio
+
+import ppdinf as ppd
+from ppdinf.errors import PpdinfError
+
+FEW, MANY = 4, 50
+CROSSING = pytest.mark.parametrize("nested", [True, False], ids=["nested", "crossing"])
+
+
+def agrees(problem, **changes):
+    """Return whether the package and the enumeration have the same weights."""
+    expected = problem.log_weights()
+    try:
+        seen = problem.measurements(**changes)
+        if problem.nested:
+            ratio = problem.with_prior(expected, 1) - problem.with_prior(expected, 0)
+            return bool(abs(log_ratio(problem, seen) - ratio) < 1e-7)
+        found = listed_log_weights(problem, seen)
+    except PpdinfError:
+        assert changes, "the true statements are contradictory"
+        return False
+    probable = expected > expected.max() - 25  # windows omit improbable tables
+    if not np.isfinite(found[probable]).all() or np.isfinite(found[np.isneginf(expected)]).any():
+        return False
+    shift = found[probable] - expected[probable]
+    return bool(np.ptp(shift) < 1e-7)
+
+
+def check(kind, nested, systems):
+    """Compare systems; of eight wrong variants at least two must be detected (some systems have the same weights)."""
+    for seed in systems:
+        assert agrees(Problem(kind, seed, nested=nested)), seed
+    wrong = [agrees(Problem(kind, seed, nested=nested), wrong=True) for seed in systems[:8]]
+    assert sum(wrong) <= 6
+
+
+@CROSSING
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_agree_with_enumeration(kind, nested):
+    check(kind, nested, range(FEW))
+
+
+@pytest.mark.deep
+@CROSSING
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_many_systems_agree_with_enumeration(kind, nested):
+    check(kind, nested, range(FEW, MANY))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_of_crossing_sums_agree_with_enumeration(kind):
+    """Chi-square tests of thinned chains; with 12 laws, a false alarm has probability 1e-5."""
+    problem = Problem(kind, 100, nested=False)
+    posterior = ppd.denoise(problem.measurements(), draws=600, tune=40, prior="flat", rng=1, progressbar=False)
+    log_p = problem.log_weights()
+    p = np.exp(log_p - np.logaddexp.reduce(log_p))
+    drawn = posterior.draws.values[:, ::4].reshape(-1, problem.d)
+    assert p_value_of_tables(drawn, problem.tables, p) > 1e-6
