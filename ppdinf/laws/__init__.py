@@ -3,6 +3,8 @@
 Rule: this package states laws. It does not draw noise.
 
 additive_law       Laws of published numbers that depend only on the noise ``y - x``.
+additive_noise     Independent integer noise with any distribution of finite support.
+banded_noise       Integer noise whose distribution depends on the band of the count.
 censored           The base class of laws that replace numbers below a limit by one mark.
 chain_kernels      The same log masses for compiled Markov chains.
 clipped            Noisy counts that are clipped from below.
@@ -25,6 +27,9 @@ thresholded        Numbers that are published only at or above a threshold.
 transition_matrix  A transition matrix with the probability of every released count for every count.
 """
 
+from ppdinf.laws.additive_noise import AdditiveNoise as AdditiveNoise
+from ppdinf.laws.banded_noise import BandedNoise as BandedNoise
+from ppdinf.laws.banded_noise import read_ptable as read_ptable
 from ppdinf.laws.clipped import Clipped as Clipped
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
@@ -42,8 +47,9 @@ from ppdinf.laws.thresholded import Thresholded as Thresholded
 from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
 
 __all__ = [
-    "LAPLACE", "Clipped", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw", "Interval", "JointL2", "L2Laplace",
-    "Law", "LawArray", "NoiseNorm", "RandomRounding", "Rounded", "Staircase", "Thresholded", "TransitionMatrix",
+    "LAPLACE", "AdditiveNoise", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "IntegerLaw",
+    "Interval", "JointL2", "L2Laplace", "Law", "LawArray", "NoiseNorm", "RandomRounding", "Rounded", "Staircase",
+    "Thresholded", "TransitionMatrix", "read_ptable",
 ]  # fmt: skip
 
 LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}

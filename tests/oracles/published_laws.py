@@ -142,10 +142,66 @@ def clipped(rng):
     return Kind(laws.Clipped(noise, at), noise, log_p, value)
 
 
+def additive(rng):
+    first, p = int(rng.integers(-4, 2)), rng.dirichlet(np.full(5, 0.7))
+    p[int(rng.integers(1, 4))] = 0  # a hole
+    p /= p.sum()
+    pmf = {first + k: q for k, q in enumerate(p)}
+
+    def value(s, rng):
+        return s + int(rng.choice(list(pmf), p=p))
+
+    mirrored = laws.AdditiveNoise({-z: q for z, q in pmf.items()})
+    return Kind(laws.AdditiveNoise(pmf), mirrored, lambda y, s: log(pmf.get(y - s, 0)), value)
+
+
+def clipped_additive(rng):
+    kind = additive(rng)
+    at = int(rng.integers(0, 3))
+
+    def log_p(y, s):
+        return log(sum(math.exp(kind.log_p(z, s)) for z in range(s - 9, at + 1))) if y == at else kind.log_p(y, s)
+
+    return Kind(
+        laws.Clipped(kind.law, at), kind.wrong, log_p, lambda s, rng: max(at, kind.value(s, rng))
+    )  # fmt: skip
+
+
+def banded(rng):
+    """Zeros stay zeros; the wrong variant moves the last band by one count."""
+    starts = [0, 1, 2 + int(rng.integers(3))]
+    pmfs = [{0: 1.0}, *(dict(zip((-1, 0, 2), rng.dirichlet(np.ones(3)), strict=True)) for _ in range(2))]
+
+    def pmf(s):
+        return pmfs[np.searchsorted(starts, s, side="right") - 1]
+
+    def value(s, rng):
+        return s + int(rng.choice(list(pmf(s)), p=list(pmf(s).values())))
+
+    wrong = laws.BandedNoise(dict(zip([0, 1, starts[2] + 1], pmfs, strict=True)))
+    return Kind(
+        laws.BandedNoise(dict(zip(starts, pmfs, strict=True))), wrong, lambda y, s: log(pmf(s).get(y - s, 0)), value
+    )
+
+
+def suppressed_banded(rng):
+    kind, threshold = banded(rng), int(rng.integers(1, 6))
+
+    def log_p(y, s):
+        return log(sum(math.exp(kind.log_p(z, s)) for z in range(threshold))) if y is None else kind.log_p(y, s)
+
+    def value(s, rng):
+        y = kind.value(s, rng)
+        return y if y >= threshold else None
+
+    return Kind(laws.Thresholded(kind.law, threshold), laws.Thresholded(kind.wrong, threshold), log_p, value)
+
+
 KINDS = {
     kind.__name__: kind
     for kind in (
         interval, rounded, one_sided, suppressed_after_rounding, suppressed_random_rounding, suppressed_matrix, clipped,
+        additive, clipped_additive, banded, suppressed_banded,
     )
 }  # fmt: skip
 
