@@ -70,7 +70,7 @@ class AdditiveLaw(IndependentLaw):
         far = float(self.law.widest_half_width(1, tail_probability)) if tail_probability > 0 else math.inf
         return y - far, y + far
 
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column: the formula of the law if it has one, otherwise tabulated weights."""
         every = np.arange(y.size)
         if self.log_quadratic is not None:

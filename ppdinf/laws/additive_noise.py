@@ -97,7 +97,7 @@ class AdditiveNoise(IndependentLaw):
         above = np.searchsorted(np.cumsum(self.probabilities[::-1]), tail_probability, side="right")
         return y - (self.last - int(above)), y - (self.first + int(below))
 
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column: the log probabilities in reverse order."""
         return [Column(self._log_p[-2:0:-1], np.arange(y.size), y - self.last)]
 

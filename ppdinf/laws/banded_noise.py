@@ -112,7 +112,7 @@ class BandedNoise(IndependentLaw):
         """Return the smallest and largest count given each y, for any `tail_probability`."""
         return np.maximum(y - self.last, self.starts[0]), y - self.first
 
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column for each different number near the bands, and one for all larger numbers."""
         noise = np.arange(self.last, self.first - 1, -1)
         key = np.minimum(y, self.starts[-1] + self.last)  # counts are in the last band for this y and larger ones

@@ -68,6 +68,10 @@ class Censored(PerEntry, IndependentLaw):
     def _below(self) -> Column:
         return self._law.column_below(self.limit)
 
+    def read(self, values: NDArray[np.object_]) -> tuple[Censored, NDArray[Any]]:
+        """Return the law, and the numbers as the other law reads them."""
+        return self, self._law.read(values)[1]
+
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log weight of each y (possibly the mark) given the count x, elementwise."""
         y, x = np.broadcast_arrays(np.asarray(y), np.asarray(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,6 @@ class IndicatorLaw(IndependentLaw):
         x = np.asarray(x)
         return np.where((x >= low) & (x <= high), 0.0, -np.inf)
 
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return no columns: weights are constant within `support_bounds`."""
         return []

@@ -155,7 +155,7 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         """Return whether each number has positive probability for some count; always true unless overridden."""
         return np.ones(np.shape(y), dtype=bool)
 
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return log weights of all values of the published sums, as factors of the likelihood.
 
         A number without a column has weight 1 within `support_bounds` of tail probability 0.
@@ -174,7 +174,7 @@ class IndependentLaw(ObservationModel):
     is_independent: ClassVar[bool] = True
 
     @abstractmethod
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return log weights of all values of the published sums, as factors of the likelihood."""
 
     def column_below(self, threshold: int) -> Column:

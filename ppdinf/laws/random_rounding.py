@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ class RandomRounding(PerEntry, IndependentLaw):
         """Return the smallest and largest possible count given each y."""
         return y - self.base + 1, y + self.base - 1
 
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column of triangular weights around each published number."""
         away = np.arange(-self.base + 1, self.base)
         return [Column(self.log_weight(0, away), np.arange(y.size), y - self.base + 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ class TransitionMatrix(IndependentLaw):
         column = np.clip(np.asarray(y, dtype=np.int64), 0, first.size - 1)
         return first[column], last[column]
 
-    def columns(self, y: NDArray[np.int64]) -> list[Column]:
+    def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column of log probabilities for each different released number."""
         counts = np.arange(self.probabilities.shape[0])
         different, number = np.unique(y, return_inverse=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from grids import box
+from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
@@ -197,11 +198,37 @@ def suppressed_banded(rng):
     return Kind(laws.Thresholded(kind.law, threshold), laws.Thresholded(kind.wrong, threshold), log_p, value)
 
 
+def gaussian(rng):
+    sd = float(rng.choice([0.3, 1.0, 2.5]))
+    return Kind(
+        laws.Gaussian(sd), laws.Gaussian(1.1 * sd), lambda y, s: -0.5 * ((y - s) / sd) ** 2,
+        lambda s, rng: s + float(rng.normal(0, sd)) + int(rng.integers(-1, 2)),
+    )  # fmt: skip
+
+
+def laplace(rng):
+    scale = float(rng.choice([0.3, 1.0, 2.5]))
+    return Kind(
+        laws.Laplace(scale), laws.Laplace(1.1 * scale), lambda y, s: -abs(y - s) / scale,
+        lambda s, rng: s + float(rng.laplace(0, scale)) + int(rng.integers(-1, 2)),
+    )  # fmt: skip
+
+
+def clipped_real(rng):
+    noise = stats.norm(0, 1.5) if rng.random() < 0.5 else stats.laplace(0, 1.5)
+    law = laws.Gaussian(1.5) if noise.dist.name == "norm" else laws.Laplace(1.5)
+    at = int(rng.integers(1, 4))
+    return Kind(
+        laws.Clipped(law, at), law, lambda y, s: noise.logcdf(at - s) if y == at else noise.logpdf(y - s),
+        lambda s, rng: max(at, s - 1 + float(rng.normal(0, 1.5))),
+    )  # fmt: skip
+
+
 KINDS = {
     kind.__name__: kind
     for kind in (
         interval, rounded, one_sided, suppressed_after_rounding, suppressed_random_rounding, suppressed_matrix, clipped,
-        additive, clipped_additive, banded, suppressed_banded,
+        gaussian, laplace, clipped_real, additive, clipped_additive, banded, suppressed_banded,
     )
 }  # fmt: skip
 

@@ -1,0 +1,137 @@
+"""Base class of laws of real noise on counts: published numbers are reals, and log weights are quadratic."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ppdinf._internal.frozen import construct
+from ppdinf._internal.types import Json, Symbolic
+from ppdinf.errors import CountError, PrivacyError
+from ppdinf.laws.law_array import PerEntry
+from ppdinf.laws.observation_model import Column, IndependentLaw
+from ppdinf.tables.labels import LARGEST
+
+__all__ = ["RealNoise", "positive"]
+
+EXACT = 10**7  # largest number of counts whose probabilities of a clipped number are tabulated
+
+
+class RealNoise(PerEntry, IndependentLaw):
+    """Symmetric real noise with the log weight ``-(rate |z| + curvature z^2 / 2)``, without the normalizer.
+
+    The weight is the density of the published number. It is exact for numbers with all their digits. For numbers that
+    were rounded afterwards, it is accurate if the rounding is much finer than the noise.
+    """
+
+    dtype: ClassVar[type[np.float64]] = np.float64
+
+    @property
+    @abstractmethod
+    def log_quadratic(self) -> tuple[float, float]:
+        """Rate and curvature of the log weight."""
+
+    @abstractmethod
+    def log_distribution(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the log probability of noise of at most z."""
+
+    @abstractmethod
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw noise in double precision."""
+
+    @classmethod
+    def _of_texts(cls, data: Json) -> RealNoise:
+        stated = {key: float(value) for key, value in data.items() if key != "name"}
+        law: RealNoise = construct(cls, stated, f"{cls.name} noise")
+        return law
+
+    @property
+    def gives(self) -> str:
+        """Description of a published number, for messages."""
+        return "a count with noise"
+
+    def read(self, values: NDArray[np.object_]) -> tuple[RealNoise, NDArray[np.float64]]:
+        """Return the law and the published numbers.
+
+        Raises
+        ------
+        CountError
+            A value is not a finite number of at most 2**53.
+        """
+        numbers = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
+        if not (np.abs(numbers) <= LARGEST).all():
+            raise CountError("must be a number of at most 2**53 in absolute value")
+        return self, numbers
+
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
+        """Return the log weight of each y given the count x, elementwise."""
+        rate, curvature = self.log_quadratic
+        z = abs(y - x)
+        return -z * (rate + 0.5 * curvature * z)
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return bounds on the count given each y; counts outside weigh at most `tail_probability` of the nearest one.
+
+        The weights beyond a distance f sum to at most ``2 w(f) / (1 - exp(-(rate + curvature f)))``, and the nearest
+        count is at a distance of at most 1/2.
+        """
+        if tail_probability <= 0:
+            return y - math.inf, y + math.inf
+        rate, curvature = self.log_quadratic
+        far, fall = 0.5, math.log(2 / tail_probability) + rate / 2 + curvature / 8
+        for further in (0, 1):  # the second distance exceeds the first, for which the series is larger
+            series = -math.log(-math.expm1(-(rate + curvature * far))) if further else 0.0
+            drop = fall + series
+            far = max(
+                drop / rate if curvature == 0 else (math.sqrt(rate**2 + 2 * curvature * drop) - rate) / curvature, 0.5
+            )
+        return np.ceil(y - far), np.floor(y + far)
+
+    def columns(self, y: NDArray[np.float64]) -> list[Column]:
+        """Return one column for each different fraction of y: the counts below and above y, and quadratic tails."""
+        rate, curvature = self.log_quadratic
+        below = np.floor(y)
+        fractions, number = np.unique(y - below, return_inverse=True)
+        order = np.argsort(number, kind="stable")
+        ends = np.cumsum([0, *np.bincount(number)]).tolist()
+        return [
+            Column(
+                self.log_weight(fraction, np.array([0, 1])), entries, below[entries].astype(np.int64),
+                left=(rate + curvature * fraction, curvature), right=(rate + curvature * (1 - fraction), curvature),
+            )
+            for fraction, (start, end) in zip(fractions.tolist(), pairwise(ends), strict=True)
+            for entries in [order[start:end]]
+        ]  # fmt: skip
+
+    def column_below(self, threshold: float) -> Column:
+        """Return the log probability that ``x + noise < threshold``, up to counts where it is negligible."""
+        low, high = (float(end) for end in self.support_bounds(np.float64(threshold), 1e-300))
+        if high - low > EXACT:
+            raise PrivacyError(f"{self.name} noise of this scale covers more than {EXACT:,} counts; use less noise")
+        counts = np.arange(low, high + 1)
+        log_below = self.log_distribution(threshold - counts)
+        return Column(log_below, np.zeros(1, dtype=np.int64), np.array([int(low)]), left=(0.0, 0.0))
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+        """Add noise in double precision; such draws are not private releases."""
+        return x + self.draw(x.shape, rng)
+
+
+def positive(value: object, what: str) -> float:
+    """Require a positive finite number.
+
+    Raises
+    ------
+    PrivacyError
+        The message names `what`.
+    """
+    number = float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else math.nan
+    if not 0 < number < math.inf:
+        raise PrivacyError(f"{what} must be a positive number, found {value!r}")
+    return number
