@@ -6,6 +6,8 @@ algorithms.
 count_windows    Windows of non-negative counts, from the published measurements alone.
 denoise          `denoise`: the posterior of a table given everything published about it.
 denoised         The posterior of a table: draws, sums by label, estimates with intervals, exported tables.
+gibbs_sweeps     Sweeps of a chain of tables and parameters of their prior, in one kernel.
+joint_updates    Updates of the learned prior's parameters, each jointly with the table.
 learned_prior    A prior of the cells that learns its level, spread and sparsity.
 parameter_moves  Random-walk Metropolis steps of the prior's parameters given a table.
 table_forest     Exact draws of a table given its prior, if any two noisy or exact sums are nested or disjoint.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.progress import progress
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.denoised import Denoised
-from ppdinf.denoising.learned_prior import LearnedPrior
+from ppdinf.denoising.learned_prior import FixedPrior, LearnedPrior
 from ppdinf.denoising.table_forest import TableForest
 from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
@@ -26,7 +26,6 @@ from ppdinf.releases import Release
 __all__ = ["denoise"]
 
 TABLE = "table"  # name of the table in a draw, alongside the parameters "level", "shape" and those of factors
-SWEEPS = 4  # sweeps of the table and its prior per stored draw
 
 type Reals = NDArray[np.float64]
 type Draw = dict[str, NDArray[np.int64] | float | Reals]
@@ -44,15 +43,12 @@ class Tables(Protocol):
 
 
 class TableChain(Protocol):
-    """Chain of tables with log weights ``log_h[x] + slope[i] x`` of the prior."""
+    """Chain of tables."""
 
     table: NDArray[np.int64]
 
-    def sweep(self, log_h: Reals, slope: Reals) -> None:
-        """Update the table."""
-
-    def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
-        """Update the table and the prior jointly; step lengths adapt only while tuning."""
+    def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
+        """Update the table and the prior until the next draw; step lengths adapt only while tuning."""
 
 
 def denoise(
@@ -167,19 +163,16 @@ def _chain(
     advance: Callable[[int], None],
 ) -> list[Draw]:
     """Draw one chain of tables and parameters of their prior."""
-    flat = np.zeros(tables.largest + 1), np.zeros(data.frame.size)
+    own: LearnedPrior | FixedPrior = FixedPrior(np.zeros(tables.largest + 1), np.zeros(data.frame.size))
+    if prior == "learned":
+        own = LearnedPrior(data.frame, ~data.public.empty, tables.start, tables.largest)
     drawn: list[Draw] = []
-    learned = LearnedPrior(data.frame, ~data.public.empty, tables.start) if prior == "learned" else None
     chain = tables.chain(rng)
     for k in range(tune + draws):
         if stop.is_set():
             break
-        for _ in range(SWEEPS):
-            chain.sweep(*(flat if learned is None else learned.log_weights(tables.largest)))
-            if learned is not None:
-                learned.update(chain.table, rng, tune=k < tune)
-            chain.move_with(learned, *(flat if learned is None else learned.log_weights(tables.largest)), tune=k < tune)
+        chain.advance(own, tune=k < tune)
         if k >= tune:
-            drawn.append({TABLE: chain.table} | ({} if learned is None else learned.parameters))
+            drawn.append({TABLE: chain.table} | own.parameters)
         advance(1)
     return drawn

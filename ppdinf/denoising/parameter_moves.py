@@ -1,7 +1,8 @@
-"""Updates of the learned prior's parameters given a table, and proposals of effects for joint updates with cells.
+"""Updates of the learned prior's parameters given a table.
 
-Given a table, parameters take random-walk Metropolis steps, each with its own tuned length. The log means of the cells
-and their log totals log(shape + mean) are updated from step to step, so that each step visits every cell once.
+Parameters take random-walk Metropolis steps, each with its own tuned length. The log means of the cells and their log
+totals log(shape + mean) are updated from step to step, so that each step visits every cell once. Arrays are updated
+entry by entry: numba compiles such loops faster than array expressions, whose errors are strings.
 """
 
 from __future__ import annotations
@@ -14,10 +15,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["ACCEPTANCE", "move_parameters", "propose_effects"]
-
-LENGTHS = (0.3, 1.0, 3.0)
-"""Lengths of steps of effects in joint updates, from short to long, so that chains leave and return to empty labels."""
+__all__ = ["ACCEPTANCE", "Prior", "list_weights", "log_sum", "update_parameters"]
 
 SPREADS = 5
 """Steps of a standard deviation for each step of its effects."""
@@ -30,7 +28,7 @@ type Reals = NDArray[np.float64]
 
 
 @jit(inline="always")
-def _log_sum(a: float, b: float) -> float:
+def log_sum(a: float, b: float) -> float:
     """Return ``log(exp(a) + exp(b))``."""
     return max(a, b) + math.log1p(math.exp(-abs(a - b)))
 
@@ -42,6 +40,63 @@ def _accepts(log_ratio: float, lengths: Reals, which: int, tune: bool, rng: np.r
     if tune:
         lengths[which] *= math.exp(0.1 * (accepted - ACCEPTANCE))
     return accepted
+
+
+class Prior(NamedTuple):
+    """Arrays of a prior of n possible cells out of d. Kernels update them in place.
+
+    Attributes
+    ----------
+    learned : bool
+        Whether parameters are updated. If not, only `log_h`, `h` and `slope` are used.
+    log_h, h : arrays, shape (counts,)
+        Log weights of counts by the shape alone, and their exponentials.
+    slope : array, shape (d,)
+        Further log weight of a cell per count.
+    possible : array of bool, shape (d,)
+        False for structural zeros.
+    members : array of int64, shape (n,)
+        Possible cells.
+    codes, codes_of_members : arrays of int64, shapes (factors, d) and (factors, n)
+        The label of each cell in each factor.
+    first : array of int64, shape (factors + 1,)
+        Start of the effects of each factor, and the number of effects.
+    starts, cells : arrays of int64, shapes (effects + 1,) and (factors n,)
+        The possible cells of the label of effect j are ``cells[starts[j]:starts[j + 1]]``.
+    turns : array of int64
+        Factors in the order of their joint updates with the table.
+    often : array, shape (effects,)
+        Probability of a joint update.
+    state : array, shape (2,)
+        Level and log shape.
+    effects, log_spread : arrays, shapes (effects,) and (factors,)
+    lengths : array, shape (2 + factors + effects,)
+        Lengths of the steps of level, shape, log spreads and effects given a table.
+    lengths_with : array, shape (2,)
+        Lengths of the joint steps of the level and of the shape with the table.
+    scales : array, shape (4,)
+        Prior scales: sd of the level; scale of the sds of the effects; mean and sd of the log shape.
+    """
+
+    learned: bool
+    log_h: Reals
+    h: Reals
+    slope: Reals
+    possible: NDArray[np.bool_]
+    members: Ints
+    codes: Ints
+    codes_of_members: Ints
+    first: Ints
+    starts: Ints
+    cells: Ints
+    turns: Ints
+    often: Reals
+    state: Reals
+    effects: Reals
+    log_spread: Reals
+    lengths: Reals
+    lengths_with: Reals
+    scales: Reals
 
 
 class _Cells(NamedTuple):
@@ -62,12 +117,13 @@ def _move_level(
     a, step = math.exp(log_shape), lengths[0] * rng.standard_normal()
     ratio = (level**2 - (level + step) ** 2) / (2 * scale**2)
     for i in range(x.size):
-        new_total[i] = _log_sum(log_shape, log_mean[i] + step)
+        new_total[i] = log_sum(log_shape, log_mean[i] + step)
         ratio += x[i] * step - (x[i] + a) * (new_total[i] - log_total[i])
     if not _accepts(ratio, lengths, 0, tune, rng):
         return level
-    log_mean += step
-    log_total[:] = new_total
+    for i in range(x.size):
+        log_mean[i] += step
+        log_total[i] = new_total[i]
     return level + step
 
 
@@ -91,7 +147,7 @@ def _move_effects(
         ratios[j] = (values[j] ** 2 - (values[j] + steps[j]) ** 2) / (2 * variance)
     for i in range(x.size):
         step = steps[codes[i]]
-        new_total[i] = _log_sum(log_shape, log_mean[i] + step)
+        new_total[i] = log_sum(log_shape, log_mean[i] + step)
         ratios[codes[i]] += x[i] * step - (x[i] + a) * (new_total[i] - log_total[i])
     for j in range(values.size):
         if not _accepts(ratios[j], lengths, j, tune, rng):
@@ -108,7 +164,9 @@ def _move_spread(
     values: Reals, log_spread: float, scale: float, lengths: Reals, which: int, tune: bool, rng: np.random.Generator
 ) -> float:
     """Update the log standard deviation of effects, half-normal with the given scale a priori."""
-    squares = (values * values).sum()
+    squares = 0.0
+    for value in values:
+        squares += value * value
     for _ in range(SPREADS):
         proposed = log_spread + lengths[which] * rng.standard_normal()
         before, after = math.exp(2 * log_spread), math.exp(2 * proposed)
@@ -123,8 +181,12 @@ def _exchange(values: Reals, level: float, log_spread: float, scale: float, rng:
     """Shift the mean of the effects to the level, by a Gibbs draw given their sum."""
     variance = math.exp(2 * log_spread)
     precision = values.size / variance + 1 / scale**2
-    shift = (values.sum() / variance - level / scale**2) / precision + rng.standard_normal() / math.sqrt(precision)
-    values -= shift
+    total = 0.0
+    for value in values:
+        total += value
+    shift = (total / variance - level / scale**2) / precision + rng.standard_normal() / math.sqrt(precision)
+    for j in range(values.size):
+        values[j] -= shift
     return level + shift
 
 
@@ -139,105 +201,56 @@ def _move_shape(
     of_zero = math.lgamma(b) - math.lgamma(a)
     ratio = ((log_shape - mean) ** 2 - (proposed - mean) ** 2) / (2 * spread**2)
     for i in range(x.size):
-        ratio += b * proposed - (x[i] + b) * _log_sum(proposed, log_mean[i]) - a * log_shape + (x[i] + a) * log_total[i]
+        ratio += b * proposed - (x[i] + b) * log_sum(proposed, log_mean[i]) - a * log_shape + (x[i] + a) * log_total[i]
         if x[i] > 0:
             ratio += math.lgamma(x[i] + b) - math.lgamma(x[i] + a) - of_zero
     return proposed if _accepts(ratio, lengths, 1, tune, rng) else log_shape
 
 
 @jit
-def move_parameters(
-    x: Reals,
-    codes: Ints,
-    first: Ints,
-    state: Reals,
-    effects: Reals,
-    log_spread: Reals,
-    lengths: Reals,
-    scales: tuple[float, float, float, float],
-    tune: bool,
-    rng: np.random.Generator,
-) -> None:
-    """Update level, effects, their standard deviations and the shape, once each, in place.
+def list_weights(log_shape: float, log_h: Reals, h: Reals) -> None:
+    """Write log Gamma(x + a) / (Gamma(a) x!) for x = 0, 1, ..., and its exponential, for the shape a.
+
+    The exponential is infinite for large counts of a large shape: `ppdinf.fiber.gibbs.cell_quantiles` then takes the
+    log.
+    """
+    a = math.exp(log_shape)
+    log_h[0], h[0] = 0.0, 1.0
+    for x in range(1, log_h.size):
+        log_h[x] = log_h[x - 1] + math.log((x - 1 + a) / x)
+        h[x] = np.exp(log_h[x])
+
+
+@jit
+def update_parameters(prior: Prior, table: Ints, tune: bool, rng: np.random.Generator) -> None:
+    """Update level, effects, their standard deviations and the shape, once each, given a table.
 
     Parameters
     ----------
-    x : array, shape (n,)
-        Counts of the cells that are not structural zeros.
-    codes : array of int64, shape (factors, n)
-        The label of each cell in each factor.
-    first : array of int64, shape (factors + 1,)
-        Start of the effects of each factor, and the number of effects.
-    state : array, shape (2,)
-        Level and log shape.
-    effects, log_spread : arrays, shapes (effects,) and (factors,)
-    lengths : array, shape (2 + factors + effects,)
-        Lengths of the steps of level, shape, log spreads and effects.
-    scales : tuple of float
-        Prior scales: sd of the level; scale of the sds of the effects; mean and sd of the log shape.
+    prior : Prior
+    table : array of int64, shape (d,)
     tune : bool
         Whether to adapt lengths.
     rng : numpy.random.Generator
     """
-    of_level, of_spread, shape_mean, shape_spread = scales
-    level, log_shape = state
-    factors, log_mean, log_total = log_spread.size, np.full(x.size, level), np.empty(x.size)
-    of_effects = lengths[2 + factors :]
+    scales, lengths, first, n = prior.scales, prior.lengths, prior.first, prior.members.size
+    level, log_shape = prior.state[0], prior.state[1]
+    factors = prior.log_spread.size
+    cells = _Cells(np.empty(n), np.empty(n), np.empty(n), np.empty(n))
+    for i in range(n):
+        cells.x[i], cells.log_mean[i] = table[prior.members[i]], level
+        for k in range(factors):
+            cells.log_mean[i] += prior.effects[first[k] + prior.codes_of_members[k, i]]
+        cells.log_total[i] = log_sum(log_shape, cells.log_mean[i])
+    level = _move_level(cells, level, log_shape, scales[0], lengths, tune, rng)
     for k in range(factors):
-        for i in range(x.size):
-            log_mean[i] += effects[first[k] + codes[k, i]]
-    for i in range(x.size):
-        log_total[i] = _log_sum(log_shape, log_mean[i])
-    cells = _Cells(x, log_mean, log_total, np.empty(x.size))
-    level = _move_level(cells, level, log_shape, of_level, lengths, tune, rng)
-    for k in range(factors):
-        values, of_values = effects[first[k] : first[k + 1]], of_effects[first[k] : first[k + 1]]
-        _move_effects(cells, codes[k], values, log_spread[k], log_shape, of_values, tune, rng)
-        log_spread[k] = _move_spread(values, log_spread[k], of_spread, lengths, 2 + k, tune, rng)
-        level = _exchange(values, level, log_spread[k], of_level, rng)
-    state[0], state[1] = level, _move_shape(cells, log_shape, shape_mean, shape_spread, lengths, tune, rng)
-
-
-@jit
-def propose_effects(
-    values: Reals,
-    log_spread: float,
-    codes: Ints,
-    possible: NDArray[np.bool_],
-    log_mean: Reals,
-    log_total: Reals,
-    log_shape: float,
-    rng: np.random.Generator,
-) -> tuple[Reals, Reals, Reals, Reals]:
-    """Propose new effects of one factor for joint updates with cells.
-
-    Parameters
-    ----------
-    values, log_spread : array, float
-        Effects, and their log standard deviation.
-    codes, possible : arrays, shape (d,)
-        Label of each cell; False for structural zeros.
-    log_mean, log_total, log_shape : arrays of shape (d,), float
-        ``log_total`` is log(shape + mean).
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    steps, ratios : arrays of the shape of `values`
-        Steps, and the log ratio of each label's step without the weights of its cells, whose new slopes are
-        ``log_mean - log_total``.
-    log_mean, log_total : arrays, shape (d,)
-        Values if all labels were accepted.
-    """
-    variance, a = math.exp(2 * log_spread), math.exp(log_shape)
-    steps, ratios = np.empty(values.size), np.empty(values.size)
-    new_mean, new_total = np.empty(codes.size), np.empty(codes.size)
-    for j in range(values.size):
-        steps[j] = LENGTHS[int(len(LENGTHS) * rng.random())] * rng.standard_normal()
-        ratios[j] = (values[j] ** 2 - (values[j] + steps[j]) ** 2) / (2 * variance)
-    for i in range(codes.size):
-        new_mean[i] = log_mean[i] + steps[codes[i]]
-        new_total[i] = _log_sum(log_shape, new_mean[i])
-        if possible[i]:
-            ratios[codes[i]] -= a * (new_total[i] - log_total[i])
-    return steps, ratios, new_mean, new_total
+        values = prior.effects[first[k] : first[k + 1]]
+        of_values = lengths[2 + factors + first[k] : 2 + factors + first[k + 1]]
+        log_spread = prior.log_spread[k]
+        _move_effects(cells, prior.codes_of_members[k], values, log_spread, log_shape, of_values, tune, rng)
+        prior.log_spread[k] = _move_spread(values, log_spread, scales[1], lengths, 2 + k, tune, rng)
+        level = _exchange(values, level, prior.log_spread[k], scales[0], rng)
+    prior.state[0] = level
+    prior.state[1] = _move_shape(cells, log_shape, scales[2], scales[3], lengths, tune, rng)
+    if prior.state[1] != log_shape:
+        list_weights(prior.state[1], prior.log_h, prior.h)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.denoising.count_windows import CountWindows
-from ppdinf.denoising.learned_prior import LearnedPrior
-from ppdinf.fiber.nested_sums.nested_sums import NestedSums
+from ppdinf.denoising.learned_prior import SWEEPS, FixedPrior, LearnedPrior
+from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums
 
 __all__ = ["TableForest"]
 
@@ -48,18 +48,14 @@ class Draws:
 
     def __init__(self, forest: TableForest, rng: np.random.Generator) -> None:
         self._forest, self._rng, self.table = forest, rng, forest.start
-        self._given: tuple[object, object] = (None, None)
+        self._evaluated: Evaluated | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        """Omit attributes that can be recomputed."""
-        return {name: value for name, value in self.__dict__.items() if name != "_evaluated"} | {"_given": (None, None)}
-
-    def sweep(self, log_h: Reals, slope: Reals) -> None:
-        """Draw a table given log weights ``log_h[x] + slope[i] x`` of the prior."""
-        if self._given[0] is not log_h or self._given[1] is not slope:  # a flat prior does not change
-            weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
-            self._given, self._evaluated = (log_h, slope), self._forest.sums.evaluate(weights, slope)
-        self.table = self._evaluated.draw(1, self._rng)[0]
-
-    def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
-        """Do nothing: the table is drawn anew whenever the prior has changed."""
+    def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
+        """Draw a table given its prior, then update the prior, four times; lengths of steps adapt only while tuning."""
+        for _ in range(SWEEPS):
+            if self._evaluated is None or isinstance(prior, LearnedPrior):  # a fixed prior does not change
+                log_h, slope = prior.log_weights()
+                weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
+                self._evaluated = self._forest.sums.evaluate(weights, slope)
+            self.table = self._evaluated.draw(1, self._rng)[0]
+            prior.update(self.table, self._rng, tune=tune)

@@ -8,27 +8,26 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf.denoising.count_windows import CountWindows
-from ppdinf.denoising.learned_prior import FIRST, NOT_ANEW, Groups, LearnedPrior, Weights
+from ppdinf.denoising.gibbs_sweeps import sweeps
+from ppdinf.denoising.learned_prior import SWEEPS, FixedPrior, LearnedPrior
 from ppdinf.distributions.model_graph.build_fiber import feasible_start
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.observation.table_moves import TableSupport, fiber_of
 from ppdinf.fiber.gibbs.coarse_quantiles import knots_of
 from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.gaussian_block import GaussianBlock, gaussian_block
-from ppdinf.fiber.gibbs.joint_move import FREE, HELD, joint_moves
+from ppdinf.fiber.gibbs.joint_move import FREE, HELD
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, no_sums
 from ppdinf.fiber.gibbs.random_windows import cuts
-from ppdinf.fiber.gibbs.slice_walk import walk_by_slices
 from ppdinf.lattice.points.presolve import Support
 
 __all__ = ["TableGibbs"]
 
 WIDE = 1024  # counts of a window from which on lines are updated by slice sampling
-BATCH, TIMES = 64, 4  # sweeps whose directions are drawn together, and number of uses of these directions
-RELEARN = {50 * 2**k for k in range(20)}  # numbers of moves after which the cells of a block are chosen anew
-NO_CELLS = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64)  # one group without cells
+BATCH, TIMES = 16, 4  # draws whose directions are drawn together, and number of uses of these directions
+RELEARN = {12 * 2**k for k in range(20)}  # numbers of draws after which the cells of a block are chosen anew
 LARGE_DIAGRAM = 2**15  # edges of a decision diagram above which only one sweep of four is an exact draw
-ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their length is tuned
+LISTED = 64, 16  # listed log weights of the prior where windows are wide: at least, and per cell
 
 type Reals = NDArray[np.float64]
 
@@ -50,7 +49,7 @@ class TableGibbs:
     plan : str
         Description of the sampler, and the reason for its choice.
     largest : int
-        Largest count with a listed log weight in the prior that `Chain.sweep` takes.
+        Largest count with a listed log weight in the prior.
 
     Parameters
     ----------
@@ -76,11 +75,6 @@ class TableGibbs:
         self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
         self.limits = np.maximum(system.cell_limits[0], 0), system.cell_limits[1]
         self.precision = observed.gaussian_cells()
-        # noise weights, and for each cell the last count at which they increase
-        log_noise = windows.log_noise - windows.log_noise.max(axis=1, keepdims=True)
-        linear = np.exp(log_noise)
-        rises = np.diff(linear, axis=1, prepend=np.inf) > 0
-        falls = windows.lower + np.where(rises.any(axis=1), width - 1 - rises[:, ::-1].argmax(axis=1), 0)
         # slice sampling of wide windows, if lines have no holes and no other coupling
         self.wide = (
             width >= WIDE
@@ -90,8 +84,16 @@ class TableGibbs:
             and not self.fiber.may_be_cut
             and not Support(windows.lower, possible).holes.any()
         )
-        self.largest = min(windows.largest, WIDE) if self.wide else windows.largest
-        knots = knots_of(log_noise) if self.wide else np.zeros((d, 0), dtype=np.int64)
+        # noise weights of single cells for joint moves
+        log_noise = windows.log_noise - windows.log_noise.max(axis=1, keepdims=True)
+        self.largest, linear, falls = windows.largest, np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
+        knots = np.zeros((d, 0), dtype=np.int64)
+        if self.wide:
+            self.largest, knots = min(windows.largest, max(LISTED[0], LISTED[1] * d)), knots_of(log_noise)
+        else:
+            linear = np.exp(log_noise)
+            rises = np.diff(linear, axis=1, prepend=np.inf) > 0  # weights decrease from the last of them
+            falls = windows.lower + np.where(rises.any(axis=1), width - 1 - rises[:, ::-1].argmax(axis=1), 0)
         self.noise = log_noise, linear, windows.lower, falls, knots
         B = sp.csc_array(system.B)
         self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
@@ -151,89 +153,63 @@ class Chain:
     """A Markov chain of tables."""
 
     def __init__(self, tables: TableGibbs, rng: np.random.Generator) -> None:
+        fiber = tables.fiber
         # dispersed starts, so that R-hat detects a fiber that the moves do not connect
-        vertex = tables.fiber.vertex(rng) if tables.fiber.may_be_cut else None
+        vertex = fiber.vertex(rng) if fiber.may_be_cut else None
         self._tables, self._rng, self.table = tables, rng, tables.start if vertex is None else vertex
-        self._directions, self._position = directions(tables.fiber, 1, rng), BATCH * TIMES
-        self._total, self._moves, self._count = np.zeros(self.table.size), 0, 0
-        self._step, self._means = 1.0, np.zeros(self.table.size)
-        self._use, self._weights = tables.block(self._means), tables.weights()
+        self._directions, self._position = directions(fiber, 1, rng), BATCH * TIMES
+        self._total, self._draws, self._count = np.zeros(self.table.size), 0, 0
+        self._step, self._block = 1.0, tables.block(np.zeros(self.table.size))
+        self._weights = tables.weights()
+        self._jointly = isinstance(fiber.coupling, MeasuredSums)
+        sums = fiber.coupling if isinstance(fiber.coupling, MeasuredSums) else no_sums(self.table.size)
+        arrays = sums.arrays  # precisions of l2 noise change
+        self._measured, self._mixtures = (*arrays[:4], arrays[4].copy(), *arrays[5:]), sums.mixture_arrays
 
-    def __getstate__(self) -> dict[str, object]:
-        """Omit attributes that can be recomputed."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_use", "_weights")}
+    def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
+        """Update the table and the prior by four sweeps; lengths of steps adapt only while tuning.
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self._use, self._weights = self._tables.block(self._means), self._tables.weights()
-
-    def sweep(self, log_h: Reals, slope: Reals) -> None:
-        """Update along as many lines as there are cells, given log weights ``log_h[x] + slope[i] x`` of the prior."""
+        A sweep has as many lines as there are cells.
+        """
         tables, d = self._tables, self.table.size
         if self._position == BATCH * TIMES:
-            self._directions, self._position = directions(tables.fiber, d * BATCH, self._rng, tables.variances), 0
+            self._directions = directions(tables.fiber, d * SWEEPS * BATCH, self._rng, tables.variances)
+            self._position = 0
         starts, cells, steps = self._directions
-        position = d * (self._position % BATCH)
+        position = d * SWEEPS * (self._position % BATCH)
         self._position += 1
         if tables.wide:
-            self._sweep_by_slices((starts[position : position + d + 1], cells, steps), log_h, slope)
-            return
-        _weigh(tables.fiber.log_noise, tables.fiber.lower, log_h, slope, self._weights)
-        diagram = tables.fiber.diagram
-        by_lines = diagram is not None and diagram.diagram.edges > LARGE_DIAGRAM and self._position % 4 > 0
-        self.table = advance(
-            tables.fiber, self.table, [self._weights], (starts[position : position + d + 1], cells, steps), self._rng,
-            by_lines=by_lines,
-        )  # fmt: skip
+            along = starts[position : position + d * SWEEPS + 1], cells, steps
+            self._sweeps(SWEEPS, prior, along, tune=tune)
+        else:
+            for k in range(SWEEPS):
+                along = starts[position + k * d : position + (k + 1) * d + 1], cells, steps
+                self._along_listed_lines(*prior.log_weights(), along, exactly=k == 0)
+                self._sweeps(1, prior, (starts[:1], cells, steps), tune=tune)
+        if tune:
+            self._learn()
 
-    def _sweep_by_slices(self, along: Directions, log_h: Reals, slope: Reals) -> None:
-        """Update along lines without the weights of all counts."""
-        fiber, rng = self._tables.fiber, self._rng
-        measured = fiber.coupling if isinstance(fiber.coupling, MeasuredSums) else no_sums(self.table.size)
-        sums = measured.matrix @ self.table
-        x = np.concatenate([self.table, fiber.slack(self.table)])
-        walk_by_slices(
-            x, *along, fiber.lower, fiber.log_noise, (log_h, slope), measured.given(sums, rng), sums, rng
+    def _along_listed_lines(self, log_h: Reals, slope: Reals, along: Directions, *, exactly: bool) -> None:
+        """Update the table along lines, from the log weights of all counts."""
+        fiber = self._tables.fiber
+        _weigh(fiber.log_noise, fiber.lower, log_h, slope, self._weights)
+        by_lines = fiber.diagram is not None and fiber.diagram.diagram.edges > LARGE_DIAGRAM and not exactly
+        self.table = advance(fiber, self.table, [self._weights], along, self._rng, by_lines=by_lines)
+
+    def _sweeps(self, number: int, prior: LearnedPrior | FixedPrior, along: Directions, *, tune: bool) -> None:
+        """Update table and prior by the kernel; it updates the table along the directions by slice sampling."""
+        tables, (block, partner) = self._tables, self._block
+        x = np.concatenate([self.table, tables.fiber.slack(self.table)])
+        self._step = sweeps(
+            number, x, along, prior.arrays, tables.noise, self._measured, self._mixtures, tables.bounds, block.arrays,
+            partner, self._step, self._jointly, tune, self._rng,
         )  # fmt: skip
         self.table = x[: self.table.size]
 
-    def move_with(self, prior: LearnedPrior | None, log_h: Reals, slope: Reals, *, tune: bool) -> None:
-        """Update a block of cells, then the table and the prior's parameters jointly."""
-        tables, rng = self._tables, self._rng
-        coupling, x = tables.fiber.coupling, self.table.copy()
-        if not isinstance(coupling, MeasuredSums):
-            return
-        sums, slack = coupling.matrix @ x, tables.fiber.slack(x)
-        measured = coupling.given(sums, rng)
-        self._learn(tune=tune)
-        (block, partner), step = self._use, self._step
-        log_totals = np.full(x.size, np.nan)  # cached log normalizers of single cells, valid until parameters change
-
-        def move(
-            groups: Groups, which: NDArray[np.int64], before: Weights, after: Weights, log_ratios: Reals,
-            anew: NDArray[np.bool_],
-        ) -> NDArray[np.bool_]:  # fmt: skip
-            return joint_moves(
-                x, sums, slack, groups, which, partner, before, after, log_totals, tables.noise, measured,
-                tables.bounds, block.arrays, step, log_ratios, anew, rng,
-            )  # fmt: skip
-
-        if block.root.size:
-            here = log_h, np.exp(log_h), slope
-            moved = move(NO_CELLS, FIRST, here, here, np.zeros(1), NOT_ANEW)[0]
-            if tune:
-                self._step = min(1.0, self._step * np.exp(0.1 * (moved - ACCEPTANCE)))
-        if prior is not None:
-            prior.update_with(move, log_h.size - 1, rng, tune=tune)
-        self.table = x
-
-    def _learn(self, *, tune: bool) -> None:
+    def _learn(self) -> None:
         """Choose the block anew from the mean counts of past tables, at a few times during tuning."""
-        if not tune:
-            return
         self._total += self.table
-        self._moves, self._count = self._moves + 1, self._count + 1
-        if self._moves in RELEARN:
-            self._means, self._step = self._total / self._count, 1.0
-            self._use = self._tables.block(self._means)
+        self._draws, self._count = self._draws + 1, self._count + 1
+        if self._draws in RELEARN:
+            self._step, self._block = 1.0, self._tables.block(self._total / self._count)
             self._total[:], self._count = 0.0, 0

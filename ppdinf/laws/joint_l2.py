@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._internal.frozen import construct
+from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
@@ -86,6 +87,7 @@ def _(law: L2Laplace) -> JointL2:
     return JointL2(law)
 
 
+@jit
 def mixing_precision(epsilon: float, squares: float, rng: np.random.Generator) -> float:
     """Draw ``(epsilon / v)**2`` given the sum of squared errors.
 

@@ -1,21 +1,25 @@
-"""Proposals of the learned prior: ratios of densities and weights of counts, against SciPy."""
+"""Proposals of joint updates: ratios of densities and weights of counts, against SciPy."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.denoising import learned_prior
+from ppdinf.denoising import joint_updates, learned_prior
 from ppdinf.denoising.learned_prior import LearnedPrior
+from ppdinf.denoising.parameter_moves import list_weights
 
 MOST = 60
+NOISE = (np.zeros((12, 1)), np.zeros((0, 0)), np.zeros(12, dtype=int), np.zeros(0), np.zeros((12, 0), dtype=int))
 
 
-def log_density(prior, level, effects, log_shape, table):
+def log_density(prior, table):
     """Return the log density of the parameters and of negative binomial counts of all possible cells."""
+    level, log_shape = prior.state
     found = stats.norm.logpdf(level, 0, learned_prior.LEVEL) + stats.norm.logpdf(log_shape, *learned_prior.SHAPE)
     log_mean = np.full(table.size, level)
-    for own, codes, log_spread in zip(effects, prior.codes, prior.log_spread, strict=True):
+    for k, (codes, log_spread) in enumerate(zip(prior.codes, prior.log_spread, strict=True)):
+        own = prior.effects[prior.first[k] : prior.first[k + 1]]
         found += stats.norm.logpdf(own, 0, np.exp(log_spread)).sum()
         log_mean = log_mean + own[codes]
     a = np.exp(log_shape)
@@ -23,55 +27,65 @@ def log_density(prior, level, effects, log_shape, table):
     return found + counts[prior.possible].sum()
 
 
+def updated(prior, move, rng, monkeypatch):
+    """Update the prior by proposals that a Python function accepts."""
+    monkeypatch.setattr(joint_updates, "joint_moves", move)
+    monkeypatch.setattr(joint_updates, "log_weights_at", lambda *arrays: None)
+    update = joint_updates.update_with_table.py_func
+    update(prior, np.zeros(prior.possible.size), *[None] * 4, np.zeros((12, 0)), NOISE, *[None] * 4, False, rng)
+
+
 @pytest.mark.parametrize("accepts", [True, False])
-def test_ratios_and_weights_are_those_of_the_prior(accepts):
+def test_ratios_and_weights_are_those_of_the_prior(accepts, monkeypatch):
     """For each proposal, the ratio and the change of a table's weights equal the change of the joint density."""
     rng = np.random.default_rng(1)
     table = ppd.as_table(rng.integers(0, 40, (4, 3)), dims=("a", "b"))
     noisy = ppd.measured(ppd.invariants.margin("a", "b"), table, ppd.laws.DoubleGeometric(1))
     seen = ppd.Measurements({"a": range(4), "b": range(3)}, noisy)
     possible, x = np.arange(12) != 5, table.values.ravel()
-    prior = LearnedPrior(seen.frame, possible, x)
+    prior = LearnedPrior(seen.frame, possible, x, MOST).arrays
     differences = []
 
-    def move(groups, which, before, after, log_ratios, anew):
-        (first, members), cells_of = groups, []
-        assert sorted(members) == np.flatnonzero(possible).tolist()
-        assert all((h == np.exp(log_h)).all() for log_h, h, _ in (before, after))
+    def move(x_, sums, slack, groups, which, partner, before, after, *others):
+        (first, members), cells_of, log_ratios = groups, [], others[-3]
+        assert set(members) == set(np.flatnonzero(possible))
+        for log_h, h, *_ in (before, after):
+            np.testing.assert_allclose(h, np.exp(log_h))
         assert which.size == 1 or (before[0] == after[0]).all()
         for g, log_ratio in zip(which, log_ratios, strict=True):
             cells = members[first[g] : first[g + 1]]
-            weighed = [(log_h[x] + slope * x)[cells].sum() for log_h, _, slope in (before, after)]
+            weighed = [(log_h[x] + slope * x)[cells].sum() for log_h, _, _, slope in (before, after)]
             differences.append(log_ratio + weighed[1] - weighed[0])
             cells_of.append(cells)
         assert np.unique(np.concatenate(cells_of)).size == sum(cells.size for cells in cells_of)
         return np.full(which.size, accepts)
 
     for _ in range(40):
-        prior.level, prior.log_shape = rng.normal(), rng.normal()
-        prior.effects = [rng.normal(size=4), rng.normal(size=3)]
-        start = prior.level, [own.copy() for own in prior.effects], prior.log_shape
+        prior.state[:], prior.effects[:] = rng.normal(size=2), rng.normal(size=7)
+        list_weights(prior.state[1], prior.log_h, prior.h)
+        start = log_density(prior, x)
         differences.clear()
-        prior.update_with(move, MOST, rng, tune=False)
-        ends = prior.level, prior.effects, prior.log_shape
-        change = log_density(prior, *ends, x) - log_density(prior, *start, x)
+        updated(prior, move, rng, monkeypatch)
+        change = log_density(prior, x) - start
         assert change == pytest.approx(sum(differences) if accepts else 0.0, rel=1e-7, abs=1e-8)
 
 
-def test_large_counts_of_a_large_shape():
+def test_large_counts_of_a_large_shape(monkeypatch):
     """Weights of nearly Poisson counts in the thousands overflow: logarithms are used."""
-    prior = LearnedPrior(ppd.Measurements({"a": range(4)}).frame, np.ones(4, dtype=bool), np.full(4, 3000))
+    frame = ppd.Measurements({"a": range(4)}).frame
+    prior = LearnedPrior(frame, np.ones(4, dtype=bool), np.full(4, 3000), 4000).arrays
     proposed = []
 
-    def move(groups, which, before, after, log_ratios, anew):
-        proposed.append((before, after, log_ratios))
+    def move(x, sums, slack, groups, which, partner, before, after, *others):
+        proposed.append((before, after, others[-3]))
         return np.zeros(which.size, dtype=bool)
 
     rng = np.random.default_rng(1)
-    prior.log_shape = 9.0
+    prior.state[1] = 9.0
+    list_weights(9.0, prior.log_h, prior.h)
     for _ in range(20):
-        prior.update_with(move, 4000, rng, tune=False)
-    for (_, _, slope), (log_h, h, slope_new), log_ratio in proposed:
+        updated(prior, move, rng, monkeypatch)
+    for (*_, slope), (log_h, h, _, slope_new), log_ratio in proposed:
         assert np.isposinf(h).any()
         assert np.isfinite(log_h).all()
         assert np.isfinite([*slope, *slope_new, *log_ratio]).all()

@@ -7,17 +7,22 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.denoising import learned_prior
 from ppdinf.denoising.learned_prior import LearnedPrior
-from ppdinf.denoising.parameter_moves import ACCEPTANCE, SPREADS
+from ppdinf.denoising.parameter_moves import ACCEPTANCE, SPREADS, update_parameters
+
+
+def effects_of(prior):
+    """Return copies of the effects of each factor."""
+    return [prior.effects[a:b].copy() for a, b in zip(prior.first[:-1], prior.first[1:], strict=True)]
 
 
 class ByDensities:
     """Update level, effects of each factor, log spreads and log shape; by the joint density with the table."""
 
     def __init__(self, prior, table, rng, tune):
-        self.now = [prior.level, *[own.copy() for own in prior.effects], prior.log_spread.copy(), prior.log_shape]
+        self.now = [prior.state[0], *effects_of(prior), prior.log_spread.copy(), prior.state[1]]
         self.codes, self.possible, self.table, self.rng, self.tune = prior.codes, prior.possible, table, rng, tune
         self.factors = len(prior.codes)
-        self.lengths = [0.1, *[np.full(own.size, 0.2) for own in prior.effects], np.full(self.factors, 0.3), 0.2]
+        self.lengths = [0.1, *[np.full(own.size, 0.2) for own in effects_of(prior)], np.full(self.factors, 0.3), 0.2]
 
     def density(self, at):
         level, *effects, log_spread, log_shape = at
@@ -77,19 +82,19 @@ def test_steps_are_those_of_the_densities(dims, tune):
     frame = ppd.Measurements({name: range(size) for name, size in dims.items()}).frame
     possible = np.arange(table.size) != 2
     assert learned_prior.LEVEL == 5  # as in the Gibbs step above
-    prior = LearnedPrior(frame, possible, table.ravel())
+    prior = LearnedPrior(frame, possible, table.ravel(), 0).arrays
     oracle = ByDensities(prior, table.ravel(), np.random.default_rng(2), tune)
     wrong = ByDensities(prior, table.ravel(), np.random.default_rng(2), tune)
     wrong.possible = np.ones(table.size, dtype=bool)
     own = np.random.default_rng(2)
     for _ in range(60):
-        prior.update(table.ravel(), own, tune=tune)
+        update_parameters(prior, table.ravel(), tune, own)
         oracle.update()
         wrong.update()
     found = np.concatenate(
-        [np.ravel(part) for part in (prior.level, *prior.effects, prior.log_spread, prior.log_shape)]
+        [np.ravel(part) for part in (prior.state[0], *effects_of(prior), prior.log_spread, prior.state[1])]
     )
     np.testing.assert_allclose(found, np.concatenate([np.ravel(part) for part in oracle.now]), rtol=1e-7, atol=1e-9)
     assert not np.allclose(found, np.concatenate([np.ravel(part) for part in wrong.now]), atol=1e-3)
-    np.testing.assert_allclose(prior._lengths[0], oracle.lengths[0])
-    np.testing.assert_allclose(prior._lengths[1], oracle.lengths[-1])
+    np.testing.assert_allclose(prior.lengths[0], oracle.lengths[0])
+    np.testing.assert_allclose(prior.lengths[1], oracle.lengths[-1])

@@ -9,8 +9,9 @@ import pytest
 from scipy.special import gammaln
 
 import ppdinf as ppd
-from ppdinf.denoising import table_gibbs
+from ppdinf.denoising import gibbs_sweeps, table_gibbs
 from ppdinf.denoising.count_windows import published_windows
+from ppdinf.denoising.learned_prior import FixedPrior
 from ppdinf.denoising.table_forest import TableForest
 from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.diagnostics.calibration import calibrate, uniformity
@@ -18,7 +19,7 @@ from ppdinf.distributions.observation.observed_measurements import ObservedMeasu
 from ppdinf.fiber.gibbs import gaussian_block, joint_move
 
 inv, laws = ppd.invariants, ppd.laws
-RARE, DATA_SETS, LEARNT, BLOCKS = 1e-5, 1000, 12, 6
+RARE, DATA_SETS, LEARNT = 1e-5, 1000, 12
 RATES = np.outer([40, 12, 1.5], [2, 1, 0.5, 1]).ravel()
 CELLS = np.eye(12, dtype=int)
 ROWS = 1 * (np.repeat(np.arange(3), 4) == np.arange(3)[:, None])
@@ -49,7 +50,7 @@ def quantities(route, tables, numbers):
     return {"cell": tables[:, 1], "margin": tables[:, :4].sum(axis=1), "fit": sum(away)}
 
 
-def infer(route, given, rng, draws=20, apart=4, **wrong):
+def infer(route, given, rng, draws=20, apart=2, **wrong):
     numbers, total = given
     observed = ObservedMeasurements(measurements(route, numbers, total, **wrong))
     windows = published_windows(observed)
@@ -57,11 +58,9 @@ def infer(route, given, rng, draws=20, apart=4, **wrong):
     assert (sums is None) == (route == "walk")
     tables = TableGibbs(observed, windows) if sums is None else TableForest(sums, windows)
     log_h = -gammaln(np.arange(windows.largest + 1.0) + 1)
-    slope, chain, found = np.log(RATES), tables.chain(rng), []
+    prior, chain, found = FixedPrior(log_h, np.log(RATES)), tables.chain(rng), []
     for k in range(-LEARNT, draws * (apart if sums is None else 1)):
-        chain.sweep(log_h, slope)
-        for _ in range(BLOCKS):
-            chain.move_with(None, log_h, slope, tune=k < 0)
+        chain.advance(prior, tune=k < 0)
         found.append(chain.table)
     return quantities(route, np.array(found[LEARNT :: apart if sums is None else 1]), numbers)
 
@@ -116,5 +115,6 @@ def test_moves_without_their_hastings_ratio_are_detected(monkeypatch):
     monkeypatch.setattr(joint_move, "propose", lambda *given: (propose(*given), 0.0)[1])
     monkeypatch.setattr(joint_move, "log_probability", lambda *given: 0.0)
     monkeypatch.setattr(joint_move, "joint_move", joint_move.joint_move.py_func)
-    monkeypatch.setattr(table_gibbs, "joint_moves", joint_move.joint_moves.py_func)
+    monkeypatch.setattr(gibbs_sweeps, "joint_moves", joint_move.joint_moves.py_func)
+    monkeypatch.setattr(table_gibbs, "sweeps", gibbs_sweeps.sweeps.py_func)
     assert min(p_values("walk", 300)) < RARE

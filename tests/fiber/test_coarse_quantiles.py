@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 from ppdinf.fiber.gibbs import coarse_quantiles
-from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step, knots_of
+from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step, coarse_total, knots_of, log_weights_at
 
 MOVES, RARE = 20_000, 1e-6
 CASES = {  # lower, log weights by noise of 70 counts, and knots
@@ -40,15 +40,28 @@ def posed(name):
     return lower, log_row, np.array(knots), law - each[:, None], each
 
 
+def at_knots(lower, log_row, knots, prior):
+    """Return ``log_h``, log weights at the knots, and slope."""
+    found = np.empty((1, knots.size))
+    log_weights_at(log_row[None], np.array([lower]), knots[None], prior[0], found)
+    return prior[0], found[0], prior[1]
+
+
+def total(lower, knots, prior):
+    return coarse_total(prior[1], prior[2], lower, knots, np.empty(knots.size))
+
+
 def p_value(name, anew, step):
     lower, log_row, knots, law, each = posed(name)
     share, rng = np.exp(law - logsumexp(law)).ravel(), np.random.default_rng(3)
     states, found = rng.choice(share.size, size=MOVES, p=share), np.empty(MOVES, dtype=int)
-    priors = [(log_h_of(shape), slope) for shape, slope in PRIORS]
+    priors = [at_knots(lower, log_row, knots, (log_h_of(shape), slope)) for shape, slope in PRIORS]
+    totals = [total(lower, knots, prior) for prior in priors]
     for n, state in enumerate(states.tolist()):
         k, column = divmod(state, 70)
-        given = log_row, lower, knots, lower + column, priors[k], priors[1 - k], rng.random(), anew
-        count, log_ratio = step(*given)
+        given = log_row, lower, knots, lower + column, priors[k], priors[1 - k], totals[k], rng.random(), anew
+        count, log_ratio, log_total = step(*given)
+        assert log_total == totals[1 - k]
         accepted = np.log(rng.random()) < log_ratio + each[k] - each[1 - k]
         found[n] = (1 - k) * 70 + count - lower if accepted else state
     assert (found != states).mean() > 0.1
@@ -70,20 +83,38 @@ def test_the_ratio_of_sums_alone_is_rejected():
     each = posed("nothing measured")[-1]
 
     def wrong(*given):
-        k = int(given[4][1] == PRIORS[1][1])
-        return coarse_step(*given)[0], each[1 - k] - each[k]
+        k = int(given[4][2] == PRIORS[1][1])
+        count, _, log_total = coarse_step(*given)
+        return count, each[1 - k] - each[k], log_total
 
     assert p_value("nothing measured", True, wrong) < RARE
 
 
 def test_a_count_within_its_own_step_stays():
     lower, log_row, knots, *_ = posed("gaussian")
-    prior = log_h_of(0.4), -0.05
+    prior = at_knots(lower, log_row, knots, (log_h_of(0.4), -0.05))
+    log_total = total(lower, knots, prior)
     for column in range(12, 69):
-        for uniform in (1e-6, 0.3, 1 - 1e-6):
-            count, log_ratio = coarse_step(log_row, lower, knots, lower + column, prior, prior, uniform, False)
+        for uniform in (1e-5, 0.3, 1 - 1e-5):  # the last step has a share of 1e-8: rounding errors are 1e-6 of it
+            given = log_row, lower, knots, lower + column, prior, prior, log_total, uniform, False
+            count, log_ratio, _ = coarse_step(*given)
             assert count == lower + column
             assert abs(log_ratio) < 1e-9
+
+
+@pytest.mark.parametrize("slope", [-0.7, -1e-3, -1e-9, 0.0, 1e-6, 0.02, 900.0])
+@pytest.mark.parametrize("shape", [0.3, 1.0, 20.0])
+def test_the_sum_of_geometric_weights(slope, shape):
+    """The log sum and all shares agree with a sum over all counts of the weights between the knots."""
+    lower, row = 3, -((np.arange(4000) - 700.0) ** 2) / 1e5
+    knots = np.append(knots_of(row[None])[0], 3999)  # the last knot twice
+    prior = at_knots(lower, row, knots, (log_h_of(shape), slope))
+    shares = np.empty(knots.size)
+    log_total = coarse_total(prior[1], slope, lower, knots, shares)
+    each = np.interp(np.arange(4000), knots[:-1], prior[1][:-1]) + slope * (lower + np.arange(4000))
+    assert log_total == pytest.approx(logsumexp(each), rel=1e-12, abs=1e-11)
+    expected = np.add.reduceat(np.exp(each - logsumexp(each)), knots[:-1])
+    np.testing.assert_allclose(shares[[*range(knots.size - 2), -1]], expected, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("peak", [0, 5, 39_000, 40_000])

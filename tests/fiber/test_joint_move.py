@@ -67,6 +67,7 @@ def moved(walk, usual, law, *, anew, step, fault="", seed=1):
     block, partner = walk.block(usual)
     coupling, found = walk.fiber.coupling, np.empty(MOVES, dtype=int)
     log_h = -gammaln(np.arange(walk.counts.max() + 1.0) + 1)
+    none = np.zeros((4, 0))  # all counts are summed, without knots
     totals = [np.full(4, np.nan), np.full(4, np.nan)]  # the second time unchanged
     if fault == "partner":
         partner = np.where(partner >= 0, joint_move.FREE, partner)
@@ -75,11 +76,11 @@ def moved(walk, usual, law, *, anew, step, fault="", seed=1):
         x = TABLES[number].copy()
         ratio = np.log(PRIOR[1 - k] / PRIOR[k]) - (np.exp(LEVELS[1 - k]) - np.exp(LEVELS[k])).sum()
         sums, slack = coupling.matrix @ x, walk.fiber.slack(x)
-        given = (x, sums, slack, np.arange(4), partner, (log_h, np.exp(log_h), LEVELS[k]))
+        given = (x, sums, slack, np.arange(4), partner, (log_h, np.exp(log_h), none, LEVELS[k]))
         known = totals[1 - k if fault == "totals" else k].copy()
         accepted = joint_move.joint_move(
-            *given, (log_h, np.exp(log_h), LEVELS[1 - k]), known, walk.noise, coupling.given(sums, rng), walk.bounds,
-            block.arrays, step, ratio + (fault == "prior"), anew, rng,
+            *given, (log_h, np.exp(log_h), none, LEVELS[1 - k]), known, walk.noise, coupling.given(sums, rng),
+            walk.bounds, block.arrays, step, ratio + (fault == "prior"), anew, rng,
         )  # fmt: skip
         assert (sums == coupling.matrix @ x).all()
         totals[1 - k if accepted else k] = known

@@ -20,10 +20,16 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.cell_quantiles import log_prior
 
-__all__ = ["coarse_step", "knots_of"]
+__all__ = ["coarse_step", "coarse_total", "knots_of", "log_weights_at"]
 
 NEAR, UNIFORM = 24, 32
 """Knots at geometric distances from the ends and from the largest weight of a window; at equal distances."""
+
+NEGLIGIBLE = 1e-20
+"""Weight, relative to the largest at a knot, below which the counts between two knots are omitted."""
+
+SMALL = 1e-4
+"""Rise of the log weight between two knots below which a geometric sum is expanded (relative error 1e-13)."""
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
@@ -52,52 +58,99 @@ def knots_of(log_noise: Reals) -> Ints:
 
 
 @jit
-def _log_geometric(s: float, n: int) -> float:
-    """Return the log of the sum of ``exp(s t)`` over t from 0 to n - 1."""
-    if n <= 0:
-        return -np.inf
-    if s == 0.0:
-        return math.log(n)
-    return max(s, 0.0) * (n - 1) + math.log(math.expm1(-n * abs(s)) / math.expm1(-abs(s)))
+def log_weights_at(log_noise: Reals, lower: Ints, knots: Ints, log_h: Reals, out: Reals) -> None:
+    """Write the log weights of the counts at the knots without their slopes, shape (d, m).
 
-
-@jit
-def _evaluate(
-    log_row: Reals, lower: int, knots: Ints, log_h: Reals, slope: float, at: Reals, rise: Reals, mass: Reals
-) -> float:
-    """Write log weights at the knots, their rise per count, and log sums up to the next knot; return the log sum."""
-    for j in range(knots.size):
-        if j > 0 and knots[j] == knots[j - 1]:
-            at[j] = at[j - 1]
-        else:
-            count = lower + knots[j]
-            at[j] = log_row[knots[j]] + log_prior(count, log_h) + slope * count
-    top = -np.inf
-    for j in range(knots.size):
-        n = knots[j + 1] - knots[j] if j + 1 < knots.size else 1
-        rise[j] = (at[j + 1] - at[j]) / n if j + 1 < knots.size and n > 0 else 0.0
-        mass[j] = at[j] + _log_geometric(rise[j], n)
-        top = max(top, mass[j])
-    return top + math.log(np.exp(mass - top).sum())
-
-
-@jit
-def _quantile(knots: Ints, rise: Reals, mass: Reals, log_all: float, u: float) -> int:
-    """Return the smallest column at which the distribution function exceeds u."""
-    for j in range(knots.size):
-        share = math.exp(mass[j] - log_all)
-        if u < share:
-            n = knots[j + 1] - knots[j] if j + 1 < knots.size else 1
-            v, s = u / share, rise[j]
-            if s == 0.0:
-                t = int(v * n)
-            elif s < 0.0:
-                t = int(math.log1p(v * math.expm1(n * s)) / s)
+    Parameters
+    ----------
+    log_noise : array, shape (d, width)
+        Noise log weights of every cell.
+    lower : array of int64, shape (d,)
+        Counts of the first column.
+    knots : array of int64, shape (d, m)
+        Columns, from `knots_of`.
+    log_h : array
+        As for `ppdinf.fiber.gibbs.cell_quantiles.log_prior`.
+    out : array, shape (d, m)
+    """
+    for i in range(knots.shape[0]):
+        for j in range(knots.shape[1]):
+            if j > 0 and knots[i, j] == knots[i, j - 1]:
+                out[i, j] = out[i, j - 1]
             else:
-                t = n - 1 - int(math.log1p((1.0 - v) * math.expm1(-n * s)) / -s)
-            return int(knots[j] + min(max(t, 0), n - 1))
-        u -= share
-    return int(knots[-1])
+                out[i, j] = log_noise[i, knots[i, j]] + log_prior(lower[i] + knots[i, j], log_h)
+
+
+@jit
+def _sum_between(here: float, there: float, s: float, n: int) -> float:
+    """Return the sum of ``here exp(s t)`` over t from 0 to n - 1, where ``there = here exp(s n)``."""
+    if n <= 1:
+        return n * here
+    if abs(s) * n < SMALL:
+        return here * n * (1.0 + 0.5 * s * (n - 1) * (1.0 + s * (2 * n - 1) / 6.0))
+    return (there - here) / math.expm1(s)
+
+
+@jit
+def _sums(at_knots: Reals, slope: float, lower: int, knots: Ints, log_unit: float, number: int, sums: Reals) -> float:
+    """Write the sums of g from each of the first knots to the next, in a unit given by its log; return their sum."""
+    total, log_here = 0.0, at_knots[0] + slope * (lower + knots[0]) - log_unit
+    here = math.exp(log_here)
+    for j in range(number):
+        n, sums[j] = knots[j + 1] - knots[j], 0.0
+        if n > 0:
+            log_there = at_knots[j + 1] + slope * (lower + knots[j + 1]) - log_unit
+            there = math.exp(log_there)
+            if max(here, there) > NEGLIGIBLE:
+                sums[j] = _sum_between(here, there, (log_there - log_here) / n, n)
+                total += sums[j]
+            log_here, here = log_there, there
+    return total
+
+
+@jit
+def coarse_total(at_knots: Reals, slope: float, lower: int, knots: Ints, shares: Reals) -> float:
+    """Return the log of the sum G of the weights g.
+
+    Parameters
+    ----------
+    at_knots : array, shape (m,)
+        Row of `log_weights_at`.
+    slope : float
+    lower : int
+    knots : array of int64, shape (m,)
+    shares : array, shape (m,)
+        Output: sums from each knot to the next, divided by G.
+    """
+    last, top = knots.size - 1, -np.inf
+    for j in range(knots.size):
+        top = max(top, at_knots[j] + slope * (lower + knots[j]))
+    shares[last] = math.exp(at_knots[last] + slope * (lower + knots[last]) - top)
+    total = _sums(at_knots, slope, lower, knots, top, last, shares) + shares[last]
+    for j in range(knots.size):
+        shares[j] /= total
+    return top + math.log(total)
+
+
+@jit
+def _rise(at_knots: Reals, slope: float, knots: Ints, j: int) -> float:
+    """Return the rise of the log weight per count from knot j to the next."""
+    n = knots[j + 1] - knots[j] if j + 1 < knots.size else 0
+    return (at_knots[j + 1] - at_knots[j]) / n + slope if n > 0 else 0.0
+
+
+@jit
+def _within(s: float, n: int, share: float) -> int:
+    """Return the quantile of the weights ``exp(s t)``, t from 0 to n - 1, at a share of their sum."""
+    if n == 1:
+        return 0
+    if s == 0.0:
+        t = int(share * n)
+    elif s < 0.0:
+        t = int(math.log1p(share * math.expm1(n * s)) / s)
+    else:
+        t = n - 1 - int(math.log1p((1.0 - share) * math.expm1(-n * s)) / -s)
+    return min(max(t, 0), n - 1)
 
 
 @jit
@@ -106,12 +159,13 @@ def coarse_step(
     lower: int,
     knots: Ints,
     x: int,
-    before: tuple[Reals, float],
-    after: tuple[Reals, float],
+    before: tuple[Reals, Reals, float],
+    after: tuple[Reals, Reals, float],
+    log_before: float,
     uniform: float,
     anew: bool,
-) -> tuple[int, float]:
-    """Return the count x' for the new parameters and the log of the ratio above.
+) -> tuple[int, float, float]:
+    """Return the count x' for the new parameters, the log of the ratio above, and the log of G'.
 
     Parameters
     ----------
@@ -121,29 +175,36 @@ def coarse_step(
     knots : array of int64, shape (m,)
         Columns, from `knots_of`.
     x : int
-    before, after : tuple of array and float
-        ``log_h`` (`ppdinf.fiber.gibbs.cell_quantiles.log_prior`) and slope of the old and the new parameters.
+    before, after : tuple of two arrays and a float
+        ``log_h`` (`ppdinf.fiber.gibbs.cell_quantiles.log_prior`), log weights at the knots (`log_weights_at`) and slope
+        of the old and the new parameters.
+    log_before : float
+        Log of G.
     uniform : float
         Uniform random number.
     anew : bool
         Whether x' does not depend on x.
     """
-    at, rise, mass = np.empty(knots.size), np.empty(knots.size), np.empty(knots.size)
-    log_all, column = _evaluate(log_row, lower, knots, before[0], before[1], at, rise, mass), x - lower
-    j, below = 0, 0.0
+    # x in the distribution function of g
+    (log_h, at_knots, slope), column, shares, j = before, x - lower, np.empty(knots.size), 0
     while j + 1 < knots.size and knots[j + 1] <= column:
-        below += math.exp(mass[j] - log_all)
         j += 1
-    along = at[j] + rise[j] * (column - knots[j])
-    log_ratio = along - log_all - (log_row[column] + log_prior(x, before[0]) + before[1] * x)
+    rise, log_first = _rise(at_knots, slope, knots, j), at_knots[j] + slope * (lower + knots[j]) - log_before
+    log_share = log_first + rise * (column - knots[j])
+    log_ratio = log_share - (log_row[column] + log_prior(x, log_h) + slope * x)
     if not anew:
-        below += math.exp(at[j] + _log_geometric(rise[j], column - knots[j]) - log_all)
-        uniform = below + uniform * math.exp(along - log_all)
-    log_all = _evaluate(log_row, lower, knots, after[0], after[1], at, rise, mass)
-    column = _quantile(knots, rise, mass, log_all, uniform)
-    j = 0
-    while j + 1 < knots.size and knots[j + 1] <= column:
+        below = _sums(at_knots, slope, lower, knots, log_before, j, shares)
+        below += _sum_between(math.exp(log_first), math.exp(log_share), rise, column - knots[j])
+        uniform = below + uniform * math.exp(log_share)
+    # x' is the same quantile of g'
+    log_h, at_knots, slope = after
+    log_after, j = coarse_total(at_knots, slope, lower, knots, shares), 0
+    while j + 1 < knots.size and uniform >= shares[j]:
+        uniform -= shares[j]
         j += 1
+    rise, column = _rise(at_knots, slope, knots, j), knots[j]
+    if j + 1 < knots.size:
+        column += _within(rise, knots[j + 1] - knots[j], uniform / shares[j])
     count = lower + column
-    log_ratio -= at[j] + rise[j] * (column - knots[j]) - log_all
-    return count, log_ratio + log_row[column] + log_prior(count, after[0]) + after[1] * count
+    log_ratio -= at_knots[j] + slope * (lower + knots[j]) - log_after + rise * (column - knots[j])
+    return count, log_ratio + log_row[column] + log_prior(count, log_h) + slope * count, log_after

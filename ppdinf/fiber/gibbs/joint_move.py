@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.cell_quantiles import log_prior, log_total, quantile, shares
-from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step
+from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step, coarse_total
 from ppdinf.fiber.gibbs.gaussian_block import Block, log_probability, propose
 from ppdinf.fiber.gibbs.measured_sums import Measured
 
-__all__ = ["FREE", "HELD", "joint_move", "joint_moves"]
+__all__ = ["FREE", "HELD", "Bounds", "Noise", "joint_move", "joint_moves"]
 
 FREE, HELD = -1, -2
 """Codes for no partner: a cell without exact sums is free; a cell with exact sums but without a partner is held."""
@@ -35,7 +35,7 @@ type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Bounds = tuple[Ints, Ints, Ints]
 type Noise = tuple[Reals, Reals, Ints, Ints, Ints]
-type Prior = tuple[Reals, Reals, Reals]
+type Prior = tuple[Reals, Reals, Reals, Reals]
 
 
 @jit
@@ -160,8 +160,9 @@ def joint_move(
         Cells whose weights depend on the parameters, without constant cells.
     partner : array of int64, shape (d,)
         Cell of the block with the same exact sums, or `FREE`, or `HELD`; cells of the block are held.
-    before, after : tuple of three arrays
-        ``log_h``, ``exp(log_h)`` and ``slope``, shape (d,), of the old and the new parameters.
+    before, after : tuple of four arrays
+        ``log_h``, ``exp(log_h)``, log weights at the knots (`ppdinf.fiber.gibbs.coarse_quantiles.log_weights_at`), and
+        ``slope``, shape (d,), of the old and the new parameters.
     log_totals : array of float64, shape (d,)
         Log total weights of single cells under the old parameters, nan if they are not computed yet. Accepted moves
         replace them by the values under the new parameters.
@@ -185,10 +186,11 @@ def joint_move(
     rng : numpy.random.Generator
     """
     log_noise, linear, lower, falls, knots = noise
-    log_h, h, slope = before
-    log_h_new, h_new, slope_new = after
+    log_h, h, at_knots, slope = before
+    log_h_new, h_new, at_knots_new, slope_new = after
     own, stayed = block[0], x[block[0]]
     changes, totals_new = np.zeros(cells.size, dtype=np.int64), np.full(cells.size, np.nan)
+    shares_of_knots = np.empty(knots.shape[1])
     ratio, still = log_ratio, cells.size > 0
     # 1. single cells follow the parameters by their quantiles
     for k in range(cells.size):
@@ -198,9 +200,12 @@ def joint_move(
             ratio += log_prior(x[i], log_h_new) - log_prior(x[i], log_h) + (slope_new[i] - slope[i]) * x[i]
             continue
         if knots.shape[1] > 0:
-            count, more = coarse_step(
-                log_noise[i], lower[i], knots[i], x[i], (log_h, slope[i]), (log_h_new, slope_new[i]), rng.random(), anew
-            )
+            if np.isnan(log_totals[i]):
+                log_totals[i] = coarse_total(at_knots[i], slope[i], lower[i], knots[i], shares_of_knots)
+            count, more, totals_new[k] = coarse_step(
+                log_noise[i], lower[i], knots[i], x[i], (log_h, at_knots[i], slope[i]),
+                (log_h_new, at_knots_new[i], slope_new[i]), log_totals[i], rng.random(), anew,
+            )  # fmt: skip
             changes[k], ratio = count - x[i], ratio + more
             still &= changes[k] == 0
             continue
@@ -217,8 +222,8 @@ def joint_move(
         still &= changes[k] == 0
     if still:  # no cell changes, so the block does not change
         accepted = np.log(rng.random()) < ratio
-        if accepted:
-            log_totals[cells] = totals_new
+        for k in range(cells.size if accepted else 0):
+            log_totals[cells[k]] = totals_new[k]
         return accepted
     # 2. partners preserve exact sums
     ratio -= _log_sums(sums, measured)
@@ -247,7 +252,8 @@ def joint_move(
         accepted = np.log(rng.random()) < ratio
     if accepted:
         _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
-        log_totals[cells] = totals_new
+        for k in range(cells.size):
+            log_totals[cells[k]] = totals_new[k]
     else:
         _shift(x, sums, slack, u, -1, measured, bounds, block)
     return accepted
@@ -281,7 +287,7 @@ def joint_moves(
         Cells of group g are ``groups[1][groups[0][g]:groups[0][g + 1]]``; no cell is in two groups.
     which : array of int64, shape (n,)
         Proposed groups.
-    before, after : tuple of three arrays
+    before, after : tuple of four arrays
         As for `joint_move`; the slopes after are those if all groups are accepted. Weights that all cells share,
         ``log_h``, may differ for one group only.
     log_ratios, anew : arrays, shape (n,)
@@ -289,16 +295,16 @@ def joint_moves(
     x, sums, slack, partner, log_totals, noise, measured, bounds, block, step, rng
         As for `joint_move`.
     """
-    log_h, h, slope = before
-    log_h_new, h_new, slope_new = after
+    log_h, h, at_knots, slope = before
+    log_h_new, h_new, at_knots_new, slope_new = after
     here, there, accepted = slope.copy(), slope.copy(), np.zeros(which.size, dtype=np.bool_)
     for n in range(which.size):
         cells = groups[1][groups[0][which[n]] : groups[0][which[n] + 1]]
         for i in cells:
             there[i] = slope_new[i]
         accepted[n] = joint_move(
-            x, sums, slack, cells, partner, (log_h, h, here), (log_h_new, h_new, there), log_totals, noise, measured,
-            bounds, block, step, log_ratios[n], anew[n], rng,
+            x, sums, slack, cells, partner, (log_h, h, at_knots, here), (log_h_new, h_new, at_knots_new, there),
+            log_totals, noise, measured, bounds, block, step, log_ratios[n], anew[n], rng,
         )  # fmt: skip
         for i in cells:
             if accepted[n]:

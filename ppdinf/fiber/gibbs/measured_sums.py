@@ -18,12 +18,15 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.line_gibbs import _add_log_weights, _changed, _drawn, _move, _range
 from ppdinf.laws.joint_l2 import mixing_precision
 
-__all__ = ["Measured", "MeasuredSums", "no_sums", "walk_measured"]
+__all__ = ["Measured", "MeasuredSums", "Mixtures", "draw_scales", "no_sums", "walk_measured"]
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Measured = tuple[Ints, Ints, Ints, Reals, Reals, Reals, Ints, Ints, Reals]
 """The matrix by columns (``indptr, indices, data``), `y`, `precision`, `rate`, `ends`, `first`, `log_weights`."""
+
+type Mixtures = tuple[Ints, Ints, Reals]
+"""Start of the sums of each group with joint l2 noise, these sums, and epsilon of each group."""
 
 NEGLIGIBLE = 60.0
 """Log weight below which ends of a line are omitted: 1e-26 relative to the table, times the points of the line."""
@@ -65,11 +68,9 @@ class MeasuredSums:
         arrays = self.arrays
         if not self.mixtures:
             return arrays
-        precision = self.precision.copy()
-        for rows, epsilon in self.mixtures:
-            away = self.y[rows] - sums[rows]
-            precision[rows] = mixing_precision(epsilon, float(away @ away), rng)
-        return *arrays[:4], precision, *arrays[5:]
+        arrays = *arrays[:4], arrays[4].copy(), *arrays[5:]
+        draw_scales(self.mixture_arrays, sums, arrays, rng)
+        return arrays
 
     def log_density(self, cells: Ints) -> float:
         """Return the log weight of all measured sums given a table, up to a constant."""
@@ -89,6 +90,28 @@ class MeasuredSums:
         m = self.matrix
         own = (m.indptr.astype(np.int64), m.indices.astype(np.int64), m.data.astype(np.int64))
         return (*own, self.y, self.precision, self.rate, self.ends, self.first, self.log_weights)
+
+    @cached_property
+    def mixture_arrays(self) -> Mixtures:
+        """Groups of sums with joint l2 noise, for kernels."""
+        rows = [np.asarray(own, dtype=np.int64) for own, _ in self.mixtures]
+        starts = np.cumsum([0, *(own.size for own in rows)], dtype=np.int64)
+        epsilon = np.array([epsilon for _, epsilon in self.mixtures], dtype=np.float64)
+        return starts, np.concatenate([np.zeros(0, dtype=np.int64), *rows]), epsilon
+
+
+@jit
+def draw_scales(mixtures: Mixtures, sums: Ints, measured: Measured, rng: np.random.Generator) -> None:
+    """Draw the precisions of sums with joint l2 noise given the sums, in place."""
+    starts, rows, epsilon = mixtures
+    y, precision = measured[3], measured[4]
+    for k in range(epsilon.size):
+        squares = 0.0
+        for i in rows[starts[k] : starts[k + 1]]:
+            squares += float(y[i] - sums[i]) ** 2
+        drawn = mixing_precision(epsilon[k], squares, rng)
+        for i in rows[starts[k] : starts[k + 1]]:
+            precision[i] = drawn
 
 
 def no_sums(d: int) -> MeasuredSums:
