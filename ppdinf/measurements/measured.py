@@ -18,7 +18,7 @@ from ppdinf.laws import LawArray
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.measured_rows import onto_rows
-from ppdinf.tables.count_ranges import is_missing
+from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
 
 __all__ = ["Measured", "measured", "read_values"]
@@ -61,7 +61,7 @@ class Measured:
         description = f"the values of {'; '.join(map(str, self.statement))}"
         partial = all(law.absent is not None for law in self._laws)
         values = onto_rows(self.values, names, frame, description, partial=partial)
-        there = np.array([not is_missing(value) for value in values], dtype=bool)
+        there = ~missing_values(values)
         y: Array = np.zeros(values.size, dtype=np.int64)
         forms: list[tuple[ObservationModel, NDArray[np.int64]]] = []
         for law, entries in self._forms(names, frame, there):

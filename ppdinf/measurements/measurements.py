@@ -31,7 +31,7 @@ from ppdinf.measurements.measurement_file import pack_measurements
 from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
-from ppdinf.tables.count_ranges import is_missing
+from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
 
 __all__ = ["Measurements"]
@@ -267,7 +267,7 @@ def _exact(
         numbers = [0] * len(names) if stated is None else onto_rows(stated, alone, frame, "public values").tolist()
         if set(statements.statements) & set(statement.statements):
             raise InvariantError(f"{statement} is stated twice")
-        if any(isinstance(number, str) or is_missing(number) for number in numbers):
+        if not all(isinstance(number, int | np.integer) for number in numbers) and _has_ranges(numbers):
             statement, numbers, rest = _exact_and_ranges(statement, numbers, names)
             ranges += rest
         statements, values = statements & statement, [*values, *numbers]
@@ -279,12 +279,19 @@ def _exact(
     return system, ranges
 
 
+def _has_ranges(values: list[object]) -> bool:
+    """Return whether values are texts or missing."""
+    given = np.array(values, dtype=object)
+    return any(isinstance(value, str) for value in values) or bool(missing_values(given).any())
+
+
 def _exact_and_ranges(
     statement: Public, values: list[object], names: Sequence[str]
 ) -> tuple[Public, list[int], list[Measured]]:
     """Separate exact sums from ranges; sums without a value are in neither."""
-    stated = np.flatnonzero([not is_missing(value) for value in values])
-    texts = np.array(values, dtype=object)[stated]
+    given = np.array(values, dtype=object)
+    stated = np.flatnonzero(~missing_values(given))
+    texts = given[stated]
     law, y = read_values(Interval(), texts, Chosen(names, stated), "public values")
     low, high = law.support_bounds(y, 0.0)
     exact, bounded = stated[low == high], stated[low != high]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from ppdinf.errors import CountError
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["MARKS", "count_range", "is_missing", "ranges", "suppressed"]
+__all__ = ["MARKS", "count_range", "is_missing", "missing_values", "ranges", "suppressed"]
 
 MARKS = ("S", "(S)", "s", "D", "(D)", "*", "X", "(X)")
 """Texts that `suppressed` reads as suppressed counts by default, besides empty texts, nan and None."""
@@ -30,6 +31,15 @@ type Range = tuple[float, float]
 def is_missing(value: object) -> bool:
     """Return whether a value is nan, None, `pandas.NA`, or a text without characters."""
     return not value.strip() if isinstance(value, str) else value is None or bool(np.all(pd.isna(value)))  # type: ignore[call-overload]
+
+
+def missing_values(values: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Return a mask of missing values, shape (k,), as `is_missing` for each."""
+    missing: NDArray[np.bool_] = np.asarray(pd.isna(values))
+    texts = np.flatnonzero([isinstance(value, str) for value in values])
+    codes, different = pd.factorize(values[texts])
+    missing[texts] = np.array([is_missing(text) for text in different], dtype=bool)[codes]
+    return missing
 
 
 def count_range(value: object) -> Range:

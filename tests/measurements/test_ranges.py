@@ -169,3 +169,13 @@ def test_rounding_and_its_ranges_agree(law):
     assert law.is_possible(possible).all()
     if isinstance(law, laws.Rounded) and law.ties == "even":
         np.testing.assert_array_equal(y, np.rint(x / 4) * 4)
+
+
+def test_upper_ends_of_all_cells_restrict_the_moves():
+    """Swaps of two rows and columns connect tables with lower bounds; upper bounds require longer cycles."""
+    cells = np.full((3, 3), "0-2", dtype=object)
+    public = {inv.margin("r", "c"): cells, inv.margin("r"): [3, 3, 2], inv.margin("c"): [3, 3, 2]}
+    seen = ppd.Measurements({"r": range(3), "c": range(3)}, public=public)
+    posterior = ppd.denoise(seen, draws=20, rng=1, prior="flat", progressbar=False)
+    assert "lower and upper bounds on cells: alternating cycles" in posterior.plan
+    assert posterior.draws.max() == 2

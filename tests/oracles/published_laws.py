@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from grids import box
-from scipy import stats
+from scipy import special
 
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
@@ -215,13 +215,17 @@ def laplace(rng):
 
 
 def clipped_real(rng):
-    noise = stats.norm(0, 1.5) if rng.random() < 0.5 else stats.laplace(0, 1.5)
-    law = laws.Gaussian(1.5) if noise.dist.name == "norm" else laws.Laplace(1.5)
+    is_gaussian = rng.random() < 0.5
+    law = laws.Gaussian(1.5) if is_gaussian else laws.Laplace(1.5)
+
+    def log_p(y, s):
+        z = (at - s if y == at else y - s) / 1.5
+        if y == at:
+            return special.log_ndtr(z) if is_gaussian else log(math.exp(z) / 2 if z < 0 else 1 - math.exp(-z) / 2)
+        return -0.5 * z * z - math.log(1.5 * math.sqrt(2 * math.pi)) if is_gaussian else -abs(z) - math.log(3)
+
     at = int(rng.integers(1, 4))
-    return Kind(
-        laws.Clipped(law, at), law, lambda y, s: noise.logcdf(at - s) if y == at else noise.logpdf(y - s),
-        lambda s, rng: max(at, s - 1 + float(rng.normal(0, 1.5))),
-    )  # fmt: skip
+    return Kind(laws.Clipped(law, at), law, log_p, lambda s, rng: max(at, s - 1 + float(rng.normal(0, 1.5))))
 
 
 KINDS = {

@@ -127,6 +127,9 @@ class ObservedMeasurements(Observed):
         width = upper[below] - lower[below], upper[above] - lower[above]
         lower[below], upper[below] = low[below], low[below] + width[0]
         lower[above], upper[above] = high[above] - width[1], high[above]
+        # a window that ends where a law excludes all further counts contains one of these counts
+        first, last = joint_reach(cells, *entries.support_bounds(0.0), self.frame.size)
+        lower, upper = np.where(lower == first, first - 1, lower), np.where(upper == last, last + 1, upper)
         return np.maximum(lower, low - 1), np.minimum(upper, high + 1)
 
     def tail_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
