@@ -7,16 +7,20 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
 import numba
 import numba.core.event
 import pytest
+from numba import types
 from numba.core.caching import NullCache
 
 import ppdinf
-from ppdinf._internal.numba_jit import jit
+from ppdinf._internal import numba_jit
+from ppdinf._internal.numba_jit import Deferred, callback, jit
 
 PACKAGE = Path(ppdinf.__file__).parent
 
@@ -131,6 +135,39 @@ def test_a_kernel_called_by_kernels_raises():
     assert kernel(4) == 2
     with pytest.raises(ValueError, match="a negative number"):
         kernel(-3)
+
+
+def half_of(x):
+    return 0.5 * x
+
+
+HALF = Deferred("ppdinf_tests_half", types.float64(types.float64), half_of)
+half = HALF.call
+
+
+@jit
+def half_or_zero(x):
+    return half(x) if x > 0 else 0.0
+
+
+def test_a_deferred_kernel_is_compiled_by_its_first_call(monkeypatch):
+    requests = []
+
+    def compiled(signature, function):
+        requests.append(function)
+        if len(requests) == 1:
+            raise KeyboardInterrupt
+        return callback(signature, function)
+
+    monkeypatch.setattr(numba_jit, "callback", compiled)
+    assert half_or_zero(-1.0) == 0
+    assert not requests, "no call needs it"
+    assert math.isnan(half_or_zero(3.0))
+    with pytest.raises(KeyboardInterrupt):  # sent after the kernel has returned
+        time.sleep(5)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(half_or_zero, [3.0, 5.0, 7.0])) == [1.5, 2.5, 3.5]
+    assert len(requests) >= 2
 
 
 @pytest.fixture

@@ -16,12 +16,15 @@ compiled once; inlining still propagates the number as a constant.
 """
 
 import hashlib
+import math
 import sys
+from _thread import interrupt_main
 from collections.abc import Callable
 from contextlib import suppress
-from ctypes import POINTER, c_double, c_int64
+from ctypes import CFUNCTYPE, POINTER, c_double, c_int64, c_void_p, cast
 from functools import cache, cached_property
 from pathlib import Path
+from threading import Timer
 from typing import Any, overload
 
 import numba
@@ -35,9 +38,10 @@ from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
 from numba.core.types.misc import unliteral
+from numba.core.typing.ctypes_utils import to_ctypes
 from numpy.typing import NDArray
 
-__all__ = ["External", "callback", "jit", "pointers"]
+__all__ = ["Deferred", "External", "callback", "jit", "pointers"]
 
 if numba.config.DISABLE_JIT:
     raise ImportError(
@@ -127,6 +131,39 @@ class External:
         compiled = callback(self._signature, self._function)  # its machine code has the same lifetime as this object
         add_symbol(self._symbol, compiled.address)
         return compiled
+
+
+class Deferred:
+    """A function of pointers and numbers that compiled code calls through a symbol; its first call compiles it.
+
+    For rare cases of a kernel whose compilation takes seconds. A call takes the global interpreter lock for some
+    microseconds; the function itself runs without it.
+
+    Parameters
+    ----------
+    symbol, signature, function
+        As for `External`; the function returns a float, and nan if it is interrupted while it is compiled.
+
+    Attributes
+    ----------
+    call : numba.types.ExternalFunction
+        Object that compiled code calls.
+    """
+
+    def __init__(self, symbol: str, signature: Any, function: Callable[..., Any]) -> None:
+        self.call = types.ExternalFunction(symbol, signature)
+        compiled = cache(lambda: callback(signature, function).ctypes)
+
+        def first(*arguments: Any) -> float:
+            try:
+                return float(compiled()(*arguments))
+            except KeyboardInterrupt:  # callers in C would lose it: it is sent again when they have ended
+                Timer(0.1, interrupt_main).start()
+                return math.nan
+
+        kinds = [to_ctypes(kind) for kind in (signature.return_type, *signature.args)]
+        self._first = CFUNCTYPE(*kinds)(first)  # must live as long as the symbol
+        add_symbol(symbol, cast(self._first, c_void_p).value)
 
 
 def pointers(*arrays: NDArray[Any]) -> list[Any]:

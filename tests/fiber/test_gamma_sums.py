@@ -294,5 +294,6 @@ def test_a_count_of_a_cell_without_rate_is_0():
 def test_impossible_totals_and_parameters_have_density_0_or_nan():
     cells, block, totals = problem(2, "binomial", 0.5, 20, False, 2, False)
     assert evaluated(cells, block, totals - 10**6)[0][0] == -np.inf
-    cells.parameter[3, ETA] = np.nan
-    assert np.isnan(evaluated(cells, block, totals)[0]).all()
+    for impossible in (np.nan, 1e15, -1e28):
+        cells.parameter[3, ETA] = impossible
+        assert np.isnan(evaluated(cells, block, totals)[0]).all()

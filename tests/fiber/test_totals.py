@@ -289,6 +289,14 @@ def test_rate_zero_means_count_zero():
     assert totals.log_coefficient(logw, lo=0, total=17, eta=eta)[0] == -np.inf
 
 
+@pytest.mark.parametrize("size", [1e13, 1e15, 1e28, 1e300])
+def test_natural_parameters_without_digits_have_the_value_nan(size):
+    """Markov chains that diverge request such values, and must be able to return."""
+    logw = -gammaln(np.arange(9) + 1.0) * np.ones((3, 1))
+    value = totals.log_coefficient(logw, lo=0, total=8, eta=size * np.array([1.0, -1.0, 0.3]))[0]
+    assert value == pytest.approx(8 * size, rel=1e-12) if size < 1e14 else np.isnan(value)
+
+
 @pytest.mark.parametrize("lo", [0, -40])
 def test_empty_cells_have_no_effect(lo):
     """Windows far below 0, in a block and free; a large number instead of -inf would cancel there."""

@@ -27,7 +27,10 @@ from ppdinf.fiber.sums_given_totals.node_sums import by_nodes
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
 from ppdinf.fiber.sums_given_totals.saddlepoint import moments, tilted
 
-__all__ = ["block_of", "evaluate", "grouped", "log_weight_of_zero"]
+__all__ = ["block_of", "evaluate", "grouped", "has_digits", "log_weight_of_zero"]
+
+LARGEST = 1e14
+"""Above, the product of a natural parameter and a count has no digits left for log weights: the result is nan."""
 
 
 @vectorised
@@ -68,6 +71,15 @@ def block_of(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[f
             row[k] /= mass
             mean[i] += k * row[k]
     return value - tilt * target, rows, mean
+
+
+@vectorised
+def has_digits(eta: NDArray) -> bool:
+    """Return whether natural parameters are at most `LARGEST`, or -inf."""
+    found = True
+    for value in eta:
+        found = found and (abs(value) <= LARGEST or value == -np.inf)
+    return found
 
 
 @vectorised
@@ -137,10 +149,13 @@ def evaluate(
     Cell i uses row ``row[i]`` of ``logw``. ``out`` receives posterior means (d, 1) or marginals (d, W). ``lid`` is
     ``upper_envelope(logw)``; if it is empty, it is computed here. ``pieces`` are the pieces of ``logw`` or `NO_PIECES`;
     with pieces, means do not read most rows. ``grids`` are frequency grids of small blocks or `NO_GRIDS`. ``nodes`` are
-    Gauss nodes of ``logw`` or `NO_NODES`.
+    Gauss nodes of ``logw`` or `NO_NODES`. The value is nan if a natural parameter is above `LARGEST`.
     """
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks must have the same number of cells")
+    if not has_digits(eta):
+        value[:] = out[:] = np.nan
+        return
     w = Weights(logw, lid if lid.size else upper_envelope(logw), row, eta)
     order, bounds = grouped(block, total.size, eta)
     for i in range(eta.size):

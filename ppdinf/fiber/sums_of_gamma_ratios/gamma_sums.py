@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
+from ppdinf._internal.numba_jit import Deferred
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, row_of, upper_envelope, vectorised
-from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped
+from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped, has_digits
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     ALPHA,
     BEGIN,
@@ -38,7 +40,7 @@ FEWEST = 16  # smallest group of cells that is evaluated at nodes: in smaller gr
 
 
 @vectorised
-def _by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, out: NDArray) -> float:
+def by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, out: NDArray) -> float:
     """Return the log coefficient of one group (or the log weight of a free cell) from all integers."""
     d, width = members.size, 1
     lower = np.empty(d, np.int64)
@@ -85,6 +87,28 @@ def _by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, o
     return value
 
 
+def windows_through_pointers(  # type: ignore[no-untyped-def]
+    parameter, has, first, segment, members, d, n_segments, n_members, target, free, out
+) -> float:
+    """Call `by_windows` with arrays behind pointers."""
+    cells = GammaRatios(
+        numba.carray(parameter, (d, PARAMETERS)),
+        numba.carray(has, (3,)),
+        numba.carray(first, (d + 1,)),
+        numba.carray(segment, (n_segments, SEGMENT)),
+    )
+    return by_windows(cells, numba.carray(members, (n_members,)), target, free, numba.carray(out, (d, PARAMETERS)))
+
+
+_REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
+_WINDOWS = Deferred(
+    "ppdinf_gamma_windows",
+    types.float64(_REALS, _INTEGERS, _INTEGERS, _REALS, _INTEGERS, *[types.int64] * 4, types.boolean, _REALS),
+    windows_through_pointers,
+)  # compiled in the first evaluation that nodes do not serve: most models never need it
+_windows = _WINDOWS.call
+
+
 @vectorised
 def _of_zero(cells: GammaRatios, i: int, out: NDArray) -> float:
     """Return the log weight of a cell in which only the count 0 is possible and write its derivatives."""
@@ -126,6 +150,9 @@ def evaluate_ratios(
             if used and not cells.parameter[i, k] < np.inf:
                 value[:] = np.nan
                 return
+    if not has_digits(cells.parameter[:, ETA]):
+        value[:] = out[:] = np.nan
+        return
     order, bounds = grouped(block, total.size, cells.parameter[:, ETA])
     for i in range(block.size):
         if cells.parameter[i, ETA] == -np.inf:
@@ -138,7 +165,19 @@ def evaluate_ratios(
         if by_nodes and (free or members.size >= FEWEST):
             part = by_panels(cells, rules, members, target, free, out)
         if np.isnan(part):
-            part = _by_windows(cells, members, target, free, out)
+            part = _windows(
+                cells.parameter.ctypes,
+                cells.has.ctypes,
+                cells.first.ctypes,
+                cells.segment.ctypes,
+                members.ctypes,
+                block.size,
+                cells.segment.shape[0],
+                members.size,
+                target,
+                free,
+                out.ctypes,
+            )
         value[total.size if free else b] += part
 
 
