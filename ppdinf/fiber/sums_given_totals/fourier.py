@@ -160,6 +160,7 @@ def inverted(
 ) -> tuple[float, float, WindowRows, NDArray]:
     """Return P(S = slack), its relative error bound, and the terms of Fisher's identity.
 
+    The error is inf if the total is impossible, or if so many frequencies are needed that convolution is faster.
     These terms are E[k_i; S = slack] (``as_means``), or P(S - k_i = slack - k) instead of every p_i(k). With
     ``by_moments``, moments replace the characteristic functions of cells with a small share (for means). This is one
     function because passing its arrays to smaller functions would take longer than the evaluation of small blocks.
@@ -175,6 +176,8 @@ def inverted(
     drop = 1e-13 / (1.0 + sd)
     modulus = _modulus(rows, slack, sd)
     count = _frequencies(rows, modulus, drop)
+    if count > slack // 2:  # convolution takes less time
+        return 0.0, np.inf, rows, mean
     order = _wide_first(var, spread)
     root_cosine, root_sine = _roots(modulus)
     cosine, sine = np.ones((NODES, widest)), np.zeros((NODES, widest))

@@ -17,7 +17,7 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
     upper_envelope,
     vectorised,
 )
-from ppdinf.fiber.sums_given_totals.convolution import by_convolution, convolved
+from ppdinf.fiber.sums_given_totals.convolution import by_convolution, by_probabilities, convolved
 from ppdinf.fiber.sums_given_totals.cumulants import MANY, by_cumulants, values_and_means
 from ppdinf.fiber.sums_given_totals.fixed_frequencies import by_frequencies
 from ppdinf.fiber.sums_given_totals.fourier import inverted
@@ -44,10 +44,12 @@ def block_of(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[f
     probability, error, rest, mean = inverted(rows, center, var, room, as_means, as_means)
     if as_means and not (probability > 0 and error < 1e-9):  # moments may be too inaccurate for wide cells
         probability, error, rest, mean = inverted(rows, center, var, room, as_means, False)
-    value = log_z + np.log(probability)
-    if probability > 0 and error < 1e-9:
-        if as_means:
-            return value - tilt * target, rows, mean / probability
+    value, accurate = log_z + np.log(probability), probability > 0 and error < 1e-9
+    if accurate and as_means:
+        return value - tilt * target, rows, mean / probability
+    if not accurate:
+        accurate, value, rows, rest = by_probabilities(w, cells, target, tilt)
+    if accurate:
         for k in range(rows.p.size):
             rows.p[k] = max(rows.p[k] * rest.p[k], 0.0)
     else:
