@@ -78,15 +78,15 @@ def compare(seeds, draws, ways=WAYS, **sizes):
 
 
 def test_suppressed_tables_against_all_tables():
-    scores = compare(range(12), 300, largest=4, most=8)
-    assert len(scores) > 50
+    scores = compare(range(6), 300, largest=4, most=8)
+    assert len(scores) > 25
     assert max(scores.values()) < SCORE, max(scores, key=scores.get)
 
 
 @pytest.mark.deep
-def test_two_hundred_suppressed_tables_against_all_tables():
-    scores = compare(range(200), 1000)
-    assert len(scores) > 800
+def test_many_suppressed_tables_against_all_tables():
+    scores = compare(range(80), 1000)
+    assert len(scores) > 320
     assert max(scores.values()) < SCORE, max(scores, key=scores.get)
 
 

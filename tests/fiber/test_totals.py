@@ -11,6 +11,8 @@ from scipy.special import gammaln, logsumexp
 
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, upper_envelope
+from ppdinf.fiber.sums_given_totals.convolution import by_probabilities
 
 
 def convolve(rows):
@@ -287,6 +289,26 @@ def test_rate_zero_means_count_zero():
     assert totals.marginals(logw, lo=0, total=8, eta=eta)[1, 0] == pytest.approx(1, abs=1e-15)
     assert totals.log_coefficient(logw, lo=[0, 1, 0], total=8, eta=eta)[0] == -np.inf
     assert totals.log_coefficient(logw, lo=0, total=17, eta=eta)[0] == -np.inf
+
+
+@pytest.mark.parametrize(("steep", "accurate"), [(1.0, True), (20.0, True), (300.0, False)])
+def test_probabilities_and_logarithms_have_the_same_convolution(steep, accurate):
+    """Cells that are 0 or between 20 and 40, with totals between the modes of their sum."""
+    logw = np.random.default_rng(1).normal(0, 1, (6, 41))
+    logw[:, 1:20], logw[:, 20:] = -np.inf, logw[:, 20:] - steep
+    w, cells = Weights(logw, upper_envelope(logw), np.arange(6), np.zeros(6)), np.arange(6)
+    for target in (23, 70, 101, 230):
+        good, value, rows, rest = by_probabilities(w, cells, target, 0.0)
+        assert good is accurate
+        if good:
+            expected, table = oracle(logw, target)
+            assert value == pytest.approx(expected, rel=1e-12)
+            found = np.zeros((6, 41))
+            for i in range(6):
+                part = slice(rows.start[i], rows.start[i + 1])
+                size = rows.p[part].size
+                found[i, rows.first[i] : rows.first[i] + size] = rows.p[part] * rest.p[part]
+            np.testing.assert_allclose(found / found.sum(axis=1, keepdims=True), table, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1e13, 1e15, 1e28, 1e300])

@@ -48,6 +48,7 @@ def with_total(total, groups=3):
     )
 
 
+@pytest.mark.deep
 def test_draws_given_the_total_have_the_enumerated_posterior():
     tables = with_total(TOTAL)
     drawn = noisy_pairs.draw(Y, Z, rate=RATE, **PRIOR, total=TOTAL, draws=DRAWS, rng=1)
@@ -71,6 +72,7 @@ def test_draws_without_the_total_have_the_enumerated_posterior():
         assert p_value_of_tables(drawn[:, [j]], pairs, listed, least=10) > ALARM
 
 
+@pytest.mark.deep
 def test_scenarios_have_posterior_weights():
     tables, means = with_total(TOTAL), np.array([[3.0, 1.0, 2.0], [1.0, 5.0, 0.5], [8.0, 9.0, 1.0]])
     prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0]), "mean": means}

@@ -21,7 +21,7 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
 __all__ = ["by_convolution", "by_probabilities", "convolved"]
 
 CUT = 200.0  # log weights this far below the maximum of a cell are omitted
-TINY = 1e-200  # smaller probabilities of sums are omitted: products with them would be subnormal numbers, which are slow
+TINY = 1e-200  # smaller probabilities of sums are omitted: their products would be subnormal numbers, which are slow
 
 
 @vectorised
