@@ -104,6 +104,27 @@ def test_distributions_in_several_forms():
             laws.BandedNoise(wrong)
 
 
+def test_randomized_response_of_two_answers(tmp_path):
+    """Parameters, files, and the limits keep = 1 and flip = 0, where reports are answers."""
+    law = laws.RandomizedResponse(np.array([10, 30, 10]), keep=0.8, flip=0.1)
+    seen = ppd.Measurements({"area": list("ABC")}, ppd.measured(inv.margin("area"), [4, 9, 0], law))
+    seen.save(tmp_path / "seen.ppd")
+    assert ppd.read_measurements(tmp_path / "seen.ppd").equals(seen)
+    honest = laws.RandomizedResponse(5, 1, 0)
+    np.testing.assert_array_equal(np.exp(honest.log_weight(np.arange(6)[:, None], np.arange(6))), np.eye(6))
+    assert honest.support_bounds(np.array([2]), 0.0) == (2, 2)
+    x = np.arange(7)
+    assert (honest.log_weight(np.array(7), x) == -np.inf).all()
+    assert honest.log_weight(np.array(5), np.array([6])) == -np.inf
+    drawn = laws.RandomizedResponse(10, 0.8, 0.1).publish(np.full(4000, 4), np.random.default_rng(1))
+    assert drawn.mean() == pytest.approx(4 * 0.8 + 6 * 0.1, abs=5 * np.sqrt((4 * 0.16 + 6 * 0.09) / 4000))
+    for wrong in ((0, 0.8, 0.1), (10, 1.2, 0.1), (10, 0.5, 0.5), (10**6, 0.8, 0.1), (2.5, 0.8, 0.1)):
+        with pytest.raises(PrivacyError):
+            laws.RandomizedResponse(*wrong)
+    with pytest.raises(CountError, match="10 respondents"):
+        ppd.Measurements({"area": [0]}, ppd.measured(inv.total(), 11, laws.RandomizedResponse(10, 0.8, 0.1)))
+
+
 def test_impossible_numbers_are_refused():
     with pytest.raises(CountError, match="impossible for every count"):
         ppd.Measurements({"area": [0]}, ppd.measured(inv.total(), 0, laws.BandedNoise({1: {0: 1}})))

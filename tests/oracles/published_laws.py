@@ -228,11 +228,31 @@ def clipped_real(rng):
     return Kind(laws.Clipped(law, at), law, log_p, lambda s, rng: max(at, s - 1 + float(rng.normal(0, 1.5))))
 
 
+def randomized_response(rng):
+    """The sums of Bernoulli variables by convolution; the wrong variant has the answers exchanged."""
+    n, keep, flip = 24, *rng.uniform(0, 1, 2)
+
+    def distribution(s):
+        p = np.ones(1)
+        for k in range(n):
+            q = keep if k < s else flip
+            p = np.convolve(p, [1 - q, q])
+        return p
+
+    rows = [distribution(s) for s in range(n + 1)]
+
+    def log_p(y, s):
+        return log(rows[s][y]) if 0 <= s <= n else -math.inf
+
+    law, wrong = laws.RandomizedResponse(n, keep, flip), laws.RandomizedResponse(n, flip, keep)
+    return Kind(law, wrong, log_p, lambda s, rng: int(rng.choice(n + 1, p=rows[s])))
+
+
 KINDS = {
     kind.__name__: kind
     for kind in (
         interval, rounded, one_sided, suppressed_after_rounding, suppressed_random_rounding, suppressed_matrix, clipped,
-        gaussian, laplace, clipped_real, additive, clipped_additive, banded, suppressed_banded,
+        gaussian, laplace, clipped_real, additive, clipped_additive, banded, suppressed_banded, randomized_response,
     )
 }  # fmt: skip
 
