@@ -41,6 +41,9 @@ class AdditiveLaw(IndependentLaw):
     name: ClassVar[str] = "differences"
     law: Any
 
+    def __str__(self) -> str:
+        return str(self.law)
+
     def to_dict(self) -> Json:
         """Return the name and parameters of the law of the noise."""
         parameters: Json = self.law.to_dict()

@@ -37,6 +37,9 @@ class JointL2(ObservationModel):
     name: ClassVar[str] = "l2-laplace"
     law: L2Laplace
 
+    def __str__(self) -> str:
+        return str(self.law)
+
     def to_dict(self) -> Json:
         """Return the name and epsilon."""
         return {"name": self.name, "epsilon": str(self.law.epsilon)}

@@ -188,7 +188,7 @@ class Measurements:
         entries = self.entries
         law = np.empty(entries.y.size, dtype=object)
         for form, rows in entries.forms:
-            law[rows] = str(getattr(form, "law", form))
+            law[rows] = str(form)
         return pd.DataFrame(
             {"released": _plainly(entries), "law": law}, index=pd.Index(list(entries.names), name="sum")
         )

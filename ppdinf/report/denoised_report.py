@@ -96,7 +96,7 @@ def _published(posterior: Denoised) -> pd.DataFrame:
     """Return one row per noisy statement."""
     rows = []
     for stated, part in zip(posterior.data.stated, posterior.data.parts, strict=True):
-        laws = [str(getattr(form, "law", form)) for form, _ in part.forms]
+        laws = [str(form) for form, _ in part.forms]
         said = "; ".join(map(str, stated.statement)) or "nothing"
         rows.append((said, part.y.size, laws[0] if len(laws) == 1 else f"{laws[0]} and {len(laws) - 1} more scales"))
     return pd.DataFrame(rows, columns=["sums", "numbers", "law"]).set_index("sums")

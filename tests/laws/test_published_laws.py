@@ -36,33 +36,33 @@ def agrees(problem, **changes):
     return bool(np.ptp(shift) < 1e-7)
 
 
-def check(kind, nested, systems):
-    """Compare systems; of eight wrong variants at least two must be detected (some systems have the same weights)."""
-    for seed in systems:
-        assert agrees(Problem(kind, seed, nested=nested)), seed
-    wrong = [agrees(Problem(kind, seed, nested=nested), wrong=True) for seed in systems[:8]]
-    assert sum(wrong) <= 6
-
-
 @CROSSING
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_agree_with_enumeration(kind, nested):
-    check(kind, nested, range(FEW))
+    problems = [Problem(kind, seed, nested=nested) for seed in range(FEW)]
+    assert [seed for seed, problem in enumerate(problems) if not agrees(problem)] == []
+    assert not all(agrees(problem, wrong=True) for problem in problems)  # some systems cannot distinguish the laws
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith(("clipped", "suppressed"))])
+def test_marks_are_not_missing_values(kind):
+    problems = [Problem(kind, seed, nested=True) for seed in range(FEW)]
+    assert not all(agrees(problem, marks_missing=True) for problem in problems)
 
 
 @pytest.mark.deep
 @CROSSING
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_of_many_systems_agree_with_enumeration(kind, nested):
-    check(kind, nested, range(FEW, MANY))
+    assert [seed for seed in range(FEW, MANY) if not agrees(Problem(kind, seed, nested=nested))] == []
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_of_crossing_sums_agree_with_enumeration(kind):
-    """Chi-square tests of thinned chains; with 12 laws, a false alarm has probability 1e-5."""
+    """Chi-square tests of thinned chains; with 15 laws, a false alarm has probability 2e-5."""
     problem = Problem(kind, 100, nested=False)
-    posterior = ppd.denoise(problem.measurements(), draws=600, tune=40, prior="flat", rng=1, progressbar=False)
+    posterior = ppd.denoise(problem.measurements(), draws=400, tune=40, prior="flat", rng=1, progressbar=False)
     log_p = problem.log_weights()
     p = np.exp(log_p - np.logaddexp.reduce(log_p))
     drawn = posterior.draws.values[:, ::4].reshape(-1, problem.d)

@@ -279,10 +279,12 @@ class Problem:
             return prefixes
         return np.vstack([prefixes, rng.integers(0, 2, (1, self.d)), np.arange(self.d) % 2 + 1])
 
-    def measurements(self, *, wrong=False):
-        """Return the statements, or their wrong variant."""
+    def measurements(self, *, wrong=False, marks_missing=False):
+        """Return the statements, their wrong variant, or a variant where clipped and absent numbers state nothing."""
         kind, law = self.kind, self.kind.wrong if wrong else self.kind.law
         y = [kind.wrong_value(value) if wrong and value is not None else value for value in self.y]
+        if marks_missing:
+            y, law = [None if value == law.mark else value for value in y], law.law
         public = {} if self.exact is None else {linear([self.exact[0]], ["exact"]): [self.exact[1]]}
         stated = ppd.measured(linear(self.rows), [np.nan if value is None else value for value in y], law)
         bounds = ppd.invariants.between(0, LARGEST)
