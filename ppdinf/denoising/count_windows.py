@@ -68,6 +68,7 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     lower = below.astype(np.int64)
     counts = lower[:, None] + np.arange(width)
     cell_lower, largest = system.cell_limits
-    allowed = (counts >= np.maximum(cell_lower, 0)[:, None]) & (counts <= largest[:, None])
-    log_noise = np.where(allowed, observed.log_counts(counts), -np.inf)
-    return CountWindows(lower, np.maximum(counts, 0), log_noise)
+    log_noise = observed.log_counts(counts)
+    for row, own, first, last in zip(log_noise, counts, np.maximum(cell_lower, 0), largest, strict=True):
+        row[(own < first) | (own > last)] = -np.inf
+    return CountWindows(lower, np.maximum(counts, 0, out=counts), log_noise)

@@ -82,7 +82,7 @@ def sweeps(
     noise, bounds, block, partner, step, rng
         As for `ppdinf.fiber.gibbs.joint_move.joint_move`.
     """
-    log_noise, lower, knots = noise[0], noise[2], noise[4]
+    log_noise, lower, knots, noise_at_knots = noise[0], noise[2], noise[4], noise[5]
     d, lines = lower.size, (along[0].size - 1) // number
     table, slack = x[:d], x[d:]
     first, rows, values = measured[:3]
@@ -107,7 +107,7 @@ def sweeps(
             continue
         draw_scales(mixtures, sums, measured, rng)
         log_totals[:] = np.nan  # log totals of single cells, valid until parameters change
-        log_weights_at(log_noise, lower, knots, prior.log_h, at_knots)
+        log_weights_at(noise_at_knots, lower, knots, prior.log_h, at_knots)
         if block[4].size > 0:
             _write_slopes(prior)
             here = prior.log_h, prior.h, at_knots, prior.slope

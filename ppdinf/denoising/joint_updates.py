@@ -130,7 +130,7 @@ def update_with_table(
     proposal, mean, scale = log_shape + prior.lengths_with[1] * rng.standard_normal(), prior.scales[2], prior.scales[3]
     new_log_h, new_h, new_at_knots = np.empty_like(log_h), np.empty_like(h), np.empty_like(at_knots)
     list_weights(proposal, new_log_h, new_h)
-    log_weights_at(noise[0], noise[2], noise[4], new_log_h, new_at_knots)
+    log_weights_at(noise[5], noise[2], noise[4], new_log_h, new_at_knots)
     log_ratio[0] = ((log_shape - mean) ** 2 - (proposal - mean) ** 2) / (2 * scale**2)
     for i in range(d):
         new_total = log_sum(proposal, log_mean[i])

@@ -71,7 +71,8 @@ class TableGibbs:
         self.start = feasible_start(self.fiber, possible, observed).ravel()
         self.counts = windows.counts
         # rough posterior variances of cells, for the lengths of moves
-        noise = np.maximum(cuts(windows.lower, windows.log_noise).variances, 1e-3)
+        every = max(1, width // WIDE)  # counts of a wide window are subsampled
+        noise = np.maximum(cuts(windows.lower, windows.log_noise[:, ::every]).variances * every**2, 1e-3)
         self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
         self.limits = np.maximum(system.cell_limits[0], 0), system.cell_limits[1]
         self.precision = observed.gaussian_cells()
@@ -94,7 +95,7 @@ class TableGibbs:
             linear = np.exp(log_noise)
             rises = np.diff(linear, axis=1, prepend=np.inf) > 0  # weights decrease from the last of them
             falls = windows.lower + np.where(rises.any(axis=1), width - 1 - rises[:, ::-1].argmax(axis=1), 0)
-        self.noise = log_noise, linear, windows.lower, falls, knots
+        self.noise = log_noise, linear, windows.lower, falls, knots, np.take_along_axis(log_noise, knots, axis=1)
         B = sp.csc_array(system.B)
         self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
         self.plan = (

@@ -10,7 +10,7 @@ from ppdinf.denoising.learned_prior import LearnedPrior
 from ppdinf.denoising.parameter_moves import list_weights
 
 MOST = 60
-NOISE = (np.zeros((12, 1)), np.zeros((0, 0)), np.zeros(12, dtype=int), np.zeros(0), np.zeros((12, 0), dtype=int))
+NOISE = (None,) * 6
 
 
 def log_density(prior, table):

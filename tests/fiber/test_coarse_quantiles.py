@@ -43,7 +43,7 @@ def posed(name):
 def at_knots(lower, log_row, knots, prior):
     """Return ``log_h``, log weights at the knots, and slope."""
     found = np.empty((1, knots.size))
-    log_weights_at(log_row[None], np.array([lower]), knots[None], prior[0], found)
+    log_weights_at(log_row[None, knots], np.array([lower]), knots[None], prior[0], found)
     return prior[0], found[0], prior[1]
 
 
@@ -59,7 +59,18 @@ def p_value(name, anew, step):
     totals = [total(lower, knots, prior) for prior in priors]
     for n, state in enumerate(states.tolist()):
         k, column = divmod(state, 70)
-        given = log_row, lower, knots, lower + column, priors[k], priors[1 - k], totals[k], rng.random(), anew
+        given = (
+            log_row,
+            lower,
+            knots,
+            lower + column,
+            priors[k],
+            priors[1 - k],
+            totals[k],
+            np.empty(knots.size),
+            rng.random(),
+            anew,
+        )
         count, log_ratio, log_total = step(*given)
         assert log_total == totals[1 - k]
         accepted = np.log(rng.random()) < log_ratio + each[k] - each[1 - k]
@@ -96,7 +107,7 @@ def test_a_count_within_its_own_step_stays():
     log_total = total(lower, knots, prior)
     for column in range(12, 69):
         for uniform in (1e-5, 0.3, 1 - 1e-5):  # the last step has a share of 1e-8: rounding errors are 1e-6 of it
-            given = log_row, lower, knots, lower + column, prior, prior, log_total, uniform, False
+            given = log_row, lower, knots, lower + column, prior, prior, log_total, np.empty(knots.size), uniform, False
             count, log_ratio, _ = coarse_step(*given)
             assert count == lower + column
             assert abs(log_ratio) < 1e-9

@@ -6,7 +6,7 @@ import pytest
 from groups_of_cells import binomial, block, convolved, cut, evaluated, gaussian, l1, negative_binomial, poisson
 from scipy.special import logsumexp
 
-from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.fiber.sums_given_totals import frequency_grids, totals
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights
 from ppdinf.fiber.sums_given_totals.fixed_frequencies import by_frequencies
 from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
@@ -164,6 +164,19 @@ def test_sums_do_not_depend_on_expected_offsets(near):
     (value, means), (right, right_means) = evaluated(*problem, pieces, grids), evaluated(*problem)
     np.testing.assert_allclose(value, right, rtol=1e-10)
     np.testing.assert_allclose(means, right_means, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "level", "d", "has_grid"), [(0.1, 1.0, 20, True), (0.02, 6.9, 6, False)])
+def test_groups_with_too_wide_cells_have_no_grid(epsilon, level, d, has_grid, monkeypatch):
+    """Without the check they have a grid, but no evaluation near the likely offsets uses it."""
+    problem = logw, row, eta, lo, _, total = block(poisson, l1, epsilon, d, level, 3)
+    assert (on_grids(problem)[1].group[0, 0] >= 0) == has_grid
+    monkeypatch.setattr(frequency_grids, "_fit", lambda *arrays: np.ones(len(logw), dtype=bool))
+    pieces, grids = on_grids(problem)
+    assert grids.group[0, 0] >= 0
+    w, means = Weights(logw, totals.upper_envelope(logw), row, eta), np.empty(d)
+    part = by_frequencies(w, pieces, grids, 0, np.arange(d), int(total[0] - lo.sum()), means)
+    assert np.isnan(part) != has_grid
 
 
 @pytest.mark.parametrize("term", [0, 1, 2])

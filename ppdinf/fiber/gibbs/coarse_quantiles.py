@@ -25,8 +25,8 @@ __all__ = ["coarse_step", "coarse_total", "knots_of", "log_weights_at"]
 NEAR, UNIFORM = 24, 32
 """Knots at geometric distances from the ends and from the largest weight of a window; at equal distances."""
 
-NEGLIGIBLE = 1e-20
-"""Weight, relative to the largest at a knot, below which the counts between two knots are omitted."""
+NEGLIGIBLE = -46.0
+"""Log weight, relative to the largest at a knot or to the sum, below which weights at knots are replaced by 0."""
 
 SMALL = 1e-4
 """Rise of the log weight between two knots below which a geometric sum is expanded (relative error 1e-13)."""
@@ -58,13 +58,13 @@ def knots_of(log_noise: Reals) -> Ints:
 
 
 @jit
-def log_weights_at(log_noise: Reals, lower: Ints, knots: Ints, log_h: Reals, out: Reals) -> None:
+def log_weights_at(noise: Reals, lower: Ints, knots: Ints, log_h: Reals, out: Reals) -> None:
     """Write the log weights of the counts at the knots without their slopes, shape (d, m).
 
     Parameters
     ----------
-    log_noise : array, shape (d, width)
-        Noise log weights of every cell.
+    noise : array, shape (d, m)
+        Noise log weights at the knots of every cell.
     lower : array of int64, shape (d,)
         Counts of the first column.
     knots : array of int64, shape (d, m)
@@ -73,12 +73,15 @@ def log_weights_at(log_noise: Reals, lower: Ints, knots: Ints, log_h: Reals, out
         As for `ppdinf.fiber.gibbs.cell_quantiles.log_prior`.
     out : array, shape (d, m)
     """
+    a = math.exp(log_h[1])
+    log_gamma = math.lgamma(a)
     for i in range(knots.shape[0]):
         for j in range(knots.shape[1]):
-            if j > 0 and knots[i, j] == knots[i, j - 1]:
-                out[i, j] = out[i, j - 1]
-            else:
-                out[i, j] = log_noise[i, knots[i, j]] + log_prior(lower[i] + knots[i, j], log_h)
+            count = lower[i] + knots[i, j]
+            if count < log_h.size:
+                out[i, j] = noise[i, j] + log_h[count]
+            else:  # `log_prior`, with the constant computed once
+                out[i, j] = noise[i, j] + math.lgamma(count + a) - math.lgamma(count + 1.0) - log_gamma
 
 
 @jit
@@ -91,17 +94,23 @@ def _sum_between(here: float, there: float, s: float, n: int) -> float:
     return (there - here) / math.expm1(s)
 
 
+@jit(inline="always")
+def _exp(log_weight: float) -> float:
+    """Return the exponential, 0 for negligible weights."""
+    return math.exp(log_weight) if log_weight > NEGLIGIBLE else 0.0
+
+
 @jit
 def _sums(at_knots: Reals, slope: float, lower: int, knots: Ints, log_unit: float, number: int, sums: Reals) -> float:
     """Write the sums of g from each of the first knots to the next, in a unit given by its log; return their sum."""
     total, log_here = 0.0, at_knots[0] + slope * (lower + knots[0]) - log_unit
-    here = math.exp(log_here)
+    here = _exp(log_here)
     for j in range(number):
         n, sums[j] = knots[j + 1] - knots[j], 0.0
         if n > 0:
             log_there = at_knots[j + 1] + slope * (lower + knots[j + 1]) - log_unit
-            there = math.exp(log_there)
-            if max(here, there) > NEGLIGIBLE:
+            there = _exp(log_there)
+            if here > 0.0 or there > 0.0:
                 sums[j] = _sum_between(here, there, (log_there - log_here) / n, n)
                 total += sums[j]
             log_here, here = log_there, there
@@ -125,7 +134,7 @@ def coarse_total(at_knots: Reals, slope: float, lower: int, knots: Ints, shares:
     last, top = knots.size - 1, -np.inf
     for j in range(knots.size):
         top = max(top, at_knots[j] + slope * (lower + knots[j]))
-    shares[last] = math.exp(at_knots[last] + slope * (lower + knots[last]) - top)
+    shares[last] = _exp(at_knots[last] + slope * (lower + knots[last]) - top)
     total = _sums(at_knots, slope, lower, knots, top, last, shares) + shares[last]
     for j in range(knots.size):
         shares[j] /= total
@@ -162,6 +171,7 @@ def coarse_step(
     before: tuple[Reals, Reals, float],
     after: tuple[Reals, Reals, float],
     log_before: float,
+    shares: Reals,
     uniform: float,
     anew: bool,
 ) -> tuple[int, float, float]:
@@ -180,13 +190,15 @@ def coarse_step(
         of the old and the new parameters.
     log_before : float
         Log of G.
+    shares : array, shape (m,)
+        Work array.
     uniform : float
         Uniform random number.
     anew : bool
         Whether x' does not depend on x.
     """
     # x in the distribution function of g
-    (log_h, at_knots, slope), column, shares, j = before, x - lower, np.empty(knots.size), 0
+    (log_h, at_knots, slope), column, j = before, x - lower, 0
     while j + 1 < knots.size and knots[j + 1] <= column:
         j += 1
     rise, log_first = _rise(at_knots, slope, knots, j), at_knots[j] + slope * (lower + knots[j]) - log_before

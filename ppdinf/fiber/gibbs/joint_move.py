@@ -34,7 +34,7 @@ FREE, HELD = -1, -2
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Bounds = tuple[Ints, Ints, Ints]
-type Noise = tuple[Reals, Reals, Ints, Ints, Ints]
+type Noise = tuple[Reals, Reals, Ints, Ints, Ints, Reals]
 type Prior = tuple[Reals, Reals, Reals, Reals]
 
 
@@ -166,10 +166,10 @@ def joint_move(
     log_totals : array of float64, shape (d,)
         Log total weights of single cells under the old parameters, nan if they are not computed yet. Accepted moves
         replace them by the values under the new parameters.
-    noise : tuple of five arrays
+    noise : tuple of six arrays
         Noise log weights of every cell, shape (d, width), with maximum 0; their exponentials; the smallest counts; the
         counts from which weights decrease; knots of wide windows (`ppdinf.fiber.gibbs.coarse_quantiles`), shape (d, m),
-        with m = 0 if all counts are summed.
+        with m = 0 if all counts are summed; the noise log weights at the knots.
     measured : tuple of arrays
         `MeasuredSums.arrays`, given the scales of l2 noise.
     bounds : tuple of three arrays
@@ -185,7 +185,7 @@ def joint_move(
         Whether single cells are drawn anew instead of keeping their quantiles.
     rng : numpy.random.Generator
     """
-    log_noise, linear, lower, falls, knots = noise
+    log_noise, linear, lower, falls, knots, _ = noise
     log_h, h, at_knots, slope = before
     log_h_new, h_new, at_knots_new, slope_new = after
     own, stayed = block[0], x[block[0]]
@@ -204,7 +204,7 @@ def joint_move(
                 log_totals[i] = coarse_total(at_knots[i], slope[i], lower[i], knots[i], shares_of_knots)
             count, more, totals_new[k] = coarse_step(
                 log_noise[i], lower[i], knots[i], x[i], (log_h, at_knots[i], slope[i]),
-                (log_h_new, at_knots_new[i], slope_new[i]), log_totals[i], rng.random(), anew,
+                (log_h_new, at_knots_new[i], slope_new[i]), log_totals[i], shares_of_knots, rng.random(), anew,
             )  # fmt: skip
             changes[k], ratio = count - x[i], ratio + more
             still &= changes[k] == 0

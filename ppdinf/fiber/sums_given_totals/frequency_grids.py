@@ -143,6 +143,14 @@ def _cut(w: Weights, pieces: Pieces, numbers: NDArray, of_row: NDArray, half: ND
     return parts
 
 
+def _fit(pieces: Pieces, of_row: NDArray, parts: NDArray, middle: NDArray) -> NDArray:
+    """Return which rows have parts at their likely offset; groups with other rows would rarely use a grid."""
+    fit, numbers = np.ones(middle.size, dtype=bool), np.flatnonzero(of_row >= 0)
+    numbers = numbers[np.argsort(-np.abs(pieces.table[numbers, 1] - middle[of_row[numbers]]), kind="stable")]
+    fit[of_row[numbers]] = parts[numbers] > 0  # the last assignment to a row is that of its nearest piece
+    return fit | np.isnan(middle)
+
+
 @vectorised
 def _filled(
     w: Weights, pieces: Pieces, numbers: NDArray, of_row: NDArray, half: NDArray, parts: NDArray,
@@ -207,6 +215,8 @@ def grids_of(
     of_row, half = _where(pieces)
     rows = np.unique(row[np.isin(block, list(wanted))])
     parts = _cut(by_row, pieces, np.flatnonzero(np.isin(of_row, rows)), of_row, half, middle)
+    fit = _fit(pieces, of_row, parts, middle)
+    wanted = {b: ends for b, ends in wanted.items() if fit[row[block == b]].all()}
     for modulus, frequencies, served in _shared(wanted):
         rows = np.unique(row[np.isin(block, served)])
         numbers = np.flatnonzero(np.isin(of_row, rows) & (parts > 0))
