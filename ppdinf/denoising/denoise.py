@@ -100,7 +100,6 @@ def denoise(
     If any two noisy or exact sums are nested or disjoint, tables are drawn exactly given their prior (about 2 us per
     cell). Otherwise they are sampled by Markov chain: a sweep of a county of 2,016 cells with 11 overlapping queries
     takes about 8 ms, and a draw has four sweeps. After Ctrl-C, the draws that all chains have are returned.
-        raise ModelError(f"data must be Measurements or releases, found {type(data).__name__}")
 
     Examples
     --------
