@@ -17,6 +17,7 @@ from . import samplers as samplers
 from . import sessions as sessions
 from .denoising import Denoised as Denoised
 from .denoising import denoise as denoise
+from .denoising import identified_bounds as identified_bounds
 from .diagnostics import diagnose as diagnose
 from .measurements import Measurements as Measurements
 from .measurements import measured as measured

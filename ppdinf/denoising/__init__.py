@@ -7,6 +7,7 @@ count_windows    Windows of non-negative counts, from the published measurements
 denoise          `denoise`: the posterior of a table given everything published about it.
 denoised         The posterior of a table: draws, sums by label, estimates with intervals, exported tables.
 gibbs_sweeps     Sweeps of a chain of tables and parameters of their prior, in one kernel.
+identified_bounds  The smallest and largest value of every cell and sum, given everything certain.
 joint_updates    Updates of the learned prior's parameters, each jointly with the table.
 learned_prior    A prior of the cells that learns its level, spread and sparsity.
 parameter_moves  Random-walk Metropolis steps of the prior's parameters given a table.
@@ -16,5 +17,6 @@ table_gibbs      Gibbs and block steps of a table given its prior, for sums that
 
 from ppdinf.denoising.denoise import denoise as denoise
 from ppdinf.denoising.denoised import Denoised as Denoised
+from ppdinf.denoising.identified_bounds import identified_bounds as identified_bounds
 
-__all__ = ["Denoised", "denoise"]
+__all__ = ["Denoised", "denoise", "identified_bounds"]

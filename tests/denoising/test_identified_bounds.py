@@ -1,0 +1,135 @@
+"""Identified bounds against all tables."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import ppdinf as ppd
+from ppdinf import invariants as inv
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber import identified_sums
+
+LABELS = {"area": ["A", "B"], "sex": ["f", "m", "x"]}
+SUMS = {
+    "nested": [inv.margin("area"), inv.total()],
+    "crossing": [inv.margin("area"), inv.margin("sex")],
+    "nothing": [],
+    "one": [inv.margin("sex")],
+}
+TABLES = np.array(list(itertools.product(range(6), repeat=6)))
+
+
+def stated(seed, sums):
+    """Return measurements of a random table, and all tables that agree with them."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 6, (2, 3))
+    published, agrees = np.empty((2, 3), dtype=object), np.ones(len(TABLES), dtype=bool)
+    for k, value in enumerate(x.ravel().tolist()):
+        low, high = [(0, 4), (1, 4), (value, value), (max(value - 1, 0), 5)][rng.integers(4)]
+        if not low <= value <= high:
+            low = high = value
+        published.flat[k] = f"{low}-{high}" if low < high else str(value)
+        agrees &= (low <= TABLES[:, k]) & (TABLES[:, k] <= high)
+    public = {}
+    for statement in SUMS[sums]:
+        matrix = statement.on(xr.DataArray(x, LABELS)).A
+        found, width = matrix @ x.ravel(), int(rng.integers(0, 3))
+        public[statement] = found if width == 0 else [f"{max(v - width, 0)}-{v + 1}" for v in found.tolist()]
+        low, high = (found, found) if width == 0 else (np.maximum(found - width, 0), found + 1)
+        all_sums = TABLES @ matrix.toarray().T
+        agrees &= ((low <= all_sums) & (all_sums <= high)).all(axis=1)
+    cells = ppd.measured(inv.margin("area", "sex"), published, ppd.laws.Interval())
+    return ppd.Measurements(LABELS, cells, public=public), TABLES[agrees]
+
+
+def wrong(seen, tables, off=0):
+    """Return whether bounds of cells or of sums differ from the smallest and largest of all tables."""
+    for of, values in ((None, tables), (inv.margin("sex"), tables.reshape(-1, 2, 3).sum(axis=1))):
+        found = ppd.identified_bounds(seen, of, progressbar=False)
+        right = (found.lower == values.min(axis=0)) & (found.upper + off == values.max(axis=0))
+        if not (right.all() and found.exact.all() and (found.disclosed == (found.lower == found.upper)).all()):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("sums", SUMS)
+def test_bounds_are_those_of_all_tables(sums):
+    for seed in range(10):
+        seen, tables = stated(seed, sums)
+        assert not wrong(seen, tables), seed
+    assert wrong(seen, tables, off=1)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("sums", SUMS)
+def test_bounds_are_those_of_all_tables_in_many_cases(sums):
+    for seed in range(10, 135):
+        assert not wrong(*stated(seed, sums)), seed
+
+
+def test_integer_programmes_and_the_tree_of_sums_agree(monkeypatch):
+    cases = [stated(seed, "nested")[0] for seed in range(20)]
+    by_tree = [ppd.identified_bounds(seen, progressbar=False) for seen in cases]
+    monkeypatch.setattr(identified_sums, "forest_of", lambda rows: None)
+    for seen, found in zip(cases, by_tree, strict=True):
+        pd.testing.assert_frame_equal(ppd.identified_bounds(seen, progressbar=False), found)
+
+
+def test_propagation_over_single_rows_is_not_sufficient(monkeypatch):
+    """A wrong variant that omits the programmes is noticed."""
+    cases = [stated(seed, "crossing") for seed in range(10)]
+    monkeypatch.setattr(identified_sums, "_solved", lambda *_: (None, np.nan))
+    assert any(wrong(*case) for case in cases)
+
+
+def test_bounds_hold_when_time_is_short():
+    for seed in range(10):
+        seen, tables = stated(seed, "crossing")
+        found = ppd.identified_bounds(seen, seconds=0, progressbar=False)
+        assert (found.lower <= tables.min(axis=0)).all()
+        assert (found.upper >= tables.max(axis=0)).all()
+        assert found.exact[found.disclosed].all()
+        assert not found.exact.all() or (found.lower == tables.min(axis=0)).all()
+
+
+def test_noise_bounds_nothing_and_rounding_does():
+    noisy = ppd.measured(inv.margin("area"), [10, 3], ppd.laws.DoubleGeometric("1/4"))
+    found = ppd.identified_bounds(ppd.Measurements({"area": ["A", "B"]}, noisy), progressbar=False)
+    assert found.lower.tolist() == [0, 0]
+    assert np.isinf(found.upper).all()
+    assert found.exact.all()
+    rounded = ppd.measured(inv.margin("area"), [10, 5], ppd.laws.RandomRounding(5))
+    seen = ppd.Measurements({"area": ["A", "B"]}, rounded, public={inv.total(): 22})
+    found = ppd.identified_bounds(seen, progressbar=False)
+    assert found.lower.tolist() == [13, 8]
+    assert found.upper.tolist() == [14, 9]
+    assert found.index.tolist() == ["A", "B"]
+    assert not found.disclosed.any()
+
+
+def test_public_bounds_are_statements():
+    seen = ppd.Measurements({"area": ["A", "B", "C"]}, public={inv.total(): 9}, bounds=inv.between(2, 8))
+    found = ppd.identified_bounds(seen)
+    assert found.lower.tolist() == [2, 2, 2]
+    assert found.upper.tolist() == [5, 5, 5]
+
+
+def test_contradictions_are_named():
+    cells = ppd.measured(inv.margin("area", "sex"), [["<5"] * 3] * 2, ppd.laws.Interval())
+    with pytest.raises(InvariantError, match="area=A"):
+        ppd.identified_bounds(ppd.Measurements(LABELS, cells, public={inv.margin("area"): [13, 2]}))
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [("area", "must be a statement"), (inv.nonnegative(), "states no sum"), (3, "must be a statement")],
+)
+def test_unsuitable_sums_are_refused(of, message):
+    seen, _ = stated(1, "nested")
+    with pytest.raises(InvariantError, match=message):
+        ppd.identified_bounds(seen, of)
+    with pytest.raises(ModelError, match="takes Measurements"):
+        ppd.identified_bounds(of)
