@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.observation.truncation_bounds import possible_counts
 from ppdinf.errors import ModelError
+from ppdinf.invariants.names import CellNames, Joined
+from ppdinf.lattice.points.feasible import nearest_feasible
 
 __all__ = ["CountWindows", "published_windows"]
 
@@ -47,6 +50,8 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     ------
     ModelError
         A cell is unbounded by everything published (the message names the cell), or the windows exceed the memory.
+    InvariantError
+        Published statements contradict each other.
     """
     system, d = observed.system, observed.frame.size
     nonnegative = np.ones(d, dtype=bool)
@@ -55,6 +60,7 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     below = np.maximum(below - EXTENSION * (upper - below) / 2, low - 1)
     bounded = np.isfinite(upper)
     if not bounded.all():
+        _require_table(observed)
         cell = system.frame.cell(int(np.argmin(bounded)))
         raise ModelError(
             f"the count at {cell} is unbounded by everything published: every cell needs a measurement, or a noisy or "
@@ -72,3 +78,15 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     for row, own, first, last in zip(log_noise, counts, np.maximum(cell_lower, 0), largest, strict=True):
         row[(own < first) | (own > last)] = -np.inf
     return CountWindows(lower, np.maximum(counts, 0, out=counts), log_noise)
+
+
+def _require_table(observed: ObservedMeasurements) -> None:
+    """Raise an error that names contradictory statements if no table of non-negative counts satisfies all of them."""
+    system, d = observed.system, observed.frame.size
+    further, limits = observed.hard_inequalities()
+    B = sp.csr_array(sp.vstack([system.B, sp.eye_array(d, dtype=np.int64), further], format="csr"))
+    of_cells = CellNames(system.frame, np.arange(d), system.frame.dims, after=" is not negative")
+    nearest_feasible(
+        system.A, system.values, B, np.concatenate([system.limits, np.zeros(d, dtype=np.int64), limits]),
+        row_names=system.names, bound_names=Joined([system.bound_names, of_cells, observed.hard_names]),
+    )  # fmt: skip

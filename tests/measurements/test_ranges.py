@@ -179,3 +179,12 @@ def test_upper_ends_of_all_cells_restrict_the_moves():
     posterior = ppd.denoise(seen, draws=20, rng=1, prior="flat", progressbar=False)
     assert "lower and upper bounds on cells: alternating cycles" in posterior.plan
     assert posterior.draws.max() == 2
+
+
+def test_contradictions_of_crossing_ranges_name_the_sums():
+    rows = ppd.measured(inv.margin("r"), ["4-5", "<6"], laws.Interval())
+    columns = ppd.measured(inv.margin("c"), [">=6", "5-6"], laws.Interval())
+    seen = ppd.Measurements({"r": range(2), "c": range(2)}, rows, columns)
+    with pytest.raises(InvariantError) as error:
+        ppd.denoise(seen, draws=10, progressbar=False)
+    assert all(f"'{name}'" in str(error.value) for name in ("r=0", "r=1", "c=0", "c=1"))

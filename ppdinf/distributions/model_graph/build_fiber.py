@@ -38,6 +38,7 @@ from ppdinf.distributions.observation.table_moves import TableSupport, fiber_of
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.invariants import System
+from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.lattice.points.tables_with_holes import nearest_table
@@ -239,7 +240,11 @@ def feasible_start(
     B = sp.vstack([cells, -cells, system.B, further])
     limits = np.concatenate([lowest, -highest, system.limits, hard_limits])
     near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)
-    start = nearest_feasible(system.A, system.values, B, limits, near=near, row_names=system.names)
+    of_cells = CellNames(system.frame, np.arange(fiber.lower.size), system.frame.dims)
+    names = Joined([of_cells, of_cells, system.bound_names, observed.hard_names])
+    start = nearest_feasible(
+        system.A, system.values, B, limits, near=near, row_names=system.names, bound_names=names
+    )  # fmt: skip
     inside = allowed[np.arange(start.size), start - fiber.lower]
     if gaps or (inside.all() and fiber.is_possible(start)):
         return start.reshape(system.frame.shape)

@@ -6,6 +6,7 @@ The system is always that of the confidential cells. Separate files define obser
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -99,6 +100,11 @@ class Observed(ABC):
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Return the subset of the tail inequalities that every table of positive weight satisfies."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
+
+    @property
+    def hard_names(self) -> Sequence[str]:
+        """Names of the rows of `hard_inequalities`."""
+        return []
 
     @abstractmethod
     def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:

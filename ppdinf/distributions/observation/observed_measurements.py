@@ -6,6 +6,7 @@ couple them and are evaluated along the lines of Gibbs steps (`ppdinf.fiber.gibb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +28,7 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.fiber.nested_sums.laminar import Forest
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums, OutOfReachError
+from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import SupportMoves
 from ppdinf.laws.likelihood import Likelihood
@@ -141,6 +143,12 @@ class ObservedMeasurements(Observed):
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Bound sums by the support of their laws."""
         return self._within(*self.of_sums.support_bounds(0.0))
+
+    @property
+    def hard_names(self) -> Sequence[str]:
+        """Names of the sums, first of those with a smallest value, then of those with a largest value."""
+        ends = [np.flatnonzero(np.isfinite(end)) for end in self.of_sums.support_bounds(0.0)]
+        return Joined([Chosen(self.of_sums.names, rows) for rows in ends])
 
     @cached_property
     def _groups(self) -> NDArray[np.int64]:
