@@ -3,13 +3,15 @@
 Rule: one command per file. Commands use the public names of `ppdinf`, which are imported on first use, and import other
 slow modules inside functions.
 
+audit_command      ``ppdinf audit``: the counts that a published or planned table discloses.
 check_command      ``ppdinf check``: verification and contents of a release file.
 counts_command     ``ppdinf counts``: a release that preserves the histogram of counts.
 demo_command       ``ppdinf demo``: the complete workflow from a confidential table to a report.
-denoise_command    ``ppdinf denoise``: counts with intervals from releases of one table, without a data model.
+denoise_command    ``ppdinf denoise``: counts with intervals from published numbers of one table, without a data model.
 infer_command      ``ppdinf infer``: a posterior, a table and a report from a release.
 key_command        ``ppdinf key`` and ``ppdinf sign``: a key pair, and signatures of release files.
 plain_output       Output of the command line: stages, warnings and errors, one plain line each.
+published_options  Options of commands that read published tables from CSV files, or from files by ppdinf.
 plan_command       ``ppdinf plan``: the error for each privacy loss, and the loss for a required error.
 release_command    ``ppdinf release``: a publishable file from a confidential table.
 reproduce_command  ``ppdinf reproduce``: reproducible case studies.
@@ -23,6 +25,7 @@ from typing import Annotated
 import typer
 
 from ppdinf import __version__
+from ppdinf.cli.audit_command import audit
 from ppdinf.cli.check_command import check
 from ppdinf.cli.counts_command import counts
 from ppdinf.cli.demo_command import demo
@@ -63,7 +66,8 @@ def main(
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
     **plan**, **session**, **release**, **counts** and **sign** are for the curator, who holds the confidential table.
-    **check**, **infer** and **denoise** are for the analyst, who holds the release. **demo** runs the whole workflow.
+    **audit** is for a suppressed or rounded table. **check**, **infer** and **denoise** are for the analyst, who holds
+    the release or any other published table. **demo** runs the whole workflow.
     """
 
 
@@ -75,6 +79,7 @@ app.command()(sign)
 app.command()(check)
 app.command()(infer)
 app.command()(denoise)
+app.command()(audit)
 app.command()(reproduce)
 app.add_typer(session, name="session")
 app.add_typer(key, name="key")

@@ -1,4 +1,4 @@
-"""``ppdinf denoise``: counts with intervals from releases of one table, without a data model."""
+"""``ppdinf denoise``: counts with intervals from published numbers of one table, without a data model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ import typer
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_place
 from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout
+from ppdinf.cli.published_options import (
+    CLIPPED,
+    COORDS,
+    DIMS,
+    NOISE,
+    PUBLIC,
+    ROUNDED,
+    SUMS,
+    SUPPRESSED,
+    VALUE,
+    read_table,
+)
 
 __all__ = ["denoise"]
 
@@ -18,9 +30,18 @@ SHOWN = 20
 
 def denoise(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE.ppd ...", help="Releases of one table, or one file of measurements.")
+        list[Path], typer.Argument(metavar="FILE", help="A CSV file, a file of measurements, or releases of one table.")
     ],
     output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet.")],
+    value: VALUE = None,
+    dims: DIMS = None,
+    coords: COORDS = None,
+    noise: NOISE = None,
+    clipped: CLIPPED = None,
+    rounded: ROUNDED = None,
+    suppressed: SUPPRESSED = None,
+    sums: SUMS = None,
+    public: PUBLIC = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
@@ -29,7 +50,9 @@ def denoise(
     report: Annotated[Path | None, typer.Option(help="Page with figures, .html.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.")] = 1,
 ) -> None:
-    """Estimate confidential counts from releases of a table, or from its measurements, without a data model.
+    """Estimate counts from releases of a table, its measurements, or a CSV file, without a data model.
+
+    The values of a CSV file are counts, ranges such as 1-9 and <5, and suppression marks.
 
     Every draw satisfies all public statements, and no count is negative. The level, effects and sparsity of the prior
     are estimated from the published data. Exit code 1 if the chains disagree. After Ctrl-C, the results use the
@@ -41,9 +64,7 @@ def denoise(
     for path in [output, *([] if report is None else [report])]:
         require_place(path)
     console = stdout()
-    published = (
-        ppd.measurements.read_published(files[0]) if len(files) == 1 else [ppd.read_release(file) for file in files]
-    )
+    published = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, sums, public)
     with plain_warnings(console):
         denoised = ppd.denoise(published, draws, rng=seed)
     statement = ppd.invariants.margin(*by) if by else None

@@ -7,6 +7,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf.distributions.observation.truncation_bounds import groups_of_rows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.identified_sums import Rows, identified_sums
 from ppdinf.invariants import Public
@@ -47,7 +48,7 @@ def identified_bounds(
         One row per cell, indexed by its labels, or one row per sum, indexed by its name:
 
         - ``lower``, ``upper``: the bounds in persons, integers (infinite if nothing limits the cell);
-        - ``disclosed``: True if both are equal, so that the published table determines the value;
+        - ``disclosed``: True if both are equal although the value itself is not published: the statements determine it;
         - ``exact``: True if tables attain both bounds. False if the time was not sufficient; the bounds then hold, but
           may be too wide.
 
@@ -81,7 +82,7 @@ def identified_bounds(
     >>> seen = ppd.Measurements({"area": ["A", "B"], "sex": ["f", "m"]}, counts, public={inv.margin("area"): [6, 23]})
     >>> found = identified_bounds(seen)
     >>> found.lower.tolist(), found.upper.tolist(), found.disclosed.tolist()
-    ([2, 2, 20, 3], [4, 4, 20, 3], [False, False, True, True])
+    ([2, 2, 20, 3], [4, 4, 20, 3], [False, False, False, True])
     >>> found = identified_bounds(seen, of=inv.margin("sex"))
     >>> found.index.tolist(), found.lower.tolist(), found.upper.tolist()
     (['sex=f', 'sex=m'], [22, 5], [24, 7])
@@ -109,10 +110,20 @@ def identified_bounds(
     except InvariantError:
         _name_contradiction(data, certain, low, high)
         raise
+    known = np.flatnonzero(low == high)
+    published = sp.csr_array(sp.vstack([system.A, entries.matrix[known], wanted], format="csr"))
+    group = groups_of_rows(published)
+    hidden = ~np.isin(group[-lower.size :], group[: -lower.size])
     finite = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
     kind = np.int64 if finite else np.float64
     return pd.DataFrame(
-        {"lower": lower.astype(kind), "upper": upper.astype(kind), "disclosed": lower == upper, "exact": exact}, index
+        {
+            "lower": lower.astype(kind),
+            "upper": upper.astype(kind),
+            "disclosed": hidden & (lower == upper),
+            "exact": exact,
+        },
+        index,
     )
 
 

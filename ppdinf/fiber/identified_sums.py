@@ -122,7 +122,8 @@ def _propagated(rows: Rows, cells: Ends) -> Ends:
         matrices.append(sign * matrix[finite])
         limits.append(sign * ends[finite])
     none = sp.csr_array((0, rows.matrix.shape[1]), dtype=np.int64)
-    low, high = cell_intervals(none, np.zeros(0), sp.vstack(matrices, format="csr"), np.concatenate(limits))
+    least = np.concatenate(limits).astype(np.int64)
+    low, high = cell_intervals(none, np.zeros(0, np.int64), sp.vstack(matrices, format="csr"), least)
     if np.any(low > high):
         raise InvariantError("no table satisfies all statements")
     return low, high

@@ -9,6 +9,7 @@ measured_rows       Matching of numbers to the rows of a statement, by label if 
 measurement_file    Files of measurements: a sealed archive of JSON and CSV, like release files.
 measurement_reader  Reading of measurement files, with verification of every byte.
 measurements        Everything published about one table: noisy sums, exact sums, and bounds.
+published_csv       Measurements from CSV files of published numbers, ranges and suppression marks.
 """
 
 from ppdinf.measurements.measured import Measured as Measured
@@ -16,5 +17,6 @@ from ppdinf.measurements.measured import measured as measured
 from ppdinf.measurements.measurement_reader import read_measurements as read_measurements
 from ppdinf.measurements.measurement_reader import read_published as read_published
 from ppdinf.measurements.measurements import Measurements as Measurements
+from ppdinf.measurements.published_csv import read_published_csv as read_published_csv
 
-__all__ = ["Measured", "Measurements", "measured", "read_measurements", "read_published"]
+__all__ = ["Measured", "Measurements", "measured", "read_measurements", "read_published", "read_published_csv"]

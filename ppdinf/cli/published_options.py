@@ -1,0 +1,119 @@
+"""Options of commands that read published tables from CSV files, or from files by ppdinf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import ppdinf as ppd
+from ppdinf.errors import PpdinfError, PrivacyError
+
+__all__ = ["CLIPPED", "COORDS", "DIMS", "NOISE", "PUBLIC", "ROUNDED", "SUMS", "SUPPRESSED", "VALUE", "read_table"]
+
+VALUE = Annotated[str | None, typer.Option(metavar="COLUMN", help="For CSV files: column of published values.")]
+DIMS = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,month**.")]
+COORDS = Annotated[
+    str | None, typer.Option(metavar="COLUMNS", help="Columns that depend on one dimension, such as **state**.")
+]
+NOISE = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LAW",
+        help="Noise of the numbers: **geometric:EPSILON**, **discrete-gaussian:SD**, **gaussian:SD**, "
+        "**laplace:SCALE**, or **ptable:FILE** for cell keys.",
+    ),
+]
+CLIPPED = Annotated[int | None, typer.Option(metavar="AT", help="Noisy numbers below AT are published as AT.")]
+ROUNDED = Annotated[
+    str | None,
+    typer.Option(metavar="BASE", help="Numbers are rounded to the nearest multiple of BASE, or **random:BASE**."),
+]
+SUPPRESSED = Annotated[
+    str | None, typer.Option(metavar="RANGE", help="Counts behind empty values and marks (S, D, *), such as **1-9**.")
+]
+SUMS = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE.csv", help="Sums that are published as the table is; repeat for more."),
+]
+PUBLIC = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE.csv", help="Sums that are published exactly; repeat for more.")
+]
+
+
+def read_table(
+    files: list[Path],
+    value: str | None,
+    dims: str | None,
+    coords: str | None,
+    noise: str | None,
+    clipped: int | None,
+    rounded: str | None,
+    suppressed: str | None,
+    sums: list[Path] | None,
+    public: list[Path] | None,
+) -> ppd.Measurements | list[ppd.Release]:
+    """Read releases, a file of measurements, or a table in a CSV file."""
+    if [file.suffix.lower() for file in files] == [".csv"]:
+        if value is None or dims is None:
+            raise PpdinfError("a CSV file needs --value and --dims, such as --value count --dims county,month")
+        return ppd.measurements.read_published_csv(
+            files[0],
+            value=value,
+            dims=_names(dims),
+            coords=_names(coords or ""),
+            law=_law(noise, clipped, rounded),
+            suppressed=suppressed,
+            sums=sums or (),
+            public=public or (),
+        )
+    if any(given is not None for given in (value, dims, coords, noise, clipped, rounded, suppressed, sums, public)):
+        raise PpdinfError("--value, --dims and the options of published values describe one CSV file; give one")
+    if len(files) == 1:
+        found = ppd.measurements.read_published(files[0])
+        return found if isinstance(found, ppd.Measurements) else [found]
+    return [ppd.read_release(file) for file in files]
+
+
+def _names(columns: str) -> list[str]:
+    return [name.strip() for name in columns.split(",") if name.strip()]
+
+
+def _law(noise: str | None, clipped: int | None, rounded: str | None) -> object:
+    """Return the law of numbers, or None for exact numbers."""
+    if noise is not None and rounded is not None:
+        raise PrivacyError("--noise and --rounded exclude each other: rounded noise needs a law in Python")
+    if noise is None and clipped is not None:
+        raise PrivacyError("--clipped needs --noise")
+    if rounded is not None:
+        random = rounded.startswith("random:")
+        base = _number(rounded.removeprefix("random:"), "--rounded", whole=True)
+        return ppd.laws.RandomRounding(int(base)) if random else ppd.laws.Rounded(int(base))
+    if noise is None:
+        return None
+    kind, _, parameter = noise.partition(":")
+    if kind == "geometric":
+        law: object = ppd.laws.DoubleGeometric(parameter)
+    elif kind == "ptable":
+        law = ppd.laws.read_ptable(parameter)
+    elif kind in ("discrete-gaussian", "gaussian", "laplace"):
+        scale = _number(parameter, "--noise")
+        named = {"discrete-gaussian": ppd.laws.DiscreteGaussian, "gaussian": ppd.laws.Gaussian}
+        law = named.get(kind, ppd.laws.Laplace)(scale)
+    else:
+        raise PrivacyError(
+            f"--noise {noise}: the law must be geometric:EPSILON, discrete-gaussian:SD, gaussian:SD, laplace:SCALE or "
+            "ptable:FILE"
+        )
+    return law if clipped is None else ppd.laws.Clipped(law, at=clipped)
+
+
+def _number(text: str, option: str, whole: bool = False) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not number > 0 or number == float("inf") or (whole and number != int(number)):
+        raise PrivacyError(f"{option} needs a positive {'integer' if whole else 'number'}, found {text!r}")
+    return number

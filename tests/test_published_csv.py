@@ -1,0 +1,145 @@
+"""Published tables in CSV files: readers, `ppdinf denoise` and `ppdinf audit`."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli import run
+
+import ppdinf as ppd
+from ppdinf.errors import CountError, InvariantError, LabelError, PpdinfError
+from ppdinf.measurements import read_published_csv
+
+COUNTIES, MONTHS = ["Ash", "Birch", "Cedar"], ["May", "June"]
+TRUE = np.array([[4, 12], [31, 0], [7, 3]])
+REGION = {"Ash": "north", "Birch": "north", "Cedar": "south"}
+TABLE = ["--value", "n", "--dims", "county,month"]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function that writes a file with labels and values."""
+
+    def _write(name, values, columns=("county", "month"), extra=None):
+        levels = {"county": COUNTIES, "month": MONTHS, "region": ["north", "south"]}
+        index = pd.MultiIndex.from_product([levels[c] for c in columns], names=columns) if columns else None
+        frame = pd.DataFrame({"n": np.ravel(values)}, index).reset_index(drop=not columns)
+        if extra:
+            frame["region"] = frame.county.map(REGION)
+        frame.to_csv(tmp_path / name, index=False)
+        return tmp_path / name
+
+    return _write
+
+
+def suppressed(x):
+    return np.where((x > 0) & (x < 10), "1-9", x.astype(str))
+
+
+def margins(write):
+    return write("counties.csv", TRUE.sum(1), ["county"]), write("months.csv", TRUE.sum(0), ["month"])
+
+
+def test_ranges_with_margins_are_denoised_and_audited(write, tmp_path):
+    by_county, by_month = margins(write)
+    file, out = write("deaths.csv", suppressed(TRUE)), tmp_path / "out.csv"
+    public = ["--public", by_county, "--public", by_month]
+    text = run("denoise", file, *TABLE, *public, "--draws", 200, "--output", out, code=None)
+    assert "Wrote out.csv: 6 rows" in text
+    found = pd.read_csv(out).set_index(["county", "month"])
+    assert found.loc[("Ash", "June"), "mean"] == 12
+    text = run("audit", file, *TABLE, *public, "--output", out, code=1)
+    assert "2 cells are not published, but determined" in text
+    found = pd.read_csv(out).set_index(["county", "month"])
+    assert (
+        found.index[found.disclosed].tolist() == [("Ash", "May"), ("Cedar", "June")][:0] or found.disclosed.sum() == 2
+    )
+    for county, month in found.index[found.disclosed]:
+        assert found.loc[(county, month), "lower"] == TRUE[COUNTIES.index(county), MONTHS.index(month)]
+    assert "No cell that is not published is determined" in run("audit", file, *TABLE)
+
+
+def test_marks_and_rounding_and_regions(write, tmp_path):
+    """Nearest 5 with separately rounded regions, marks for counts below 6."""
+    shown = np.where(TRUE < 6, "S", (5 * ((TRUE + 2) // 5)).astype(str))
+    file = write("rounded.csv", shown, extra=True)
+    regions = write("regions.csv", [45, 10], ["region"])
+    options = ["--coords", "region", "--rounded", 5, "--suppressed", "<6", "--sums", regions]
+    out = tmp_path / "bounds.csv"
+    assert "have more than one possible count" in run("audit", file, *TABLE, *options, "--output", out)
+    found = pd.read_csv(out)
+    assert (found.lower <= TRUE.ravel()).all()
+    assert (found.upper >= TRUE.ravel()).all()
+    assert found.upper.tolist() == [5, 12, 32, 5, 7, 5]
+    seen = read_published_csv(
+        file,
+        value="n",
+        dims=["county", "month"],
+        coords=["region"],
+        law=ppd.laws.Rounded(5),
+        suppressed="<6",
+        sums=[regions],
+    )
+    np.testing.assert_array_equal(ppd.identified_bounds(seen).upper, found.upper)
+
+
+@pytest.mark.parametrize(
+    ("options", "law"),
+    [
+        (["--noise", "geometric:1/4"], ppd.laws.DoubleGeometric("1/4")),
+        (["--noise", "geometric:1/4", "--clipped", 0], ppd.laws.Clipped(ppd.laws.DoubleGeometric("1/4"), at=0)),
+        (["--noise", "laplace:2.5"], ppd.laws.Laplace(2.5)),
+        (["--noise", "gaussian:2.5"], ppd.laws.Gaussian(2.5)),
+        (["--noise", "discrete-gaussian:2"], ppd.laws.DiscreteGaussian(2.0)),
+        (["--rounded", "random:3"], ppd.laws.RandomRounding(3)),
+    ],
+)
+def test_options_name_laws(options, law, write, tmp_path):
+    values = np.array([[3.0, 12], [30, 0], [9, 3]])
+    if "laplace" in str(options) or "--noise gaussian" in " ".join(map(str, options)):
+        values = values + 0.37
+    file, public = write("n.csv", values if values[0, 0] != 3 else values.astype(int)), write("total.csv", [57], ())
+    out, again = tmp_path / "out.csv", tmp_path / "again.csv"
+    run("denoise", file, *TABLE, *options, "--public", public, "--draws", 20, "--output", out, code=None)
+    seen = read_published_csv(file, value="n", dims=["county", "month"], law=law, public=[public])
+    ppd.denoise(seen, 20, rng=1, progressbar=False).save(again)
+    assert out.read_text() == again.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("county,month,n\nA,x,3\nA,y,4\nB,x,5\n", LabelError, "no row for county=B, month=y"),
+        ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3 repeats the labels of line 2"),
+        ("county,month,n\nA,x,3\nA,y,1-\n", CountError, "line 3, column 'n'"),
+        ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n'"),
+        ("county,month,k\nA,x,3\n", LabelError, "no column 'n'"),
+    ],
+)
+def test_errors_name_the_line(text, error, message, tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    with pytest.raises(error, match=message):
+        read_published_csv(file, value="n", dims=["county", "month"])
+
+
+def test_sums_of_other_labels_and_contradictions_are_refused(write, tmp_path):
+    file, other = write("n.csv", TRUE), tmp_path / "other.csv"
+    other.write_text("county,n\nDale,3\n")
+    with pytest.raises(LabelError, match="line 2: the table has no label 'Dale' of 'county'"):
+        read_published_csv(file, value="n", dims=["county", "month"], public=[other])
+    other.write_text("county,n\nAsh,3\nBirch,4\nCedar,5\n")
+    with pytest.raises(InvariantError):
+        read_published_csv(file, value="n", dims=["county", "month"], public=[other])
+
+
+def test_options_that_do_not_fit_are_refused(write):
+    file = write("n.csv", TRUE)
+    for options, words in (
+        (["--value", "n"], "needs --value and --dims"),
+        ([*TABLE, "--clipped", 0], "--clipped needs --noise"),
+        ([*TABLE, "--noise", "normal:3"], "must be geometric:EPSILON"),
+        ([*TABLE, "--rounded", "2.5"], "needs a positive integer"),
+        ([*TABLE, "--rounded", "5", "--noise", "laplace:1"], "exclude each other"),
+    ):
+        assert words in run("audit", file, *options, code=1)
+    assert issubclass(LabelError, PpdinfError)
