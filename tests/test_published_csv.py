@@ -88,6 +88,8 @@ def test_marks_and_rounding_and_regions(write, tmp_path):
         (["--noise", "gaussian:2.5"], ppd.laws.Gaussian(2.5)),
         (["--noise", "discrete-gaussian:2"], ppd.laws.DiscreteGaussian(2.0)),
         (["--rounded", "random:3"], ppd.laws.RandomRounding(3)),
+        (["--rounded", "3"], ppd.laws.Rounded(3)),
+        (["--rounded", "down:3"], ppd.laws.Rounded(3, "down")),
     ],
 )
 def test_options_name_laws(options, law, write, tmp_path):
@@ -136,6 +138,8 @@ def test_options_that_do_not_fit_are_refused(write):
         ([*TABLE, "--clipped", 0], "--clipped needs --noise"),
         ([*TABLE, "--noise", "normal:3"], "must be geometric:EPSILON"),
         ([*TABLE, "--rounded", "2.5"], "needs a positive integer"),
+        ([*TABLE, "--rounded", "2"], "ties of the even base 2 need a rule"),
+        ([*TABLE, "--rounded", "off:2"], "the rule must be ties-up"),
         ([*TABLE, "--rounded", "5", "--noise", "laplace:1"], "exclude each other"),
     ):
         assert words in run("audit", file, *options, code=1)

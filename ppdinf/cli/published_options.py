@@ -28,7 +28,11 @@ NOISE = Annotated[
 CLIPPED = Annotated[int | None, typer.Option(metavar="AT", help="Noisy numbers below AT are published as AT.")]
 ROUNDED = Annotated[
     str | None,
-    typer.Option(metavar="BASE", help="Numbers are rounded to the nearest multiple of BASE, or **random:BASE**."),
+    typer.Option(
+        metavar="BASE",
+        help="Numbers are rounded to the nearest multiple of BASE; for an even base **ties-up:BASE**, "
+        "**ties-down:BASE** or **ties-even:BASE**. Also **down:BASE**, **up:BASE**, **random:BASE**.",
+    ),
 ]
 SUPPRESSED = Annotated[
     str | None, typer.Option(metavar="RANGE", help="Counts behind empty values and marks (S, D, *), such as **1-9**.")
@@ -87,9 +91,15 @@ def _law(noise: str | None, clipped: int | None, rounded: str | None) -> object:
     if noise is None and clipped is not None:
         raise PrivacyError("--clipped needs --noise")
     if rounded is not None:
-        random = rounded.startswith("random:")
-        base = _number(rounded.removeprefix("random:"), "--rounded", whole=True)
-        return ppd.laws.RandomRounding(int(base)) if random else ppd.laws.Rounded(int(base))
+        rule, _, text = rounded.rpartition(":")
+        base = int(_number(text, "--rounded", whole=True))
+        if rule in ("", "down", "up"):
+            return ppd.laws.Rounded(base, rule or "nearest")
+        if rule in ("ties-up", "ties-down", "ties-even"):
+            return ppd.laws.Rounded(base, ties=rule.removeprefix("ties-"))
+        if rule == "random":
+            return ppd.laws.RandomRounding(base)
+        raise PrivacyError(f"--rounded {rounded}: the rule must be ties-up, ties-down, ties-even, down, up or random")
     if noise is None:
         return None
     kind, _, parameter = noise.partition(":")

@@ -60,7 +60,9 @@ class Denoised:
         """Sum the draws by the sums that a statement names; see `ppdinf.models.aggregate`."""
         return aggregate(self.draws, statement)
 
-    def summary(self, statement: Public | xr.DataArray | None = None, probability: float = 0.9) -> pd.DataFrame:
+    def summary(
+        self, statement: Public | xr.DataArray | None = None, probability: float = 0.9, *, simultaneous: bool = False
+    ) -> pd.DataFrame:
         """Summarize cells, sums, or any numbers computed from the draws.
 
         Parameters
@@ -69,6 +71,8 @@ class Denoised:
             Sums, ``inv.groups("area")``, or draws such as ratios, ranks and comparisons. Default: all cells.
         probability : float, default 0.9
             Probability of the interval.
+        simultaneous : bool, default False
+            The probability is that of all intervals together.
 
         Returns
         -------
@@ -77,7 +81,7 @@ class Denoised:
             comparisons ``estimate`` and ``monte_carlo_error``.
         """
         draws = self.draws if statement is None else statement
-        return summary(self.sums(draws) if isinstance(draws, Public) else draws, probability)
+        return summary(self.sums(draws) if isinstance(draws, Public) else draws, probability, simultaneous=simultaneous)
 
     @cached_property
     def convergence(self) -> pd.DataFrame:

@@ -119,7 +119,7 @@ def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:
     return draws.copy(data=np.asarray(ranked, dtype=np.float64))
 
 
-def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
+def summary(draws: xr.DataArray, probability: float = 0.9, *, simultaneous: bool = False) -> pd.DataFrame:
     """Summarize posterior draws of numbers by estimates and intervals, and draws of statements by probabilities.
 
     Parameters
@@ -128,6 +128,9 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
         Draws of cells, sums, ratios, ranks, ..., or of bool, such as ``a > b``.
     probability : float, default 0.9
         Probability of the interval.
+    simultaneous : bool, default False
+        All intervals contain their numbers together with this probability (Besag et al., 1995, Section 6.3), for
+        example if the largest of many areas is of interest. By default, each interval has the probability alone.
 
     Returns
     -------
@@ -147,8 +150,13 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
 
     Notes
     -----
-    For n effective draws, of which a share p is true, the Monte Carlo error is ``sqrt(q (1 - q) / n)`` with
+    Ranks and probabilities of the k largest are computed from draws: ``summary(ranks(a, "county") > n - k)``. For n
+    effective draws, of which a share p is true, the Monte Carlo error is ``sqrt(q (1 - q) / n)`` with
     ``q = (n p + 1) / (n + 2)``. The error is positive even if all draws agree.
+
+    References
+    ----------
+    J. Besag, P. Green, D. Higdon, K. Mengersen, "Bayesian computation and stochastic systems", Statist. Sci. 10 (1995).
 
     Examples
     --------
@@ -173,7 +181,7 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
         )
     ordered = draws.transpose(*SAMPLE, ...)
     values = ordered.values.reshape(-1, int(np.prod(ordered.shape[2:])))
-    columns = _probabilities(ordered) if values.dtype.kind == "b" else _estimates(values, probability)
+    columns = _probabilities(ordered) if values.dtype.kind == "b" else _estimates(values, probability, simultaneous)
     cell = ordered.isel(chain=0, draw=0, drop=True)
     labels = [cell.coords[dim].values if dim in cell.coords else np.arange(n) for dim, n in cell.sizes.items()]
     if not labels:
@@ -186,12 +194,16 @@ def summary(draws: xr.DataArray, probability: float = 0.9) -> pd.DataFrame:
     return pd.DataFrame(columns, index=index)
 
 
-def _estimates(values: Array, probability: float) -> dict[str, Array]:
+def _estimates(values: Array, probability: float, simultaneous: bool) -> dict[str, Array]:
     """Return means, standard deviations and intervals of numbers, shape (draws, numbers)."""
     tail = (1 - probability) / 2
     # the ends of intervals of integers are integers
     method: Literal["inverted_cdf", "linear"] = "linear" if values.dtype.kind == "f" else "inverted_cdf"
-    lower, upper = np.quantile(values, [tail, 1 - tail], axis=0, method=method)
+    if simultaneous:
+        ordered, k = np.sort(values, axis=0), _depth(values, probability)
+        lower, upper = ordered[k - 1], ordered[-k]
+    else:
+        lower, upper = np.quantile(values, [tail, 1 - tail], axis=0, method=method)
     return {
         "estimate": values.mean(axis=0),
         "sd": values.std(axis=0),
@@ -199,6 +211,13 @@ def _estimates(values: Array, probability: float) -> dict[str, Array]:
         "upper": upper,
         "margin_of_error": upper / 2 - lower / 2,
     }
+
+
+def _depth(values: Array, probability: float) -> int:
+    """Return the largest k such that the k-th smallest and k-th largest values enclose this share of the draws."""
+    least = rankdata(values, "max", axis=0), len(values) + 1 - rankdata(values, "min", axis=0)
+    depths = np.sort(np.minimum(*least).min(axis=1))
+    return max(int(depths[len(depths) - int(np.ceil(probability * len(depths)))]), 1)
 
 
 def _probabilities(draws: xr.DataArray) -> dict[str, Array]:

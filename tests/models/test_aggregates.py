@@ -93,3 +93,26 @@ def test_integers_of_every_size_are_summarized_alike(kind):
     low = 0 if kind.startswith("u") else -100
     draws = xr.DataArray(RNG.integers(low, 100, size=(2, 200, 3)), dims=(*SAMPLE, "area"))
     assert summary(draws.astype(kind)).astype(float).equals(summary(draws).astype(float))
+
+
+@pytest.mark.parametrize("kind", ["reals", "integers with ties"])
+def test_simultaneous_intervals_contain_all_numbers_together(kind):
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(2, 500, 6)) @ rng.normal(size=(6, 6)) * 4
+    values = values if kind == "reals" else np.rint(values).astype(np.int64)
+    draws = xr.DataArray(values, dims=("chain", "draw", "area"))
+
+    def inside(table):
+        return ((values >= table.lower.to_numpy()) & (values <= table.upper.to_numpy())).all(axis=-1).mean()
+
+    found = summary(draws, 0.9, simultaneous=True)
+    assert 0.9 <= inside(found) < 0.92
+    assert inside(summary(draws, 0.9)) < 0.8, "intervals that hold alone do not hold together"
+    if kind == "reals":
+        flat = np.sort(values.reshape(-1, 6), axis=0)
+        k = int(np.flatnonzero((flat == found.lower.to_numpy()).all(axis=1))[0]) + 1
+        np.testing.assert_array_equal(flat[-k], found.upper)
+        narrower = found.assign(lower=flat[k], upper=flat[-k - 1])
+        assert inside(narrower) < 0.9, "the next narrower intervals contain too few draws"
+    one = summary(draws.isel(area=[0]), 0.9, simultaneous=True)
+    np.testing.assert_allclose(one.margin_of_error, summary(draws.isel(area=[0]), 0.9).margin_of_error, rtol=0.03)
