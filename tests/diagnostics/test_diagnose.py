@@ -114,7 +114,7 @@ def test_rows_are_named_after_their_own_cells_where_a_rate_has_a_dimension_of_th
         assert found.loc[f"x[{i}, {j}]", "ess_bulk"] == array_stats.ess(apart[:, :, i, j], method="bulk")
 
 
-@pytest.mark.compiled
+@pytest.mark.deep
 def test_a_table_with_an_empty_column_and_a_rate_for_each_column_has_no_problems():
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
     release = ppd.Release(np.array([[8, 3, 0], [5, 9, 0], [2, 7, 0]]), ppd.GeneralizedLaplace(margins, epsilon=1))
