@@ -1,8 +1,12 @@
-"""Two tiers of tests: ``pytest`` runs the quick tests, ``pytest --deep`` those that take minutes; ``.ci/run`` both."""
+"""Two tiers of tests: ``pytest`` runs the quick tests, ``pytest --deep`` those that take minutes; ``.ci/run`` both.
+
+If a deep test has many cases, ``pytest --deep`` runs every third one, and ``pytest --deep --all`` all of them.
+"""
 
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator
 from functools import cache
 from importlib.util import find_spec
@@ -22,21 +26,30 @@ os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, ("traceback__limit=0,cxx=",
 # first folders, so that with cold caches each worker compiles kernels that the other worker then loads.
 LATER = ("ppdinf", *(f"tests/{folder}" for folder in ("lattice", "noise", "plots", "privacy", "releases", "test_")))
 
+MANY = 6  # number of cases of a deep test above which a third of them runs
+
 # examples that need an optional package run where it is installed
 collect_ignore_glob = [] if find_spec("pyarrow") else ["ppdinf/census/*"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help="run the tests marked deep instead of the others")
+    parser.addoption("--all", action="store_true", help="with --deep: all cases of tests with many cases")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     deep = config.getoption("--deep")
-    tiers: dict[bool, list[pytest.Item]] = {True: [], False: []}
-    for item in items:
-        tiers[item.get_closest_marker("deep") is not None].append(item)
-    config.hook.pytest_deselected(items=tiers[not deep])
-    items[:] = sorted(tiers[deep], key=lambda item: item.nodeid.startswith(LATER))
+    chosen = [item for item in items if (item.get_closest_marker("deep") is not None) == deep]
+    if deep and not config.getoption("--all"):
+        functions = [item.nodeid.partition("[")[0] for item in chosen]
+        cases, number = Counter(functions), Counter[str]()
+        for item, function in zip(tuple(chosen), functions, strict=True):
+            if cases[function] > MANY and number[function] % 3:
+                chosen.remove(item)
+            number[function] += 1
+    kept = {id(item) for item in chosen}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = sorted(chosen, key=lambda item: item.nodeid.startswith(LATER))
 
 
 def pytest_collection_finish() -> None:

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -160,11 +161,13 @@ def test_a_deferred_kernel_is_compiled_by_its_first_call(monkeypatch):
         return callback(signature, function)
 
     monkeypatch.setattr(numba_jit, "callback", compiled)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by commands in the background
     assert half_or_zero(-1.0) == 0
     assert not requests, "no call needs it"
     assert math.isnan(half_or_zero(3.0))
     with pytest.raises(KeyboardInterrupt):  # sent after the kernel has returned
         time.sleep(5)
+    signal.signal(signal.SIGINT, previous)
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(half_or_zero, [3.0, 5.0, 7.0])) == [1.5, 2.5, 3.5]
     assert len(requests) >= 2

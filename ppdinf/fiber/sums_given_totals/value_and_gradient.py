@@ -76,11 +76,11 @@ def block_of(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[f
 
 
 @vectorised
-def has_digits(eta: NDArray) -> bool:
-    """Return whether natural parameters are at most `LARGEST`, or -inf."""
+def has_digits(eta: NDArray, cells: NDArray) -> bool:
+    """Return whether the natural parameters of cells are at most `LARGEST`."""
     found = True
-    for value in eta:
-        found = found and (abs(value) <= LARGEST or value == -np.inf)
+    for i in cells:
+        found = found and abs(eta[i]) <= LARGEST
     return found
 
 
@@ -151,13 +151,10 @@ def evaluate(
     Cell i uses row ``row[i]`` of ``logw``. ``out`` receives posterior means (d, 1) or marginals (d, W). ``lid`` is
     ``upper_envelope(logw)``; if it is empty, it is computed here. ``pieces`` are the pieces of ``logw`` or `NO_PIECES`;
     with pieces, means do not read most rows. ``grids`` are frequency grids of small blocks or `NO_GRIDS`. ``nodes`` are
-    Gauss nodes of ``logw`` or `NO_NODES`. The value is nan if a natural parameter is above `LARGEST`.
+    Gauss nodes of ``logw`` or `NO_NODES`. Groups with a natural parameter above `LARGEST` have the value nan.
     """
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks must have the same number of cells")
-    if not has_digits(eta):
-        value[:] = out[:] = np.nan
-        return
     w = Weights(logw, lid if lid.size else upper_envelope(logw), row, eta)
     order, bounds = grouped(block, total.size, eta)
     for i in range(eta.size):
@@ -172,6 +169,13 @@ def evaluate(
     while b < total.size or at < order.size:
         free = b == total.size
         cells = order[at : at + 1] if free else order[bounds[b] : bounds[b + 1]]
+        if not has_digits(eta, cells):
+            value[b] = np.nan
+            for i in cells:
+                out[i] = np.nan
+            at = at + 1 if free else bounds[b + 1]
+            b += 0 if free else 1
+            continue
         if free:
             rows, part = probabilities(w, cells, 0.0)
             mean = np.array([moments(rows.p)[0]])

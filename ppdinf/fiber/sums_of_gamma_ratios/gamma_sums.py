@@ -150,9 +150,6 @@ def evaluate_ratios(
             if used and not cells.parameter[i, k] < np.inf:
                 value[:] = np.nan
                 return
-    if not has_digits(cells.parameter[:, ETA]):
-        value[:] = out[:] = np.nan
-        return
     order, bounds = grouped(block, total.size, cells.parameter[:, ETA])
     for i in range(block.size):
         if cells.parameter[i, ETA] == -np.inf:
@@ -161,6 +158,9 @@ def evaluate_ratios(
         free = b >= total.size
         begin = bounds[total.size] + b - total.size if free else bounds[b]
         members, part = order[begin : begin + 1 if free else bounds[b + 1]], np.nan
+        if not has_digits(cells.parameter[:, ETA], members):
+            value[total.size if free else b] = np.nan
+            continue
         target = 0 if free else total[b]
         if by_nodes and (free or members.size >= FEWEST):
             part = by_panels(cells, rules, members, target, free, out)

@@ -125,8 +125,10 @@ def _nearest(
 ) -> IntVector:
     entries = np.bincount(bounds.indices, minlength=bounds.shape[0])
     for row in np.flatnonzero((entries == 0) & (limits > 0))[:1]:
-        name = "a published sum of no cells" if bound_names is None else repr(bound_names[int(row)])
-        raise InvariantError(f"{name} excludes 0, which is the only value of a sum of no cells: correct it")
+        raise InvariantError(
+            f"The bound of {row_label(int(row), bound_names)} cannot be satisfied: it excludes 0, the only value of a "
+            "sum of no cells. Correct it."
+        )
     found = structure or find_structure(matrix)
     sums = integer_solution(found.class_system, totals, row_names=row_names)
     if (entries > 1).any():
@@ -157,10 +159,6 @@ def _cell_bounds(B: sparse.csc_array, b: IntVector, names: Names) -> tuple[IntVe
     """Convert bounds on single cells to lower and upper limits (2^53 if unlimited)."""
     lower, upper = np.full(B.shape[1], -LARGEST), np.full(B.shape[1], LARGEST)
     entries = B.tocoo()
-    for row in np.flatnonzero((np.bincount(entries.row, minlength=B.shape[0]) == 0) & (b > 0))[:1]:
-        raise InvariantError(
-            f"The bound of {row_label(int(row), names)} cannot be satisfied because it contains no cell."
-        )
     raising = entries.data > 0
     limits = b[entries.row]
     np.maximum.at(lower, entries.col[raising], -(-limits[raising] // entries.data[raising]))
