@@ -113,4 +113,4 @@ def test_another_data_model_is_told_apart(seed):
 @pytest.mark.deep
 @pytest.mark.interpreted
 def test_denoised_tables_and_modelled_tables_agree_on_many_measurements():
-    assert_agreement(agreement(MEASURED[:50], 1500))
+    assert_agreement(agreement(MEASURED[:15], 800))
