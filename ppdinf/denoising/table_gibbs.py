@@ -71,8 +71,7 @@ class TableGibbs:
         self.start = feasible_start(self.fiber, possible, observed).ravel()
         self.counts = windows.counts
         # rough posterior variances of cells, for the lengths of moves
-        every = max(1, width // WIDE)  # counts of a wide window are subsampled
-        noise = np.maximum(cuts(windows.lower, windows.log_noise[:, ::every]).variances * every**2, 1e-3)
+        noise = np.maximum(cuts(windows.lower, windows.log_noise).variances, 1e-3)
         self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
         self.limits = np.maximum(system.cell_limits[0], 0), system.cell_limits[1]
         self.precision = observed.gaussian_cells()

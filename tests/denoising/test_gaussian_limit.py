@@ -6,6 +6,7 @@ from scipy import linalg
 
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
+from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 
 inv, laws = ppd.invariants, ppd.laws
@@ -60,3 +61,22 @@ def test_draws_have_the_moments_of_least_squares(queries):
     errors = np.sqrt((np.outer(spread, spread) + covariance**2) / n)
     assert np.abs((np.cov(draws.T) - covariance) / errors).max() < 4.5
     assert np.abs((np.cov(draws.T) - covariance * 1.05**2) / errors).max() > 4.5
+
+
+def test_lengths_of_moves_are_known_where_a_range_stands_beside_wide_noise():
+    """Windows contain 10^5 counts; the range of one cell allows two of them."""
+    rows, columns = np.kron(np.eye(2, dtype=int), [1, 1]), np.kron([1, 1], np.eye(2, dtype=int))
+    wide = [
+        ppd.measured(inv.linear(sums), y, laws.DiscreteGaussian(10_000.0))
+        for sums, y in [
+            (np.eye(4, dtype=int)[1:], [50_000, 70_000, 90_000]),
+            (rows, [50_000, 160_000]),
+            (columns, [70_000, 140_000]),
+        ]
+    ]
+    told = ppd.measured(inv.linear([[1, 0, 0, 0]]), ["300-301"], laws.Interval())
+    observed = ObservedMeasurements(ppd.Measurements({"cell": range(4)}, told, *wide))
+    walk = TableGibbs(observed, published_windows(observed))
+    assert walk.wide
+    prior = walk.start + 1.0
+    np.testing.assert_allclose(1 / walk.variances - 1 / prior, 1 / np.array([0.25, 1e8, 1e8, 1e8]), rtol=0.01)

@@ -19,6 +19,7 @@ __all__ = ["Cuts", "cuts"]
 WHOLE = 1 / 16  # share of the draws with complete windows
 SPREADS = 4  # size of a piece in standard deviations of the noise
 LARGE = 2**16  # smallest number of log weights for truncation
+BLOCK = 2**20  # log weights whose variances are computed together
 
 type Whole = NDArray[np.int64]
 
@@ -89,9 +90,20 @@ def cuts(lower: Whole, log_noise: NDArray[np.float64]) -> Cuts:
     >>> cuts(np.zeros(900, dtype=np.int64), -0.5 * (np.arange(-99, 100.0) / 5)[None].repeat(900, 0) ** 2).size
     20
     """
-    width = log_noise.shape[1]
-    weights, counts = np.exp(log_noise - log_noise.max(axis=1, keepdims=True)), np.arange(width)
-    weights /= weights.sum(axis=1, keepdims=True)
-    variances = (weights * (counts - (weights @ counts)[:, None]) ** 2).sum(axis=1)
+    (d, width), rows = log_noise.shape, max(1, BLOCK // log_noise.shape[1])
+    variances = np.concatenate([np.zeros(0), *(variance(log_noise[i : i + rows]) for i in range(0, d, rows))])
     size = int(SPREADS * np.sqrt(max(variances.max(initial=0.0), 1.0)))
     return Cuts(lower, width, size if log_noise.size >= LARGE and 2 * size <= width else width, variances)
+
+
+def variance(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the variance of a count whose log weights are given, for each row.
+
+    Examples
+    --------
+    >>> variance(np.log([[1.0, 2.0, 1.0]])).round(3)
+    array([0.5])
+    """
+    weights, counts = np.exp(log_weights - log_weights.max(axis=1, keepdims=True)), np.arange(log_weights.shape[1])
+    weights /= weights.sum(axis=1, keepdims=True)
+    return (weights * (counts - (weights @ counts)[:, None]) ** 2).sum(axis=1)
