@@ -2,56 +2,38 @@
 
 Rule: this package states laws. It does not draw noise.
 
-additive_law         Laws of published numbers that depend only on the noise ``y - x``.
-additive_noise       Independent integer noise with any distribution of finite support.
-banded_noise         Integer noise whose distribution depends on the band of the count.
-censored             The base class of laws that replace numbers below a limit by one mark.
-chain_kernels        The same log masses for compiled Markov chains.
-clipped              Noisy counts that are clipped from below.
-discrete_gaussian    Discrete Gaussian noise: exp(-z^2 / (2 sigma^2)).
-double_geometric     Double geometric noise: exp(-epsilon |z|), or l1 Laplace noise on a lattice.
-gaussian             Real Gaussian noise on counts.
-histogram_noise      Noisy sums of a table's histogram of counts.
-indicator_law        The base class of laws that only exclude counts.
-interval             Ranges of counts that are known with certainty.
-joint_l2             l2 Laplace noise of several published numbers together.
-l2_laplace           l2 Laplace noise of vectors: exp(-epsilon |z|_2).
-laplace              Real Laplace noise on counts.
-law                  The base classes `Law` and `IntegerLaw` (independent integer noise, cell by cell).
-law_array            Laws whose scale differs from entry to entry.
-likelihood           The likelihood of a mechanism's release as a function of the confidential cells.
-noise_norm           Real noise whose log density is minus a norm of a linear image.
-observation_model    The base classes of laws of published numbers given the counts.
-random_rounding      Unbiased random rounding to multiples of a base.
-randomized_response  Randomized response with two answers.
-real_noise           The base class of laws of real noise on counts.
-rounded              Deterministic rounding to multiples of a base.
-staircase            Staircase noise: exp(-epsilon j) on the j-th stair.
-thresholded          Numbers that are published only at or above a threshold.
-transition_matrix    A transition matrix with the probability of every released count for every count.
+additive_law       Laws of published numbers that depend only on the noise ``y - x``.
+histogram_noise    Noisy sums of a table's histogram of counts.
+integer_noise      Laws of integer noise, independent from cell to cell or joint.
+law                The base classes `Law` and `IntegerLaw` (independent integer noise, cell by cell).
+law_array          Laws whose scale differs from entry to entry.
+likelihood         The likelihood of a mechanism's release as a function of the confidential cells.
+observation_model  The base classes of laws of published numbers given the counts.
+published          Laws of published numbers that are rounded, suppressed, clipped or randomly changed.
+real_valued        Laws of real noise on counts.
 """
 
-from ppdinf.laws.additive_noise import AdditiveNoise as AdditiveNoise
-from ppdinf.laws.banded_noise import BandedNoise as BandedNoise
-from ppdinf.laws.banded_noise import read_ptable as read_ptable
-from ppdinf.laws.clipped import Clipped as Clipped
-from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
-from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
-from ppdinf.laws.gaussian import Gaussian as Gaussian
-from ppdinf.laws.interval import Interval as Interval
-from ppdinf.laws.joint_l2 import JointL2 as JointL2
-from ppdinf.laws.l2_laplace import L2Laplace as L2Laplace
-from ppdinf.laws.laplace import Laplace as Laplace
+from ppdinf.laws.integer_noise.additive_noise import AdditiveNoise as AdditiveNoise
+from ppdinf.laws.integer_noise.banded_noise import BandedNoise as BandedNoise
+from ppdinf.laws.integer_noise.banded_noise import read_ptable as read_ptable
+from ppdinf.laws.integer_noise.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
+from ppdinf.laws.integer_noise.double_geometric import DoubleGeometric as DoubleGeometric
+from ppdinf.laws.integer_noise.joint_l2 import JointL2 as JointL2
+from ppdinf.laws.integer_noise.l2_laplace import L2Laplace as L2Laplace
+from ppdinf.laws.integer_noise.staircase import Staircase as Staircase
 from ppdinf.laws.law import IntegerLaw as IntegerLaw
 from ppdinf.laws.law import Law as Law
 from ppdinf.laws.law_array import LawArray as LawArray
-from ppdinf.laws.noise_norm import NoiseNorm as NoiseNorm
-from ppdinf.laws.random_rounding import RandomRounding as RandomRounding
-from ppdinf.laws.randomized_response import RandomizedResponse as RandomizedResponse
-from ppdinf.laws.rounded import Rounded as Rounded
-from ppdinf.laws.staircase import Staircase as Staircase
-from ppdinf.laws.thresholded import Thresholded as Thresholded
-from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
+from ppdinf.laws.published.clipped import Clipped as Clipped
+from ppdinf.laws.published.interval import Interval as Interval
+from ppdinf.laws.published.random_rounding import RandomRounding as RandomRounding
+from ppdinf.laws.published.randomized_response import RandomizedResponse as RandomizedResponse
+from ppdinf.laws.published.rounded import Rounded as Rounded
+from ppdinf.laws.published.thresholded import Thresholded as Thresholded
+from ppdinf.laws.published.transition_matrix import TransitionMatrix as TransitionMatrix
+from ppdinf.laws.real_valued.gaussian import Gaussian as Gaussian
+from ppdinf.laws.real_valued.laplace import Laplace as Laplace
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm as NoiseNorm
 
 __all__ = [
     "LAPLACE", "AdditiveNoise", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",

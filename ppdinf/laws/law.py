@@ -43,7 +43,7 @@ class Law(ABC):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`, for Markov chains.
+        """Identifier and scale of the law in `ppdinf.laws.integer_noise.chain_kernels`, for Markov chains.
 
         Raises
         ------

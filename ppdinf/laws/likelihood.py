@@ -20,8 +20,8 @@ from scipy import sparse
 from ppdinf._internal.types import Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.laws.transition_matrix import TransitionMatrix
+from ppdinf.laws.published.transition_matrix import TransitionMatrix
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
 __all__ = ["Likelihood", "MixingScale", "Normaliser", "RemovedShift"]
 

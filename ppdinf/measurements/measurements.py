@@ -19,10 +19,10 @@ from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.invariants.selected_sums import SelectedSums
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.integer_rows import check_consistent
-from ppdinf.laws.interval import Interval
-from ppdinf.laws.joint_l2 import JointL2
+from ppdinf.laws.integer_noise.joint_l2 import JointL2
 from ppdinf.laws.likelihood import MixingScale
 from ppdinf.laws.observation_model import ObservationModel
+from ppdinf.laws.published.interval import Interval
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.label_frame import frame_of_labels
 from ppdinf.measurements.measured import Measured, read_values

@@ -11,8 +11,8 @@ import pandas as pd
 from ppdinf.datasets.csv_rows import Row, read_csv_rows, require_columns
 from ppdinf.errors import CountError, LabelError
 from ppdinf.invariants import Public, margin, total
-from ppdinf.laws.interval import Interval
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
+from ppdinf.laws.published.interval import Interval
 from ppdinf.measurements.measured import Measured, measured
 from ppdinf.measurements.measurements import Measurements
 from ppdinf.tables.count_ranges import MARKS, count_range, is_missing

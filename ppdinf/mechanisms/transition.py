@@ -24,7 +24,7 @@ from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.observation_model import as_observation_model
-from ppdinf.laws.transition_matrix import TransitionMatrix
+from ppdinf.laws.published.transition_matrix import TransitionMatrix
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.categorical_rows import draw_rows

@@ -7,7 +7,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError
-from ppdinf.laws.thresholded import ABSENT
+from ppdinf.laws.published.thresholded import ABSENT
 
 inv, laws = ppd.invariants, ppd.laws
 LABELS = {"county": ["A", "B", "C"], "sex": ["f", "m"]}

@@ -8,7 +8,7 @@ from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, log_masses,
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
-from ppdinf.laws.chain_kernels import double_geometric
+from ppdinf.laws.integer_noise.chain_kernels import double_geometric
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, noise_gibbs, step, word
 from ppdinf.noise.mcmc.line_conditionals import FAR, line_quantile, work_space
 

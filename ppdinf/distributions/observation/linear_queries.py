@@ -19,7 +19,7 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.moves.families import Listed
 from ppdinf.lattice.moves.moves import Moves
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
 __all__ = ["cell_windows", "short_moves"]
 

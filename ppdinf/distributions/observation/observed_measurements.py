@@ -32,7 +32,7 @@ from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import SupportMoves
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import Entries
 

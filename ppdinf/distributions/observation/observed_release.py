@@ -26,7 +26,7 @@ from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.invariants import System
 from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import SupportMoves
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.releases import Release

@@ -16,7 +16,7 @@ from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.lattice.moves.support_moves import support_moves
 from ppdinf.lattice.points.presolve import Support
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
 __all__ = ["TableSupport", "fiber_of", "with_support"]
 

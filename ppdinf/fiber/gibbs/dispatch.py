@@ -13,7 +13,7 @@ from ppdinf.fiber.gibbs.histogram_gibbs import walk_histogram
 from ppdinf.fiber.gibbs.line_gibbs import _linear, _walk, walk_coupled
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, walk_measured
 from ppdinf.fiber.gibbs.table_diagram import log_weight_of, table_diagram
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
 __all__ = ["Directions", "advance", "directions"]
 

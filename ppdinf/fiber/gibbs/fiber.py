@@ -23,7 +23,7 @@ from ppdinf.lattice.points.fixed_cells import fixed_cells
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.lattice.points.tables_with_holes import random_vertex
 from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
 __all__ = ["Fiber"]
 

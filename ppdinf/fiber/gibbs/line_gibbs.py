@@ -2,7 +2,7 @@
 
 State: an integer table x with ``A x = a`` and ``B x >= b``. Kernel: take a direction v with ``A v = 0`` and draw t from
 its exact law along the line ``x + t v`` (a heat bath: no tuning, no rejection). The law is a product of cell weights
-``w_i(x_i)``: `walk`. Noise that couples the cells adds minus a norm of ``G (y - W x)`` (`ppdinf.laws.noise_norm`),
+``w_i(x_i)``: `walk`. Noise that couples the cells adds minus a norm of ``G (y - W x)``, a `NoiseNorm`,
 which changes by ``-t G W v`` along the line: `walk_coupled`.
 
 A direction uses one uniform number for every table. Two tables that read the same numbers are coupled by common

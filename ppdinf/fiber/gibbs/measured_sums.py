@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.line_gibbs import _add_log_weights, _changed, _drawn, _move, _range
-from ppdinf.laws.joint_l2 import mixing_precision
+from ppdinf.laws.integer_noise.joint_l2 import mixing_precision
 
 __all__ = ["Measured", "MeasuredSums", "Mixtures", "draw_scales", "no_sums", "walk_measured"]
 

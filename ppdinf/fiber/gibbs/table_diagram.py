@@ -20,7 +20,7 @@ from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums
 from ppdinf.invariants import System
 from ppdinf.lattice.points.decision_diagram import DecisionDiagram, decision_diagram
 from ppdinf.lattice.points.presolve import Support
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
 __all__ = ["TableDiagram", "table_diagram"]
 

@@ -30,7 +30,7 @@ from scipy import sparse
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import null_space
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real.real_noise import RealNoise, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, sensitivity_directions

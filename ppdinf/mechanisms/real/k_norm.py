@@ -35,7 +35,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice import structure
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DoubleGeometric
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.real_noise import RARE, RealNoise, grid_below, in_steps, unless_noisy
 from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism

@@ -21,7 +21,7 @@ from scipy import sparse
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.types import Array
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 

@@ -41,7 +41,7 @@ from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.lattice.structure.blocks import structure
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, RemovedShift
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, real_sampler

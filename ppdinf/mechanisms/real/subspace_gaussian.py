@@ -27,7 +27,7 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.real.on_grid import gaussian_on_grid
 from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, gaussian_reach, in_steps, unless_noisy

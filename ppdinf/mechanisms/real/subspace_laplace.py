@@ -32,7 +32,7 @@ from ppdinf._internal.types import Json
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
-from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import laplaces

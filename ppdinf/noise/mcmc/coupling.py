@@ -31,7 +31,7 @@ from functools import partial
 import numpy as np
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.laws.chain_kernels import double_geometric
+from ppdinf.laws.integer_noise.chain_kernels import double_geometric
 from ppdinf.noise.mcmc.annealed import Annealing, anneal, own_rates
 from ppdinf.noise.mcmc.isdp import Jumps, jump, metropolis, move
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, move_space, step, word

@@ -25,7 +25,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.algebra.systems import MatrixLike
 from ppdinf.laws import Law
-from ppdinf.laws.chain_kernels import double_geometric, log_mass
+from ppdinf.laws.integer_noise.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.mcmc.line_conditionals import Ints
 from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
 

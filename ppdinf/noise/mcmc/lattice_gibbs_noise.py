@@ -37,7 +37,7 @@ from ppdinf.lattice.moves.families import Cycles
 from ppdinf.lattice.moves.moves import connected_moves
 from ppdinf.lattice.structure.blocks import Structure, structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.laws.chain_kernels import L2
+from ppdinf.laws.integer_noise.chain_kernels import L2
 from ppdinf.noise.mcmc.line_conditionals import FAR, Ints, Room, line_quantile, work_space
 from ppdinf.noise.mcmc.parallel_chains import in_threads
 

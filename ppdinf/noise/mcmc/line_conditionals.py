@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.laws.chain_kernels import L1, L2, log_mass
+from ppdinf.laws.integer_noise.chain_kernels import L1, L2, log_mass
 
 __all__ = ["FAR", "Room", "line_quantile", "work_space"]
 

@@ -31,7 +31,7 @@ from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix
 from ppdinf.laws import Law
-from ppdinf.laws.chain_kernels import double_geometric, log_mass
+from ppdinf.laws.integer_noise.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.mcmc.line_conditionals import Ints
 from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
 

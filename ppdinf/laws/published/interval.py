@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.frozen import construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.indicator_law import IndicatorLaw
+from ppdinf.laws.published.indicator_law import IndicatorLaw
 from ppdinf.tables.count_ranges import count_range, range_text
 
 __all__ = ["Interval"]

@@ -13,8 +13,8 @@ from ppdinf._internal.frozen import construct
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
-from ppdinf.laws.discrete_gaussian import DiscreteGaussian
-from ppdinf.laws.l2_laplace import L2Laplace
+from ppdinf.laws.integer_noise.discrete_gaussian import DiscreteGaussian
+from ppdinf.laws.integer_noise.l2_laplace import L2Laplace
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 
 __all__ = ["JointL2", "mixing_precision"]

@@ -20,7 +20,7 @@ from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction, ball
 from ppdinf._internal.types import Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.chain_kernels import GAUSSIAN
+from ppdinf.laws.integer_noise.chain_kernels import GAUSSIAN
 from ppdinf.laws.law import IntegerLaw
 
 __all__ = ["DiscreteGaussian"]
@@ -79,7 +79,7 @@ class DiscreteGaussian(IntegerLaw):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.integer_noise.chain_kernels`."""
         return GAUSSIAN, float(self.sigma)
 
     def log_weight(self, z: Symbolic) -> Symbolic:

@@ -19,7 +19,7 @@ from flint import arb
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction, ball
 from ppdinf._internal.types import Symbolic
-from ppdinf.laws.chain_kernels import L1
+from ppdinf.laws.integer_noise.chain_kernels import L1
 from ppdinf.laws.law import IntegerLaw
 
 __all__ = ["DoubleGeometric"]
@@ -53,7 +53,7 @@ class DoubleGeometric(IntegerLaw):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.integer_noise.chain_kernels`."""
         return L1, float(self.epsilon)
 
     def log_weight(self, z: Symbolic) -> Symbolic:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.additive_noise import noise_distribution
+from ppdinf.laws.integer_noise.additive_noise import noise_distribution
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
 __all__ = ["BandedNoise", "read_ptable"]

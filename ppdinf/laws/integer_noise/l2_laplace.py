@@ -19,8 +19,8 @@ from scipy.special import gammainccinv
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.types import Symbolic
-from ppdinf.laws.chain_kernels import L2
-from ppdinf.laws.double_geometric import DoubleGeometric
+from ppdinf.laws.integer_noise.chain_kernels import L2
+from ppdinf.laws.integer_noise.double_geometric import DoubleGeometric
 from ppdinf.laws.law import Law
 
 __all__ = ["L2Laplace"]
@@ -55,7 +55,7 @@ class L2Laplace(Law):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.integer_noise.chain_kernels`."""
         return L2, float(self.epsilon)
 
     def log_mass(self, z: ArrayLike) -> float:

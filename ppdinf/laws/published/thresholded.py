@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.censored import Censored
+from ppdinf.laws.published.censored import Censored
 
 __all__ = ["ABSENT", "Thresholded"]
 

@@ -12,7 +12,7 @@ from scipy import special
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.real_noise import RealNoise, positive
+from ppdinf.laws.real_valued.real_noise import RealNoise, positive
 
 __all__ = ["Gaussian"]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ppdinf._internal.frozen import construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.indicator_law import IndicatorLaw
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column
+from ppdinf.laws.published.indicator_law import IndicatorLaw
 
 __all__ = ["Rounded"]
 

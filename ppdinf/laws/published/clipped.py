@@ -9,7 +9,7 @@ import numpy as np
 
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.censored import Censored
+from ppdinf.laws.published.censored import Censored
 
 __all__ = ["Clipped"]
 
