@@ -29,7 +29,10 @@ LATER = ("ppdinf", *(f"tests/{folder}" for folder in ("lattice", "noise", "plots
 MANY = 6  # number of cases of a deep test above which a third of them runs
 
 # examples that need an optional package run where it is installed
-collect_ignore_glob = [] if find_spec("pyarrow") else ["ppdinf/census/*"]
+collect_ignore_glob = [
+    *(["ppdinf/census/*"] if not find_spec("pyarrow") else []),
+    *(["ppdinf/plots/area_map.py"] if not find_spec("geopandas") else []),
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,14 +11,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import write_atomically
-from ppdinf.denoising import Denoised
+from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
-from ppdinf.plots.style import NAIVE, POSTERIOR, clean, figure_style
+from ppdinf.plots.style import NAIVE, POSTERIOR, QUIET, clean, figure_style
 from ppdinf.report.html_page import environment, png, versions
 
 __all__ = ["write_denoised"]
 
 SHOWN = 40  # cells or sums in the figure: those with the largest estimates
+SECONDS = 20.0  # time limit of the bounds
 LISTED = 1000  # rows in the table of the page
 
 
@@ -27,17 +28,26 @@ def write_denoised(
 ) -> None:
     """Write the page; see `Denoised.report`."""
     data = posterior.data
-    table = posterior.summary(statement)
+    table = posterior.summary(statement).round(1)
+    bounds = _bounds(posterior, statement)
+    columns = "Posterior mean, standard deviation, 90 % interval and half of its width"
+    if bounds is not None:
+        table = table.assign(least=bounds["lower"].to_numpy(), most=bounds["upper"].to_numpy())
+        columns += "; least and most are possible given the published ranges, rounded numbers and exact sums"
+        if bounds["disclosed"].any():
+            columns += f"; {bounds['disclosed'].sum()} of {len(bounds)} are not published but determined"
     verdict = " ".join(posterior.problems) or "The chains agree about every cell, and there are enough draws."
     parts = [
         _part(heading="Published measurements", text=_exact(posterior)),
-        _rows(_published(posterior), "Noisy sums, statement by statement; a law may have a scale for each sum."),
+        _rows(
+            _published(posterior),
+            "Published sums, statement by statement; a law may have a scale for each sum.",
+        ),
         _part(heading="Posterior"),
         _image(_intervals(posterior, table, statement), _caption(table)),
         _rows(
-            table.head(LISTED).round(1),
-            "Posterior mean, standard deviation, 90 % interval and half of its width"
-            + (f"; {len(table) - LISTED} more are not shown." if len(table) > LISTED else "."),
+            table.head(LISTED),
+            columns + (f"; {len(table) - LISTED} more are not shown." if len(table) > LISTED else "."),
         ),
         _part(heading="Diagnostics", text=f"{verdict}\n\nTables were {posterior.plan}."),
         _image(_convergence(posterior), "Effective draws and R-hat of every cell; dashed lines: limits."),
@@ -76,7 +86,14 @@ def _image(figure: Figure, caption: str) -> dict[str, object]:
 
 def _caption(table: pd.DataFrame) -> str:
     shown = f"The {SHOWN} largest of {len(table)}. " if len(table) > SHOWN else ""
-    return f"{shown}Posterior mean and 90 % interval; crosses: published numbers of single cells or sums."
+    thin = "; thin lines: all values that the data permit" if "least" in table else ""
+    return f"{shown}Posterior mean and 90 % interval{thin}; crosses: published numbers of single cells or sums."
+
+
+def _bounds(posterior: Denoised, statement: Public | None) -> pd.DataFrame | None:
+    """Return the identified bounds if the data contain ranges or rounded numbers, not noise and exact sums alone."""
+    limited = np.isfinite(posterior.data.entries.support_bounds(0.0)).any()
+    return identified_bounds(posterior.data, statement, seconds=SECONDS, progressbar=False) if limited else None
 
 
 def _exact(posterior: Denoised) -> str:
@@ -121,6 +138,9 @@ def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | Non
         figure = Figure(figsize=(7, 0.8 + 0.2 * len(shown)), layout="constrained")
         axes = figure.add_subplot()
         places = np.arange(len(shown))
+        if "least" in shown:
+            most = np.where(np.isfinite(shown["most"]), shown["most"], shown["upper"])
+            axes.hlines(places, shown["least"], most, color=QUIET, linewidth=0.7)
         axes.hlines(places, shown["lower"], shown["upper"], color=POSTERIOR, linewidth=2, alpha=0.5)
         axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
         if statement is None:

@@ -1,5 +1,7 @@
 """Posteriors without a user-written model: against enumeration of all tables, errors, and coverage."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,6 +149,16 @@ def test_report_of_sums_escapes_labels(tmp_path):
     assert "effective draws" in text  # 50 draws are too few, and the page reports it
     posterior.report(tmp_path / "sums.html", inv.groups("part"))
     assert "<td>N</td>" in (tmp_path / "sums.html").read_text(encoding="utf-8").replace('<td class="text">', "<td>")
+
+
+def test_report_shows_the_bounds_of_ranges(tmp_path):
+    counts = ppd.measured(inv.margin("a", "b"), [["<5", "<5"], ["20", "<5"]], laws.Interval())
+    seen = ppd.Measurements({"a": ["A", "B"], "b": ["f", "m"]}, counts, public={inv.margin("a"): [6, 23]})
+    ppd.denoise(seen, draws=50, rng=1, progressbar=False).report(tmp_path / "page.html")
+    text = re.sub(r"(\s|<[^>]+>)+", " ", (tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert "margin_of_error least most" in text
+    assert re.search(r"A f [\d. ]+ 2 4 A m", text)
+    assert "1 of 4 are not published but determined" in text
 
 
 def test_command(tmp_path):

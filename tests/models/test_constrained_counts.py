@@ -101,3 +101,19 @@ def test_refused():
         impossible = total().on(np.zeros(3, dtype=int), values=[-2])
         with pytest.raises((InvariantError, ModelError)):
             ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.ones(3)), impossible)
+
+
+def test_reports_of_three_answers_have_the_multinomial_density():
+    """Randomized response: the sums by report of persons by answer and report are Multinomial(n, shares @ design)."""
+    design, reports = np.full((3, 3), 0.15) + 0.55 * np.eye(3), np.array([11, 7, 7])
+    labels = ppd.as_table(np.zeros((3, 3), dtype=int), dims=("answer", "report"))
+    with pm.Model() as model:
+        shares = pm.Dirichlet("shares", np.ones(3), default_transform=None)
+        persons = pm.Poisson.dist(25 * shares[:, None] * design)
+        ppd.models.ConstrainedCounts("persons", persons, margin("report").on(labels, values=reports.tolist()))
+    density = model.compile_logp()
+    points = np.random.default_rng(1).dirichlet([1, 1, 1], 5)
+    found = [density({"shares": p}).item() for p in points]
+    for kept, same in [(design, True), (design.T[::-1], False)]:
+        wanted = [stats.multinomial.logpmf(reports, 25, p @ kept) for p in points]
+        assert np.allclose(np.diff(found), np.diff(wanted), atol=1e-9) == same

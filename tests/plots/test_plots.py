@@ -1,5 +1,6 @@
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib import pyplot
@@ -8,7 +9,7 @@ from scipy.stats import poisson
 
 import ppdinf as ppd
 from ppdinf.errors import LabelError, ModelError, PrivacyError
-from ppdinf.plots import plot_chains, plot_noise, plot_posterior_table
+from ppdinf.plots import plot_cells, plot_chains, plot_map, plot_noise, plot_posterior_table
 from ppdinf.plots.noise import noise_values
 from ppdinf.plots.posterior_table import naive_interval
 
@@ -164,3 +165,68 @@ def test_four_draws_of_two_chains_are_compared(idata):
     figure = plot_chains(few, ["spread"])
     assert len(figure.axes) == 2
     assert "R-hat" in figure.get_suptitle()
+
+
+def table_draws(shape, *, rate=40.0):
+    dims = ("chain", "draw", *"abc"[: len(shape)])
+    values = np.random.default_rng(1).poisson(rate, (2, 50, *shape))
+    return xr.DataArray(values, dims=dims, coords={"chain": range(2), "draw": range(50)})
+
+
+def test_cells_are_coloured_by_their_margins_of_error():
+    draws = table_draws((3, 2))
+    draws[..., 0, :] = 0
+    draws[..., 1, 0] = np.arange(50) % 2 * 100  # from 0 to 100 around 50: the margin is the estimate
+    axes = plot_cells(draws).axes[0]
+    drawn = axes.collections[0].get_array()
+    lower, upper = np.quantile(draws.stack(all=("chain", "draw")), [0.05, 0.95], axis=-1)
+    share = (upper - lower) / 2 / np.maximum(draws.mean(("chain", "draw")), 1)
+    np.testing.assert_array_equal(drawn, (share.values[..., None] > [0.1, 0.3, 1.0]).sum(axis=-1))
+    assert [text.get_text() for text in axes.texts][:3] == ["0.0", "0.0", "50"]
+    assert "In 1 of 6 cells" in axes.get_title(loc="left")
+
+
+def test_columns_are_dimensions_of_the_reader():
+    axes = plot_cells(table_draws((2, 3, 2)), columns=["a", "c"]).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0, 0", "0, 1", "1, 0", "1, 1"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("a, c", "b")
+
+
+def test_of_many_rows_the_uncertain_ones_are_shown():
+    draws = table_draws((100, 2))
+    draws[..., 30:90, 1] = np.arange(50)[:, None] % 2 * 100
+    axes = plot_cells(draws).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [str(k) for k in range(30, 90)]
+    assert "60 of 100 rows" in axes.texts[-1].get_text()
+
+
+@pytest.mark.parametrize(
+    ("draws", "columns", "words"),
+    [
+        (table_draws((3,)), "month", r"missing: \['month'\]"),
+        (table_draws((3,)).isel(draw=0), (), r"missing: \['draw'\]"),
+        (table_draws((2, 41)), (), "41 columns do not fit"),
+    ],
+)
+def test_cells_that_cannot_be_drawn(draws, columns, words):
+    with pytest.raises(LabelError, match=words):
+        plot_cells(draws, columns)
+
+
+def test_a_map_shows_uncertain_areas_and_areas_without_a_value():
+    gpd, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
+    areas = gpd.GeoDataFrame(geometry=[shapely.box(k, 0, k + 1, 1) for k in range(4)], index=list("ABCD"))
+    table = pd.DataFrame({"estimate": [4.0, 90.0, 20.0], "lower": [1, 80, 20], "upper": [8, 99, 20]}, index=list("CAB"))
+    figure = plot_map(table, areas)
+    assert "In 1 of 3 areas" in figure.axes[0].get_title(loc="left")
+    values, hatched, grey = figure.axes[0].collections
+    np.testing.assert_array_equal(values.get_array(), [4, 90, 20])
+    assert [len(part.get_paths()) for part in (values, hatched, grey)] == [3, 1, 1]
+    assert hatched.get_paths()[0].get_extents().x0 == 2  # C, the third polygon
+    assert [text.get_text() for text in figure.legends[0].get_texts()][1] == "1 areas without a value"
+    with pytest.raises(LabelError, match="1 rows have no polygon"):
+        plot_map(table.rename(index={"C": "X"}), areas)
+    with pytest.raises(LabelError, match="repeats"):
+        plot_map(pd.concat([table, table]), areas)
+    with pytest.raises(LabelError, match="no column 'rate'"):
+        plot_map(table, areas, "rate")

@@ -46,8 +46,8 @@ class RandomizedResponse(PerEntry, IndependentLaw):
     Notes
     -----
     State the reports of one answer only: the number of the other answer is N minus it, and a second statement would
-    count the same reports twice. Reports of more than two answers have a joint law, which is not supported. Their
-    numbers can be combined into one answer and all others if `flip` is the same for all others.
+    count the same reports twice. Reports of more than two answers have a joint law: the persons by answer and report
+    are a `ppdinf.models.ConstrainedCounts` with the published sums by report (docs/measurements.md).
 
     References
     ----------
