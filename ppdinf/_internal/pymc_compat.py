@@ -22,6 +22,9 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `change_dist_size`, `check_dist_not_registered`, `MissingInputError`
     Give an unnamed distribution the shape of the table, and refuse named distributions or other shapes. Alternative:
     require ``shape=`` from users.
+`forward`
+    Draw tables and their dependents for other labels than those of a release. Alternative: a separate model for
+    predictions.
 `compile_pymc`, `reseed_rngs`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
     Functions of a point of the model, with new random numbers at every call. Alternative: ``pytensor.function`` with
     explicit updates.
@@ -66,6 +69,7 @@ from pymc.logprob.transforms import Transform
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs, reseed_rngs
+from pymc.sampling import forward
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.hmc.base_hmc import HMCStepData
@@ -192,6 +196,7 @@ __all__ = [
     "conditional_logp",
     "dataclass_state",
     "disconnected_type",
+    "forward",
     "get_value_vars_from_user_vars",
     "grad_not_implemented",
     "graph_inputs",

@@ -18,7 +18,9 @@ from ppdinf.distributions.model_graph.build_fiber import renew_windows
 from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
 from ppdinf.distributions.model_graph.dependents import dependents_of, tables_of
 from ppdinf.distributions.model_graph.model_hooks import restart_among
+from ppdinf.distributions.model_graph.predictions import new_labels
 from ppdinf.distributions.model_graph.shared_data import note_data, windows_are_stale
+from ppdinf.errors import ModelError
 
 __all__ = ["follow_data"]
 
@@ -29,9 +31,16 @@ def follow_data(model: pm.Model) -> None:
     Raises
     ------
     ModelError, InvariantError
-        With these data no table has a positive probability, or windows exceed the memory.
+        With these data no table has a positive probability, windows exceed the memory, or the model has other labels
+        than the release.
     """
     for table in tables_of(model.root):
+        if dims := new_labels(table, model.root):
+            raise ModelError(
+                f"the labels of {dims[0]!r} differ from those of the release of {table.name!r}, which has no density "
+                "for other labels: restore labels and data by pm.set_data, or predict tables of the present labels by "
+                "pm.sample_posterior_predictive(..., predictions=True)"
+            )
         _follow(table.variable, model.root)
 
 
