@@ -2,11 +2,13 @@
 
 The subpackage holds the functions with which an analyst states, fits and compares models.
 
+adjacency             Neighbours of labels: an adjacency in any of four forms, as edges.
 aggregates            Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities.
 comparators           Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
 compare               Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
 constrained_counts    `ConstrainedCounts`: distribution of an integer table with exactly known sums and no noise.
 coordinates           Transforms of effects of labels under which NUTS takes long steps.
+icar                  Spectrum of an intrinsic autoregression on a graph, scaled to unit typical variance.
 label_effects         Log rates with effects of labels, parametrized for NUTS at any amount of noise.
 log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
                       each public sum.

@@ -13,10 +13,14 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Transform
+from ppdinf.distributions.densities.marginal_logp import fixed
+from ppdinf.models.icar import Spectrum
 from ppdinf.models.whitening import NormalData
 from ppdinf.models.whitening_op import in_graph, whitening_transform
 
-__all__ = ["GroupLikelihood", "NormalLikelihood", "Rescaled", "StandardNormal"]
+__all__ = ["GroupLikelihood", "NormalLikelihood", "Rescaled", "StandardNormal", "StandardSpectral"]
+
+TYPICAL_MIXING = 0.5  # share of the structured effect in the variance, for the coordinates only
 
 
 class NormalLikelihood(NamedTuple):
@@ -109,3 +113,85 @@ class StandardNormal(Transform):
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the log Jacobian determinant of `backward`."""
         return self._changed(value, inputs)[1]
+
+
+class StandardSpectral(Transform):
+    r"""Map effects with a BYM2 prior to variables that are about standard normal in the approximate posterior.
+
+    The variables are ``V' level``: levels of labels in the eigenvectors V of the prior covariance. Given the standard
+    deviation :math:`\sigma` and the mixing parameter :math:`\rho` they are independent with variances
+    :math:`v = \sigma^2 (\rho d + 1 - \rho)`. Let H be the information of the data on the levels, and :math:`v_0` the
+    variances at :math:`\sigma = 1` and a typical :math:`\rho`. The coordinates c with ``V' (level - mean)``
+    :math:`= v_0^{1/2} E c` use the eigenvectors E of :math:`v_0^{1/2} V' H V v_0^{1/2}`, whose eigenvalues are k. At
+    the typical :math:`\rho` the posterior of c has independent components for every :math:`\sigma`, with variances
+    :math:`a^2 = 1 / (k + 1 / t)`. Here t are the prior variances of c. The chain moves z, where
+    :math:`c = a^2 q + a z` and q is the score at c = 0. For other :math:`\rho`, t is the diagonal of the covariance.
+
+    Parameters
+    ----------
+    base : array, shape (n,)
+        Prior means of the levels in the rough fit.
+    likelihood : NormalLikelihood
+        Likelihood of each level.
+    groups : GroupLikelihood
+        Likelihood of the average of each group.
+    prior : Spectrum
+        Eigenvectors V and variances d of the structured effect.
+    """
+
+    name = "standard_spectral"
+    ndim_supp = 1
+
+    def __init__(
+        self, base: NDArray[np.float64], likelihood: NormalLikelihood, groups: GroupLikelihood, prior: Spectrum
+    ) -> None:
+        V, d = prior
+        v0 = TYPICAL_MIXING * d + 1 - TYPICAL_MIXING
+        H, score = _information(likelihood, groups)
+        half = V * np.sqrt(v0)
+        self.root, self.mean0 = np.sqrt(v0), V.T @ base
+        k, E = np.linalg.eigh(half.T @ H @ half)
+        self.k, self.q = np.maximum(k, 0), E.T @ (half.T @ score)
+        self.E = fixed(E, "rotation")
+        # sigma^2 rho and sigma^2 (1 - rho) are linear in the variances v, and t is linear in both
+        parts = np.column_stack([d, np.ones_like(d)])
+        self.of_variances, self.t = np.linalg.pinv(parts), (E**2).T @ (parts / v0[:, None])
+
+    def _scales(self, inputs: tuple[TensorVariable, ...]) -> tuple[TensorVariable, TensorVariable]:
+        """Return the standard deviations a and the posterior means a^2 q of c."""
+        mean, sd = inputs[-2:]
+        t = pt.dot(self.t, pt.dot(self.of_variances, sd**2))
+        a = pt.sqrt(t / (1 + self.k * t))
+        return a, a**2 * (self.q - self.k * pt.dot(self.E.T, (mean - self.mean0) / self.root))
+
+    def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
+        """Map the unconstrained values to the variables."""
+        a, center = self._scales(inputs)
+        return inputs[-2] + self.root * pt.dot(self.E, center + a * value)
+
+    def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
+        """Map the variables to the unconstrained values."""
+        a, center = self._scales(inputs)
+        return (pt.dot(self.E.T, (value - inputs[-2]) / self.root) - center) / a
+
+    def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
+        """Return the log Jacobian determinant of `backward`."""
+        return pt.log(self._scales(inputs)[0]).sum() + np.log(self.root).sum()
+
+
+def _information(
+    likelihood: NormalLikelihood, groups: GroupLikelihood
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the information matrix of the levels, and their score where all effects are 0.
+
+    In each group H is K - k k' / sum(k) + v w w' (:mod:`ppdinf.models.whitening`).
+    """
+    k, w, group, n = likelihood.information, groups.share, groups.group, groups.response.size
+    total = np.bincount(group, k, minlength=n)
+    precision = groups.information
+    same = group[:, None] == group
+    per_total = np.where(total > 0, 1 / np.where(total > 0, total, 1), 0)
+    contrast = np.diag(k) - same * np.outer(k * per_total[group], k)
+    average = np.bincount(group, w * likelihood.fitted, minlength=n) + groups.response
+    score = contrast @ likelihood.response + w * (precision * average)[group]
+    return contrast + same * np.outer(w * precision[group], w), score

@@ -25,16 +25,28 @@ the variance of the state's effect plus the variance of the data on its sum.
 Labels that cross these (months) come first, and their effects are part of the sums of counties. The data inform only
 contrasts between them.
 
+Effects of areas with an adjacency, and of times, have the BYM2 prior
+
+    effects = spread * (sqrt(mixing) * s + sqrt(1 - mixing) * e),    e ~ Normal(0, 1),
+
+with s an intrinsic autoregression (ICAR) on the graph of neighbours, scaled to a typical variance of 1
+(:mod:`ppdinf.models.icar`). For times the graph is a path: s is a random walk of first order, and effects approach it
+as the mixing parameter approaches 1. The model contains the effects, not s and e. Their covariance has the same
+eigenvectors for all parameters, and the transform starts there (:class:`ppdinf.models.coordinates.StandardSpectral`).
+
 References
 ----------
 O. Papaspiliopoulos, G. O. Roberts, M. Skoeld, "A general framework for the parametrization of hierarchical models",
 Statistical Science 22 (2007), 59-73, section 3, for normal models. P. McCullagh, J. A. Nelder, "Generalized Linear
 Models", 2nd ed. (1989), section 2.5, for working responses and their weights. S. E. Fienberg, "The Analysis of
-Cross-Classified Categorical Data", 2nd ed. (1980), section 2.4, for total and shares.
+Cross-Classified Categorical Data", 2nd ed. (1980), section 2.4, for total and shares. A. Riebler, S. H. Soerbye, D.
+Simpson, H. Rue, "An intuitive Bayesian spatial model for disease mapping that accounts for scaling", Statistical
+Methods in Medical Research 25 (2016), 1145-1165, section 3.4, for BYM2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +56,11 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf._internal.types import Symbolic
+from ppdinf.distributions.densities.marginal_logp import fixed
 from ppdinf.errors import ModelError
-from ppdinf.models.coordinates import GroupLikelihood, NormalLikelihood, Rescaled, StandardNormal
+from ppdinf.models.adjacency import Adjacency, adjacency_edges, path_edges
+from ppdinf.models.coordinates import GroupLikelihood, NormalLikelihood, Rescaled, StandardNormal, StandardSpectral
+from ppdinf.models.icar import Spectrum, scaled_icar
 from ppdinf.models.rates import RADIUS_IN_SD, TYPICAL_SPREAD
 from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
@@ -54,11 +69,19 @@ from ppdinf.releases.rate_inputs import exposures
 __all__ = ["log_rates"]
 
 PRIOR_SD = 2.5  # of the intercept
+LOGISTIC_SD = np.pi / np.sqrt(3)  # prior standard deviation of the log odds of a mixing parameter
 SWEEPS = 4  # iterations over effects in the rough fit
 LOWEST_RATIO = 0.1  # lower bound on fitted over expected sums in the rough fit
 
 
-def log_rates(release: Release, effects: list[str], *, exposure: str | None = None) -> TensorVariable:
+def log_rates(
+    release: Release,
+    effects: list[str],
+    *,
+    exposure: str | None = None,
+    spatial: Mapping[str, Adjacency] | None = None,
+    temporal: str | None = None,
+) -> TensorVariable:
     """Return log rates of the cells of a table, with an effect for every label of the given coordinates.
 
     Parameters
@@ -69,6 +92,12 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
         Dimensions of the table, or coordinates along them (the state of a county), published with the table.
     exposure : str, optional
         Covariate of the release with the persons at risk in each cell. By default, rates are expected counts.
+    spatial : mapping of str to adjacency, optional
+        Neighbours of the labels of an effect: ``{"county": adjacency}``. An adjacency is a mapping from every label to
+        its neighbours, a DataFrame of edges with two columns, a square DataFrame of 0 and 1 with labels, or a SciPy
+        sparse matrix in the order of the labels.
+    temporal : str, optional
+        Effect whose labels are equidistant times in order of appearance.
 
     Returns
     -------
@@ -78,17 +107,19 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     Raises
     ------
     ModelError
-        An effect occurs twice, an exposure is invalid, or a dimension has the name of a variable listed below.
+        An effect occurs twice, an exposure is invalid, a dimension has the name of a variable listed below, an
+        adjacency is not symmetric, or a label is its own neighbour.
     LabelError
-        The release has no such coordinate, or the coordinate has real values.
+        The release has no such coordinate, the coordinate has real values, or an adjacency has other labels.
 
     Notes
     -----
     The function adds these variables to the model: ``intercept`` ~ Normal(log of the overall rate, 2.5),
     ``{label}_spread`` ~ HalfNormal(1) and ``{label}_effect`` ~ Normal(0, spread), one element per label in order of
     appearance. The sampled variables are ``level`` and ``{label}_level``: effects plus log sums over finer labels.
-    Prior predictive draws include all variables. For many labels, `ppdinf.samplers.FixedLengthHMC` needs half as many
-    gradients as NUTS.
+    Effects of spatial and temporal labels have a BYM2 prior (see the module) with ``{label}_mixing`` ~ Uniform(0, 1);
+    their levels are in the eigenvectors of the prior covariance. Prior predictive draws include all variables. For many
+    labels, `ppdinf.samplers.FixedLengthHMC` needs half as many gradients as NUTS.
 
     Examples
     --------
@@ -100,11 +131,22 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     >>> [variable.name for variable in model.free_RVs]
     ['dim_1_spread', 'dim_1_level', 'dim_0_spread', 'dim_0_level', 'level']
+
+    Neighbouring labels of ``dim_0`` and successive labels of ``dim_1`` have similar rates, counts are overdispersed:
+
+    >>> with pm.Model(coords=release.coords) as model:
+    ...     near = {0: [1], 1: [0, 2], 2: [1]}
+    ...     eta = log_rates(release, ["dim_0", "dim_1"], spatial={"dim_0": near}, temporal="dim_1")
+    ...     counts = pm.NegativeBinomial.dist(mu=pm.math.exp(eta), alpha=pm.HalfNormal("alpha", 10))
+    ...     x = ppd.PartiallyPrivate("x", counts, release=release)
+    >>> [variable.name for variable in model.free_RVs][:3]
+    ['dim_1_spread', 'dim_1_mixing', 'dim_1_level']
     """
     if isinstance(effects, str):
         raise ModelError(f"effects must be a list of names, such as [{effects!r}]")
-    model = pm.modelcontext(None)
+    model, spectra = pm.modelcontext(None), _spectra(release, effects, spatial, temporal)
     added = ["intercept", "level", *(f"{name}_{kind}" for name in effects for kind in ("effect", "level", "spread"))]
+    added += [f"{name}_mixing" for name in spectra]
     for name in map(model.name_for, added):
         if name in model.coords or name in model.named_vars:
             raise ModelError(
@@ -124,7 +166,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
         codes = fit.codes[name]
         above, base = next(end for end in reversed(ends) if _nested(codes, end[0]))
         base, known = base.of(_parents(codes, above)), fit.likelihood(name, held=True)
-        effect = _add(name, base, known, fit.group_likelihood(codes, top, known, None))
+        effect = _add(name, base, known, fit.group_likelihood(codes, top, known, None), spectra.get(name))
         crossing = crossing.plus(effect.of(codes))
         ends.append((codes, base.plus(effect)))
     # effects of nested labels from the finest, each plus the log sum over finer labels
@@ -136,7 +178,7 @@ def log_rates(release: Release, effects: list[str], *, exposure: str | None = No
         group_likelihood = fit.group_likelihood(
             codes, above, likelihood[name], None if coarser is None else likelihood[coarser]
         )
-        effect = _add(name, sums, likelihood[name], group_likelihood)
+        effect = _add(name, sums, likelihood[name], group_likelihood, spectra.get(name))
         total = total + effect.drawn[codes]
         items, weight, below = codes, np.bincount(codes, fit.expected), sums.plus(effect)
     # overall level: intercept plus the log sum over all cells
@@ -259,13 +301,42 @@ def _parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np
     return coarser[np.unique(codes, return_index=True)[1]]
 
 
-def _add(name: str, base: _Sum, likelihood: NormalLikelihood, group_likelihood: GroupLikelihood) -> _Sum:
+def _add(
+    name: str, base: _Sum, likelihood: NormalLikelihood, group_likelihood: GroupLikelihood, spectrum: Spectrum | None
+) -> _Sum:
     """Add effects of labels and their spread to the model, parametrized by the sum of effects and base."""
     unit = Rescaled(np.log(TYPICAL_SPREAD), likelihood.spread)
     spread = add_with_start(f"{name}_spread", pm.HalfNormal.dist(1), TYPICAL_SPREAD, transform=unit)
-    transform = StandardNormal(base.fitted, likelihood, group_likelihood)
     start = base.fitted + likelihood.fitted
-    level = add_with_start(
-        f"{name}_level", pm.Normal.dist(base.drawn, spread, shape=start.size), start, transform=transform
-    )
-    return _Sum(pm.Deterministic(f"{name}_effect", level - base.drawn), likelihood.fitted)
+    if spectrum is None:
+        transform = StandardNormal(base.fitted, likelihood, group_likelihood)
+        level = add_with_start(
+            f"{name}_level", pm.Normal.dist(base.drawn, spread, shape=start.size), start, transform=transform
+        )
+        effect = level - base.drawn
+    else:  # level in the eigenvectors of the prior covariance
+        mixing = pm.Uniform(f"{name}_mixing", 0, 1, transform=Rescaled(0, LOGISTIC_SD))
+        V, variances = spectrum
+        vectors = fixed(V, "eigenvectors")
+        mean, sd = pt.dot(vectors.T, base.drawn), spread * pt.sqrt(mixing * variances + 1 - mixing)
+        in_eigenvectors = StandardSpectral(base.fitted, likelihood, group_likelihood, spectrum)
+        level = add_with_start(f"{name}_level", pm.Normal.dist(mean, sd), V.T @ start, transform=in_eigenvectors)
+        effect = pt.dot(vectors, level - mean)
+    return _Sum(pm.Deterministic(f"{name}_effect", effect), likelihood.fitted)
+
+
+def _spectra(
+    release: Release, effects: list[str], spatial: Mapping[str, Adjacency] | None, temporal: str | None
+) -> dict[str, Spectrum]:
+    """Return the spectra of the priors of spatial and temporal effects."""
+    spatial = {} if spatial is None else spatial
+    if not isinstance(spatial, Mapping) or not set(spatial) <= set(effects):
+        raise ModelError(f"spatial must map one of the effects to its adjacency: {{{effects[0]!r}: adjacency}}")
+    if temporal is not None and (temporal not in effects or temporal in spatial):
+        raise ModelError(f"temporal must be one of the effects without an adjacency, found {temporal!r}")
+    labels = {name: release.frame.codes(name)[1] for name in [*spatial, *([] if temporal is None else [temporal])]}
+    edges = {
+        name: path_edges(labels[name].size) if name == temporal else adjacency_edges(spatial[name], labels[name], name)
+        for name in labels
+    }
+    return {name: scaled_icar(edges[name], labels[name].size) for name in edges}

@@ -1,11 +1,14 @@
 """Log rates with effects: the distribution is the stated one, in every parametrization."""
 
+import itertools
+
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
 from scipy.optimize import brentq, minimize
-from scipy.stats import halfnorm, norm
+from scipy.stats import halfnorm, multivariate_normal, norm
 
 import ppdinf as ppd
 from ppdinf.errors import LabelError, ModelError
@@ -56,33 +59,65 @@ def areas_and_months(public=None, epsilon=1, seed=1, areas=4, months=6, level=2.
 
 NESTED = ["state", "county"]
 CROSSED = ["season", "area", "month", "region"]
-MODELS = {public: (lambda public=public: release(PUBLIC[public]), NESTED, "people") for public in PUBLIC}
-MODELS["one"] = lambda: release(PUBLIC["states"]), ["county"], "people"
+PEOPLE_AT_RISK = {"exposure": "people"}
+MODELS = {public: (lambda public=public: release(PUBLIC[public]), NESTED, PEOPLE_AT_RISK) for public in PUBLIC}
+MODELS["one"] = lambda: release(PUBLIC["states"]), ["county"], PEOPLE_AT_RISK
 for cells in ([5], [2, 3, 4], [0, 1, 5]):  # of one county, of three, of two states
     kept = np.isin(np.arange(6), cells, invert=True)
     MODELS[f"nobody at risk in {cells}"] = (
         lambda kept=kept: release(PUBLIC["none"], kept * (3, 40, 0, 21, 7, 1), people=kept * PEOPLE),
         NESTED,
-        "people",
+        PEOPLE_AT_RISK,
     )
-MODELS["crossed"] = areas_and_months, CROSSED, None
-MODELS["far off"] = lambda: areas_and_months(epsilon=0.01, seed=2), CROSSED, None
+MODELS["crossed"] = areas_and_months, CROSSED, {}
+MODELS["far off"] = lambda: areas_and_months(epsilon=0.01, seed=2), CROSSED, {}
+EDGES = {"state": [("a", "c")], "county": [("u", "v"), ("v", "w"), ("w", "u"), ("x", "y")], "area": [(0, 2), (2, 3)]}
+NEAR = {name: pd.DataFrame(pairs) for name, pairs in EDGES.items()}  # with islands
+MODELS["spatial"] = (
+    lambda: release(PUBLIC["states"]), NESTED, PEOPLE_AT_RISK | {"spatial": {name: NEAR[name] for name in NESTED}},
+)  # fmt: skip
+MODELS["spatial and temporal"] = areas_and_months, CROSSED, {"spatial": {"area": NEAR["area"]}, "temporal": "month"}
+
+
+def bym2_covariance(name, labels, mixing, scaled=True):
+    """Return the covariance of BYM2 effects with standard deviation 1, by pseudo-inverses of components."""
+    labels = list(labels)
+    pairs = EDGES[name] if name in EDGES else list(itertools.pairwise(labels))
+    Q, near = np.zeros((len(labels),) * 2), np.eye(len(labels))
+    for one, other in pairs:
+        a, b = labels.index(one), labels.index(other)
+        Q[[a, b], [a, b]] += 1
+        Q[[a, b], [b, a]] -= 1
+        near[[a, b], [b, a]] = 1
+    within = np.linalg.matrix_power(near, len(labels)) > 0
+    s = np.eye(len(labels))
+    for members in np.unique(within, axis=0):
+        if members.sum() > 1:
+            inverse = np.linalg.pinv(Q[np.ix_(members, members)], hermitian=True)
+            typical = np.exp(np.log(np.diag(inverse)).mean()) if scaled else 1
+            s[np.ix_(members, members)] = inverse / typical
+    return mixing * s + (1 - mixing) * np.eye(len(labels))
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.compiled] * (case == "one")) for case in MODELS]
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.compiled] * (case == "one") + [pytest.mark.deep] * (case == "spatial"))
+        for case in MODELS
+    ],
 )
 def test_priors_are_those_stated_in_every_parametrization(case):
     """Density of the unconstrained values, against the stated density with the Jacobian by differences."""
-    build, names, exposure = MODELS[case]
-    of = build()
+    build, names, options = MODELS[case]
+    of, exposure = build(), options.get("exposure")
+    smooth = [*options.get("spatial", ()), *filter(None, [options.get("temporal")])]
     with pm.Model() as model:
-        log_rate = log_rates(of, names, exposure=exposure)
+        log_rate = log_rates(of, names, **options)
         told = [pm.math.flatten(model[name]) for name in ("intercept", *(f"{name}_effect" for name in names))]
         meaning = pm.math.concatenate(told)
     rng = np.random.default_rng(3)
     point = {v.name: rng.normal(0, 0.3, model.initial_point()[v.name].shape) for v in model.value_vars}
-    moved = [v.name for v in model.value_vars if "_spread_" not in v.name]
+    moved = [v.name for v in model.value_vars if "_spread_" not in v.name and "_mixing_" not in v.name]
     function = as_function(model, meaning)
 
     def meant(flat):
@@ -97,26 +132,38 @@ def test_priors_are_those_stated_in_every_parametrization(case):
     step = 1e-6
     jacobian = [(meant(flat + step * e) - meant(flat - step * e)) / (2 * step) for e in np.eye(flat.size)]
     value, codes = meant(flat), {name: of.frame.codes(name)[0] for name in names}
-    spread, log_slope = {}, 0.0
-    for name in names:
-        of_value = as_function(model, model[f"{name}_spread"])
-        (value_name,) = (v.name for v in model.value_vars if v.name.startswith(f"{name}_spread_"))
-        spread[name] = of_value(point)
-        log_slope += np.log((of_value({**point, value_name: point[value_name] + 1e-5}) / spread[name] - 1) / 1e-5)
+    scale, log_slope = {}, 0.0
+    for name in [f"{name}_spread" for name in names] + [f"{name}_mixing" for name in smooth]:
+        of_value = as_function(model, model[name])
+        (value_name,) = (v.name for v in model.value_vars if v.name.startswith(f"{name}_"))
+        scale[name] = of_value(point)
+        log_slope += np.log((of_value({**point, value_name: point[value_name] + 1e-5}) / scale[name] - 1) / 1e-5)
+        log_slope += np.log(scale[name])
     at_risk = np.ones(of.table.size) if exposure is None else of.covariate(exposure).values
     overall = np.log(of.table.values.sum() / at_risk.sum())
     expected, effect = norm(overall, 2.5).logpdf(value[0]), value[1:]
-    expected_rates = value[0] + np.zeros(at_risk.size)
+    expected_rates, unscaled = value[0] + np.zeros(at_risk.size), 0.0
     for name in names:
-        n = codes[name].max() + 1
-        expected += norm(0, spread[name]).logpdf(effect[:n]).sum()
+        n, spread = codes[name].max() + 1, scale[f"{name}_spread"]
+        expected += halfnorm.logpdf(spread)
+        if name in smooth:
+            prior = [
+                multivariate_normal(
+                    cov=spread**2 * bym2_covariance(name, of.frame.codes(name)[1], scale[f"{name}_mixing"], scaled)
+                ).logpdf(effect[:n])
+                for scaled in (True, False)
+            ]
+            expected += prior[0]
+            unscaled += prior[1] - prior[0]
+        else:
+            expected += norm(0, spread).logpdf(effect[:n]).sum()
         expected_rates = expected_rates + effect[codes[name]]
         effect = effect[n:]
     expected += np.linalg.slogdet(jacobian)[1] + log_slope
-    expected += sum(halfnorm.logpdf(s) + np.log(s) for s in spread.values())
     assert model.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(expected, rel=1e-5, abs=1e-4)
     wrong = expected - norm(overall, 2.5).logpdf(value[0]) + norm(overall, 2.0).logpdf(value[0])
     assert abs(wrong - expected) > 1e-3
+    assert (abs(unscaled) > 1e-3) == bool(smooth)
     np.testing.assert_allclose(as_function(model, log_rate)(point).ravel(), expected_rates, rtol=1e-12)
 
 
@@ -247,6 +294,37 @@ def test_tables_of_two_dimensions_and_refusals():
         with pm.Model(name="again") as again:
             log_rates(two, ["sex"])
     assert "again::intercept" in again.named_vars
+
+
+def test_spatial_and_temporal_effects_are_refused_without_their_labels():
+    of = areas_and_months()
+    for options, message in [
+        ({"spatial": NEAR["area"]}, "must map one of the effects to its adjacency: {'area': adjacency}"),
+        ({"spatial": {"region": NEAR["area"]}}, "must map one of the effects"),
+        ({"temporal": "season"}, "one of the effects without an adjacency, found 'season'"),
+        ({"spatial": {"area": NEAR["area"]}, "temporal": "area"}, "without an adjacency, found 'area'"),
+    ]:
+        with pm.Model() as model, pytest.raises(ModelError, match=message):
+            log_rates(of, ["area", "month"], **options)
+        assert not model.named_vars
+    with pm.Model(), pytest.raises(LabelError, match="'area' has no label 9"):
+        log_rates(of, ["area", "month"], spatial={"area": pd.DataFrame([(0, 9)])})
+
+
+def test_prior_draws_have_the_covariance_of_bym2():
+    """Draws given parameters; a prior without the independent part is outside the Monte Carlo error."""
+    with pm.Model() as model:
+        log_rates(areas_and_months(), ["area", "month"], spatial={"area": NEAR["area"]}, temporal="month")
+    fixed = {"area_spread": 1.0, "area_mixing": 0.7, "month_spread": 1.0, "month_mixing": 0.7}
+    at = pm.do(model, {model[name]: value for name, value in fixed.items()})
+    for name in ("area", "month"):
+        drawn = pm.draw(at[f"{name}_effect"], 4000, random_seed=1)
+        covariance, labels = np.cov(drawn.T), range(drawn.shape[1])
+        exact = bym2_covariance(name, labels, 0.7)
+        tolerance = 4.5 / np.sqrt(4000) * np.sqrt(np.outer(np.diag(exact), np.diag(exact)) + exact**2)
+        assert (np.abs(covariance - exact) < tolerance).all()
+        for wrong in (bym2_covariance(name, labels, 1.0), bym2_covariance(name, labels, 0.7, scaled=False)):
+            assert not (np.abs(covariance - wrong) < tolerance).all()
 
 
 def test_the_expected_total_depends_only_on_the_level():
