@@ -21,7 +21,7 @@ import sys
 from _thread import interrupt_main
 from collections.abc import Callable
 from contextlib import suppress
-from ctypes import CFUNCTYPE, POINTER, c_double, c_int64, c_void_p, cast
+from ctypes import CFUNCTYPE, POINTER, addressof, c_double, c_int64, c_void_p, cast
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Timer
@@ -29,16 +29,19 @@ from typing import Any, overload
 
 import numba
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import add_symbol  # type: ignore[import-untyped]
 from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
+from numba.core.cgutils import add_global_variable, unpack_tuple
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
 from numba.core.types.misc import unliteral
 from numba.core.typing.ctypes_utils import to_ctypes
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 __all__ = ["Deferred", "External", "callback", "jit", "pointers"]
@@ -134,10 +137,10 @@ class External:
 
 
 class Deferred:
-    """A function of pointers and numbers that compiled code calls through a symbol; its first call compiles it.
+    """A function of pointers and numbers that compiled code calls through a pointer; its first call compiles it.
 
-    For rare cases of a kernel whose compilation takes seconds. A call takes the global interpreter lock for some
-    microseconds; the function itself runs without it.
+    For rare cases of a kernel whose compilation takes seconds. The first call needs the global interpreter lock; later
+    calls are those of a function in C.
 
     Parameters
     ----------
@@ -146,24 +149,39 @@ class Deferred:
 
     Attributes
     ----------
-    call : numba.types.ExternalFunction
+    call : numba intrinsic
         Object that compiled code calls.
     """
 
     def __init__(self, symbol: str, signature: Any, function: Callable[..., Any]) -> None:
-        self.call = types.ExternalFunction(symbol, signature)
-        compiled = cache(lambda: callback(signature, function).ctypes)
+        compiled = cache(lambda: callback(signature, function))
 
         def first(*arguments: Any) -> float:
             try:
-                return float(compiled()(*arguments))
+                self._target.value = compiled().address
+                return float(compiled().ctypes(*arguments))
             except KeyboardInterrupt:  # callers in C would lose it: it is sent again when they have ended
                 Timer(0.1, interrupt_main).start()
                 return math.nan
 
         kinds = [to_ctypes(kind) for kind in (signature.return_type, *signature.args)]
         self._first = CFUNCTYPE(*kinds)(first)  # must live as long as the symbol
-        add_symbol(symbol, cast(self._first, c_void_p).value)
+        self._target = c_void_p(cast(self._first, c_void_p).value)
+        add_symbol(symbol, addressof(self._target))
+
+        def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+            kinds = [context.get_data_type(kind) for kind in signature.args]
+            kind = ir.FunctionType(context.get_data_type(signature.return_type), kinds)
+            target = add_global_variable(builder.module, kind.as_pointer(), symbol)
+            values = zip(signature.args, unpack_tuple(builder, arguments[0]), strict=True)
+            return builder.call(
+                builder.load(target), [context.get_value_as_data(builder, kind, value) for kind, value in values]
+            )
+
+        def call(_context: Any, *_arguments: Any) -> Any:
+            return signature.return_type(types.StarArgTuple(signature.args)), generate
+
+        self.call = intrinsic(call)
 
 
 def pointers(*arrays: NDArray[Any]) -> list[Any]:
@@ -213,7 +231,7 @@ class _Cache(FunctionCache):
 
 
 def _stamp(function: Callable[..., Any]) -> str:
-    """Digest of a kernel's file, of files from which it imports kernels and named tuples, and of imported numbers."""
+    """Digest of this file, a kernel's file, files of the kernels and named tuples that it imports, and its numbers."""
     behind = {function.__module__: (function.__code__.co_filename, function.__globals__)}
     waiting = list(behind)
     packages = {name.partition(".")[0] for name in (__name__, function.__module__)}
@@ -225,7 +243,7 @@ def _stamp(function: Callable[..., Any]) -> str:
                 if home not in behind and home.partition(".")[0] in packages:
                     behind[home] = sys.modules[home].__file__ or "", vars(sys.modules[home])
                     waiting.append(home)
-    parts = []
+    parts = [_contents(__file__)]  # how kernels call each other
     for _, (file, names) in sorted(behind.items()):
         numbers = sorted((name, value) for name, value in names.items() if isinstance(value, int | float))
         parts.append(f"{_contents(file)} {numbers}")

@@ -4,9 +4,12 @@ By Fisher's identity, the gradient in log weights is the posterior probabilities
 is the posterior means.
 """
 
+import numba
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
+from ppdinf._internal.numba_jit import Deferred
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals.cell_windows import (
     Weights,
@@ -131,6 +134,79 @@ def log_weight_of_zero(logw: NDArray, lo: int) -> float:
 
 
 @vectorised
+def add_rest(
+    w: Weights, lo: NDArray, order: NDArray, bounds: NDArray, total: NDArray, left: NDArray, as_means: bool,
+    value: NDArray, out: NDArray,
+) -> None:  # fmt: skip
+    """Add the blocks `left`, and the cells after all blocks, from all counts of their windows."""
+    free = order.size - bounds[total.size]
+    for n in range(left.size + free):
+        b = left[n] if n < left.size else total.size
+        at = bounds[total.size] + n - left.size
+        cells = order[bounds[b] : bounds[b + 1]] if n < left.size else order[at : at + 1]
+        if not has_digits(w.slope, cells):
+            value[b] = np.nan
+            for i in cells:
+                out[i] = np.nan
+            continue
+        if b == total.size:
+            rows, part = probabilities(w, cells, 0.0)
+            mean = np.array([moments(rows.p)[0]])
+        else:
+            target = total[b]
+            for i in cells:
+                target -= lo[i]
+            part, rows, mean = block_of(w, cells, target, as_means)
+        possible = part > -np.inf
+        for m in range(cells.size):
+            i, p = cells[m], row_of(rows, m)
+            part += w.slope[i] * lo[i]
+            if as_means and possible:
+                out[i, 0] = lo[i] + rows.first[m] + mean[m]
+            elif not as_means:
+                for k in range(p.size):
+                    out[i, rows.first[m] + k] = p[k]
+        value[b] += part
+
+
+def rest_through_pointers(  # type: ignore[no-untyped-def]
+    logw, lid, row, eta, lo, order, bounds, total, left, rows, width, chunks, d, ordered, n, many, as_means, columns,
+    value, out,
+) -> float:  # fmt: skip
+    """Call `add_rest` with arrays behind pointers."""
+    w = Weights(
+        numba.carray(logw, (rows, width)),
+        numba.carray(lid, (rows, chunks)),
+        numba.carray(row, (d,)),
+        numba.carray(eta, (d,)),
+    )
+    add_rest(
+        w,
+        numba.carray(lo, (d,)),
+        numba.carray(order, (ordered,)),
+        numba.carray(bounds, (n + 3,)),
+        numba.carray(total, (n,)),
+        numba.carray(left, (many,)),
+        as_means,
+        numba.carray(value, (n + 1,)),
+        numba.carray(out, (d, columns)),
+    )
+    return 0.0
+
+
+_REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
+_REST = Deferred(
+    "ppdinf_blocks_by_windows",
+    types.float64(
+        _REALS, _REALS, _INTEGERS, _REALS, *[_INTEGERS] * 5, *[types.int64] * 7, types.boolean, types.int64, _REALS,
+        _REALS,
+    ),
+    rest_through_pointers,
+)  # fmt: skip  # compiled in the first evaluation that nodes and polynomials do not serve
+_rest = _REST.call
+
+
+@vectorised
 def evaluate(
     logw: NDArray,
     eta: NDArray,
@@ -163,53 +239,36 @@ def evaluate(
             value[block[i]] += part  # block -1 is the last entry, the free cells
             if not as_means and part > -np.inf:
                 out[i, -lo[i]] = 1.0
-    b, at = 0, 0
     if as_means and pieces.table.shape[0]:
         order = _free(w, pieces, order, bounds[total.size], lo, value, out)
-    while b < total.size or at < order.size:
-        free = b == total.size
-        cells = order[at : at + 1] if free else order[bounds[b] : bounds[b + 1]]
-        if not has_digits(eta, cells):
-            value[b] = np.nan
-            for i in cells:
-                out[i] = np.nan
-            at = at + 1 if free else bounds[b + 1]
-            b += 0 if free else 1
-            continue
-        if free:
-            rows, part = probabilities(w, cells, 0.0)
-            mean = np.array([moments(rows.p)[0]])
-        else:
+    left, shifts = np.empty(total.size, np.int64), np.empty(order.size)
+    many = 0
+    for b in range(total.size):
+        cells, part = order[bounds[b] : bounds[b + 1]], np.nan
+        if as_means and (pieces.table.shape[0] or nodes.table.shape[0]) and has_digits(eta, cells):
             target = total[b]
             for i in cells:
                 target -= lo[i]
-            if as_means and (pieces.table.shape[0] or nodes.table.shape[0]):
-                shifts, part = np.empty(cells.size), np.nan
-                if nodes.table.shape[0]:
-                    part = by_nodes(w, nodes, cells, target, shifts)
-                if np.isnan(part) and grids.table.shape[0] and grids.group[b, 0] >= 0:
-                    part = by_frequencies(w, pieces, grids, b, cells, target, shifts)
-                if np.isnan(part) and pieces.table.shape[0] and cells.size >= MANY:
-                    part = by_cumulants(w, pieces, cells, target, shifts)
-                if not np.isnan(part):
-                    for n in range(cells.size):
-                        i = cells[n]
-                        part += eta[i] * lo[i]
-                        out[i, 0] = lo[i] + shifts[n]
-                    value[b] += part
-                    at = bounds[b + 1]
-                    b += 1
-                    continue
-            part, rows, mean = block_of(w, cells, target, as_means)
-        possible = part > -np.inf
+            if nodes.table.shape[0]:
+                part = by_nodes(w, nodes, cells, target, shifts)
+            if np.isnan(part) and grids.table.shape[0] and grids.group[b, 0] >= 0:
+                part = by_frequencies(w, pieces, grids, b, cells, target, shifts)
+            if np.isnan(part) and pieces.table.shape[0] and cells.size >= MANY:
+                part = by_cumulants(w, pieces, cells, target, shifts)
+        if np.isnan(part):
+            left[many] = b
+            many += 1
+            continue
         for n in range(cells.size):
-            i, p = cells[n], row_of(rows, n)
-            part += w.slope[i] * lo[i]
-            if as_means and possible:
-                out[i, 0] = lo[i] + rows.first[n] + mean[n]
-            elif not as_means:
-                for k in range(p.size):
-                    out[i, rows.first[n] + k] = p[k]
+            i = cells[n]
+            part += eta[i] * lo[i]
+            out[i, 0] = lo[i] + shifts[n]
         value[b] += part
-        at = at + 1 if free else bounds[b + 1]
-        b += 0 if free else 1
+    if many or bounds[total.size] < order.size:
+        failed = _rest(
+            logw.ctypes, w.lid.ctypes, row.ctypes, eta.ctypes, lo.ctypes, order.ctypes, bounds.ctypes, total.ctypes,
+            left.ctypes, logw.shape[0], logw.shape[1], w.lid.shape[1], row.size, order.size, total.size, many, as_means,
+            out.shape[1], value.ctypes, out.ctypes,
+        )  # fmt: skip
+        if np.isnan(failed):
+            value[:] = np.nan
