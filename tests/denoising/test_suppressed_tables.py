@@ -1,7 +1,7 @@
 """Posteriors of tables with suppressed cells, stated in several ways, against enumeration of all tables.
 
-Standard scores are of the means of cells and of their squares, by the effective sample size. With 200 tables,
-5 statements and about 20 numbers each, a score above 6 occurs by chance once in 20,000 runs.
+Standard scores are of the means of cells and of their squares, by the effective sample size. With 20 tables,
+5 statements and about 20 numbers each, a score above 6 occurs by chance once in 200,000 runs.
 """
 
 import itertools
@@ -85,8 +85,8 @@ def test_suppressed_tables_against_all_tables():
 
 @pytest.mark.deep
 def test_many_suppressed_tables_against_all_tables():
-    scores = compare(range(80), 1000)
-    assert len(scores) > 320
+    scores = compare(range(20), 1000)
+    assert len(scores) > 80
     assert max(scores.values()) < SCORE, max(scores, key=scores.get)
 
 

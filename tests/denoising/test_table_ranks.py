@@ -1,4 +1,4 @@
-"""Ranks of true tables among posterior draws, 1,000 data sets each by forest and by Gibbs: uniform; faults detected.
+"""Ranks of true tables among posterior draws, 400 data sets each by forest and by Gibbs: uniform; faults detected.
 
 Tables are Poisson with known rates, so that only tables are drawn: independent draws by the forest, dependent draws by
 the Gibbs sampler, which updates large cells in a block. Three quantities, p above 1e-5: a false alarm in 30,000 runs.
@@ -19,7 +19,7 @@ from ppdinf.distributions.observation.observed_measurements import ObservedMeasu
 from ppdinf.fiber.gibbs import gaussian_block, joint_move
 
 inv, laws = ppd.invariants, ppd.laws
-RARE, DATA_SETS, LEARNT = 1e-5, 1000, 12
+RARE, DATA_SETS, LEARNT = 1e-5, 400, 12
 RATES = np.outer([40, 12, 1.5], [2, 1, 0.5, 1]).ravel()
 CELLS = np.eye(12, dtype=int)
 ROWS = 1 * (np.repeat(np.arange(3), 4) == np.arange(3)[:, None])
