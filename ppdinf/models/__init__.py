@@ -10,6 +10,7 @@ constrained_counts    `ConstrainedCounts`: distribution of an integer table with
 coordinates           Transforms of effects of labels under which NUTS takes long steps.
 icar                  Spectrum of an intrinsic autoregression on a graph, scaled to unit typical variance.
 label_effects         Log rates with effects of labels, parametrized for NUTS at any amount of noise.
+leave_one_out         Exact leave-one-out predictive densities of public groups, by sampling again.
 log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
                       each public sum.
 mass_outside_windows  Posterior probability of counts outside the truncation of a confidential table.
@@ -31,6 +32,7 @@ from ppdinf.models.aggregates import ranks as ranks
 from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.constrained_counts import ConstrainedCounts as ConstrainedCounts
+from ppdinf.models.leave_one_out import leave_one_out as leave_one_out
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
 from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
@@ -46,6 +48,7 @@ __all__ = [
     "aggregate",
     "compare",
     "label_effects",
+    "leave_one_out",
     "log_likelihood",
     "ranks",
     "reparametrize",

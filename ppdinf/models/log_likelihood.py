@@ -7,6 +7,7 @@ sum) and single cells in no public sum. PyMC alone treats a release as one obser
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,12 +22,13 @@ from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_tabl
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.distributions.model_graph.dependents import dependents_of
 from ppdinf.distributions.observation.multinomial_rows import has_rows
-from ppdinf.errors import ModelError
+from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
 
-__all__ = ["log_likelihood", "sample_release"]
+__all__ = ["log_likelihood", "pointwise", "sample_release"]
 
 GROUP = "public_group"
+FEWEST = 10  # groups for the normal approximations of az.loo
 
 
 def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.DataArray:
@@ -51,49 +53,43 @@ def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.Data
         No part of the release can be left out: the table is a variable of the model, one public sum contains all
         cells, the noise has a scale or a projection shared by all cells, or the data model is over rows.
 
+    Warns
+    -----
+    DiagnosisWarning
+        There are fewer than 10 public groups.
+
+    See Also
+    --------
+    leave_one_out : The same without the approximation of ``az.loo``, for few groups.
+
     Examples
     --------
     >>> import pandas as pd, ppdinf as ppd
-    >>> table = xr.DataArray([3, -1, 4, 2], dims="area", coords={"area": list("abcd"), "state": ("area", list("xxyy"))})
+    >>> table = xr.DataArray(range(20), dims="area", coords={"area": range(20), "state": ("area", [*range(10)] * 2)})
     >>> release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.groups("state"), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
     ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
     ...     idata = pm.sample(10, tune=10, chains=1, random_seed=1, progressbar=False, quiet=True,
     ...                       compute_convergence_checks=False)
-    >>> log_likelihood(idata, model).public_group.values.tolist()
-    ['state=x', 'state=y']
+    >>> log_likelihood(idata, model).public_group.values[:2].tolist()
+    ['state=0', 'state=1']
     """
     model = pm.modelcontext(model)
-    table = only_table(model)
-    law, given = table.law, table.variable.owner.inputs
-    if not table.is_marginalized:
-        raise ModelError(
-            f"{table.name!r} is a variable of the model: given its cells the release does not depend on the "
-            "parameters, and a pointwise likelihood does not exist. Marginalize the table (marginalize=True) where the "
-            "public sums allow it"
+    groups, names = pointwise(model)
+    if len(names) < FEWEST:
+        warnings.warn(
+            f"there are only {len(names)} public groups, too few for the standard errors and the k-hat of az.loo: use "
+            "ppd.models.leave_one_out(model), which samples the model again without each group",
+            DiagnosisWarning,
+            stacklevel=2,
         )
-    if dependents := dependents_of(table.variable, model):
-        raise ModelError(
-            f"{dependents[0].name!r} is observed for the same cells: pointwise likelihoods cover a single release only"
-        )
-    if law.observed.likelihood.auxiliary is not None:
-        raise ModelError("the noise has a scale or a projection shared by all cells: no cell can be left out alone")
-    if law.nested is not None:
-        raise ModelError("noisy sums join the cells of several observations: no observation can be left out alone")
-    if has_rows(law.base_op.make_node(*given).default_output()):
-        raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
-    names = _names(law)
-    if len(names) < 2:
-        raise ModelError(
-            "one public sum contains all cells: the release is a single observation and cannot be predicted from others"
-        )
-    function = of_draws([_pointwise(law, given)], idata.posterior, model)
+    function = of_draws([groups], idata.posterior, model)
     lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
     values = np.array([function(at)[0] for at in np.ndindex(lead)]).reshape(*lead, len(names))
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, GROUP: names}
-    pointwise = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=table.released.name)
-    idata["log_likelihood"] = xr.DataTree(pointwise.to_dataset())
-    return pointwise
+    found = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=only_table(model).released.name)
+    idata["log_likelihood"] = xr.DataTree(found.to_dataset())
+    return found
 
 
 def sample_release(
@@ -130,6 +126,41 @@ def sample_release(
     labels = {dim: noisy.coords[dim].values for dim in noisy.dims if dim in noisy.coords}
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **labels}
     return xr.DataArray(values.reshape(*tables.shape[:2], *noisy.shape), dims=dims, coords=coords)
+
+
+def pointwise(model: pm.Model) -> tuple[TensorVariable, list[str]]:
+    """Build the log likelihood of each public group and of each cell in no public sum, and return their names.
+
+    Raises
+    ------
+    ModelError
+        As `log_likelihood`.
+    """
+    table = only_table(model)
+    law, given = table.law, table.variable.owner.inputs
+    if not table.is_marginalized:
+        raise ModelError(
+            f"{table.name!r} is a variable of the model: given its cells the release does not depend on the "
+            "parameters, and a pointwise likelihood does not exist. Marginalize the table (marginalize=True) where the "
+            "public sums allow it"
+        )
+    if dependents := dependents_of(table.variable, model):
+        raise ModelError(
+            f"{dependents[0].name!r} is observed for the same cells: pointwise likelihoods cover a single release only"
+        )
+    if law.observed.likelihood.auxiliary is not None:
+        raise ModelError("the noise has a scale or a projection shared by all cells: no cell can be left out alone")
+    if law.nested is not None:
+        raise ModelError("noisy sums join the cells of several observations: no observation can be left out alone")
+    if has_rows(law.base_op.make_node(*given).default_output()):
+        raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
+    names = _names(law)
+    if len(names) < 2:
+        raise ModelError(
+            "one public sum contains all cells: the release is a single observation and cannot be predicted from "
+            "others. Compare posterior predictive releases instead: ppd.sample_release(idata, model)"
+        )
+    return _pointwise(law, given), names
 
 
 def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable:
