@@ -137,6 +137,12 @@ class StandardSpectral(Transform):
         Likelihood of the average of each group.
     prior : Spectrum
         Eigenvectors V and variances d of the structured effect.
+
+    Attributes
+    ----------
+    bases : TensorVariable, shape (2, n, n)
+        V and E. The mean of the variables must contain V from here: PyMC refuses transforms with large arrays that the
+        graph of the variables does not contain.
     """
 
     name = "standard_spectral"
@@ -152,7 +158,7 @@ class StandardSpectral(Transform):
         self.root, self.mean0 = np.sqrt(v0), V.T @ base
         k, E = np.linalg.eigh(half.T @ H @ half)
         self.k, self.q = np.maximum(k, 0), E.T @ (half.T @ score)
-        self.E = fixed(E, "rotation")
+        self.bases = fixed(np.stack([V, E]), "bases")
         # sigma^2 rho and sigma^2 (1 - rho) are linear in the variances v, and t is linear in both
         parts = np.column_stack([d, np.ones_like(d)])
         self.of_variances, self.t = np.linalg.pinv(parts), (E**2).T @ (parts / v0[:, None])
@@ -162,17 +168,17 @@ class StandardSpectral(Transform):
         mean, sd = inputs[-2:]
         t = pt.dot(self.t, pt.dot(self.of_variances, sd**2))
         a = pt.sqrt(t / (1 + self.k * t))
-        return a, a**2 * (self.q - self.k * pt.dot(self.E.T, (mean - self.mean0) / self.root))
+        return a, a**2 * (self.q - self.k * pt.dot(self.bases[1].T, (mean - self.mean0) / self.root))
 
     def backward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Map the unconstrained values to the variables."""
         a, center = self._scales(inputs)
-        return inputs[-2] + self.root * pt.dot(self.E, center + a * value)
+        return inputs[-2] + self.root * pt.dot(self.bases[1], center + a * value)
 
     def forward(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Map the variables to the unconstrained values."""
         a, center = self._scales(inputs)
-        return (pt.dot(self.E.T, (value - inputs[-2]) / self.root) - center) / a
+        return (pt.dot(self.bases[1].T, (value - inputs[-2]) / self.root) - center) / a
 
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the log Jacobian determinant of `backward`."""

@@ -56,7 +56,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf._internal.types import Symbolic
-from ppdinf.distributions.densities.marginal_logp import fixed
 from ppdinf.errors import ModelError
 from ppdinf.models.adjacency import Adjacency, adjacency_edges, path_edges
 from ppdinf.models.coordinates import GroupLikelihood, NormalLikelihood, Rescaled, StandardNormal, StandardSpectral
@@ -317,9 +316,9 @@ def _add(
     else:  # level in the eigenvectors of the prior covariance
         mixing = pm.Uniform(f"{name}_mixing", 0, 1, transform=Rescaled(0, LOGISTIC_SD))
         V, variances = spectrum
-        vectors = fixed(V, "eigenvectors")
-        mean, sd = pt.dot(vectors.T, base.drawn), spread * pt.sqrt(mixing * variances + 1 - mixing)
         in_eigenvectors = StandardSpectral(base.fitted, likelihood, group_likelihood, spectrum)
+        vectors = in_eigenvectors.bases[0]
+        mean, sd = pt.dot(vectors.T, base.drawn), spread * pt.sqrt(mixing * variances + 1 - mixing)
         level = add_with_start(f"{name}_level", pm.Normal.dist(mean, sd), V.T @ start, transform=in_eigenvectors)
         effect = pt.dot(vectors, level - mean)
     return _Sum(pm.Deterministic(f"{name}_effect", effect), likelihood.fitted)

@@ -11,6 +11,7 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import halfnorm, multivariate_normal, norm
 
 import ppdinf as ppd
+from ppdinf._internal.pymc_compat import NUMBA_CONSTANT_SIZE_LIMIT, Constant, graph_inputs
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models.label_effects import log_rates
 
@@ -309,6 +310,17 @@ def test_spatial_and_temporal_effects_are_refused_without_their_labels():
         assert not model.named_vars
     with pm.Model(), pytest.raises(LabelError, match="'area' has no label 9"):
         log_rates(of, ["area", "month"], spatial={"area": pd.DataFrame([(0, 9)])})
+
+
+def test_large_arrays_are_not_constants_of_the_density():
+    """PyMC refuses transforms that contain shared arrays on which the variables do not depend."""
+    of = ppd.Release(np.arange(300), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model() as model:
+        log_rates(of, ["dim_0"], temporal="dim_0")
+    large = [
+        v for v in graph_inputs([model.logp()]) if isinstance(v, Constant) and v.data.nbytes > NUMBA_CONSTANT_SIZE_LIMIT
+    ]
+    assert large == []
 
 
 def test_prior_draws_have_the_covariance_of_bym2():
