@@ -2,6 +2,7 @@
 
 atomic_files  Files that are written completely or not at all.
 frozen        Construction of frozen values from files, and families of classes that files name.
+jax_callback  Ops that JAX evaluates by calls of their compiled code.
 numba_jit     Compilation of kernels, the inner loops of the package.
 progress      Progress bars, or lines where no bar can be shown.
 pymc_compat   All private names of PyMC and PyTensor in use: names that are not available as ``pm.X`` or ``pt.X``.

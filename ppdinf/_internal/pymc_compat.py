@@ -46,6 +46,8 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `Apply`, `Constant`, `DisconnectedType`, `NullTypeGradError`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`,
 `Variable`, `disconnected_type`, `grad_not_implemented`
     Ops and random variables of ppdinf, with their gradients. PyTensor documents these names, but moves their modules.
+`JAXOp`, `NullType`, `get_jaxified_graph`
+    Evaluate Ops of ppdinf in JAX, for numpyro and blackjax. Alternative: refuse these samplers.
 `ancestors`, `graph_inputs`, `graph_replace`, `toposort`, `vectorize_graph`
     Find the variables that depend on a table; build one graph for all counts of a truncated support. Alternative:
     traverse ``owner.inputs``; a scan.
@@ -54,6 +56,9 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
     Compiled forms of the Ops of ppdinf, and the size above which a constant excludes a model from numba's cache.
     Alternative: `Op.perform`, which leaves compiled code at every call.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from pymc.blocking import RaveledVars
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
@@ -82,11 +87,13 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import DisconnectedType, NullTypeGradError, disconnected_type, grad_not_implemented
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.graph.utils import MissingInputError
+from pytensor.link.jax.ops import JAXOp
 from pytensor.link.numba.dispatch.basic import (
     NUMBA_CONSTANT_SIZE_LIMIT,
     numba_njit,
@@ -150,6 +157,7 @@ __all__ = [
     "HalfFlatRV",
     "HalfNormalRV",
     "InitialPoint",
+    "JAXOp",
     "Join",
     "JoinDims",
     "LogSumExp",
@@ -161,6 +169,7 @@ __all__ = [
     "Neg",
     "NegBinomialRV",
     "NormalRV",
+    "NullType",
     "NullTypeGradError",
     "Op",
     "PoissonRV",
@@ -197,6 +206,7 @@ __all__ = [
     "dataclass_state",
     "disconnected_type",
     "forward",
+    "get_jaxified_graph",
     "get_value_vars_from_user_vars",
     "grad_not_implemented",
     "graph_inputs",
@@ -218,3 +228,10 @@ __all__ = [
     "transformed_conditional_logp",
     "vectorize_graph",
 ]
+
+
+def get_jaxified_graph(inputs: list[Variable], outputs: list[Variable]) -> Callable[..., tuple[Any, ...]]:
+    """Return a graph as a function of JAX arrays, with PyMC's function, which imports JAX."""
+    from pymc.sampling.jax import get_jaxified_graph
+
+    return get_jaxified_graph(inputs, outputs)

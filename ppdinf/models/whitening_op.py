@@ -12,11 +12,11 @@ import numpy as np
 import pytensor.tensor as pt
 from numba import types
 
+from ppdinf._internal.jax_callback import CallbackOp
 from ppdinf._internal.numba_jit import External, jit, pointers
 from ppdinf._internal.pymc_compat import (
     Apply,
     DisconnectedType,
-    Op,
     TensorVariable,
     Variable,
     disconnected_type,
@@ -25,7 +25,6 @@ from ppdinf._internal.pymc_compat import (
     register_funcify_default_op_cache_key,
 )
 from ppdinf._internal.types import Array
-from ppdinf.distributions.densities.sums_given_totals_op import refuse_jax
 from ppdinf.errors import ModelError
 from ppdinf.models.whitening import NormalData, transform, transform_gradient
 
@@ -61,13 +60,11 @@ def whitening_transform(
     -------
     tuple of TensorVariable, shapes (n,) and ()
     """
-    for op in (Whitening, WhiteningGradient):
-        refuse_jax(op, "effects of labels in whitened coordinates have")
     transformed: tuple[TensorVariable, TensorVariable] = Whitening(inverse)(x, mean, spread, *data)
     return transformed
 
 
-class Whitening(Op):
+class Whitening(CallbackOp):
     """Map whitened variables to variables, or the reverse (``inverse``), with the log determinant of the former.
 
     Inputs: whitened variables, or variables (n,); prior means (n,); spread (); `DataInputs`.
@@ -120,7 +117,7 @@ class Whitening(Op):
         return [*gradients, disconnected_type(), disconnected_type()]
 
 
-class WhiteningGradient(Op):
+class WhiteningGradient(CallbackOp):
     """Gradients in whitened variables, prior means and the spread, given those in variables and log determinant."""
 
     __props__ = ()

@@ -14,6 +14,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import HalfNormalRV, NormalRV
 
 import ppdinf as ppd
+from ppdinf._internal.jax_callback import CallbackOp
+from ppdinf._internal.pymc_compat import get_jaxified_graph
 from ppdinf.distributions.densities.gamma_form import GammaForm
 from ppdinf.distributions.densities.gamma_sums_op import logp_gamma
 from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
@@ -24,6 +26,7 @@ from ppdinf.distributions.model_graph.marginal_rewrite import Marginalized
 from ppdinf.distributions.model_graph.observed_potential import observed_potential
 from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.distributions.observation.table_function import of_table
+from ppdinf.errors import ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.models import starts
 from ppdinf.models.whitening import NormalData
@@ -110,6 +113,45 @@ def test_compiled_or_not(case):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("case", ["sums given totals", "sums of ratios of gamma functions", "nested sums"])
+def test_values_and_gradients_in_jax(case):
+    """JAX differentiates by the rules of the Ops; wrong: the gradient of another output."""
+    jax = pytest.importorskip("jax")
+    outputs = CASES[case]()
+    inputs = [x for x in (WEIGHTS, ETA) if x in set(ancestors(outputs))]
+    in_jax = get_jaxified_graph(inputs, outputs)  # sets 64 bits
+    point = [jax.numpy.asarray(POINT[x]) for x in inputs]
+    right = pm.compile(inputs, outputs, mode="FAST_COMPILE")(*(POINT[x] for x in inputs))
+    for one, other in zip(in_jax(*point), right, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+    for k in range(0, len(outputs), 2):
+        slopes = jax.grad(lambda x, k=k: in_jax(*x)[k].sum())(point)
+        (slope,) = [x for x in slopes if x.shape == right[k + 1].shape]
+        np.testing.assert_allclose(slope, right[k + 1], rtol=1e-12, atol=1e-13)
+        assert abs(slope - 2 * right[k + 1]).max() > 1e-3
+
+
+def test_whitening_and_conditions_in_jax():
+    jax = pytest.importorskip("jax")
+    *outputs, by_slopes, by_weights = in_coordinates()
+    right = pm.compile([WEIGHTS, ETA], [*outputs, by_slopes, by_weights], mode="FAST_COMPILE")(*POINT.values())
+    in_jax = get_jaxified_graph([WEIGHTS, ETA], [*outputs, by_slopes, by_weights, stop_gradient(ETA) * ETA])
+    point = [jax.numpy.asarray(x) for x in POINT.values()]
+    *found, _ = in_jax(*point)
+    for one, other in zip(found, right, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+    def total(weights, eta):
+        variables, log_det, *_ = in_jax(weights, eta)
+        return (variables**2).sum() + log_det
+
+    for one, other in zip(jax.grad(total, (1, 0))(*point), right[3:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(jax.grad(lambda eta: in_jax(point[0], eta)[-1].sum())(point[1]), POINT[ETA])
+    with pytest.raises(ModelError, match="gradients of whitened variables"):
+        jax.grad(lambda eta: in_jax(point[0], eta)[2].sum())(point[1])
+
+
 def test_no_op_is_omitted():
     for file in ROOM.rglob("*.py"):
         if "pymc_compat import" in file.read_text(encoding="utf-8"):
@@ -120,7 +162,7 @@ def test_no_op_is_omitted():
 
     own = {kind for kind in kinds(Op) if kind.__module__.startswith("ppdinf.")}
     # graphs of other Ops, normal variables of PyTensor, and Ops with a density that cannot be evaluated
-    own -= kinds(OpFromGraph) | kinds(NormalRV) | kinds(HalfNormalRV) | {Marginalized, starts._Started}
+    own -= kinds(OpFromGraph) | kinds(NormalRV) | kinds(HalfNormalRV) | {CallbackOp, Marginalized, starts._Started}
     found = {type(x.owner.op) for case in CASES.values() for x in ancestors(case()) if x.owner}
     assert own == found & own
     assert len(own) >= 7

@@ -8,11 +8,11 @@ import pytensor.tensor as pt
 from numba import types
 from numpy.typing import NDArray
 
+from ppdinf._internal.jax_callback import CallbackOp
 from ppdinf._internal.numba_jit import External, pointers
 from ppdinf._internal.pymc_compat import (
     Apply,
     DisconnectedType,
-    Op,
     TensorVariable,
     Variable,
     disconnected_type,
@@ -22,7 +22,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.gamma_form import GammaForm
-from ppdinf.distributions.densities.sums_given_totals_op import MISFIT, refuse_jax
+from ppdinf.distributions.densities.sums_given_totals_op import MISFIT
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import PARAMETERS
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES, ratios_through_pointers
@@ -38,7 +38,7 @@ type Kernel = Callable[
 ]
 
 
-class GammaSums(Op):
+class GammaSums(CallbackOp):
     """Log coefficients and posterior means of the derivatives of log weights.
 
     Inputs: parameters (d, 5), and all constants as two vectors (`ppdinf.fiber.sums_of_gamma_ratios.gamma_sums`).
@@ -91,7 +91,6 @@ class GammaSums(Op):
 
 def logp_gamma(form: GammaForm, total: NDArray[np.int64], block: NDArray[np.int64]) -> TensorVariable:
     """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
-    refuse_jax(GammaSums, "a marginalized confidential table has")
     sizes = (block.size, total.size, *form.has, len(form.segment))
     integers = np.concatenate([np.array(sizes), block, form.first, total]).astype(np.int64)
     reals = np.concatenate([form.segment.ravel(), panel_rules().ravel()])

@@ -21,7 +21,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._internal.pymc_compat import NUMBA_CONSTANT_SIZE_LIMIT, TensorVariable
-from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals, refuse_jax
+from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
 from ppdinf.distributions.observation.float64 import constant
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
@@ -73,7 +73,6 @@ def _logp(
         )
     if not {blocks.size, lower.size} <= {1, cells}:
         raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: both need 1 or {cells:,}")
-    refuse_jax(SumsGivenTotals, "a marginalized confidential table has")
     lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
     sums = constant(goal)
     reals, integer = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)

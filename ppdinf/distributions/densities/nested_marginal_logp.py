@@ -13,10 +13,10 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
+from ppdinf._internal.jax_callback import CallbackOp
 from ppdinf._internal.pymc_compat import (
     Apply,
     DisconnectedType,
-    Op,
     TensorVariable,
     Variable,
     disconnected_type,
@@ -29,7 +29,7 @@ from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 __all__ = ["logp_nested_natural", "logp_nested_table"]
 
 
-class NestedWeight(Op):
+class NestedWeight(CallbackOp):
     """Log total weight of all tables, with posterior means (``as_means``) or marginals of the cells.
 
     Inputs: log weights (d, W), natural parameters (d,). Outputs: a scalar; means (d,) or marginals (d, W).

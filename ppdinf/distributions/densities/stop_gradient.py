@@ -8,11 +8,11 @@ from a graph before PyMC differentiates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ppdinf._internal.jax_callback import CallbackOp
 from ppdinf._internal.pymc_compat import (
     Apply,
-    Op,
     TensorVariable,
     Variable,
     disconnected_type,
@@ -24,7 +24,7 @@ from ppdinf._internal.types import Array
 __all__ = ["stop_gradient"]
 
 
-class StopGradient(Op):
+class StopGradient(CallbackOp):
     """Identity without a gradient."""
 
     __props__ = ()
@@ -41,6 +41,12 @@ class StopGradient(Op):
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
         """Return the shape of the input."""
         return shapes
+
+    def perform_jax(self, x: Any) -> Any:
+        """Return the input, without a gradient, in JAX."""
+        from jax.lax import stop_gradient
+
+        return stop_gradient(x)
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Return that the output is not connected to the input."""

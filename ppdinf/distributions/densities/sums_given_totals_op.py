@@ -9,7 +9,6 @@ R. A. Fisher (1925), "Theory of statistical estimation", Proc. Camb. Phil. Soc. 
 ``d log p(y | theta) = E[d log p(x, y | theta) | y]``.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,11 +16,11 @@ import pytensor.tensor as pt
 from numba import types
 from numpy.typing import NDArray
 
+from ppdinf._internal.jax_callback import CallbackOp
 from ppdinf._internal.numba_jit import External, pointers
 from ppdinf._internal.pymc_compat import (
     Apply,
     DisconnectedType,
-    Op,
     Variable,
     disconnected_type,
     grad_not_implemented,
@@ -32,7 +31,7 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_given_totals.packed_sums import SIZES, TOTALS, through_pointers
 
-__all__ = ["SumsGivenTotals", "refuse_jax"]
+__all__ = ["SumsGivenTotals"]
 
 MISFIT = "weights and natural parameters must have the same number of cells, and each cell a total and a row of weights"
 
@@ -42,7 +41,7 @@ type Kernel = Callable[
 ]
 
 
-class SumsGivenTotals(Op):
+class SumsGivenTotals(CallbackOp):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
 
     Inputs: natural parameters (d,) for means, log weights (d, W) for marginals, and all constants as two vectors made
@@ -128,22 +127,3 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kerne
         return value, out
 
     return sums_given_totals, 8
-
-
-def refuse_jax(op: type[Op], subject: str) -> None:
-    """Register an error with PyTensor's JAX backend, if it is loaded, for an Op without a JAX implementation.
-
-    Samplers that compile to JAX load the backend before they request a model's density. They request the
-    implementation of each Op before they compile.
-    """
-    backend = sys.modules.get("pytensor.link.jax.dispatch.basic")
-    if backend is None or op in backend.jax_funcify.registry:
-        return
-
-    @backend.jax_funcify.register(op)
-    def no_form(op: Op, **kwargs: object) -> None:
-        raise ModelError(
-            f"{subject} no implementation in JAX, to which numpyro and blackjax compile: sample with PyMC's own NUTS, "
-            "pm.sample(nuts_sampler='pymc'), or with nutpie, pm.sample(nuts_sampler='nutpie'), which PyMC uses by "
-            "default if it is installed (pip install ppdinf[nutpie])"
-        )
