@@ -14,12 +14,12 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `InitialPoint`, `initial_point_rewrites_db`
     Initialize variables that depend on a marginalized table at a table that the release allows. Alternative: start
     chains from a table of the prior, which may be impossible.
-`Elemwise`, `DimShuffle`, `CAReduce`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`, `SplitDims`;
-`Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `indices_from_subtensor`, `ViewOp`,
-`CheckParameterValue`, `Sigmoid`, `Cast`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
+`Elemwise`, `DimShuffle`, `CAReduce`, `LogAddExp`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`;
+`SplitDims`, `Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `indices_from_subtensor`;
+`ViewOp`, `CheckParameterValue`, `Sigmoid`, `Cast`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
     Find the cell that each element of a density depends on, and the log odds of a probability. Alternative: sample
     every table on which other variables depend, and treat probabilities within 1e-16 of 1 as 1.
-`change_dist_size`, `check_dist_not_registered`, `MissingInputError`
+`change_dist_size`, `rv_size_is_none`, `check_dist_not_registered`, `MissingInputError`
     Give an unnamed distribution the shape of the table, and refuse named distributions or other shapes. Alternative:
     require ``shape=`` from users.
 `forward`
@@ -28,6 +28,8 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `compile_pymc`, `reseed_rngs`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
     Functions of a point of the model, with new random numbers at every call. Alternative: ``pytensor.function`` with
     explicit updates.
+`XRV`, `XTensorVariable`
+    Convert distributions of `pymc.dims`. Alternative: users convert parameters by ``rate.values``.
 `CheckAndRaise`, `SharedVariable`
     Refuse to evaluate a density whose truncated supports were computed from other data. Alternative: compile again at
     every call.
@@ -65,7 +67,7 @@ from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.custom import CustomDistRV
 from pymc.distributions.distribution import DiracDeltaRV, SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
-from pymc.distributions.shape_utils import change_dist_size
+from pymc.distributions.shape_utils import change_dist_size, rv_size_is_none
 from pymc.initial_point import InitialPoint, initial_point_rewrites_db
 from pymc.logprob.abstract import MeasurableOp, ValuedRV, _logprob
 from pymc.logprob.basic import conditional_logp, transformed_conditional_logp
@@ -122,13 +124,16 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.special import LogSumExp
+from pytensor.tensor.special import LogAddExp, LogSumExp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
+from pytensor.xtensor.type import XTensorVariable
+from pytensor.xtensor.vectorization import XRV
 
 __all__ = [
     "NUMBA_CONSTANT_SIZE_LIMIT",
     "STEP_METHODS",
+    "XRV",
     "Add",
     "AdvancedSubtensor",
     "Alloc",
@@ -160,6 +165,7 @@ __all__ = [
     "JAXOp",
     "Join",
     "JoinDims",
+    "LogAddExp",
     "LogSumExp",
     "MakeVector",
     "MeasurableOp",
@@ -196,6 +202,7 @@ __all__ = [
     "ValuedRV",
     "Variable",
     "ViewOp",
+    "XTensorVariable",
     "_logprob",
     "_support_point",
     "ancestors",
@@ -224,6 +231,7 @@ __all__ = [
     "register_funcify_default_op_cache_key",
     "replace_rvs_by_values",
     "reseed_rngs",
+    "rv_size_is_none",
     "toposort",
     "transformed_conditional_logp",
     "vectorize_graph",

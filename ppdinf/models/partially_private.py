@@ -26,6 +26,7 @@ from ppdinf.distributions.densities.confidential_rv import confidential
 from ppdinf.distributions.densities.released_rv import released
 from ppdinf.distributions.model_graph.build_fiber import build_fiber
 from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
+from ppdinf.distributions.model_graph.data_models import as_distribution, with_independent_cells, with_positions
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.model_hooks import as_free_rvs
 from ppdinf.distributions.model_graph.shared_data import note_data
@@ -161,6 +162,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         if _releases_of(table.law.observed.published) & _releases_of(release):
             raise ModelError(f"the release is already in the model as that of {table.name!r}: observe it only once")
     _match_coords(model, release)
+    dist = with_positions(dist, dims or release.dims)
+    dist = with_independent_cells(as_distribution(dist))
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     # data model, and whether the table can be marginalized

@@ -29,6 +29,7 @@ from ppdinf._internal.pymc_compat import (
     Elemwise,
     Join,
     JoinDims,
+    LogAddExp,
     LogSumExp,
     MakeVector,
     Reshape,
@@ -107,7 +108,7 @@ def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:
     op, (first, *remaining), out = node.op, which, node.outputs[0]
     if len(node.outputs) > 1:
         return None
-    if isinstance(op, Elemwise):
+    if isinstance(op, Elemwise | LogAddExp):
         return _together([x for x in which if x is not None])
     if isinstance(op, Join | MakeVector):
         axis, joined = (op.axis, which) if isinstance(op, Join) else (0, [x if x is None else x[None] for x in which])

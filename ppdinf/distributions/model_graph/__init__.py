@@ -3,6 +3,7 @@
 build_fiber         Fiber of a table from observations and a data model: windows, supports, moves, initial table.
 counted_twice       Refusal of independent models of the shares of a public total.
 data_model_draws    Draws of cells from the data model alone, for cells on which nothing published depends.
+data_models         Data models written as expressions: shifted, clipped, with pymc.dims, multinomial with Poisson n.
 dependents          Dependents of the confidential tables of a model, and their factors.
 latent_tables       Latent integers of plain models as tables with exactly known sums and optional releases.
 marginal_rewrite    Marginal likelihood of a release and all dependents of its table.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 
-from ppdinf._internal.pymc_compat import MeasurableOp, TensorVariable, ancestors
+from ppdinf._internal.pymc_compat import DiracDeltaRV, MeasurableOp, TensorVariable, ancestors
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.factors import CellFactor, read_cells
 from ppdinf.distributions.densities.released_rv import ReleasedRV
@@ -48,6 +48,7 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     above = [table for table in _tables_above(var, root) if depends_on(var, table, root)]
     try:
         _refuse_as_a_table(var, root)
+        _refuse_sum_of_cells(var, above, root)
         is_observed = _marginalize_or_add(var, above, model)
     except ModelError:
         if var in root.potentials:
@@ -193,6 +194,20 @@ def _refuse_as_a_table(var: TensorVariable, model: pm.Model) -> None:
             raise ModelError(f"the potential {called!r} is the confidential table itself: write it as 1 * table")
         if var is not table.variable and var.name == name:
             raise ModelError(f"{var.name!r} is the name of the confidential table: choose another name")
+
+
+def _refuse_sum_of_cells(var: TensorVariable, above: list[TensorVariable], model: pm.Model) -> None:
+    """Refuse exact observations of several cells, at which no chain moves."""
+    if above and isinstance(var.owner and var.owner.op, DiracDeltaRV):
+        if len(above) == 1 and _factors_by_cell(var, above[0], model) is not None:
+            return
+        tables = " and ".join(sorted(repr(table.name) for table in above))
+        remedy = (
+            "state the sum in public=, ppdinf.Measurements(..., public={ppdinf.invariants.total(): value})"
+            if len(above) == 1
+            else "make the tables one table with a further dimension, ppdinf.Measurements, and state the sum in public="
+        )
+        raise ModelError(f"{var.name!r} is an exact sum of cells of {tables}, which chains cannot satisfy: {remedy}")
 
 
 def _refuse_of_another(var: TensorVariable, waiting: list[TensorVariable], model: pm.Model) -> None:

@@ -1,0 +1,151 @@
+"""Data models written as expressions: shifted, clipped, with pymc.dims, or multinomial with a Poisson n."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pymc as pm
+import pytensor.tensor as pt
+
+from ppdinf._internal.pymc_compat import (
+    XRV,
+    CheckAndRaise,
+    Constant,
+    Elemwise,
+    MeasurableOp,
+    MultinomialRV,
+    Op,
+    PoissonRV,
+    RandomType,
+    SharedVariable,
+    TensorVariable,
+    Variable,
+    XTensorVariable,
+    ancestors,
+    change_dist_size,
+    graph_inputs,
+    graph_replace,
+    rv_size_is_none,
+    vectorize_graph,
+)
+from ppdinf.errors import ModelError
+
+__all__ = ["as_distribution", "with_independent_cells", "with_positions"]
+
+
+def as_distribution(dist: TensorVariable) -> TensorVariable:
+    """Return a function of one unnamed distribution as a distribution; other variables are returned unchanged.
+
+    PyMC derives the density of the function. The function may change the support, so it must not depend on parameters.
+
+    Raises
+    ------
+    ModelError
+        The function depends on several distributions or on variables of the model, or PyMC has no density of it.
+
+    Examples
+    --------
+    >>> shifted = as_distribution(pm.Poisson.dist(2.0) + 1)
+    >>> round(float(pm.logp(shifted, 1).exp().eval()), 6)  # exp(-2)
+    0.135335
+    """
+    if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, Elemwise)):
+        return dist
+    drawn = [x for x in ancestors([dist]) if x.owner and isinstance(x.owner.op, MeasurableOp) and x is not dist]
+    sources = [x for x in drawn if not any(x in ancestors([y]) for y in drawn if y is not x)]
+    if not sources or any(x.name is not None for x in sources):
+        return dist
+    if len(sources) > 1:
+        raise ModelError(
+            "dist is a function of several distributions: use a distribution of the cells, or pm.CustomDist.dist with "
+            "logp="
+        )
+    (source,) = sources
+    stand_in = source.type()
+    (function,) = graph_replace([dist], {source: stand_in}, strict=False)
+    leaves = [x for x in graph_inputs([function]) if x is not stand_in]
+    if not all(isinstance(x, Constant | SharedVariable) and not isinstance(x.type, RandomType) for x in leaves):
+        raise ModelError(
+            "the shift or the bounds of a transformed distribution depend on variables of the model, which would "
+            "change its support: use constants or pm.Data"
+        )
+    inputs = [x for x in source.owner.inputs if isinstance(x, TensorVariable | Constant)]
+    given = list(dict.fromkeys(x for x in inputs if not isinstance(x, Constant)))
+
+    def transformed(*parameters: Variable) -> TensorVariable:
+        *values, size = parameters
+        (again,) = graph_replace([source], dict(zip(given, values, strict=True)), strict=False)
+        if not rv_size_is_none(size):
+            again = change_dist_size(again, size)
+        return vectorize_graph(dist, {source: again})
+
+    def of(parameters: Sequence[Variable]) -> TensorVariable:
+        made: TensorVariable = pm.CustomDist.dist(*parameters, dist=transformed, class_name="Transformed")
+        return made
+
+    try:  # densities are derived without the variables of the model
+        pm.logp(of([x.type() for x in given]), dist.type())
+    except (NotImplementedError, RuntimeError) as error:
+        raise ModelError(
+            "PyMC has no density of this function of a distribution of integers: shifts by integers, negation and "
+            "pm.math.clip are supported; use pm.CustomDist.dist with logp= for others"
+        ) from error
+    return of(given)
+
+
+def with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
+    """Return a distribution of `pymc.dims` as one of arrays with the given dimensions; other variables are unchanged.
+
+    Raises
+    ------
+    ModelError
+        The distribution has other dimensions, or is not elementwise.
+    """
+    if not isinstance(dist, XTensorVariable):
+        return dist
+    op = dist.owner and dist.owner.op
+    if not isinstance(op, XRV) or any(any(core) for core in op.core_dims):
+        raise ModelError(
+            "dist must be an elementwise distribution of pymc.dims such as pymc.dims.Poisson.dist(rate), or a "
+            "distribution of pymc with parameters rate.values"
+        )
+    parameters = dist.owner.inputs[-len(op.core_dims[0]) :]
+    if unknown := [dim for x in parameters for dim in x.dims if dim not in dims]:
+        raise ModelError(f"the distribution has the dimension {unknown[0]!r}, but the table has the dimensions {dims}")
+    values = []
+    for x in parameters:
+        order = [dim for dim in dims if dim in x.dims]
+        places = [order.index(dim) if dim in order else "x" for dim in dims]
+        values.append(x.transpose(*order).values.dimshuffle(places))
+    drawn: Variable = op.core_op(*values, rng=pt.random.shared_rng(seed=None), return_next_rng=True)[1]
+    return drawn
+
+
+def with_independent_cells(dist: TensorVariable) -> TensorVariable:
+    """Return independent Poisson cells for multinomial rows whose n has a Poisson distribution.
+
+    If n ~ Poisson(m) and x ~ Multinomial(n, p), the cells are independent and Poisson(m p).
+
+    Raises
+    ------
+    ModelError
+        n has another distribution, or is a variable of the model.
+    """
+    if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, MultinomialRV)):
+        return dist
+    n, p = dist.owner.inputs[-2:]
+    while n.owner and isinstance(n.owner.op, Elemwise) and len(n.owner.inputs) == 1 and n.name is None:
+        n = n.owner.inputs[0]  # a cast
+    if n.owner is None or not isinstance(n.owner.op, MeasurableOp):
+        return dist
+    if not isinstance(n.owner.op, PoissonRV) or n.name is not None:
+        raise ModelError(
+            f"the n of the multinomial rows is {n.name or n.owner.op}, but it must be a constant, the public total of the "
+            "row, or an unnamed pm.Poisson.dist(mean), with which cells are independent. A negative binomial n is a "
+            "Poisson n whose mean is a variable pm.Gamma(name, mu=mu, alpha=alpha); compute n as the sum of the cells "
+            "after sampling"
+        )
+    (mean,) = n.owner.op.dist_params(n.owner)
+    require: Op = CheckAndRaise(ModelError, "the p of multinomial rows must sum to 1")
+    p = require(p, pt.all(pt.isclose(p.sum(axis=-1), 1.0)))
+    return pm.Poisson.dist(mean[..., None] * p)
