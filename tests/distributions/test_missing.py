@@ -43,6 +43,25 @@ def test_density(way):
         assert found == pytest.approx(wanted, abs=1e-9)
 
 
+def test_missing_values_that_are_left_out_are_marginalized():
+    """The recipe of docs/inference.md. Wrong variant: missing values are counted as zeros."""
+    there = ~np.isnan(VISITS)
+    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
+    with pm.Model(coords=release.coords) as model:
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)
+        pm.Binomial("v", n=x[np.nonzero(there)[0]], p=SHARE, observed=VISITS[there])
+    assert not model.free_RVs
+    found = model.compile_logp()({})
+
+    def wanted(counted):
+        visits = np.where(there, VISITS, 0)
+        density = np.where(counted, stats.binom.pmf(visits, TABLES[:, :, None], SHARE), 1.0)
+        return np.log((WEIGHT * density.prod(axis=(1, 2))).sum())
+
+    assert found == pytest.approx(wanted(there), abs=1e-9)
+    assert abs(wanted(True) - found) > 0.1
+
+
 @pytest.mark.parametrize("way", ["auto", False])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
 def test_chains_start_where_missing_values_are_possible(way, share):
