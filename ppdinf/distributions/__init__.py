@@ -6,3 +6,5 @@ densities    Random variables and log densities as PyTensor expressions.
 model_graph  Rewriting of PyMC models: dependents of a table, marginalization, latent tables.
 observation  Observed data as constraints and likelihood terms on the cells of a confidential table.
 """
+
+from ppdinf.distributions.model_graph import marginal_rewrite as marginal_rewrite  # registers the density with PyMC
