@@ -42,8 +42,11 @@ def real_table():
 
 
 def populations(table):
-    """Return persons by county."""
-    people = pd.read_csv(public_file("pa_population.csv")).set_index("county")["pop_2021_estimate"]
+    """Return persons by county, or None without a file of them."""
+    file = public_file("pa_population.csv")
+    if file is None:
+        return None
+    people = pd.read_csv(file).set_index("county")["pop_2021_estimate"]
     return xr.DataArray(people.loc[table.county.values].values, {"county": table.county.values})
 
 
