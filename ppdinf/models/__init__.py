@@ -4,6 +4,7 @@ The subpackage holds the functions with which an analyst states, fits and compar
 
 adjacency             Neighbours of labels: an adjacency in any of four forms, as edges.
 aggregates            Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities.
+cell_log_likelihood   Log predictive density of each released cell given the others.
 comparators           Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
 compare               Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
 constrained_counts    `ConstrainedCounts`: distribution of an integer table with exactly known sums and no noise.

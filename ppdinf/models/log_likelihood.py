@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pymc as pm
@@ -23,6 +24,7 @@ from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.distributions.model_graph.dependents import dependents_of
 from ppdinf.distributions.observation.multinomial_rows import has_rows
 from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.models.cell_log_likelihood import counts_of_cells, log_densities_of_cells, require_cells
 from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
 
 __all__ = ["log_likelihood", "pointwise", "sample_release"]
@@ -31,8 +33,10 @@ GROUP = "public_group"
 FEWEST = 10  # groups for the normal approximations of az.loo
 
 
-def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.DataArray:
-    """Return the log likelihood of each public group of a release for each posterior draw; add it to ``idata``.
+def log_likelihood(
+    idata: xr.DataTree, model: pm.Model | None = None, of: Literal["groups", "cells"] = "groups"
+) -> xr.DataArray:
+    """Return the log likelihood of each part of a release for each posterior draw; add it to ``idata``.
 
     Parameters
     ----------
@@ -40,18 +44,24 @@ def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.Data
         Result of `pm.sample`. The group ``log_likelihood`` is added, which ``az.loo(idata)`` and ``az.compare`` read.
     model : pymc.Model, optional
         The model, outside its context. Its table must be marginalized.
+    of : {"groups", "cells"}
+        Groups are the cells under one public sum, and each cell in no public sum. ``"cells"`` is the alternative if
+        there are few groups: the density of each released cell given the other released cells of its group. Leaving
+        out a released cell also leaves out the public sum, which would determine it.
 
     Returns
     -------
-    xarray.DataArray, dimensions ``("chain", "draw", "public_group")``
-        One entry per public sum, then one per cell in no public sum. The values omit the normalizing constant of the
-        noise, which is the same for every model of a release. Compare models of one release only.
+    xarray.DataArray, dimensions ``("chain", "draw", "public_group")`` or ``("chain", "draw", "cell")``
+        One entry per public sum, then one per cell in no public sum; or one entry per cell. The values omit the
+        normalizing constant of the noise, which is the same for every model of a release. Compare models of one release
+        only.
 
     Raises
     ------
     ModelError
         No part of the release can be left out: the table is a variable of the model, one public sum contains all
-        cells, the noise has a scale or a projection shared by all cells, or the data model is over rows.
+        cells, the noise has a scale or a projection shared by all cells, or the data model is over rows. For cells:
+        the release is not one by a mechanism with independent integer noise of cells given disjoint public sums.
 
     Warns
     -----
@@ -75,19 +85,32 @@ def log_likelihood(idata: xr.DataTree, model: pm.Model | None = None) -> xr.Data
     ['state=0', 'state=1']
     """
     model = pm.modelcontext(model)
-    groups, names = pointwise(model)
-    if len(names) < FEWEST:
-        warnings.warn(
-            f"there are only {len(names)} public groups, too few for the standard errors and the k-hat of az.loo: use "
-            "ppd.models.leave_one_out(model), which samples the model again without each group",
-            DiagnosisWarning,
-            stacklevel=2,
-        )
-    function = of_draws([groups], idata.posterior, model)
+    table = only_table(model)
     lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
-    values = np.array([function(at)[0] for at in np.ndindex(lead)]).reshape(*lead, len(names))
-    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, GROUP: names}
-    found = xr.DataArray(values, dims=("chain", "draw", GROUP), coords=coords, name=only_table(model).released.name)
+    if of == "cells":
+        law, dim = _require_units(model), "cell"
+        require_cells(law)
+        counts = counts_of_cells(law)
+        log_p = law.log_data_model(table.variable.owner.inputs, pt.constant(counts))
+        of_draw = of_draws([log_p], idata.posterior, model)
+        names = [law.observed.frame.cell(k) for k in range(law.fiber.lower.size)]
+        rows = [log_densities_of_cells(law, counts, of_draw(at)[0]) for at in np.ndindex(lead)]
+    elif of == "groups":
+        groups, names = pointwise(model)
+        dim, of_draw = GROUP, of_draws([groups], idata.posterior, model)
+        rows = [of_draw(at)[0] for at in np.ndindex(lead)]
+        if len(names) < FEWEST:
+            warnings.warn(
+                f"there are only {len(names)} public groups, too few for the standard errors and the k-hat of az.loo: "
+                "use ppd.models.leave_one_out(model), which samples the model again without each group, or of='cells'",
+                DiagnosisWarning,
+                stacklevel=2,
+            )
+    else:
+        raise ModelError(f"of must be 'groups' or 'cells', found {of!r}")
+    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, dim: names}
+    values = np.array(rows).reshape(*lead, len(names))
+    found = xr.DataArray(values, dims=("chain", "draw", dim), coords=coords, name=table.released.name)
     idata["log_likelihood"] = xr.DataTree(found.to_dataset())
     return found
 
@@ -136,6 +159,18 @@ def pointwise(model: pm.Model) -> tuple[TensorVariable, list[str]]:
     ModelError
         As `log_likelihood`.
     """
+    law, given = _require_units(model), only_table(model).variable.owner.inputs
+    names = _names(law)
+    if len(names) < 2:
+        raise ModelError(
+            "one public sum contains all cells: the release is a single observation and cannot be predicted from "
+            "others. Use of='cells', or compare posterior predictive releases: ppd.sample_release(idata, model)"
+        )
+    return _pointwise(law, given), names
+
+
+def _require_units(model: pm.Model) -> ConfidentialRV:
+    """Return the law of the table; refuse models in which no part of the release can be left out."""
     table = only_table(model)
     law, given = table.law, table.variable.owner.inputs
     if not table.is_marginalized:
@@ -154,13 +189,7 @@ def pointwise(model: pm.Model) -> tuple[TensorVariable, list[str]]:
         raise ModelError("noisy sums join the cells of several observations: no observation can be left out alone")
     if has_rows(law.base_op.make_node(*given).default_output()):
         raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
-    names = _names(law)
-    if len(names) < 2:
-        raise ModelError(
-            "one public sum contains all cells: the release is a single observation and cannot be predicted from "
-            "others. Compare posterior predictive releases instead: ppd.sample_release(idata, model)"
-        )
-    return _pointwise(law, given), names
+    return law
 
 
 def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable:

@@ -85,6 +85,59 @@ def test_leaving_out_a_group_is_sampling_without_it():
     assert (abs(found.elpd - optimistic) > 4.5 * found.monte_carlo_error).any()
 
 
+NOISES = {
+    "laplace": (ppd.GeneralizedLaplace, {"epsilon": 1}, lambda z: -abs(z)),
+    "gaussian": (ppd.GeneralizedGaussian, {"rho": 1}, lambda z: -(z**2)),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_cells_given_the_others_against_enumeration(noise):
+    """Two groups, one with an area whose released count is negative; all releases of a cell are enumerated."""
+    mechanism, loss, log_f = NOISES[noise]
+    part = slice(0, 5)
+    release = released(part, mechanism=mechanism, **loss)
+    model, idata = built(release, RATES[part]), draws(0.5, 2.0)
+    of_law = release.likelihood.log_counts(np.zeros(1), np.arange(3)[None])[0]
+    np.testing.assert_allclose(of_law - of_law[0], log_f(np.arange(3)))
+    found = ppd.log_likelihood(idata, model, of="cells").values[0]
+    for scale, row in zip((0.5, 2.0), found, strict=True):
+        expected, flat = [], []
+        for k in range(5):
+            own = [0, 1] if k < 2 else [2, 3, 4]
+            y, at, log_p = NOISY[own], own.index(k), []
+            values = np.arange(-25, 40)
+            for value in values:
+                y[at] = value
+                log_p.append(log_of_release(y, scale * RATES[own], log_f))
+            log_p = np.array(log_p)
+            expected.append(log_p[values == NOISY[k]].item() - logsumexp(log_p))
+            flat.append(log_p[values == NOISY[k]].item())
+        np.testing.assert_allclose(row, expected, atol=1e-6)
+        assert not np.allclose(np.diff(row), np.diff(flat), atol=1e-2)
+
+
+def log_of_release(y, rates, log_f):
+    """Log weight of a release of two or three cells: all tables with its sum, Poisson counts, noise of the lattice."""
+    total = y.sum()
+    tables = np.array([x for x in np.ndindex(*[max(total, 0) + 1] * (y.size - 1)) if sum(x) <= total])
+    if total < 0 or not tables.size:
+        return -np.inf
+    tables = np.column_stack([tables, total - tables.sum(axis=1)])
+    return logsumexp((stats.poisson.logpmf(tables, rates) + log_f(y - tables)).sum(axis=1))
+
+
+def test_cells_are_refused_where_they_have_no_density():
+    for given, words in [
+        (built(released(public=ppd.invariants.groups("state") & ppd.invariants.total())), "at most one public sum"),
+        (built(released(epsilon=1, norm="l2")), "shared by all cells"),
+    ]:
+        with pytest.raises(ModelError, match=words):
+            ppd.log_likelihood(draws(1.0), given, of="cells")
+    with pytest.raises(ModelError, match="'groups' or 'cells'"):
+        ppd.log_likelihood(draws(1.0), built(released()), of="areas")
+
+
 def test_missing_pointwise_likelihoods_are_refused():
     idata = draws(1.0)
     with pytest.raises(ModelError, match="is a variable of the model"):

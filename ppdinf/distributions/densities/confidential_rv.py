@@ -262,6 +262,10 @@ class ConfidentialRV(SymbolicRandomVariable):
         possible = pt.switch(pt.eq(known, -np.inf), likeliest, at).T.reshape((at.shape[1], *self.start.shape))
         return weights + sum(factor.by_cell(possible) for factor in factors)
 
+    def log_data_model(self, inputs: Sequence[Variable], counts: TensorVariable) -> TensorVariable:
+        """Return log densities of any counts by the data model alone, shape (d, width), without gradients."""
+        return self._data_model(self.base(inputs)[0], counts)
+
     def _data_model(self, dist: TensorVariable, counts: TensorVariable | None) -> TensorVariable:
         """Return log densities of counts by the data model; for windows, identical cells are evaluated once."""
         shape = self.start.shape

@@ -1,0 +1,80 @@
+r"""The log predictive density of each released cell given all other released cells and the parameters.
+
+Cells under one public sum are dependent, and the released cells have this sum, too. Leaving out ``y_i`` therefore
+leaves out the sum T. Let S be the sum of the other released cells of the group, p the data model, f the noise of one
+cell, and ``C_i(s)`` the weight of all tables of the other cells with sum s. Then
+
+.. math:: p(y_i | y_{-i}) = \frac{\sum_x p(x) f(y_i - x) C_i(T - x)}{\sum_x f(y_i - x) C_i(T - x)},
+
+with integers x of either sign in the denominator, which sums the numerator over all ``y_i`` (``T = S + y_i``; the p(x)
+sum to 1). Both are weights of the group under its public sum; in the denominator the cell has the weight f alone.
+
+References
+----------
+P.-C. Buerkner, J. Gabry, A. Vehtari, "Efficient leave-one-out cross-validation for Bayesian non-factorized normal and
+Student-t models", Comput. Stat. 36 (2021), 1243-1261: az.loo applies to these conditional densities.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.observation.observed_release import ObservedRelease
+from ppdinf.errors import ModelError
+from ppdinf.fiber.sums_given_totals.totals import log_coefficient
+
+__all__ = ["counts_of_cells", "log_densities_of_cells", "require_cells"]
+
+
+def require_cells(law: ConfidentialRV) -> None:
+    """Refuse releases whose cells have no such density."""
+    observed = law.observed
+    if not isinstance(observed, ObservedRelease) or not observed.is_integer:
+        raise ModelError("of='cells' requires a single release with integer noise by a mechanism of ppdinf")
+    if observed.likelihood.normaliser is not None or observed.likelihood.query is not None:
+        raise ModelError("of='cells' requires independent noise of cells given the public sums: use of='groups'")
+    A = observed.system.A
+    if (A.data != 1).any() or (np.bincount(A.indices, minlength=1) > 1).any():
+        raise ModelError("of='cells' requires that every cell is in at most one public sum, with weight 1")
+
+
+def counts_of_cells(law: ConfidentialRV) -> NDArray[np.int64]:
+    """Return the integers within the radius of the noise around each released cell, shape (d, size).
+
+    Windows of the model are narrower: they use the public sums, which are left out with a cell.
+    """
+    y, reach = law.observed.y.astype(np.int64), int(np.ceil(law.observed.likelihood.support_radius))
+    return np.asarray(y[:, None] + np.arange(-reach, reach + 1))
+
+
+def log_densities_of_cells(
+    law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the log predictive density of each cell given the others, up to the constant of the noise.
+
+    Parameters
+    ----------
+    law : ConfidentialRV
+    counts : array of int64, shape (d, size)
+        `counts_of_cells`.
+    log_p : array, shape (d, size)
+        Log densities of these counts by the data model, under one draw of the parameters.
+    """
+    (block, total), noise, size = law.groups, law.observed.log_counts(counts), counts.shape[1]
+    log_weights = log_p + noise
+    found = np.logaddexp.reduce(log_weights, axis=1)  # cells in no public sum
+    for b in range(total.size):
+        own = np.flatnonzero(block == b)
+        n = own.size
+        copies = np.repeat(log_weights[None, own], n + 1, axis=0)  # copy i has the noise alone in cell i; the last: all
+        copies[np.arange(n), np.arange(n)] = noise[own]
+        weights = log_coefficient(
+            copies.reshape(-1, size),
+            lo=np.tile(counts[own, 0], n + 1),
+            total=np.full(n + 1, total[b]),
+            block=np.repeat(np.arange(n + 1), n),
+        )
+        found[own] = weights[n] - weights[:n]
+    return found
