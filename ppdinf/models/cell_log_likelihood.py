@@ -60,7 +60,7 @@ def log_densities_of_cells(
     counts : array of int64, shape (d, size)
         `counts_of_cells`.
     log_p : array, shape (d, size)
-        Log densities of these counts by the data model at one draw of the parameters.
+        Log densities of the counts by the data model at one draw of the parameters.
     """
     (block, total), noise, size = law.groups, law.observed.log_counts(counts), counts.shape[1]
     log_weights = log_p + noise
