@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from pymc.model.fgraph import clone_model
 
 from ppdinf.models.log_likelihood import GROUP, pointwise
 from ppdinf.models.posterior_tables import of_draws
@@ -72,7 +71,7 @@ def leave_one_out(model: pm.Model | None = None, **sampling: Any) -> pd.DataFram
     _, names = pointwise(model)
     rows = []
     for k in range(len(names)):
-        without = clone_model(model)
+        without = model.copy()
         with without:
             pm.Potential("left_out_group", -pointwise(without)[0][k])
             posterior = pm.sample(**sampling).posterior

@@ -26,7 +26,7 @@ from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
 from ppdinf.noise.primitives.sampler_offer import Offer
 from ppdinf.noise.primitives.stream import seeded_stream
 
-EVERY = 80  # random systems
+EVERY = 40  # random systems
 QUICK = range(0, 72, 12)
 EPSILONS = [Fraction(1, 2), Fraction(2, 3), Fraction(3, 4)]
 FEWEST, MOST = 500, 750  # draws per system: the smallest number, used in the quick tier and for low acceptance rates
