@@ -63,7 +63,7 @@ CASES = [  # fault, the quantity that detects it, and replicates for a p-value f
     ("rejection", "groups", "P(Z | theta) dropped", "fit", 200),
     ("importance", "groups", "epsilon off by 20 %", "noise", REPLICATES),
     ("importance", "groups", "a public sum dropped", "noise", REPLICATES),
-    ("importance", "groups", "proposal density left out", "theta", 200),
+    ("importance", "groups", "proposal density left out", "theta", 500),
 ]
 
 
