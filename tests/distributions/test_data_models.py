@@ -32,6 +32,12 @@ def clipped_pmf(x, theta):
     return np.where(x < 4, pmf(x, theta), np.where(x == 4, above, 0.0))
 
 
+def bounded_pmf(x, theta):
+    most = np.array([3, 6])  # for each cell
+    above = stats.poisson.sf(most - 1, SCALE * np.exp(theta))
+    return np.where(x < most, pmf(x, theta), np.where(x == most, above, 0.0))
+
+
 def multinomial_pmf(x, mean):
     """Probabilities of tables by the law of the total and the multinomial distribution given the total."""
     rows = [stats.multinomial.pmf(row, row.sum(), SCALE / 5) if (row >= 0).all() else 0 for row in x]
@@ -42,6 +48,7 @@ MODELS = {  # distribution, its probabilities of tables of shape (n, 2)
     "shifted": (lambda t: poisson(t) + np.array([1, 2]), lambda x, t: pmf(x - np.array([1, 2]), t)),
     "reflected": (lambda t: 9 - poisson(t), lambda x, t: pmf(9 - x, t)),
     "clipped": (lambda t: pm.math.clip(poisson(t), 0, 4), clipped_pmf),
+    "a bound for each cell": (lambda t: pm.math.clip(poisson(t), 0, np.array([3, 6])), bounded_pmf),
     "clipped and shifted": (lambda t: pm.math.clip(poisson(t), 0, 4) + 1, lambda x, t: clipped_pmf(x - 1, t)),
     "multinomial with Poisson n": (
         lambda t: pm.Multinomial.dist(pm.Poisson.dist(5 * pm.math.exp(t)), SCALE / 5),
@@ -154,7 +161,11 @@ def test_censored_dependents_are_marginalized(case):
 REFUSED = {
     "twice": (lambda t: 2 * poisson(t), "PyMC has no density of this function"),
     "a sum": (lambda t: poisson(t) + poisson(t), "a function of several distributions"),
-    "parameter": (lambda t: poisson(t) + t.astype("int64"), "depend on variables of the model"),
+    "parameter": (lambda t: poisson(t) + t.astype("int64"), "depend on variables or data of the model"),
+    "data": (lambda t: poisson(t) + pm.Data("shift", np.array(1)), "depend on variables or data of the model"),
+    "shared draw": (lambda t: pm.Poisson.dist(2.0) + np.array([1, 2]), "whose draw the cells would share"),
+    "squared n": (lambda t: pm.Multinomial.dist(pm.math.sqr(pm.Poisson.dist(5)), SCALE / 5), "must be a constant"),
+    "reflected n": (lambda t: pm.Multinomial.dist(-pm.Poisson.dist(5), SCALE / 5), "must be a constant"),
     "multinomial": (
         lambda t: pm.Multinomial.dist(pm.NegativeBinomial.dist(mu=5, alpha=2), SCALE / 5),
         "the n of the multinomial rows is negative_binomial_rv",

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 
 from ppdinf._internal.pymc_compat import (
     XRV,
+    Cast,
     CheckAndRaise,
     Constant,
     Elemwise,
@@ -16,8 +17,6 @@ from ppdinf._internal.pymc_compat import (
     MultinomialRV,
     Op,
     PoissonRV,
-    RandomType,
-    SharedVariable,
     TensorVariable,
     Variable,
     XTensorVariable,
@@ -64,10 +63,15 @@ def as_distribution(dist: TensorVariable) -> TensorVariable:
     stand_in = source.type()
     (function,) = graph_replace([dist], {source: stand_in}, strict=False)
     leaves = [x for x in graph_inputs([function]) if x is not stand_in]
-    if not all(isinstance(x, Constant | SharedVariable) and not isinstance(x.type, RandomType) for x in leaves):
+    if not all(isinstance(x, Constant) for x in leaves):
         raise ModelError(
-            "the shift or the bounds of a transformed distribution depend on variables of the model, which would "
-            "change its support: use constants or pm.Data"
+            "the shift or the bounds of a transformed distribution depend on variables or data of the model, which "
+            "would change its support: use constants"
+        )
+    if source.type.broadcastable != dist.type.broadcastable:
+        raise ModelError(
+            "the shift or the bounds have more cells than the distribution, whose draw the cells would share: give the "
+            "distribution the shape of the table, such as pm.Poisson.dist(mu, shape=3) + [0, 1, 2]"
         )
     inputs = [x for x in source.owner.inputs if isinstance(x, TensorVariable | Constant)]
     given = list(dict.fromkeys(x for x in inputs if not isinstance(x, Constant)))
@@ -134,8 +138,8 @@ def with_independent_cells(dist: TensorVariable) -> TensorVariable:
     if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, MultinomialRV)):
         return dist
     n, p = dist.owner.inputs[-2:]
-    while n.owner and isinstance(n.owner.op, Elemwise) and len(n.owner.inputs) == 1 and n.name is None:
-        n = n.owner.inputs[0]  # a cast
+    while n.owner and isinstance(n.owner.op, Elemwise) and isinstance(n.owner.op.scalar_op, Cast) and n.name is None:
+        (n,) = n.owner.inputs
     if n.owner is None or not isinstance(n.owner.op, MeasurableOp):
         return dist
     if not isinstance(n.owner.op, PoissonRV) or n.name is not None:
