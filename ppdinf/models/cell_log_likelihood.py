@@ -36,6 +36,8 @@ def require_cells(law: ConfidentialRV) -> None:
     if observed.likelihood.normaliser is not None or observed.likelihood.query is not None:
         raise ModelError("of='cells' requires independent noise of cells given the public sums: use of='groups'")
     A = observed.system.A
+    if observed.system.limits.size:
+        raise ModelError("of='cells' does not support public bounds, whose probability depends on the parameters")
     if (A.data != 1).any() or (np.bincount(A.indices, minlength=1) > 1).any():
         raise ModelError("of='cells' requires that every cell is in at most one public sum, with weight 1")
 

@@ -131,6 +131,7 @@ def test_cells_are_refused_where_they_have_no_density():
     for given, words in [
         (built(released(public=ppd.invariants.groups("state") & ppd.invariants.total())), "at most one public sum"),
         (built(released(epsilon=1, norm="l2")), "shared by all cells"),
+        (built(released(public=ppd.invariants.total() & ppd.invariants.between(-9, 9))), "public bounds"),
     ]:
         with pytest.raises(ModelError, match=words):
             ppd.log_likelihood(draws(1.0), given, of="cells")
