@@ -25,8 +25,8 @@ import scipy.sparse as sp
 from scipy.spatial import Delaunay
 
 import ppdinf as ppd
-from ppdinf.models.adjacency import path_edges
-from ppdinf.models.icar import scaled_icar
+from ppdinf.models.effects.adjacency import path_edges
+from ppdinf.models.effects.icar import scaled_icar
 from ppdinf.models.label_effects import log_rates
 
 SEED, CHAINS = 1, 2

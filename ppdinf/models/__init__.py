@@ -2,14 +2,12 @@
 
 The subpackage holds the functions with which an analyst states, fits and compares models.
 
-adjacency             Neighbours of labels: an adjacency in any of four forms, as edges.
 aggregates            Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities.
 cell_log_likelihood   Log predictive density of each released cell given the others.
 comparators           Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
 compare               Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
 constrained_counts    `ConstrainedCounts`: distribution of an integer table with exactly known sums and no noise.
-coordinates           Transforms of effects of labels under which NUTS takes long steps.
-icar                  Spectrum of an intrinsic autoregression on a graph, scaled to unit typical variance.
+effects               Effects of labels: priors of neighbours and times, a rough fit, coordinates for NUTS.
 label_effects         Log rates with effects of labels, parametrized for NUTS at any amount of noise.
 leave_one_out         Exact leave-one-out predictive densities of public groups, by sampling again.
 log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
@@ -22,8 +20,6 @@ rates                 A model of rates: Poisson counts with exchangeable gamma r
 released_table        `Released`: a mechanism's release of a table that is a variable of the model.
 reparametrize         Intercept of a log-linear model, parametrized by the log of the expected public total.
 starts                Normal variables with initial values for chains.
-whitening             Whitening of independent normal variables given a normal likelihood: values and gradients.
-whitening_op          The same whitening as PyTensor Ops, compiled once per installation.
 """
 
 from ppdinf.models import label_effects as label_effects

@@ -30,9 +30,10 @@ Effects of areas with an adjacency, and of times, have the BYM2 prior
     effects = spread * (sqrt(mixing) * s + sqrt(1 - mixing) * e),    e ~ Normal(0, 1),
 
 with s an intrinsic autoregression (ICAR) on the graph of neighbours, scaled to a typical variance of 1
-(:mod:`ppdinf.models.icar`). For times the graph is a path: s is a random walk of first order, and effects approach it
-as the mixing parameter approaches 1. The model contains the effects, not s and e. Their covariance has the same
-eigenvectors for all parameters, and the transform starts there (:class:`ppdinf.models.coordinates.StandardSpectral`).
+(:mod:`ppdinf.models.effects.icar`). For times the graph is a path: s is a random walk of first order, and effects
+approach it as the mixing parameter approaches 1. The model contains the effects, not s and e. Their covariance has the
+same eigenvectors for all parameters, and the transform starts there (`StandardSpectral` in
+:mod:`ppdinf.models.effects.coordinates`).
 
 References
 ----------
@@ -57,10 +58,17 @@ from numpy.typing import NDArray
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf._internal.types import Symbolic
 from ppdinf.errors import ModelError
-from ppdinf.models.adjacency import Adjacency, adjacency_edges, path_edges
-from ppdinf.models.coordinates import GroupLikelihood, NormalLikelihood, Rescaled, StandardNormal, StandardSpectral
-from ppdinf.models.icar import Spectrum, scaled_icar
-from ppdinf.models.rates import RADIUS_IN_SD, TYPICAL_SPREAD
+from ppdinf.models.effects.adjacency import Adjacency, adjacency_edges, path_edges
+from ppdinf.models.effects.coordinates import (
+    GroupLikelihood,
+    NormalLikelihood,
+    Rescaled,
+    StandardNormal,
+    StandardSpectral,
+)
+from ppdinf.models.effects.icar import Spectrum, scaled_icar
+from ppdinf.models.effects.rough_fit import is_nested, parents, rough_fit, shares
+from ppdinf.models.rates import TYPICAL_SPREAD
 from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import exposures
@@ -69,8 +77,6 @@ __all__ = ["log_rates"]
 
 PRIOR_SD = 2.5  # of the intercept
 LOGISTIC_SD = np.pi / np.sqrt(3)  # prior standard deviation of the log odds of a mixing parameter
-SWEEPS = 4  # iterations over effects in the rough fit
-LOWEST_RATIO = 0.1  # lower bound on fitted over expected sums in the rough fit
 
 
 def log_rates(
@@ -154,17 +160,17 @@ def log_rates(
     if len(set(effects)) < len(effects):
         raise ModelError(f"effects must be distinct, found {', '.join(effects)}")
     at_risk = exposures(release, exposure).ravel()
-    fit = _fit(release, at_risk, {name: release.frame.codes(name)[0] for name in effects})
+    fit = rough_fit(release, at_risk, {name: release.frame.codes(name)[0] for name in effects})
     finer, top = sorted(effects, key=lambda name: fit.codes[name].max()), np.zeros(at_risk.size, dtype=np.int64)
     # the finest coordinate and all coordinates that contain it
-    line = [name for name in finer if _nested(fit.codes[finer[-1]], fit.codes[name])]
+    line = [name for name in finer if is_nested(fit.codes[finer[-1]], fit.codes[name])]
     crossing = _Sum(np.zeros(at_risk.size), np.zeros(at_risk.size))  # one element per cell
     # effects of crossing labels, relative to the finest labels added before that contain them
     ends: list[tuple[NDArray[np.int64], _Sum]] = [(top, _Sum(np.zeros(1), np.zeros(1)))]
     for name in [name for name in finer if name not in line]:
         codes = fit.codes[name]
-        above, base = next(end for end in reversed(ends) if _nested(codes, end[0]))
-        base, known = base.of(_parents(codes, above)), fit.likelihood(name, held=True)
+        above, base = next(end for end in reversed(ends) if is_nested(codes, end[0]))
+        base, known = base.of(parents(codes, above)), fit.likelihood(name, held=True)
         effect = _add(name, base, known, fit.group_likelihood(codes, top, known, None), spectra.get(name))
         crossing = crossing.plus(effect.of(codes))
         ends.append((codes, base.plus(effect)))
@@ -173,7 +179,7 @@ def log_rates(
     items, weight = np.arange(at_risk.size), fit.expected
     for name, coarser in zip(line[::-1], [*line[-2::-1], None], strict=False):
         codes, above = fit.codes[name], top if coarser is None else fit.codes[coarser]
-        sums = _log_sums(_parents(items, codes), weight, below)
+        sums = _log_sums(parents(items, codes), weight, below)
         group_likelihood = fit.group_likelihood(
             codes, above, likelihood[name], None if coarser is None else likelihood[coarser]
         )
@@ -181,7 +187,7 @@ def log_rates(
         total = total + effect.drawn[codes]
         items, weight, below = codes, np.bincount(codes, fit.expected), sums.plus(effect)
     # overall level: intercept plus the log sum over all cells
-    log_total = _log_sums(_parents(items, top), weight, below).drawn[0]
+    log_total = _log_sums(parents(items, top), weight, below).drawn[0]
     unit = Rescaled(fit.overall, TYPICAL_SPREAD / np.sqrt(fit.codes[line[0]].max() + 1) if line else 1.0)
     level = add_with_start("level", pm.Normal.dist(fit.overall + log_total, PRIOR_SD), fit.overall, transform=unit)
     return (total + pm.Deterministic("intercept", level - log_total)).reshape(release.shape)
@@ -200,104 +206,13 @@ class _Sum(NamedTuple):
         return _Sum(self.drawn + other.drawn, self.fitted + other.fitted)
 
 
-class _Fit(NamedTuple):
-    """Rough fit of expected counts of cells and of effects of labels."""
-
-    noisy: NDArray[np.float64]
-    expected: NDArray[np.float64]
-    noise: float  # variance of the noise of a cell
-    overall: float
-    codes: dict[str, NDArray[np.int64]]
-    public: dict[str, bool]
-    effects: dict[str, NDArray[np.float64]]
-
-    def likelihood(self, name: str, held: bool = False) -> NormalLikelihood:
-        """Return working responses of the effects of a label and their information.
-
-        If `held`, finer levels determine the effects: the information is reduced by the variation of the finest labels.
-        """
-        codes, expected, effect = self.codes[name], self.expected, self.effects[name]
-        weight = expected if self.public[name] else expected**2 / np.maximum(expected + self.noise, 1e-300)
-        share = weight / np.where(expected > 0, expected, 1)
-        information = np.bincount(codes, weight)
-        gap = np.bincount(codes, share * (self.noisy - expected)) / np.where(information > 0, information, 1)
-        finest, alone = max((c for c in self.codes.values() if _nested(c, codes)), key=np.max), information
-        if finest.max() > codes.max():  # information of one label if the finest labels in it vary
-            within = _parents(finest, codes)
-            uneven = np.bincount(within, _shares(within, np.bincount(finest, expected)) ** 2)
-            alone = information / (1 + information * TYPICAL_SPREAD**2 * uneven)
-        known = alone * TYPICAL_SPREAD**2 / (1 + alone * TYPICAL_SPREAD**2)
-        return NormalLikelihood(
-            effect, effect + gap, alone if held else information, 1 / np.sqrt(2 * (known**2).sum() + 1)
-        )
-
-    def group_likelihood(
-        self,
-        codes: NDArray[np.int64],
-        above: NDArray[np.int64],
-        likelihood: NormalLikelihood,
-        coarser: NormalLikelihood | None,
-    ) -> GroupLikelihood:
-        """Return the likelihood of averages within coarser labels, informed by the sums of the coarser labels."""
-        group, size = _parents(codes, above), np.bincount(codes, self.expected)
-        share = _shares(group, size)
-        if coarser is None:
-            return GroupLikelihood(group, share, np.zeros(1), np.zeros(1))
-        return GroupLikelihood(
-            group, share, coarser.response, coarser.information / (1 + coarser.information * TYPICAL_SPREAD**2)
-        )
-
-
-def _shares(group: NDArray[np.int64], size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of each element in its group; equal shares if all elements of a group are 0."""
-    log_total = np.bincount(group, size)[group]
-    return np.where(log_total > 0, size / np.where(log_total > 0, log_total, 1), 1 / np.bincount(group)[group])
-
-
 def _log_sums(group: NDArray[np.int64], size: NDArray[np.float64], terms: _Sum) -> _Sum:
     """Return logarithms of expected sums over groups, relative to the fitted sums."""
     none = np.zeros(group.max() + 1)
     if isinstance(terms.drawn, np.ndarray):  # equal to the fitted values
         return _Sum(none, none)
-    scaled = _shares(group, size) * pt.exp(terms.drawn - terms.fitted)
+    scaled = shares(group, size) * pt.exp(terms.drawn - terms.fitted)
     return _Sum(pt.log(pt.inc_subtensor(pt.zeros(none.size)[group], scaled)), none)
-
-
-def _fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> _Fit:
-    """Fit effects by coordinate-wise iteration, each shrunk according to noise and a typical spread."""
-    noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.support_radius / RADIUS_IN_SD) ** 2
-    overall = float(np.log(max(noisy.sum(), 1) / at_risk.sum()))
-    expected, public = at_risk * np.exp(overall), {name: _all_public(release, codes[name]) for name in codes}
-    effects = {name: np.zeros(codes[name].max() + 1) for name in codes}
-    for _ in range(SWEEPS):
-        for name, label in codes.items():
-            without = expected * np.exp(-effects[name])[label]
-            typical = np.bincount(label, without)
-            spread = (TYPICAL_SPREAD * typical) ** 2
-            gap = typical + (0 if public[name] else noise) * np.bincount(label)
-            moved = spread / np.maximum(spread + gap, 1e-300) * (np.bincount(label, noisy) - typical)
-            effects[name] = np.log(np.maximum(1 + moved / np.where(typical > 0, typical, 1), LOWEST_RATIO))
-            expected = without * np.exp(effects[name])[label]
-    return _Fit(noisy, expected, noise, overall, codes, public, effects)
-
-
-def _all_public(release: Release, codes: NDArray[np.int64]) -> bool:
-    """Return whether the sum over the cells of every label is public."""
-    A = release.public.A.tocsr()
-    rows = {
-        tuple(np.sort(A.indices[a:b])) for a, b in zip(A.indptr, A.indptr[1:], strict=False) if (A.data[a:b] == 1).all()
-    }
-    return all(tuple(np.flatnonzero(codes == label)) in rows for label in range(codes.max() + 1))
-
-
-def _nested(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> bool:
-    """Return whether every label lies within a single coarser label."""
-    return np.array_equal(_parents(codes, coarser)[codes], coarser)
-
-
-def _parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the coarser label in which each label lies."""
-    return coarser[np.unique(codes, return_index=True)[1]]
 
 
 def _add(

@@ -42,7 +42,7 @@ def plot_map(
     Returns
     -------
     matplotlib.figure.Figure
-        Polygons without a row of the table are grey, and the legend says how many there are.
+        Polygons without a value are grey, and the legend says how many there are.
 
     Raises
     ------
@@ -71,6 +71,7 @@ def plot_map(
         raise LabelError(f"{len(unknown)} rows have no polygon, such as {unknown[:3].tolist()}; {kinds}")
     if value not in table:
         raise LabelError(f"the table has no column {value!r}; it has {', '.join(map(str, table.columns))}")
+    table = table[table[value].notna()]
     drawn, empty = areas.loc[table.index], areas[~areas.index.isin(table.index)]
     values = table[value].to_numpy(np.float64)
     doubtful = np.zeros(values.size, dtype=bool)

@@ -29,8 +29,8 @@ from ppdinf.distributions.observation.table_function import of_table
 from ppdinf.errors import ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.models import starts
-from ppdinf.models.whitening import NormalData
-from ppdinf.models.whitening_op import in_graph, whitening_transform
+from ppdinf.models.effects.whitening import NormalData
+from ppdinf.models.effects.whitening_op import in_graph, whitening_transform
 from ppdinf.tables.frame import Frame
 
 ROOM = Path(ppd.__file__).parent

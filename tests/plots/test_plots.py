@@ -216,7 +216,8 @@ def test_cells_that_cannot_be_drawn(draws, columns, words):
 def test_a_map_shows_uncertain_areas_and_areas_without_a_value():
     gpd, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
     areas = gpd.GeoDataFrame(geometry=[shapely.box(k, 0, k + 1, 1) for k in range(4)], index=list("ABCD"))
-    table = pd.DataFrame({"estimate": [4.0, 90.0, 20.0], "lower": [1, 80, 20], "upper": [8, 99, 20]}, index=list("CAB"))
+    values = {"estimate": [4.0, 90.0, 20.0, np.nan], "lower": [1, 80, 20, np.nan], "upper": [8, 99, 20, np.nan]}
+    table = pd.DataFrame(values, index=list("CABD"))
     figure = plot_map(table, areas)
     assert "In 1 of 3 areas" in figure.axes[0].get_title(loc="left")
     values, hatched, grey = figure.axes[0].collections

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Transform
 from ppdinf.distributions.densities.marginal_logp import fixed
-from ppdinf.models.icar import Spectrum
-from ppdinf.models.whitening import NormalData
-from ppdinf.models.whitening_op import in_graph, whitening_transform
+from ppdinf.models.effects.icar import Spectrum
+from ppdinf.models.effects.whitening import NormalData
+from ppdinf.models.effects.whitening_op import in_graph, whitening_transform
 
 __all__ = ["GroupLikelihood", "NormalLikelihood", "Rescaled", "StandardNormal", "StandardSpectral"]
 
@@ -70,7 +70,8 @@ class Rescaled(Transform):
 class StandardNormal(Transform):
     """Map independent normal variables to variables that are standard normal in the approximate posterior.
 
-    The posterior is standard normal for every standard deviation of the prior. See :mod:`ppdinf.models.whitening`.
+    The posterior is standard normal for every standard deviation of the prior. See
+    :mod:`ppdinf.models.effects.whitening`.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ def _information(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the information matrix of the levels, and their score where all effects are 0.
 
-    In each group H is K - k k' / sum(k) + v w w' (:mod:`ppdinf.models.whitening`).
+    In each group H is K - k k' / sum(k) + v w w' (:mod:`ppdinf.models.effects.whitening`).
     """
     k, w, group, n = likelihood.information, groups.share, groups.group, groups.response.size
     total = np.bincount(group, k, minlength=n)

@@ -1,7 +1,7 @@
 """Whitening of effects given a normal likelihood, and its gradients, as PyTensor Ops compiled once per installation.
 
-Written in PyTensor, the steps of :mod:`ppdinf.models.whitening` have about 100 nodes, which take half a minute to
-compile for every model.
+Written in PyTensor, the steps of :mod:`ppdinf.models.effects.whitening` have about 100 nodes, which take half a minute
+to compile for every model.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
-from ppdinf.models.whitening import NormalData, transform, transform_gradient
+from ppdinf.models.effects.whitening import NormalData, transform, transform_gradient
 
 __all__ = ["in_graph", "whitening_transform"]
 
