@@ -116,7 +116,7 @@ def _as_they_are(
         return None
     return (
         f"{fault} The data have little information on {name!r}: use the non-centered form, mean + scale * "
-        "pm.Normal(..., 0, 1), or ppdinf.models.label_effects.log_rates, which chooses the form."
+        "pm.Normal(..., 0, 1), or ppdinf.models.log_rates, which chooses the form."
     )
 
 
@@ -131,7 +131,7 @@ def _in_units(
     return (
         f"{name!r} moves against its scale {tau!r}: the larger {tau!r}, the smaller {name!r}. The data have much "
         f"information on the effects: use the centered form, pm.Normal(..., mean, scale), instead of {name!r}, or "
-        "ppdinf.models.label_effects.log_rates, which chooses the form."
+        "ppdinf.models.log_rates, which chooses the form."
     )
 
 

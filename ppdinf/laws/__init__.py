@@ -42,4 +42,4 @@ __all__ = [
 ]  # fmt: skip
 
 LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}
-"""Laws with mass proportional to exp(-epsilon |z|), by the name of the norm."""
+"""Laws with mass proportional to ``exp(-epsilon |z|)``, by the name of the norm."""

@@ -50,7 +50,8 @@ def read_published_csv(
         Law of numbers in `path` and `sums`, such as ``ppd.laws.Rounded(5)``. None: they are exact.
     suppressed : str, optional
         Range of suppressed counts, such as ``"1-9"`` or ``"<5"``: the meaning of empty values and of the marks
-        S, (S), s, D, (D), *, X, (X) in `path` and `sums`. None: empty values state nothing, and marks are errors.
+        ``S``, ``(S)``, ``s``, ``D``, ``(D)``, ``*``, ``X``, ``(X)`` in `path` and `sums`. None: empty values state
+        nothing, and marks are errors.
     sums : sequence of str or path
         Files of sums that are published as the table is. Their columns of labels are dimensions or `coords`; a file
         without such columns has one row, the total. Other columns are ignored.

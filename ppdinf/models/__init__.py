@@ -29,6 +29,7 @@ from ppdinf.models.aggregates import ranks as ranks
 from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.constrained_counts import ConstrainedCounts as ConstrainedCounts
+from ppdinf.models.label_effects import log_rates as log_rates
 from ppdinf.models.leave_one_out import leave_one_out as leave_one_out
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
@@ -47,6 +48,7 @@ __all__ = [
     "label_effects",
     "leave_one_out",
     "log_likelihood",
+    "log_rates",
     "ranks",
     "reparametrize",
     "sample_confidential",

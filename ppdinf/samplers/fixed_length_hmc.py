@@ -37,7 +37,7 @@ class FixedLengthHMC(pm.HamiltonianMC):
     """PyMC step method: Hamiltonian trajectories of length pi/2 by a three-stage integrator.
 
     For models whose unconstrained variables are nearly standard normal, above all those of
-    `ppdinf.models.label_effects.log_rates`. For 3,143 counties its draws are nearly independent with 6 gradients each;
+    `ppdinf.models.log_rates`. For 3,143 counties its draws are nearly independent with 6 gradients each;
     leapfrog steps take 12 and NUTS 15 (`benchmarks/nation.py`). Use NUTS where scales differ by more than the diagonal
     metric adapts to: fixed-length trajectories are then inefficient or periodic. Use NUTS also where the density has
     a sharp edge (a potential of -inf). The posterior is the same in every case.
@@ -68,7 +68,7 @@ class FixedLengthHMC(pm.HamiltonianMC):
     Examples
     --------
     >>> import numpy as np, pymc as pm, ppdinf as ppd
-    >>> from ppdinf.models.label_effects import log_rates
+    >>> from ppdinf.models import log_rates
     >>> release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> quiet = dict(progressbar=False, quiet=True, compute_convergence_checks=False)
     >>> with pm.Model(coords=release.coords):

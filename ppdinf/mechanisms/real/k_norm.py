@@ -78,8 +78,8 @@ class KNorm(SubspaceMechanism):
     Notes
     -----
     The guarantee is pure. The squared error is near the optimum if K has similar extent in all directions. For the
-    cells under one total and replaced records, |z|_K is half the l1 norm. Draws follow the law exactly if no change by
-    a record is a combination of other changes and no change violates a public sum (cells under one total or none, as
+    cells under one total and replaced records, ``|z|_K`` is half the l1 norm. Draws follow the law exactly if no change
+    by a record is a combination of other changes and no change violates a public sum (cells under one total or none, as
     many independent queries as cells). Otherwise, in up to 8 free dimensions, they follow it up to double precision and
     are rounded to the grid. Every table with the same public sums can then give the released one; guarantee and plan
     state the role of double precision. Enumerating the faces takes between 1 ms and 12 s. In higher dimensions,

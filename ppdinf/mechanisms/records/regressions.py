@@ -26,7 +26,7 @@ type Points = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearRegression(Objective):
-    """Least squares, ``L = sum (response_i - features_i . y)^2 / 2``, over coefficients in a ball.
+    """Least squares, ``L = sum (response_i - features_i @ y)^2 / 2``, over coefficients in a ball.
 
     Data are a pair ``(features, response)``.
 
@@ -40,8 +40,8 @@ class LinearRegression(Objective):
     Notes
     -----
     The gradient of one record is ``x x' y - response x``. Two matrices x x' differ by at most features**2 in operator
-    norm, because both are positive semidefinite. Hence sigma(y) = c (features**2 |y| + 2 features response) with c = 1
-    for l2 and linf and c = sqrt(d) for l1, the largest ratio of the norm to the Euclidean norm.
+    norm, because both are positive semidefinite. Hence ``sigma(y) = c (features**2 |y| + 2 features response)`` with
+    c = 1 for l2 and linf and c = sqrt(d) for l1, the largest ratio of the norm to the Euclidean norm.
 
     Examples
     --------

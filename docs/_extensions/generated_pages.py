@@ -1,0 +1,125 @@
+"""Sphinx extension that writes pages from the package: the API reference and the README of each case study.
+
+It also links ``ppd.name`` in the text of every page to the reference.
+
+The API reference has one page per public package and one per public name, so that it is complete by construction.
+A name that ``import ppdinf as ppd`` provides as ``ppd.name`` is documented under that name only.
+"""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+
+import ppdinf
+
+DOCS = Path(__file__).parents[1]
+STUDIES = DOCS.parent / "case_studies"
+
+
+def public_names(module):
+    """Return the public names of a package, sorted by name."""
+    return sorted(module.__all__, key=lambda name: (name.lower(), name))
+
+
+def public_packages():
+    """Return the public packages, which the package ``ppdinf`` lists among its names."""
+    return [name for name in public_names(ppdinf) if inspect.ismodule(getattr(ppdinf, name))]
+
+
+def entries():
+    """Return for each documented package its own names, and the full names of what another page documents."""
+    modules = {"ppdinf": ppdinf} | {f"ppdinf.{package}": getattr(ppdinf, package) for package in public_packages()}
+    documented, pages = {}, {}
+    for package, module in modules.items():
+        own, elsewhere = [], []
+        for name in public_names(module):
+            value = getattr(module, name)
+            if inspect.ismodule(value) and package == "ppdinf":
+                continue
+            if id(value) in documented:
+                elsewhere.append(documented[id(value)])
+            else:
+                own.append(name)
+                documented[id(value)] = f"{package}.{name}"
+        pages[package] = (own, elsewhere)
+    return pages
+
+
+def summary(title, names):
+    """Return a table of names, each with a page."""
+    rows = "\n".join(f"   {name}" for name in names)
+    return f"{title}\n\n.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{rows}\n"
+
+
+def package_page(package, own, elsewhere):
+    """Return the page of a package: its first paragraph and a table of its names."""
+    module = importlib.import_module(package)
+    introduction = inspect.getdoc(module).partition("\n\n")[0]
+    parts = [f"{package}\n{'=' * len(package)}\n", introduction + "\n", f".. currentmodule:: {package}\n"]
+    if own:
+        parts.append(summary("", own))
+    if elsewhere:
+        links = ", ".join(f":py:obj:`{name}`" for name in elsewhere)
+        parts.append(f"Also in this package: {links}.\n")
+    return "\n".join(parts)
+
+
+def write(path, text):
+    """Write a page unless the file already has this text, so that Sphinx rebuilds only what changed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def write_pages(app):
+    """Write the pages before Sphinx reads its sources."""
+    pages = entries()
+    for package, (own, elsewhere) in pages.items():
+        write(DOCS / "api" / f"{package}.rst", package_page(package, own, elsewhere))
+    tree = "\n".join(f"   {package}" for package in pages)
+    title = "API reference"
+    rows = "\n".join(f"   * - :doc:`{package}`\n     - {one_line(package)}" for package in pages)
+    table = f".. list-table::\n   :widths: 25 75\n\n{rows}\n"
+    toctree = f".. toctree::\n   :hidden:\n\n{tree}\n"
+    write(DOCS / "api" / "index.rst", f"{title}\n{'=' * len(title)}\n\n{table}\n{toctree}")
+    for readme in sorted(STUDIES.glob("*/README.md")):
+        study = readme.parent.name
+        text = readme.read_text(encoding="utf-8")
+        text = re.sub(r"\]\(([\w-]+\.png)\)", rf"](../../case_studies/{study}/\1)", text)
+        text = text.replace("](../../docs/", "](../").replace("/README.md)", ".md)")
+        write(DOCS / "studies" / f"{study}.md", text)
+
+
+def one_line(package):
+    """Return the first sentence of a package's docstring."""
+    return inspect.getdoc(importlib.import_module(package)).partition("\n")[0]
+
+
+def links_to_studies(app, name, source):
+    """Replace links to the README of a case study by links to its page."""
+    source[0] = re.sub(r"\]\(\.\./case_studies/(\w+)/(?:README\.md)?\)", r"](studies/\1.md)", source[0])
+
+
+def links_to_reference(app, document):
+    """Let code in the text that begins with ``ppd.name`` link to the page of the name."""
+    for literal in list(document.findall(nodes.literal)):
+        name = re.match(r"ppd((?:\.\w+)+)", literal.astext())
+        if name and not isinstance(literal.parent, nodes.reference | pending_xref):
+            link = pending_xref(
+                "", refdomain="py", reftype="obj", reftarget="ppdinf" + name[1], refexplicit=True, refwarn=False
+            )
+            link["refdoc"] = app.env.docname
+            literal.replace_self(link)
+            link += literal
+
+
+def setup(app):
+    """Register the extension."""
+    app.connect("config-inited", lambda app, config: write_pages(app))
+    app.connect("source-read", links_to_studies)
+    app.connect("doctree-read", links_to_reference)
+    return {"parallel_read_safe": True}
