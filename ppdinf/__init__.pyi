@@ -15,6 +15,7 @@ from . import privacy as privacy
 from . import releases as releases
 from . import samplers as samplers
 from . import sessions as sessions
+from ._internal.citation import citation as citation
 from .denoising import Denoised as Denoised
 from .denoising import denoise as denoise
 from .denoising import identified_bounds as identified_bounds

@@ -1,6 +1,7 @@
 """Helpers that users do not import: compilation, files, exact rationals, and private names of PyMC.
 
 atomic_files  Files that are written completely or not at all.
+citation      References to cite with results of the package.
 frozen        Construction of frozen values from files, and families of classes that files name.
 jax_callback  Ops that JAX evaluates by calls of their compiled code.
 numba_jit     Compilation of kernels, the inner loops of the package.
