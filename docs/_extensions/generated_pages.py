@@ -78,6 +78,10 @@ def write(path, text):
 def write_pages(app):
     """Write the pages before Sphinx reads its sources."""
     pages = entries()
+    current = {f"{package}.{name}.rst" for package, (own, _) in pages.items() for name in own}
+    for stale in (DOCS / "api" / "generated").glob("*.rst"):
+        if stale.name not in current:
+            stale.unlink()
     for package, (own, elsewhere) in pages.items():
         write(DOCS / "api" / f"{package}.rst", package_page(package, own, elsewhere))
     tree = "\n".join(f"   {package}" for package in pages)

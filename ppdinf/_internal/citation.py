@@ -1,5 +1,7 @@
 """References to cite with results of the package."""
 
+from ppdinf import __version__
+
 __all__ = ["citation"]
 
 SOFTWARE = """@software{{ppdinf,
@@ -71,6 +73,4 @@ def citation() -> str:
     >>> print(ppd.citation().partition(",")[0])
     @software{ppdinf
     """
-    from ppdinf import __version__
-
     return SOFTWARE.format(version=__version__) + "\n\n" + PAPERS + "\n"

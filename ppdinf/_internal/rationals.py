@@ -45,6 +45,10 @@ def as_fraction(value: Parameter, name: str, *, power: int = 1) -> Fraction:
     PrivacyError
         The value is not a finite positive number, or is out of range.
 
+    See Also
+    --------
+    ppdinf.privacy.Guarantee
+
     Examples
     --------
     >>> as_fraction(0.192, "epsilon")

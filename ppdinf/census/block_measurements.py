@@ -177,6 +177,10 @@ def read_nmf(
     ReleaseFileError, LabelError, CountError, PrivacyError, ModuleNotFoundError
         As for `read_rows`; a geounit twice, or without the finest level; constraints that contradict each other.
 
+    See Also
+    --------
+    ppdinf.census.read_rows, ppdinf.census.simulate_nmf, ppdinf.denoise
+
     Notes
     -----
     A measurement of a geounit counts everybody in it: to read the level US you need the files of all states. A

@@ -41,6 +41,10 @@ def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str
     LabelError
         Codes of different widths, or not longer than the codes of higher levels; a repeated code.
 
+    See Also
+    --------
+    ppdinf.census.read_nmf, ppdinf.census.off_spine_areas
+
     Examples
     --------
     >>> tree(["44001A1", "44001A2", "44003B1"], {"county": 5, "tract": 6}, "block")["county"]
@@ -78,6 +82,10 @@ def off_spine_areas(blocks: Sequence[str], dim: str = "block") -> dict[str, tupl
     ------
     LabelError
         A code does not end in 16 digits.
+
+    See Also
+    --------
+    ppdinf.census.tree, ppdinf.census.read_nmf
 
     Examples
     --------

@@ -52,6 +52,10 @@ def read_occupied(
         As for `read_nmf`; a geounit of the finest level without its total, or a total that differs from the
         sum of its parts.
 
+    See Also
+    --------
+    ppdinf.census.read_nmf, ppdinf.census.tree
+
     Examples
     --------
     >>> import tempfile, numpy as np, xarray as xr, ppdinf as ppd

@@ -86,6 +86,10 @@ def read_rows(
     ModuleNotFoundError
         pyarrow is not installed: it comes with the extra ``census``.
 
+    See Also
+    --------
+    ppdinf.census.read_nmf
+
     Notes
     -----
     Tolerated: every width of integers, no column ``sign`` (constraints are equalities then), ``==`` for ``=``, further

@@ -37,6 +37,10 @@ class Axis:
     ------
     LabelError
         A grouping contains labels that the axis lacks, or a label in two groups.
+
+    See Also
+    --------
+    ppdinf.census.Histogram, ppdinf.census.Strategy
     """
 
     name: str
@@ -75,6 +79,10 @@ class Axis:
 @dataclass(frozen=True)
 class Histogram:
     """Axes of the arrays of a file, in order.
+
+    See Also
+    --------
+    ppdinf.census.Axis, ppdinf.census.PERSONS, ppdinf.census.UNITS
 
     Examples
     --------

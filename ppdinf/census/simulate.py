@@ -71,6 +71,10 @@ def simulate_nmf(
     ModuleNotFoundError
         pyarrow is not installed: it comes with the extra ``census``.
 
+    See Also
+    --------
+    ppdinf.census.read_nmf, ppdinf.census.Strategy
+
     Notes
     -----
     Noise is drawn by inversion in double precision: a simulation, not a release.

@@ -33,6 +33,10 @@ class Strategy:
         ``{level: queries}`` that are published exactly.
     zeros : mapping of str to str
         ``{constraint: query}`` of structural zeros; the groupings of the query leave out all other cells.
+
+    See Also
+    --------
+    ppdinf.census.Histogram, ppdinf.census.simulate_nmf
     """
 
     histogram: Histogram

@@ -51,6 +51,10 @@ class MechanismAudit:
         Number of scales, if the mechanism is stored as scales.
     most_scales : int or None
         Upper bound on the number of scales of extreme mechanisms with this fixed point (Corollary 2).
+
+    See Also
+    --------
+    ppdinf.counts.CountMechanism
     """
 
     row_error: float
@@ -80,6 +84,10 @@ class CountMechanism:
         Distribution of counts that the mechanism preserves (its fixed point).
     scales : Scales or None
         The columns as sums of scales.
+
+    See Also
+    --------
+    ppdinf.counts.optimal, ppdinf.counts.heuristic, ppdinf.counts.staircase, ppdinf.Transition
 
     Examples
     --------

@@ -35,6 +35,10 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     -------
     CountMechanism
 
+    See Also
+    --------
+    ppdinf.counts.truncated_geometric, ppdinf.counts.staircase
+
     Examples
     --------
     >>> mechanism = discrete_gaussian(5, epsilon=1, delta="1/100")

@@ -71,6 +71,10 @@ def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     CountError
         The counts are not integers from 0 to n - 1.
 
+    See Also
+    --------
+    ppdinf.counts.to_distribution, ppdinf.counts.noisy_histogram
+
     Examples
     --------
     >>> histogram([0, 2, 2, 1], 4)

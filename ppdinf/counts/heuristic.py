@@ -71,6 +71,10 @@ def heuristic(z: ArrayLike, epsilon: Parameter, selector: Selector = "sandwich")
     PrivacyError
         z is not a distribution, the selector is unknown, or epsilon is out of range.
 
+    See Also
+    --------
+    ppdinf.counts.optimal, ppdinf.counts.scale
+
     Notes
     -----
     The time is 0.2 s for 2,000 counts and 4 s for 8,000. The number of steps is of order n^2. Above about 2,000 counts

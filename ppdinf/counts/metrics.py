@@ -14,6 +14,10 @@ __all__ = ["kolmogorov_smirnov", "total_variation", "wasserstein"]
 def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
     """Return the Wasserstein-1 distance of two distributions over 0 to n - 1, in persons: the area between their CDFs.
 
+    See Also
+    --------
+    ppdinf.counts.total_variation, ppdinf.counts.kolmogorov_smirnov
+
     Examples
     --------
     >>> wasserstein([0.5, 0.5, 0], [0.5, 0, 0.5])
@@ -25,6 +29,10 @@ def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
 def kolmogorov_smirnov(p: ArrayLike, q: ArrayLike) -> float:
     """Return the largest distance of two distribution functions.
 
+    See Also
+    --------
+    ppdinf.counts.total_variation, ppdinf.counts.wasserstein
+
     Examples
     --------
     >>> kolmogorov_smirnov([0.5, 0.5, 0], [0.25, 0.25, 0.5])
@@ -35,6 +43,10 @@ def kolmogorov_smirnov(p: ArrayLike, q: ArrayLike) -> float:
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:
     """Return half of the sum of absolute differences of probabilities.
+
+    See Also
+    --------
+    ppdinf.counts.kolmogorov_smirnov, ppdinf.counts.wasserstein
 
     Examples
     --------

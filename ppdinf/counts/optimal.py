@@ -65,6 +65,10 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
     RoundingError
         Rounding ended the search before this accuracy.
 
+    See Also
+    --------
+    ppdinf.counts.heuristic, ppdinf.counts.CountMechanism
+
     Notes
     -----
     A step costs O(n^3): 300 counts take seconds, 1,000 counts about a minute. `ppdinf.counts.heuristic` is faster.

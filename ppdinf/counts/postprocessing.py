@@ -31,6 +31,10 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
     ndarray of float64, shape (n,)
         The distribution; it is uniform if all clipped entries are 0.
 
+    See Also
+    --------
+    ppdinf.counts.histogram, ppdinf.counts.total_variation
+
     Examples
     --------
     >>> to_distribution([6, 5, -1]), to_distribution([6, 5, -1], "clip").round(3)

@@ -116,6 +116,10 @@ def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
     ndarray of float64, shape (n,)
         The scale, positive (except for underflow) with sum 1.
 
+    See Also
+    --------
+    ppdinf.counts.scales, ppdinf.counts.heuristic
+
     Examples
     --------
     >>> import math
@@ -132,6 +136,10 @@ def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
 
 def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
     """Return the pattern that increases up to row j and then decreases.
+
+    See Also
+    --------
+    ppdinf.counts.optimal, ppdinf.counts.heuristic
 
     Examples
     --------
@@ -156,6 +164,10 @@ def scales(n: int, epsilon: Parameter) -> NDArray[np.float64]:
     -------
     ndarray of float64, shape (n, 2^(n - 1))
         Scales from the decreasing pattern to the increasing pattern; the last step changes fastest.
+
+    See Also
+    --------
+    ppdinf.counts.scale, ppdinf.counts.representation
 
     Examples
     --------

@@ -33,6 +33,10 @@ def staircase(n: int, epsilon: Parameter) -> CountMechanism:
     -------
     CountMechanism
 
+    See Also
+    --------
+    ppdinf.counts.truncated_geometric, ppdinf.counts.discrete_gaussian
+
     Examples
     --------
     >>> staircase(3, epsilon=1).matrix.round(3)

@@ -48,6 +48,10 @@ def dimensions(n: int, fixed: int | None = None) -> int:
         ``2^(n-1) n - n`` without a fixed point, and ``2^(n-1) fixed - n - fixed + 1`` with one, because columns with
         probability 0 are empty and one equation is redundant.
 
+    See Also
+    --------
+    ppdinf.counts.scales, ppdinf.counts.representation
+
     Examples
     --------
     >>> dimensions(3), dimensions(3, fixed=3)
@@ -77,6 +81,10 @@ def representation(
         Matrix for ``b = B.ravel()``, where B of shape (2^(n-1), n) contains the weights of the scales by column.
     r : ndarray of float64
 
+    See Also
+    --------
+    ppdinf.counts.scales, ppdinf.counts.dimensions
+
     Examples
     --------
     >>> M, r = representation(3, 1, z=[0.5, 0.3, 0.2])
@@ -93,6 +101,10 @@ def representation(
 
 def linearly_simplified(mechanism: CountMechanism) -> bool:
     """Return whether a representation is extreme among those without a fixed point (Definition 19, Theorem 11).
+
+    See Also
+    --------
+    ppdinf.counts.affinely_simplified, ppdinf.counts.representation
 
     Examples
     --------
@@ -115,6 +127,10 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
     -------
     bool
         For rational epsilon, True is proved.
+
+    See Also
+    --------
+    ppdinf.counts.linearly_simplified, ppdinf.counts.representation
 
     Notes
     -----

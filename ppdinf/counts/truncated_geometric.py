@@ -38,6 +38,10 @@ def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
     PrivacyError
         n or epsilon is out of range.
 
+    See Also
+    --------
+    ppdinf.counts.staircase, ppdinf.counts.discrete_gaussian
+
     Examples
     --------
     >>> truncated_geometric(3, epsilon=1).matrix.round(3)

@@ -59,6 +59,10 @@ def budget_share(epsilon: Parameter) -> Fraction:
 
     The share is ``0.106 + 0.533 exp(-2.87 epsilon)``.
 
+    See Also
+    --------
+    ppdinf.counts.TwoStage
+
     Examples
     --------
     >>> budget_share(1), budget_share("0.1")
@@ -102,6 +106,10 @@ class TwoStage(CellLaw):
     -----
     DiagnosisWarning
         Only `noisy` is known and does not determine the noisy sums: posteriors omit their likelihood.
+
+    See Also
+    --------
+    ppdinf.counts.CountMechanism, ppdinf.counts.noisy_histogram, ppdinf.PartiallyPrivate
 
     Notes
     -----

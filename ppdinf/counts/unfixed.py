@@ -36,6 +36,10 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
     -------
     CountMechanism
 
+    See Also
+    --------
+    ppdinf.counts.optimal, ppdinf.counts.heuristic
+
     Notes
     -----
     The cost is O(n^2).

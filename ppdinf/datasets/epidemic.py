@@ -62,6 +62,10 @@ def epidemic() -> xr.Dataset:
     xarray.Dataset
         As for `simulate_epidemic`; a new copy at each call.
 
+    See Also
+    --------
+    ppdinf.datasets.simulate_epidemic, ppdinf.datasets.read_epidemic
+
     Examples
     --------
     >>> epidemic().cases.sizes
@@ -84,6 +88,10 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
         ``cases`` and ``deaths``, int64 of shape (county 67, month 24); coordinates ``fips`` (five digits as
         text; the state number 99 is unused) and ``population`` by county; months as text from ``2020-03`` to
         ``2022-02``.
+
+    See Also
+    --------
+    ppdinf.datasets.epidemic
 
     Examples
     --------

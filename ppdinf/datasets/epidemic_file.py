@@ -53,6 +53,10 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
         A count that is blank, negative, fractional, above 2**53 or not a number; a population of 0;
         more deaths than cases in the complete file.
 
+    See Also
+    --------
+    ppdinf.datasets.epidemic, ppdinf.datasets.read_table
+
     Examples
     --------
     >>> import pathlib, tempfile

@@ -39,6 +39,10 @@ def public_file(name: str) -> Path | None:
     FileNotFoundError
         The folder, or the file in it, does not exist.
 
+    See Also
+    --------
+    ppdinf.datasets.read_table
+
     Examples
     --------
     >>> file = public_file("county_population_2010.csv")

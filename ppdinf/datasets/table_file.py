@@ -61,6 +61,10 @@ def read_table(
     CountError
         Counts that are blank, negative, fractional or not numbers.
 
+    See Also
+    --------
+    ppdinf.datasets.public_file, ppdinf.as_table, ppdinf.measurements.read_published_csv
+
     Examples
     --------
     >>> import pathlib, tempfile

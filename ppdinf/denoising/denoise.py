@@ -95,6 +95,10 @@ def denoise(
     InvariantError
         No table satisfies everything public.
 
+    See Also
+    --------
+    ppdinf.Denoised, ppdinf.Measurements, ppdinf.PartiallyPrivate, ppdinf.identified_bounds
+
     Notes
     -----
     If any two noisy or exact sums are nested or disjoint, tables are drawn exactly given their prior (about 2 us per

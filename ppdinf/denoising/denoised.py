@@ -41,6 +41,10 @@ class Denoised:
         Draws of the prior's parameters, shape (chains, draws, ...).
     plan : str
         Description of the sampler of tables given their prior, and the reason for its choice.
+
+    See Also
+    --------
+    ppdinf.denoise, ppdinf.plots.plot_posterior_table, ppdinf.models.summary
     """
 
     def __init__(

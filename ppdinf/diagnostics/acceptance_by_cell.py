@@ -26,6 +26,10 @@ def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
         One row per cell, indexed by its labels. ``moved``: the fraction of draws that differ from the previous
         draw, smallest over chains. ``distinct``: the number of distinct values in all chains.
 
+    See Also
+    --------
+    ppdinf.diagnose, ppdinf.plots.plot_chains
+
     Examples
     --------
     >>> import numpy as np

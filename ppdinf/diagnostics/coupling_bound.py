@@ -69,6 +69,10 @@ def coupling_bound(
     InvariantError
         The draws are not of this model: they violate a public sum, or are outside the support of the noise.
 
+    See Also
+    --------
+    ppdinf.diagnose, ppdinf.diagnostics.tv_bound
+
     Notes
     -----
     Compiles one function, which takes seconds. A pair costs twice its meeting time in draws: half a second in all for

@@ -45,6 +45,10 @@ class Diagnosis:
         For a sampled table of up to 32 cells, given the parameters (see `coupling_bound` for larger tables).
     chains : int
 
+    See Also
+    --------
+    ppdinf.diagnose
+
     Examples
     --------
     >>> print(Diagnosis(pd.DataFrame(), pd.DataFrame(), []))
@@ -120,6 +124,10 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     DiagnosisWarning
         One warning per problem. If sampling was stopped and chains differ in length, the warning states how many
         draws of each chain are used.
+
+    See Also
+    --------
+    ppdinf.diagnostics.Diagnosis, ppdinf.compare, ppdinf.diagnostics.coupling_bound
 
     Examples
     --------

@@ -106,6 +106,10 @@ def nonnegative() -> Public:
     -------
     Public
 
+    See Also
+    --------
+    ppdinf.invariants.at_least, ppdinf.invariants.between
+
     Examples
     --------
     >>> print(nonnegative())
@@ -130,6 +134,10 @@ def between(low: int | None, high: int | None) -> Public:
     ------
     InvariantError
         No limit is given, the limits exclude each other, or they are not integers of at most 2**53.
+
+    See Also
+    --------
+    ppdinf.invariants.at_least, ppdinf.invariants.inequality
 
     Examples
     --------
@@ -158,6 +166,10 @@ def at_least(larger: str | int, smaller: str | int, *, dim: str) -> Public:
     ------
     InvariantError, LabelError
         The same label twice; labels that are neither strings nor integers.
+
+    See Also
+    --------
+    ppdinf.invariants.between, ppdinf.invariants.nonnegative, ppdinf.invariants.inequality
 
     Examples
     --------

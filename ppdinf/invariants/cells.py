@@ -92,6 +92,10 @@ def cells(where: Mapping[str, object]) -> Public:
     LabelError
         No cell is chosen, or labels are neither strings nor integers.
 
+    See Also
+    --------
+    ppdinf.invariants.groups, ppdinf.invariants.linear, ppdinf.invariants.zeros
+
     Examples
     --------
     >>> import ppdinf as ppd
@@ -113,6 +117,10 @@ def zeros(where: Mapping[str, object]) -> Public:
     Returns
     -------
     Public
+
+    See Also
+    --------
+    ppdinf.invariants.cells, ppdinf.invariants.between
 
     Examples
     --------

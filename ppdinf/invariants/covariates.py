@@ -60,6 +60,10 @@ def covariates(*names: str) -> Public:
     LabelError
         No name is given, or a name is not a string.
 
+    See Also
+    --------
+    ppdinf.invariants.labels
+
     Examples
     --------
     >>> from ppdinf.invariants import total

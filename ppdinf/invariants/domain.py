@@ -80,6 +80,10 @@ def labels(dim: str, labels: Iterable[str | int]) -> Public:
     LabelError
         No labels, or labels that are neither strings nor integers.
 
+    See Also
+    --------
+    ppdinf.invariants.covariates
+
     Examples
     --------
     >>> import pandas as pd, ppdinf as ppd

@@ -145,6 +145,10 @@ def linear(A: MatrixLike | pd.DataFrame, labels: Sequence[str] | None = None) ->
     LabelError
         Names of rows are not unique; columns of a DataFrame are not labels.
 
+    See Also
+    --------
+    ppdinf.invariants.inequality, ppdinf.invariants.margin
+
     Examples
     --------
     >>> linear([[1, 0, 2]], ["first and twice the third"]).on([3, 1, 2]).values
@@ -172,6 +176,10 @@ def inequality(B: MatrixLike | pd.DataFrame, limits: Sequence[int], labels: Sequ
     ------
     InvariantError, LabelError
         As for `linear`; limits that are not integers, or not one limit for each row.
+
+    See Also
+    --------
+    ppdinf.invariants.linear, ppdinf.invariants.at_least
 
     Examples
     --------

@@ -19,6 +19,10 @@ __all__ = ["Public"]
 class Public:
     """All public statements about a table, joined by ``&``.
 
+    See Also
+    --------
+    ppdinf.invariants.System, ppdinf.invariants.total, ppdinf.invariants.margin
+
     Examples
     --------
     >>> from ppdinf.invariants import groups, nonnegative, total

@@ -150,6 +150,10 @@ def total(*, weights: str | None = None) -> Public:
     -------
     Public
 
+    See Also
+    --------
+    ppdinf.invariants.margin, ppdinf.invariants.groups
+
     Examples
     --------
     >>> total().on([3, 1, 2]).values
@@ -176,6 +180,10 @@ def margin(*dims: str, weights: str | None = None) -> Public:
     ------
     InvariantError, LabelError
         No dimension is given, a dimension is given twice, or a name is not a string.
+
+    See Also
+    --------
+    ppdinf.invariants.total, ppdinf.invariants.groups, ppdinf.invariants.linear
 
     Examples
     --------
@@ -209,6 +217,10 @@ def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None
     LabelError
         `parents` is not a mapping, is empty, or holds labels that look alike.
 
+    See Also
+    --------
+    ppdinf.invariants.margin, ppdinf.invariants.cells
+
     Examples
     --------
     >>> import xarray as xr
@@ -241,6 +253,10 @@ def hierarchy(*levels: str, parents: Mapping[Any, Any] | pd.Series | None = None
     ------
     InvariantError
         No level is given; labels of one level have different depths in `parents`, or `parents` has a cycle.
+
+    See Also
+    --------
+    ppdinf.invariants.groups, ppdinf.invariants.margin
 
     Examples
     --------

@@ -57,6 +57,10 @@ class System:
         The same for known inequalities, ``B x >= limits``.
     empty : numpy.ndarray of bool, shape (d,)
         Structural zeros: cells that are zero by definition.
+
+    See Also
+    --------
+    ppdinf.invariants.Public, ppdinf.lattice.structure
     """
 
     public: Public

@@ -58,6 +58,10 @@ def unit(unit: str, *, contributions: int = 1) -> Public:
     LabelError, InvariantError
         The name is empty, contributions are below 1, or a `Public` has two units.
 
+    See Also
+    --------
+    ppdinf.invariants.covariates, ppdinf.privacy.sensitivity
+
     Examples
     --------
     >>> import ppdinf as ppd

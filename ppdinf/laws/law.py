@@ -35,6 +35,10 @@ class Law(ABC):
         Short name of the law on lattices, for messages.
     is_mixture : bool
         Whether the cells are independent only given a common scale.
+
+    See Also
+    --------
+    ppdinf.laws.IntegerLaw, ppdinf.laws.LawArray
     """
 
     name: ClassVar[str]
@@ -69,7 +73,12 @@ class Law(ABC):
 
 
 class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
-    """Independent integer noise for each cell: a symmetric law whose mass decreases with the absolute value."""
+    """Independent integer noise for each cell: a symmetric law whose mass decreases with the absolute value.
+
+    See Also
+    --------
+    ppdinf.laws.Law, ppdinf.laws.AdditiveNoise
+    """
 
     @abstractmethod
     def log_weight(self, z: Symbolic) -> Symbolic:

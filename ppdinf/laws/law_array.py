@@ -40,6 +40,10 @@ class LawArray:
         Index into `laws` for each entry, with the labels of the parameter; -1 for entries without a law.
 
 
+    See Also
+    --------
+    ppdinf.laws.Law, ppdinf.measured
+
     Examples
     --------
     >>> import ppdinf as ppd

@@ -30,7 +30,12 @@ type Rows = tuple[sp.csr_array, Sequence[str], Array, NDArray[np.bool_], Forms]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measured:
-    """Noisy values of the sums named by a statement; see `measured`."""
+    """Noisy values of the sums named by a statement; see `measured`.
+
+    See Also
+    --------
+    ppdinf.measured
+    """
 
     statement: Public
     values: object
@@ -130,6 +135,10 @@ def measured(statement: Public, values: object, law: object) -> Measured:
         At binding: values are not integers or are outside the support of their law.
     PrivacyError
         `law` is not a supported law. At binding: an entry has no scale.
+
+    See Also
+    --------
+    ppdinf.Measurements, ppdinf.measurements.Measured, ppdinf.measurements.read_published
 
     Examples
     --------

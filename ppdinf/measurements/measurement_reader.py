@@ -40,6 +40,10 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
         The file is not of measurements or of another version, its parts are missing, added, edited or truncated, or its
         numbers are contradictory.
 
+    See Also
+    --------
+    ppdinf.Measurements, ppdinf.measurements.read_published_csv
+
     Examples
     --------
     >>> import pathlib, tempfile, ppdinf as ppd
@@ -62,6 +66,10 @@ def read_published(path: str | PathLike[str]) -> Measurements | Release:
     ------
     ReleaseFileError
         As for `read_measurements` and `ppdinf.read_release`.
+
+    See Also
+    --------
+    ppdinf.measurements.read_published_csv, ppdinf.read_measurements
     """
     return read_measurements(path) if sealed.has_field(path, "holds", HOLDS) else read_release(path)
 

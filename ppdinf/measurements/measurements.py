@@ -74,6 +74,10 @@ class Measurements:
     LabelError, CountError, InvariantError, PrivacyError
         As for `measured` and `Public.on`: labels or values do not fit, or sums are contradictory.
 
+    See Also
+    --------
+    ppdinf.measured, ppdinf.read_measurements, ppdinf.denoise, ppdinf.PartiallyPrivate
+
     Examples
     --------
     >>> import ppdinf as ppd

@@ -173,6 +173,10 @@ def plan(
         20 seconds, or no sampler applies. The message states the time that they would take, and names the losses that
         can be planned if the time was estimated before any draw.
 
+    See Also
+    --------
+    ppdinf.privacy.audit, ppdinf.Session, ppdinf.plots.plot_plan
+
     Examples
     --------
     >>> import ppdinf as ppd

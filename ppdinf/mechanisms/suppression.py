@@ -49,6 +49,10 @@ class Suppression(TableMechanism):
     public : Public
         Statements that are published exactly, and bounds that every table satisfies.
 
+    See Also
+    --------
+    ppdinf.suppressed, ppdinf.identified_bounds, ppdinf.privacy.audit
+
     Notes
     -----
     The table of such a release is the table nearest to zero that satisfies all public statements: a placeholder that

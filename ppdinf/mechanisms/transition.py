@@ -119,6 +119,10 @@ class Transition(CellLaw):
     InvariantError
         The public statements contain sums.
 
+    See Also
+    --------
+    ppdinf.counts.TwoStage, ppdinf.mechanisms.random_rounding, ppdinf.laws.TransitionMatrix
+
     Notes
     -----
     The guarantee is computed from the matrix, between each count and the next. If all ratios of neighbouring rows are
@@ -228,6 +232,10 @@ def random_rounding(base: int, upper: int, public: Public | None = None) -> Tran
     Returns
     -------
     Transition
+
+    See Also
+    --------
+    ppdinf.laws.RandomRounding, ppdinf.Transition
 
     Examples
     --------

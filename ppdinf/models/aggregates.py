@@ -49,6 +49,10 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     LabelError
         The table does not have these labels, or the draws have no dimensions ``chain`` and ``draw``.
 
+    See Also
+    --------
+    ppdinf.models.summary, ppdinf.models.ranks, ppdinf.sample_confidential
+
     Examples
     --------
     >>> import ppdinf as ppd
@@ -105,7 +109,7 @@ def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:
 
     See Also
     --------
-    xarray.DataArray.rank : The same result; requires the package bottleneck.
+    ppdinf.models.summary, ppdinf.models.aggregate
 
     Examples
     --------
@@ -147,6 +151,10 @@ def summary(draws: xr.DataArray, probability: float = 0.9, *, simultaneous: bool
         The draws have no dimensions ``chain`` and ``draw``.
     ModelError
         The draws are neither numbers nor bool.
+
+    See Also
+    --------
+    ppdinf.models.aggregate, ppdinf.models.ranks
 
     Notes
     -----

@@ -79,6 +79,10 @@ def compare(
         The dimensions or labels of an estimate differ from those of the truth. Their order may differ: cells are
         matched by name and label.
 
+    See Also
+    --------
+    ppdinf.models.leave_one_out, ppdinf.log_likelihood, ppdinf.diagnose
+
     Notes
     -----
     Models are fitted in parallel on all cores and take seconds per release. Other analyses run in one process:

@@ -54,6 +54,10 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     InvariantError
         No table in the support of `dist` has the stated sums.
 
+    See Also
+    --------
+    ppdinf.PartiallyPrivate, ppdinf.samplers.LatticeGibbs
+
     Notes
     -----
     The model also contains an observed variable ``{name}_release`` with no elements, which represents the sums.

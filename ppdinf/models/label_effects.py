@@ -117,6 +117,10 @@ def log_rates(
     LabelError
         The release has no such coordinate, the coordinate has real values, or an adjacency has other labels.
 
+    See Also
+    --------
+    ppdinf.PartiallyPrivate, ppdinf.samplers.FixedLengthHMC
+
     Notes
     -----
     The function adds these variables to the model: ``intercept`` ~ Normal(log of the overall rate, 2.5),

@@ -137,6 +137,10 @@ def sample_release(
     ------
     ModelError
         As `sample_confidential`.
+
+    See Also
+    --------
+    ppdinf.sample_confidential, ppdinf.compare
     """
     model = pm.modelcontext(model)
     observed, rng = only_table(model).law.observed, np.random.default_rng(random_seed)

@@ -63,6 +63,10 @@ class OneSidedTest:
     PrivacyError
         `rate` is not a positive finite number.
 
+    See Also
+    --------
+    ppdinf.PartiallyPrivate
+
     Notes
     -----
     A p-value costs time proportional to the number of likely values of the count. Nothing is simulated.

@@ -103,6 +103,10 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     InvariantError
         No table in the support of `dist` satisfies everything public.
 
+    See Also
+    --------
+    ppdinf.sample_confidential, ppdinf.diagnose, ppdinf.denoise, ppdinf.models.Released
+
     Notes
     -----
     Counts are truncated to a window. Its complement has noise probability below 1e-12, unless draws of the prior show

@@ -79,6 +79,10 @@ def sample_confidential(
         Sampling was stopped and chains differ in length: `idata` keeps only the draws that all chains have.
         The posterior of a cell exceeds its truncation window.
 
+    See Also
+    --------
+    ppdinf.PartiallyPrivate, ppdinf.models.summary, ppdinf.models.aggregate, ppdinf.sample_release
+
     Notes
     -----
     A cell on which no published number and no other variable depends is drawn from its data model without truncation.

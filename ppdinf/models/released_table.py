@@ -55,6 +55,10 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     LabelError, InvariantError, ModelError
         As for `TableMechanism.dist`, or the observed table has another shape or other labels.
 
+    See Also
+    --------
+    ppdinf.PartiallyPrivate
+
     Examples
     --------
     >>> import pymc as pm, ppdinf as ppd

@@ -33,6 +33,10 @@ def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trust
         Left: traces. Right, for at least two chains with at least four draws: cumulative ranks of each chain's draws
         among all draws, thinned by their ESS, minus the uniform line. The line of a chain that explores the common
         posterior stays near zero. p is the p-value of ArviZ's test of uniformity.
+
+    See Also
+    --------
+    ppdinf.diagnose, ppdinf.diagnostics.acceptance_by_cell
     """
     import arviz_plots as azp
     import arviz_stats as azs

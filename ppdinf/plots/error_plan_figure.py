@@ -36,6 +36,10 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
     ------
     PrivacyError
         The public sums determine every cell, so that there is noise in none.
+
+    See Also
+    --------
+    ppdinf.plan
     """
     shown = {name: plans} if isinstance(plans, ErrorPlan) else dict(plans)
     with figure_style():

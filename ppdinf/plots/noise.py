@@ -65,6 +65,10 @@ def plot_noise(release: Release) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
+
+    See Also
+    --------
+    ppdinf.plots.plot_plan
     """
     noise = noise_values(release)
     distance = np.abs(noise)

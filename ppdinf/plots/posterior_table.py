@@ -80,6 +80,10 @@ def plot_posterior_table(
     ------
     ModelError
         The posterior has no variable `name` or `rate`.
+
+    See Also
+    --------
+    ppdinf.plots.plot_cells, ppdinf.plots.plot_map
     """
     if (rate is None) != (exposure is None):
         raise LabelError("the panel of rates requires both rate and exposure")

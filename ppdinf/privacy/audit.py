@@ -47,6 +47,10 @@ class Audit:
         reach.
     loss : ndarray of float64, shape (n, n)
         Largest log ratio of probabilities, over all releases.
+
+    See Also
+    --------
+    ppdinf.privacy.audit
     """
 
     tables: NDArray[np.int64]
@@ -99,6 +103,10 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
     ------
     InvariantError
         There are more than 200 tables or 200,000 releases, or tables with different exactly published sums.
+
+    See Also
+    --------
+    ppdinf.privacy.Audit, ppdinf.identified_bounds, ppdinf.Suppression
 
     Examples
     --------

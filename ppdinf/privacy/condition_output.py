@@ -40,6 +40,10 @@ def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
     PrivacyError
         The guarantee is not pure, or the public information is empty.
 
+    See Also
+    --------
+    ppdinf.privacy.condition_pairs, ppdinf.privacy.conditioning_cost
+
     Examples
     --------
     >>> from fractions import Fraction

@@ -48,6 +48,10 @@ class ConditioningCost:
     exact : bool
     tables : int
         Number of visited tables.
+
+    See Also
+    --------
+    ppdinf.privacy.conditioning_cost
     """
 
     gamma: float
@@ -68,6 +72,10 @@ class Erosion:
         if no other table exists.
     fixed : int
         Cells that the public sums and bounds determine.
+
+    See Also
+    --------
+    ppdinf.privacy.erosion
     """
 
     nearest: int | None
@@ -103,6 +111,10 @@ def conditioning_cost(
     Returns
     -------
     ConditioningCost
+
+    See Also
+    --------
+    ppdinf.privacy.ConditioningCost, ppdinf.Conditioned
 
     Notes
     -----
@@ -179,6 +191,10 @@ def erosion(system: System) -> Erosion:
     -------
     Erosion
 
+    See Also
+    --------
+    ppdinf.privacy.Erosion, ppdinf.privacy.posterior_range
+
     Examples
     --------
     >>> import ppdinf as ppd
@@ -209,6 +225,10 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
     ------
     PrivacyError
         A prior outside [0, 1] or a negative loss.
+
+    See Also
+    --------
+    ppdinf.privacy.erosion
 
     Examples
     --------

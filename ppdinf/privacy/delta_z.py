@@ -52,6 +52,10 @@ def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int 
     PrivacyError
         No pairs remain because public information decides all secrets; or a malformed law.
 
+    See Also
+    --------
+    ppdinf.privacy.delta_z_counts, ppdinf.privacy.delta_z_normal, ppdinf.privacy.wasserstein_infinity
+
     Examples
     --------
     >>> from scipy import stats
@@ -86,6 +90,10 @@ def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fractio
     PrivacyError
         n is not an integer from 1 to 10,000, or z0 and z1 are not probabilities with z0 <= z1.
 
+    See Also
+    --------
+    ppdinf.privacy.erosion
+
     Examples
     --------
     >>> secret_pair(2, 0, "1/3")
@@ -118,6 +126,10 @@ def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
     ------
     PrivacyError
         As for `secret_pair`.
+
+    See Also
+    --------
+    ppdinf.privacy.delta_z
 
     Notes
     -----
@@ -157,6 +169,10 @@ def delta_z_normal(covariance: ArrayLike, width: float) -> float:
     PrivacyError
         The matrix is not symmetric positive semidefinite, or the public statistics fix the person's value;
         the width is not positive and finite.
+
+    See Also
+    --------
+    ppdinf.privacy.delta_z
 
     Notes
     -----

@@ -29,6 +29,10 @@ type Law = Mapping[Any, Fraction | float]  # from values; Mapping is invariant i
 class KAnonymity:
     """Public information that a count of n persons, and the number of others, are both at least k.
 
+    See Also
+    --------
+    ppdinf.privacy.TCloseness
+
     Examples
     --------
     >>> print(KAnonymity(20, 5), list(KAnonymity(20, 5).counts)[::5])
@@ -54,6 +58,10 @@ class KAnonymity:
 @dataclass(frozen=True)
 class TCloseness:
     """Public information that the share of counted persons is within t of a public share.
+
+    See Also
+    --------
+    ppdinf.privacy.KAnonymity
 
     Examples
     --------
@@ -95,6 +103,10 @@ def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[objec
     ------
     (mapping, mapping)
         Pairs whose secrets are both possible (equation 10); all other pairs are dropped.
+
+    See Also
+    --------
+    ppdinf.privacy.condition_output
 
     Examples
     --------

@@ -63,6 +63,10 @@ def gaussian_delta(epsilon: Parameter, sigma: float, *, sensitivity: float = 1.0
     PrivacyError
         A parameter is not positive and finite.
 
+    See Also
+    --------
+    ppdinf.privacy.gaussian_sigma, ppdinf.privacy.zcdp_delta
+
     Examples
     --------
     >>> round(gaussian_delta(1, 3.7306), 7)
@@ -97,6 +101,10 @@ def gaussian_sigma(
         A parameter is out of range, or the calibration unknown; or the printed width does not give the required
         delta. The printed width grows as sqrt(ln(1/delta)) although sqrt(2 ln(1/delta)) is necessary. It fails from
         about delta = 1e-13 at epsilon = 0.2, 1e-11 at 0.9, 1e-6 at 5.
+
+    See Also
+    --------
+    ppdinf.privacy.gaussian_delta, ppdinf.privacy.zcdp_rho
 
     Examples
     --------

@@ -53,6 +53,10 @@ def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced
     PrivacyError
         The query is not a finite matrix with columns; another p; unknown neighbours.
 
+    See Also
+    --------
+    ppdinf.privacy.sensitivity_polytope, ppdinf.invariants.unit
+
     Notes
     -----
     Linear in the entries of W for added records. For replaced records, at worst quadratic in the columns of
@@ -123,6 +127,10 @@ def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replace
     ------
     PrivacyError
         As for `sensitivity`; or the list exceeds the memory limit.
+
+    See Also
+    --------
+    ppdinf.privacy.sensitivity, ppdinf.KNorm
 
     Examples
     --------

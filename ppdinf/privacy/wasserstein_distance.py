@@ -74,6 +74,10 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
         in length; frozen distributions that are neither finite nor of one family; an unknown norm; more than 1,000,000
         values, or in higher dimensions pairs of values.
 
+    See Also
+    --------
+    ppdinf.WassersteinExponential, ppdinf.privacy.delta_z
+
     Notes
     -----
     If probabilities are floats, a guarantee based on this distance omits a delta of the size of the tolerance:

@@ -50,6 +50,10 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         Whether releases satisfy public bounds as the confidential table does.
     public : Public
         Statements that are published exactly.
+
+    See Also
+    --------
+    ppdinf.GeneralizedLaplace, ppdinf.GeneralizedGaussian
     """
 
     kind: ClassVar[str]

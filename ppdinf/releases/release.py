@@ -81,6 +81,10 @@ class Release:
     LabelError
         `public` is bound to a table with other labels.
 
+    See Also
+    --------
+    ppdinf.read_release, ppdinf.PartiallyPrivate, ppdinf.sample_release
+
     Examples
     --------
     >>> import ppdinf as ppd

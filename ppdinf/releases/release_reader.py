@@ -39,6 +39,10 @@ def read_release(path: str | PathLike[str]) -> Release:
         The file is not a release file; parts are missing, added, edited or truncated; the schema version is unknown;
         or public values contradict the statements or the table.
 
+    See Also
+    --------
+    ppdinf.Release, ppdinf.denoise, ppdinf.PartiallyPrivate
+
     Notes
     -----
     10,000,000 cells take about 30 s and 5 GB.

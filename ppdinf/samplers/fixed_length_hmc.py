@@ -58,6 +58,10 @@ class FixedLengthHMC(pm.HamiltonianMC):
     ModelError
         `target_accept` is not between 0 and 1.
 
+    See Also
+    --------
+    ppdinf.models.log_rates, ppdinf.samplers.LatticeGibbs
+
     Notes
     -----
     A trajectory of k steps takes 3 k gradients, which ``sample_stats`` and progress bars report as ``n_steps``. The

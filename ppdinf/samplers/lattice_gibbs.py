@@ -79,6 +79,10 @@ class LatticeGibbs(BlockedStep):
     initial_point, compile_kwargs, blocked
         Arguments that PyMC passes.
 
+    See Also
+    --------
+    ppdinf.PartiallyPrivate, ppdinf.diagnostics.coupling_bound
+
     Notes
     -----
     Variables and potentials that depend on the table cell by cell multiply the weights of the counts. If a variable

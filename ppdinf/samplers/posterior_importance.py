@@ -113,6 +113,10 @@ def importance(
         ``pareto_k`` is above 0.7: few draws carry most of the weight, and the draws are not reliable. Or the evidences
         of the two searches differ by more than their sampling error.
 
+    See Also
+    --------
+    ppdinf.samplers.rejection, ppdinf.diagnose
+
     Notes
     -----
     Modes are searched from the initial point and from draws of the prior, in two independent searches. A mode that

@@ -89,6 +89,10 @@ def rejection(
         The run would need more than 10 million proposals, or the model has an integer unknown, an improper prior or a
         likelihood of nan.
 
+    See Also
+    --------
+    ppdinf.samplers.importance
+
     Notes
     -----
     Draws are exact where ``bound`` is "proved". Otherwise they are exact if maximization found the maximum;

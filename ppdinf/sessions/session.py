@@ -48,6 +48,10 @@ class Session:
     partition : tuple of str and tuple of str
         Name of a partition of everybody into disjoint parts, and the parts; ``("", ())`` without a partition.
 
+    See Also
+    --------
+    ppdinf.plan, ppdinf.privacy.compose, ppdinf.Release
+
     Notes
     -----
     Losses are counted as in `ppdinf.privacy.Ledger`: per unit of distance if guarantees state a distance, where the

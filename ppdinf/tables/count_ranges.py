@@ -148,6 +148,10 @@ def suppressed(values: Any, below: int | None = None, *, least: int = 0, marks: 
     CountError
         `below` or `least` is not an integer, or no count is between them.
 
+    See Also
+    --------
+    ppdinf.ranges, ppdinf.laws.Interval, ppdinf.Suppression
+
     Examples
     --------
     >>> import pandas as pd
@@ -177,6 +181,10 @@ def ranges(lower: Any, upper: Any) -> Any:
     ------
     CountError
         A limit is not an integer, a range is empty, or shapes or labels differ.
+
+    See Also
+    --------
+    ppdinf.suppressed, ppdinf.laws.Interval, ppdinf.measured
 
     Examples
     --------

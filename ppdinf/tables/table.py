@@ -83,6 +83,10 @@ def as_table(
         Unnamed dimensions; labels that repeat, are missing, are neither strings nor integers,
         look alike, or name totals of the others; absent combinations; undeclared labels.
 
+    See Also
+    --------
+    ppdinf.Measurements, ppdinf.datasets.read_table
+
     Notes
     -----
     10,000,000 cells take about 1 s, 10,000,000 distinct labels several seconds.

@@ -71,6 +71,10 @@ def noisy_histogram(
     PrivacyError
         The privatizer is unknown, or delta is missing or not allowed.
 
+    See Also
+    --------
+    ppdinf.counts.histogram, ppdinf.counts.TwoStage
+
     Examples
     --------
     >>> from ppdinf.noise.primitives.stream import seeded_stream

@@ -35,6 +35,10 @@ def certify(A: MatrixLike, B: MatrixLike) -> str:
     InvariantError
         If A B is not zero, m differs from d - rank A, or B is not saturated.
 
+    See Also
+    --------
+    ppdinf.lattice.kernel, ppdinf.lattice.structure
+
     Notes
     -----
     The test is exact. It uses sparse products and eliminations, and one dense Hermite form for the part of B without
@@ -90,6 +94,10 @@ def is_saturated(B: MatrixLike) -> bool:
     ------
     InvariantError
         If B is not a matrix of integers of at most 2^53.
+
+    See Also
+    --------
+    ppdinf.lattice.kernel
 
     Examples
     --------

@@ -38,6 +38,10 @@ class RowAlgebra:
         Rows that form a basis of the row space, in increasing order.
     redundant : dict of int to dict of int to Fraction
         Every other row as a rational combination of independent rows.
+
+    See Also
+    --------
+    ppdinf.lattice.row_algebra
     """
 
     independent: IntVector
@@ -66,6 +70,10 @@ def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Row
     ------
     InvariantError
         If A is not a matrix of integers of at most 2^53.
+
+    See Also
+    --------
+    ppdinf.lattice.RowAlgebra, ppdinf.lattice.rank
 
     Notes
     -----
@@ -108,6 +116,10 @@ def rank(A: MatrixLike) -> int:
     InvariantError
         If A is not a matrix of integers of at most 2^53.
 
+    See Also
+    --------
+    ppdinf.lattice.row_algebra
+
     Notes
     -----
     The cost is that of `row_algebra`.
@@ -142,6 +154,10 @@ def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = N
     ------
     InvariantError
         If A or a is malformed.
+
+    See Also
+    --------
+    ppdinf.lattice.check_consistent
 
     Notes
     -----
@@ -180,6 +196,10 @@ def check_consistent(
     ------
     InvariantError
         If some combination of rows is zero on the left and not on the right; the message names the rows.
+
+    See Also
+    --------
+    ppdinf.lattice.contradiction, ppdinf.lattice.integer_solution
 
     Notes
     -----

@@ -50,6 +50,10 @@ class Lattice:
         Saturated basis of the lattice of class sums.
     certificate : str
         The proof that the basis is saturated, and the steps that computed it.
+
+    See Also
+    --------
+    ppdinf.lattice.kernel, ppdinf.lattice.Moves
     """
 
     classes: IntVector
@@ -103,6 +107,10 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     ------
     InvariantError
         If A is invalid, or a basis entry exceeds int64.
+
+    See Also
+    --------
+    ppdinf.lattice.margin_kernel, ppdinf.lattice.structure
 
     Notes
     -----

@@ -48,6 +48,10 @@ def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
     InvariantError
         If a generator names a dimension that does not exist, or a size is not positive.
 
+    See Also
+    --------
+    ppdinf.lattice.kernel, ppdinf.lattice.margin_matrix
+
     Notes
     -----
     The derivation is in the docstring of the module. The model family is that of hierarchical log-linear models
@@ -93,6 +97,10 @@ def margin_matrix(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
     ------
     InvariantError
         If a generator names a dimension that does not exist, or a size is not positive.
+
+    See Also
+    --------
+    ppdinf.lattice.margin_kernel, ppdinf.lattice.margin_moves
 
     Examples
     --------

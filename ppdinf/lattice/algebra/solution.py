@@ -52,6 +52,10 @@ def integer_solution(
     InvariantError
         If rows are invalid or contradictory, or if only fractions satisfy them; the message names the rows.
 
+    See Also
+    --------
+    ppdinf.lattice.nearest_feasible, ppdinf.lattice.check_consistent
+
     Notes
     -----
     The algorithm is exact. The cost is that of `ppdinf.lattice.algebra.kernel.kernel` without reduction.

@@ -71,6 +71,10 @@ class Moves:
         Whether the moves are proved to connect every fiber under the given bounds.
     reason : str
         The theorem that is used, for each part.
+
+    See Also
+    --------
+    ppdinf.lattice.connected_moves
     """
 
     families: Sequence[tuple[Family, float, bool]]
@@ -146,6 +150,10 @@ def connected_moves(
     InvariantError
         If A is invalid or `bounds` is not one of the four words.
 
+    See Also
+    --------
+    ppdinf.lattice.margin_moves, ppdinf.lattice.Moves
+
     Notes
     -----
     The cost is that of `ppdinf.lattice.structure.blocks.structure` and of 4ti2: one second for the margins of eight
@@ -206,6 +214,10 @@ def margin_moves(
     ------
     InvariantError
         If a generator names a dimension that does not exist, or a size is not positive.
+
+    See Also
+    --------
+    ppdinf.lattice.connected_moves, ppdinf.lattice.margin_matrix
 
     Examples
     --------

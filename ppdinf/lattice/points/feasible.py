@@ -75,6 +75,10 @@ def nearest_feasible(
         If the input is invalid, rows are contradictory, or no point is feasible. The message names the incompatible
         rows.
 
+    See Also
+    --------
+    ppdinf.lattice.integer_solution
+
     Notes
     -----
     Water filling costs O(d log d). The integer programme takes about one second for 20 stacked margins of 14 x 24

@@ -58,6 +58,10 @@ class Structure:
         First cell of the group of mutually proportional cells; the cell itself if alone.
     tied_ratio : ndarray of int64, shape (d, 2)
         Numerator and denominator of c in z_i = c z_{tied_to[i]}.
+
+    See Also
+    --------
+    ppdinf.lattice.structure
     """
 
     lattice: Lattice
@@ -188,6 +192,10 @@ def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Struc
     ------
     InvariantError
         If A is invalid.
+
+    See Also
+    --------
+    ppdinf.lattice.Structure, ppdinf.lattice.kernel
 
     Notes
     -----

@@ -40,6 +40,10 @@ class AdditiveNoise(IndependentLaw):
     PrivacyError
         Noise values are not different integers, or probabilities are negative or do not sum to 1.
 
+    See Also
+    --------
+    ppdinf.laws.BandedNoise, ppdinf.laws.DoubleGeometric
+
     Examples
     --------
     The sum of two independent discrete Laplace variables is a convolution.

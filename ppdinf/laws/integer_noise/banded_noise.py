@@ -39,6 +39,10 @@ class BandedNoise(IndependentLaw):
     PrivacyError
         A band is not an integer, or its distribution is not valid (the message names the band).
 
+    See Also
+    --------
+    ppdinf.laws.read_ptable, ppdinf.laws.AdditiveNoise
+
     Examples
     --------
     Zeros stay zeros, ones become 0 or 3, larger counts change by at most 1.
@@ -166,6 +170,10 @@ def read_ptable(path: str | PathLike[str]) -> BandedNoise:
     PrivacyError
         A column is missing, a value is not a number, an original count between 0 and the largest one is missing, or
         the probabilities of an original count do not sum to 1.
+
+    See Also
+    --------
+    ppdinf.laws.BandedNoise
 
     Notes
     -----

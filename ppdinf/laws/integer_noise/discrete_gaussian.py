@@ -41,6 +41,10 @@ class DiscreteGaussian(IntegerLaw):
     PrivacyError
         Neither or both parameters are given, or the parameter is not a positive finite number.
 
+    See Also
+    --------
+    ppdinf.laws.Gaussian, ppdinf.laws.DoubleGeometric, ppdinf.GeneralizedGaussian
+
     Notes
     -----
     An array as the parameter gives one law for each entry (`ppdinf.laws.LawArray`).

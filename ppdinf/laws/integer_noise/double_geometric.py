@@ -38,6 +38,10 @@ class DoubleGeometric(IntegerLaw):
     PrivacyError
         epsilon is not a positive finite number.
 
+    See Also
+    --------
+    ppdinf.laws.Laplace, ppdinf.laws.L2Laplace, ppdinf.laws.Staircase, ppdinf.GeneralizedLaplace
+
     Examples
     --------
     >>> DoubleGeometric("1/2").log_weight(-3)

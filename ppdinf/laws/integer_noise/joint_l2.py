@@ -32,6 +32,10 @@ class JointL2(ObservationModel):
     Attributes
     ----------
     law : L2Laplace
+
+    See Also
+    --------
+    ppdinf.laws.L2Laplace
     """
 
     name: ClassVar[str] = "l2-laplace"

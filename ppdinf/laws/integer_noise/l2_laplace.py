@@ -39,6 +39,10 @@ class L2Laplace(Law):
     PrivacyError
         epsilon is not a positive finite number.
 
+    See Also
+    --------
+    ppdinf.laws.DoubleGeometric, ppdinf.laws.JointL2
+
     Examples
     --------
     >>> L2Laplace("1/2").log_mass([3, -4])

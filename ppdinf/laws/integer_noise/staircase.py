@@ -42,6 +42,10 @@ class Staircase(IntegerLaw):
     PrivacyError
         A parameter is out of range.
 
+    See Also
+    --------
+    ppdinf.laws.DoubleGeometric
+
     Examples
     --------
     >>> [Staircase(1, sensitivity=2, step=1).log_weight(k) for k in range(4)]

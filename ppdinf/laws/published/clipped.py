@@ -32,6 +32,10 @@ class Clipped(Censored):
     PrivacyError
         `law` is another object, or `at` is not an integer.
 
+    See Also
+    --------
+    ppdinf.laws.Thresholded, ppdinf.laws.Rounded
+
     Examples
     --------
     >>> import ppdinf as ppd

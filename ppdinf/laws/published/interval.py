@@ -32,6 +32,10 @@ class Interval(IndicatorLaw):
     ends : array of float64, shape (n, 2)
         The different ranges of the values that the law was read from. Users leave it empty.
 
+    See Also
+    --------
+    ppdinf.ranges, ppdinf.suppressed, ppdinf.laws.Rounded
+
     Examples
     --------
     >>> import ppdinf as ppd

@@ -33,6 +33,10 @@ class RandomRounding(PerEntry, IndependentLaw):
     PrivacyError
         The base is not an integer of at least 2.
 
+    See Also
+    --------
+    ppdinf.laws.Rounded, ppdinf.mechanisms.random_rounding
+
     Examples
     --------
     >>> float(np.exp(RandomRounding(3).log_weight(6, np.array(5))).round(3))

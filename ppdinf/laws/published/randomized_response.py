@@ -43,6 +43,10 @@ class RandomizedResponse(PerEntry, IndependentLaw):
     PrivacyError
         A parameter is out of range, or ``keep`` equals ``flip``, so that reports do not depend on answers.
 
+    See Also
+    --------
+    ppdinf.laws.TransitionMatrix
+
     Notes
     -----
     State the reports of one answer only: the number of the other answer is N minus it, and a second statement would

@@ -39,6 +39,10 @@ class Rounded(PerEntry, IndicatorLaw):
     PrivacyError
         The base is not an integer of at least 1, the direction or tie rule is unknown, or the tie rule is missing.
 
+    See Also
+    --------
+    ppdinf.laws.RandomRounding, ppdinf.laws.Interval
+
     Examples
     --------
     >>> Rounded(10, ties="up").support_bounds(np.array([0, 10]), 0.0)

@@ -39,6 +39,10 @@ class Thresholded(Censored):
     PrivacyError
         `law` is another object, or the threshold is not an integer.
 
+    See Also
+    --------
+    ppdinf.laws.Clipped, ppdinf.laws.Interval
+
     Examples
     --------
     >>> import ppdinf as ppd

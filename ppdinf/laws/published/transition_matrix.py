@@ -32,6 +32,10 @@ class TransitionMatrix(IndependentLaw):
     PrivacyError
         The array is not a matrix, or a row is not a probability vector.
 
+    See Also
+    --------
+    ppdinf.Transition, ppdinf.laws.RandomizedResponse
+
     Examples
     --------
     >>> rounded = TransitionMatrix(np.array([[1.0, 0.0], [0.5, 0.5]]))

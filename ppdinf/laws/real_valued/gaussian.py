@@ -33,6 +33,10 @@ class Gaussian(RealNoise):
     PrivacyError
         The standard deviation is not positive.
 
+    See Also
+    --------
+    ppdinf.laws.Laplace, ppdinf.laws.DiscreteGaussian
+
     Examples
     --------
     >>> import ppdinf as ppd

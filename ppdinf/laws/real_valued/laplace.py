@@ -33,6 +33,10 @@ class Laplace(RealNoise):
     PrivacyError
         The scale is not positive.
 
+    See Also
+    --------
+    ppdinf.laws.DoubleGeometric, ppdinf.laws.Gaussian
+
     Examples
     --------
     >>> Laplace.of_epsilon(0.5, sensitivity=2)

@@ -29,6 +29,10 @@ class NoiseNorm:
     order : {1, 2, inf}
         Order of the norm; 2 stands for half of the squared norm.
 
+    See Also
+    --------
+    ppdinf.KNorm
+
     Examples
     --------
     >>> NoiseNorm(sparse.csc_array([[1.0, 1.0], [1.0, -1.0]]), np.inf).log_density(np.array([3.0, -2.0]))

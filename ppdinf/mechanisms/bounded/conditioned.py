@@ -43,6 +43,10 @@ class Conditioned(Weighted):
         `noise` is not a noise distribution, is the first argument (as in earlier versions), or has no known guarantee
         under bounds (the discrete Gaussian) or at all.
 
+    See Also
+    --------
+    ppdinf.GeneralizedLaplace, ppdinf.WassersteinExponential, ppdinf.privacy.conditioning_cost
+
     Notes
     -----
     With bounds, the probability C(x) that noise around x satisfies them differs between tables. It enters the guarantee

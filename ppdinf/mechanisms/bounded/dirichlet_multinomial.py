@@ -49,6 +49,10 @@ class DirichletMultinomial:
     LabelError
         The earlier counts have labels, which would be ignored.
 
+    See Also
+    --------
+    ppdinf.WassersteinExponential, ppdinf.Conditioned
+
     Examples
     --------
     >>> earlier = DirichletMultinomial([3, 0], concentration="1/2")

@@ -65,6 +65,10 @@ class WassersteinExponential(Weighted):
         A parameter is out of range, or `base_measure` is not a base measure. For a given table: the sensitivity is
         below the distance of the nearest two tables that satisfy the public statements.
 
+    See Also
+    --------
+    ppdinf.Conditioned, ppdinf.privacy.wasserstein_infinity
+
     Notes
     -----
     Draws are exact, by elimination. l2 noise with bounds or a base measure uses rejection from elimination, for up to

@@ -60,6 +60,10 @@ class GeneralizedGaussian(LatticeNoise):
     PrivacyError
         Missing or redundant parameters, a parameter out of range, an unknown calibration, or too small a sigma.
 
+    See Also
+    --------
+    ppdinf.GeneralizedLaplace, ppdinf.SubspaceGaussian, ppdinf.privacy.to_approximate, ppdinf.plan
+
     Notes
     -----
     For every calibration, the noise is zCDP with ``1 / (2 sigma**2)`` per unit of squared distance. Draws are

@@ -42,6 +42,10 @@ class GeneralizedLaplace(LatticeNoise):
     PrivacyError
         epsilon is not a positive finite number, or the norm is unknown.
 
+    See Also
+    --------
+    ppdinf.GeneralizedGaussian, ppdinf.Conditioned, ppdinf.SubspaceLaplace, ppdinf.plan
+
     Notes
     -----
     l1 noise has the distribution of independent double geometric noise conditioned on ``A z = 0``. Draws are exact. If

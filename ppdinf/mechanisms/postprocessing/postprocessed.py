@@ -75,6 +75,10 @@ class PostProcessed(TableMechanism):
     PrivacyError
         epsilon is not a positive finite number, or the method is unknown.
 
+    See Also
+    --------
+    ppdinf.TopDown, ppdinf.GeneralizedLaplace
+
     Notes
     -----
     "l2" and "nonnegative" return real numbers, the others counts. 10,000 cells with both margins take 0.25 s by

@@ -130,6 +130,10 @@ class TopDown(PostProcessed):
     InvariantError
         `levels` contains no level; or, for a given table, a cell is in two groups of one level.
 
+    See Also
+    --------
+    ppdinf.PostProcessed, ppdinf.invariants.hierarchy, ppdinf.denoise
+
     Notes
     -----
     The noisy sums above the cells are used but not published: `noisy` of a release holds the cells only.

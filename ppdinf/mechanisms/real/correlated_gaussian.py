@@ -66,6 +66,10 @@ class CorrelatedGaussian(SubspaceMechanism):
     InvariantError, PrivacyError
         `public` is not public information; a parameter is out of range or unknown; when drawing, too many cells.
 
+    See Also
+    --------
+    ppdinf.SubspaceGaussian, ppdinf.KNorm, ppdinf.GeneralizedGaussian
+
     Notes
     -----
     The mean squared error is within a factor O(log^2 m log(1/delta)) of the optimum, for small epsilon and delta. The

@@ -75,6 +75,10 @@ class KNorm(SubspaceMechanism):
         `public` is not public information, or a parameter is out of range or unknown. Draws raise an error if
         coupled chains did not meet.
 
+    See Also
+    --------
+    ppdinf.SubspaceLaplace, ppdinf.CorrelatedGaussian, ppdinf.KNormGradient
+
     Notes
     -----
     The guarantee is pure. The squared error is near the optimum if K has similar extent in all directions. For the

@@ -72,6 +72,10 @@ class SubspaceGaussian(SubspaceMechanism):
     InvariantError, PrivacyError
         `public` is not public information; a parameter is out of range or unknown; an unusable grid.
 
+    See Also
+    --------
+    ppdinf.CorrelatedGaussian, ppdinf.GeneralizedGaussian, ppdinf.SubspaceLaplace
+
     Notes
     -----
     Draws on a grid are exact: no floating-point number decides an outcome, and every public sum of the doubles equals

@@ -66,6 +66,10 @@ class SubspaceLaplace(SubspaceMechanism):
     InvariantError, PrivacyError
         `public` is not public information; a parameter is out of range or unknown; an unusable grid.
 
+    See Also
+    --------
+    ppdinf.SubspaceGaussian, ppdinf.GeneralizedLaplace, ppdinf.KNorm
+
     Notes
     -----
     Draws on a grid are exact, as for `SubspaceGaussian`. Extended noise keeps every public sum of the doubles. The

@@ -89,6 +89,10 @@ class KNormGradient(Mechanism):
     PrivacyError
         A parameter out of range, an unknown norm, the subspace {0}, a subspace without `known`, or an unusable grid.
 
+    See Also
+    --------
+    ppdinf.mechanisms.Mean, ppdinf.mechanisms.Quantile, ppdinf.mechanisms.LinearRegression, ppdinf.KNorm
+
     Notes
     -----
     Exact draws, in which no floating-point number decides an outcome: means on R^d in every norm, and quantiles. Exact

@@ -28,6 +28,10 @@ class Mean(Objective):
     bound : float
         Upper bound on the K-norm of every record: subtract the midpoint of the possible values first.
 
+    See Also
+    --------
+    ppdinf.mechanisms.Quantile, ppdinf.KNormGradient
+
     Examples
     --------
     >>> Mean(1.0).gradient(np.array([[0.5], [0.1]]), np.array([[1.0]]))

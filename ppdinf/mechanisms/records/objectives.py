@@ -104,6 +104,10 @@ class Gradient(Objective):
     radius : float
         Euclidean radius of the ball that contains the answers: without it, many densities have infinite mass.
 
+    See Also
+    --------
+    ppdinf.KNormGradient, ppdinf.mechanisms.Mean
+
     Examples
     --------
     >>> ridge = Gradient(lambda x, y: y * (len(x) + 1) - sum(x), 2.0, answers=1, radius=10.0)

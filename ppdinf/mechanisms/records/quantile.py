@@ -35,6 +35,10 @@ class Quantile(Objective):
     lower, upper : float
         Ends of the interval that contains records and answers.
 
+    See Also
+    --------
+    ppdinf.mechanisms.Mean, ppdinf.KNormGradient
+
     Examples
     --------
     >>> Quantile(0.5, 0, 10).gradient(np.array([1.0, 2.0, 7.0]), np.array([[0.5], [3.0]]))

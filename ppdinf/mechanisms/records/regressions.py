@@ -37,6 +37,10 @@ class LinearRegression(Objective):
     features, response : float
         Bounds on the Euclidean length of a record's features and on the absolute value of its response.
 
+    See Also
+    --------
+    ppdinf.mechanisms.LogisticRegression, ppdinf.KNormGradient
+
     Notes
     -----
     The gradient of one record is ``x x' y - response x``. Two matrices x x' differ by at most features**2 in operator
@@ -133,6 +137,10 @@ class LogisticRegression(Objective):
         Upper bound on the Euclidean length of the coefficients.
     features : float
         Bound on the Euclidean length of a record's features.
+
+    See Also
+    --------
+    ppdinf.mechanisms.LinearRegression, ppdinf.KNormGradient
 
     Notes
     -----

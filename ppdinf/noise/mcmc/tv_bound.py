@@ -53,6 +53,10 @@ class TVBound:
         Number of steps after which a pair was stopped.
     confidence : float
         Level of the one-sided upper limits.
+
+    See Also
+    --------
+    ppdinf.diagnostics.tv_bound
     """
 
     lag: int
@@ -181,6 +185,10 @@ def tv_bound(
     ------
     PrivacyError
         `pairs` is below 1, `lag` is not in [1, limit), or `confidence` is not in (0, 1).
+
+    See Also
+    --------
+    ppdinf.diagnostics.TVBound, ppdinf.diagnostics.coupling_bound
 
     Examples
     --------

@@ -53,6 +53,10 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
         No guarantees; several variants, or several kinds of neighbours; deltas whose sum is at least 1; Pufferfish
         guarantees without stated independence, or given different public information.
 
+    See Also
+    --------
+    ppdinf.privacy.compose_parallel, ppdinf.privacy.Ledger, ppdinf.Session
+
     Examples
     --------
     >>> first = Guarantee("zcdp", rho=Fraction(1, 8), metric="l2", unprotected=("the total",))
@@ -116,6 +120,10 @@ def compose_parallel(
         As for `compose`; or the parts are not stated to be disjoint, or `within` is not stated.
         With ``within=False``, a guarantee does not cover added or removed records.
         Pufferfish guarantees without independent parts: two dependent parts reveal the same secret.
+
+    See Also
+    --------
+    ppdinf.privacy.compose
 
     Examples
     --------

@@ -56,6 +56,10 @@ class Ledger:
     PrivacyError
         Neither or both budgets are given.
 
+    See Also
+    --------
+    ppdinf.Session, ppdinf.privacy.compose
+
     Examples
     --------
     >>> import numpy as np, ppdinf as ppd

@@ -38,6 +38,10 @@ def zcdp_delta(rho: Parameter, epsilon: Parameter) -> float:
     float
         Between 0 and 1.
 
+    See Also
+    --------
+    ppdinf.privacy.zcdp_epsilon, ppdinf.privacy.zcdp_rho
+
     Examples
     --------
     >>> f"{zcdp_delta(0.5, 5):.1e}"
@@ -63,6 +67,10 @@ def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
     ------
     PrivacyError
         A parameter is out of range.
+
+    See Also
+    --------
+    ppdinf.privacy.zcdp_delta, ppdinf.privacy.zcdp_rho
 
     Examples
     --------
@@ -93,6 +101,10 @@ def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
     ------
     PrivacyError
         A parameter is out of range.
+
+    See Also
+    --------
+    ppdinf.privacy.zcdp_epsilon, ppdinf.privacy.gaussian_sigma
 
     Examples
     --------

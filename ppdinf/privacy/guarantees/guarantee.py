@@ -85,6 +85,10 @@ class Guarantee:
     PrivacyError
         An unknown variant or metric; neither or both of epsilon and rho; neither or both of metric and neighbours.
 
+    See Also
+    --------
+    ppdinf.privacy.ReleaseGuarantee, ppdinf.privacy.compose
+
     Examples
     --------
     >>> guarantee = Guarantee("integer-subspace", Fraction(1, 4), metric="l1")

@@ -44,6 +44,10 @@ class ReleaseGuarantee(Guarantee):
     change : str, optional
         Difference to the nearest different table.
 
+    See Also
+    --------
+    ppdinf.privacy.Guarantee, ppdinf.Release
+
     Examples
     --------
     >>> g = ReleaseGuarantee(

@@ -34,6 +34,10 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
         The guarantee has a delta and is not of Gaussian noise, or its delta is from a Markov chain; or it is about
         models of the data.
 
+    See Also
+    --------
+    ppdinf.privacy.to_approximate, ppdinf.privacy.zcdp_rho
+
     Examples
     --------
     >>> to_zcdp(Guarantee("integer-subspace", Fraction(1, 2), metric="l1")).rho
@@ -67,6 +71,10 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
     ------
     PrivacyError
         The delta is out of range, or the guarantee is about models of the data.
+
+    See Also
+    --------
+    ppdinf.privacy.to_zcdp, ppdinf.privacy.zcdp_delta
 
     Examples
     --------
@@ -112,6 +120,10 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     PrivacyError
         The guarantee has a delta, is about models of the data, or has a loss above 700; or dp-accounting is not
         installed (``pip install ppdinf[accounting]``).
+
+    See Also
+    --------
+    ppdinf.privacy.compose, ppdinf.privacy.Ledger
 
     Examples
     --------

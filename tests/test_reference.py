@@ -1,0 +1,72 @@
+"""The reference on the site: each public name has a page, a docstring and names that are related to it."""
+
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def generated_pages():
+    pytest.importorskip("docutils")
+    pytest.importorskip("sphinx")
+    sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
+    try:
+        yield importlib.import_module("generated_pages")
+    finally:
+        sys.path.pop(0)
+
+
+def attribute(full):
+    """Return the object with a full name, such as ``ppdinf.laws.Rounded``."""
+    value = importlib.import_module("ppdinf")
+    for part in full.split(".")[1:]:
+        value = getattr(value, part)
+    return value
+
+
+def public_objects():
+    """Yield the full name and the value of each public function and class, except errors and warnings."""
+    package = importlib.import_module("ppdinf")
+    modules = {"ppdinf": package}
+    modules |= {f"ppdinf.{name}": getattr(package, name) for name in package.__all__
+                if inspect.ismodule(getattr(package, name))}  # fmt: skip
+    for place, module in modules.items():
+        for name in module.__all__:
+            value = getattr(module, name)
+            error = inspect.isclass(value) and issubclass(value, Exception)
+            if callable(value) and not error:
+                yield f"{place}.{name}", value
+
+
+def related(docstring):
+    """Return the names in the section See Also."""
+    section = re.search(r"^See Also\n-+\n(.*?)(?=\n\n\S|\Z)", docstring, flags=re.M | re.S)
+    lines = section[1].splitlines() if section else []
+    return [name.strip() for line in lines if not line.startswith(" ") for name in line.partition(" : ")[0].split(",")]
+
+
+def test_each_public_name_is_related_to_others():
+    lonely = [full for full, value in public_objects() if not related(inspect.getdoc(value) or "")]
+    assert lonely == []
+
+
+def test_related_names_exist():
+    assert related("See Also\n--------\nppdinf.denoise, ppdinf.missing\n") == ["ppdinf.denoise", "ppdinf.missing"]
+    with pytest.raises(AttributeError, match="missing"):
+        attribute("ppdinf.missing")
+    for full, value in public_objects():
+        for name in related(inspect.getdoc(value) or ""):
+            assert attribute(name) is not value, f"{full} is related to itself"
+
+
+def test_each_public_name_has_one_page(generated_pages):
+    pages = [f"{package}.{name}" for package, (own, _) in generated_pages.entries().items() for name in own]
+    assert len(pages) == len(set(pages))
+    documented = {id(attribute(page)) for page in pages}
+    assert [full for full, value in public_objects() if id(value) not in documented] == []
