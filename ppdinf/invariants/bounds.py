@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.names import CellNames, Joined
@@ -90,6 +91,11 @@ class AtLeast(Statement):
         B = rows_of(larger, frame) - rows_of(smaller, frame)
         names = CellNames(frame, larger, frame.dims, before=f"{self} at ")
         return sp.csr_array(B), np.zeros(larger.size, dtype=np.int64), names
+
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the statement if the part has both labels."""
+        has_both = self.dim in part.dims and {self.larger, self.smaller} <= set(part.coords[self.dim][1].tolist())
+        return (self,) if has_both else ()
 
     def coordinates(self) -> frozenset[str]:
         """Return the dimension."""

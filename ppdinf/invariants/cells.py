@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppdinf.errors import LabelError
 from ppdinf.invariants.names import CellNames
@@ -42,14 +43,30 @@ class Cells(Statement):
         LabelError
             The table lacks a coordinate or label, or no cell has all of the labels.
         """
-        mask = np.ones(frame.size, dtype=bool)
-        for coordinate, labels in self.where:
-            mask &= frame.select(coordinate, labels)
-        chosen = np.flatnonzero(mask)
+        chosen = np.flatnonzero(self._mask(frame))
         if not chosen.size:
             raise LabelError(f"no cell has {self.phrase}")
         suffix = " (structural zero)" if self.known else ""
         return rows_of(chosen, frame), CellNames(frame, chosen, frame.dims, after=suffix)
+
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the statement with the labels of the part; nothing if it has none of the cells."""
+        if not self._mask(whole)[cells].any():
+            return ()
+        present = {name: set(part.codes(name)[1].tolist()) for name, _ in self.where if name in part.coords}
+        where = tuple(
+            (name, tuple(label for label in labels if label in present[name]))
+            for name, labels in self.where
+            if name in present
+        )
+        every = ((part.dims[0], tuple(part.coords[part.dims[0]][1].tolist())),)
+        return (replace(self, where=where or every),)
+
+    def _mask(self, frame: Frame) -> NDArray[np.bool_]:
+        mask = np.ones(frame.size, dtype=bool)
+        for coordinate, labels in self.where:
+            mask &= frame.select(coordinate, labels)
+        return mask
 
     def coordinates(self) -> frozenset[str]:
         """Return the coordinates that choose the cells."""

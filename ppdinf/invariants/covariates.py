@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ppdinf.errors import LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_text, no_rows
@@ -31,6 +34,11 @@ class Covariates(Statement):
         for name in self.names:
             frame.coordinate(name)
         return no_rows(frame), []
+
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the coordinates of the part."""
+        names = tuple(name for name in self.names if name in part.coords)
+        return (Covariates(names),) if names else ()
 
     def coordinates(self) -> frozenset[str]:
         """Return all declared coordinates."""

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ppdinf.errors import LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_label, as_text, no_rows
@@ -49,6 +52,10 @@ class Labels(Statement):
                 "with ppdinf.as_table(table, labels=...), which counts 0 for absent labels"
             )
         return no_rows(frame), []
+
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the labels of the part."""
+        return (Labels(self.dim, tuple(part.coords[self.dim][1].tolist())),) if self.dim in part.dims else ()
 
     def coordinates(self) -> frozenset[str]:
         """Return the dimension."""

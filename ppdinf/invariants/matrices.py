@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ppdinf._internal.types import Json
 from ppdinf.errors import InvariantError, LabelError
@@ -82,6 +83,26 @@ class Matrix(Statement):
         weight, row, column = entries
         return sp.csr_array((weight, (row, column)), shape=(len(self.names), self.width))
 
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the rows that have entries in the cells of the part only, without labels of columns."""
+        place = np.full(whole.size, -1)
+        place[cells] = np.arange(cells.size)
+        row, column = np.array(self.row, dtype=np.int64), place[np.array(self.column, dtype=np.int64)]
+        kept = np.setdiff1d(row, row[column < 0])
+        within = np.isin(row, kept)
+        return self._with_rows(
+            kept,
+            names=tuple(self.names[r] for r in kept),
+            row=tuple(np.searchsorted(kept, row[within]).tolist()),
+            column=tuple(column[within].tolist()),
+            weight=tuple(weight for weight, entry in zip(self.weight, within, strict=True) if entry),
+            width=cells.size,
+            cells=None,
+        )
+
+    def _with_rows(self, kept: NDArray[np.int64], **entries: Any) -> tuple[Statement, ...]:
+        return (replace(self, **entries),) if kept.size else ()
+
 
 @dataclass(frozen=True)
 class Linear(Matrix):
@@ -116,6 +137,9 @@ class LinearBound(Matrix):
     def inequalities(self, frame: Frame) -> Bounds:
         """Return the stated rows and limits."""
         return self.matrix(frame), np.array(self.limits, dtype=np.int64), self.names
+
+    def _with_rows(self, kept: NDArray[np.int64], **entries: Any) -> tuple[Statement, ...]:
+        return super()._with_rows(kept, limits=tuple(self.limits[row] for row in kept), **entries)
 
     def __str__(self) -> str:
         shown = ", ".join(f"{n} >= {limit}" for n, limit in zip(self.names[:4], self.limits[:4], strict=True))

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.types import Json
@@ -49,6 +50,10 @@ class SelectedSums(Statement):
             raise InvariantError(f"the position {max(self.rows)} exceeds the number of sums, {len(names)}, of {self}")
         rows = np.array(self.rows, dtype=np.int64)
         return sp.csr_array(matrix[rows]), Chosen(names, rows)
+
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the other statements: the caller keeps those of their sums that are public."""
+        return tuple(found for statement in self.of for found in statement.restricted(whole, part, cells))
 
     def coordinates(self) -> frozenset[str]:
         """Return the coordinates of the other statements."""

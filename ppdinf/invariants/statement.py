@@ -48,6 +48,18 @@ class Statement(NamedInFiles, by="kind"):
         """Return the names of the coordinates and dimensions that the statement makes public."""
         return frozenset()
 
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return statements about a part of a table whose rows include all rows within the part.
+
+        Parameters
+        ----------
+        whole, part : Frame
+            Labels of the table and of the part; the part lacks dimensions and coordinates with a single value.
+        cells : ndarray of int64, shape (part.size,)
+            The position of each cell of the part in the table.
+        """
+        return (self,)
+
     def to_dict(self) -> Json:
         """Return plain data for the release file; `from_dict` reads it."""
         return {"kind": self.kind} | {f.name: plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]

@@ -80,6 +80,13 @@ class Sums(Statement):
                 f"not nest: give its parts distinct names, or use margin({within!r}, ...)"
             )
 
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the sums without coordinates that are constant in the part; none if the weights are."""
+        if self.weights is not None and self.weights not in part.coords:
+            return ()
+        by = tuple(name for name in self.by if name in part.coords)
+        return (Sums(by, self.weights, self.within if self.within in part.coords else None),)
+
     def coordinates(self) -> frozenset[str]:
         """Return the dimensions and coordinates of the sums."""
         return frozenset(self.by) | {name for name in (self.weights, self.within) if name is not None}
@@ -129,6 +136,10 @@ class Parents(Statement):
             )
         groups, names = pd.factorize(np.array([parents[label] for label in dim_labels], dtype=object))
         return _indicator(groups[codes], len(names)), GroupNames(self.dim, names.tolist())
+
+    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+        """Return the statement, or the total of the part if all of its cells have one parent."""
+        return (self,) if self.dim in part.coords else (Sums(),)
 
     def coordinates(self) -> frozenset[str]:
         """Return the dimension."""

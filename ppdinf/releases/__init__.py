@@ -10,6 +10,7 @@ release           A release: the noisy table, the public statements, and the mec
 release_file      The release file: a zip of canonical JSON and CSV that R, Excel and people can read.
 release_reader    Reading of release files, with verification of every byte.
 sealed            A sealed archive: a zip of one JSON manifest and CSV parts, verified byte by byte.
+selection         A part of a release, selected by labels, whose public sums stay whole.
 signatures        Ed25519 signatures of files.
 """
 

@@ -208,6 +208,19 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         """
         raise PrivacyError(f"{type(self).__name__} does not support releases that are planned before they are drawn")
 
+    def on_part(self, public: Public) -> Mechanism:
+        """Return the mechanism of a part of a release, given the public statements of the part.
+
+        Raises
+        ------
+        ModelError
+            The distribution of the noise on a part alone is not known.
+        """
+        raise ModelError(
+            f"a part of a release by {type(self).__name__} is not a release: the distribution of its noise on the part "
+            "alone is not known. Use release.table.sel(...) for the numbers"
+        )
+
     def on(self, system: System) -> Mechanism:
         """Return the mechanism with all parameters that depend on a table's public sums; never on its counts."""
         return self

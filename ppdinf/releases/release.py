@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from html import escape
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
+from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError, PrivacyError
@@ -22,7 +24,9 @@ from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.kept_statements import ROUNDING, bind_released, join_kept, require_kept
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release_file import save_release
+from ppdinf.releases.selection import Selection, restricted_system, selected_cells
 from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import native
 from ppdinf.tables.table import TableLike, labelled_cells, labelled_reals
 
 __all__ = ["Release", "as_drawn", "as_undated"]
@@ -71,6 +75,8 @@ class Release:
         was drawn. "unknown": a file of an earlier version, which does not record this.
     part_of : Mechanism or None
         The mechanism of the complete publication, if this is the noisy table of a post-processed table.
+    selection : Selection or None
+        For a part of a release (`sel`): the mechanism of the complete release, and the selected labels.
 
     Raises
     ------
@@ -127,6 +133,7 @@ class Release:
         self.frame, self.kept, self.public, self.mechanism, self.plan = frame, kept, public, mechanism, plan
         self.table = frame.table(cells, "released")
         self.part_of: Mechanism | None = None
+        self.selection: Selection | None = None
         self._drawn: Array | None = None
         self._otherwise = "stated"
 
@@ -216,7 +223,9 @@ class Release:
         guarantee = self.mechanism.guarantee_on(self.kept, self.plan, self.public)
         known = dict.fromkeys((*guarantee.known, *everything.known))
         trust = ON_TRUST.get(self.provenance, ())
-        return replace(guarantee, **everything.open | {"known": tuple(known)}, assumed=(*guarantee.assumed, *trust))
+        part = None if self.selection is None else str(self.selection)
+        open_ = everything.open | {"known": tuple(known)}
+        return replace(guarantee, **open_, assumed=(*guarantee.assumed, *trust), part=part)
 
     def check(self) -> pd.DataFrame:
         """Compare the sums of the noisy table with the public values; real sums up to rounding.
@@ -281,12 +290,66 @@ class Release:
         """
         save_release(self, path, overwrite=overwrite)
 
-    def sel(self, **labels: object) -> xr.DataArray:
-        """Select a part of the noisy table by its labels, ``release.sel(county="A")``.
+    def sel(self, indexers: Mapping[str, object] | None = None, **labels: object) -> Release:
+        """Select a part by labels whose public sums stay whole; the part is a release.
 
-        The result is a table, not a release: public statements refer to the complete table.
+        Parameters
+        ----------
+        indexers : mapping of dimension to labels, optional
+            Instead of keywords.
+        **labels : label, list of labels or slice
+            By dimension, as for `xarray.DataArray.sel`: a single label drops the dimension, a list or slice keeps it.
+
+        Returns
+        -------
+        Release
+            The noisy cells of the part with its labels, coordinates and public sums. Its noise has the exact marginal
+            distribution, so that inference from the part is exact. A selection is post-processing: the guarantee of
+            the complete release holds for the part.
+
+        Raises
+        ------
+        InvariantError
+            A public sum or bound has cells on both sides and does not follow from sums within the part; the message
+            names it.
+        LabelError
+            A dimension or label is unknown.
+        ModelError
+            The noise of the cells is not independent given the public sums: l2 noise, noise conditioned on bounds,
+            real-valued noise, histograms of counts.
+        PrivacyError
+            This is the noisy table of a post-processed table, whose guarantee is that of the complete publication.
+
+        Notes
+        -----
+        Choose the labels independently of the noisy counts. Otherwise a posterior from the part alone ignores that the
+        counts determined the choice. ``release.table.sel(...)`` selects numbers without these conditions.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.margin("month"), epsilon=1)
+        >>> release = Release(ppd.as_table([[3, 1], [4, 7]], dims=("area", "month"), nonnegative=False), mechanism)
+        >>> february = release.sel(month=1)
+        >>> february.dims, february.public.values
+        (('area',), array([8]))
         """
-        return self.table.sel(labels)
+        if self.part_of is not None:
+            raise PrivacyError(
+                "this is the noisy table of a post-processed table: a part of it has no guarantee of its own. Use "
+                "release.table.sel(...) for the numbers"
+            )
+        chosen = {**(indexers or {}), **labels}
+        frame, cells = selected_cells(self.table, chosen)
+        kept = restricted_system(self.kept, frame, cells)
+        public = kept if self.public is self.kept else restricted_system(self.public, frame, cells)
+        mechanism = self.mechanism.on_part(kept.public)
+        part = Release(frame.table(self.table.values.ravel()[cells]), mechanism, public=public, plan=self.plan)
+        complete = self.mechanism if self.selection is None else self.selection.mechanism
+        earlier = {} if self.selection is None else self.selection.labels
+        where = {str(dim): tuple(_labels_of(self.frame, str(dim), cells)) for dim in chosen}
+        part.selection, part._otherwise = Selection(complete, {**earlier, **where}), self._otherwise
+        return as_drawn(part) if self.provenance == "drawn" else part
 
     def transpose(self, *dims: str) -> xr.DataArray:
         """Return the noisy table with reordered dimensions; the release does not change."""
@@ -324,6 +387,12 @@ def as_drawn(release: Release, part_of: Mechanism | None = None) -> Release:
     """Mark a release as drawn by its mechanism; only for `Mechanism.release` and for reading its files."""
     release._drawn, release.part_of = release.table.values.copy(), part_of
     return release
+
+
+def _labels_of(frame: Frame, dim: str, cells: NDArray[np.int64]) -> list[str | int]:
+    """Return the labels of cells along a dimension, each once, in the order of the cells."""
+    codes, labels = frame.codes(dim)
+    return [native(labels[code]) for code in pd.unique(codes[cells])]
 
 
 def as_undated(release: Release) -> Release:

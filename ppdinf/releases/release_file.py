@@ -17,6 +17,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from ppdinf._internal.types import Json
+from ppdinf.invariants.statement import plain
 from ppdinf.releases import sealed
 from ppdinf.releases.sealed import as_csv
 
@@ -61,7 +62,7 @@ def pack_release(release: Release, as_in: Json | None = None) -> bytes:
     With the manifest of a file of the previous schema, return the bytes that the earlier version wrote. It computed
     some guarantees differently, so these numbers are copied. A reader of such a file gets the current guarantee.
     """
-    frame, complete = release.frame, release.part_of
+    frame = release.frame
     columns = [frame.broadcast(name).tolist() for name in frame.coords]
     tables = {
         "table.csv": as_csv([*frame.coords, "released"], *columns, release.table.values.ravel().tolist()),
@@ -71,7 +72,7 @@ def pack_release(release: Release, as_in: Json | None = None) -> bytes:
         "schema": SCHEMA,
         "provenance": release.provenance,
         "mechanism": release.mechanism.to_dict(),
-        "part_of": None if complete is None else {"mechanism": complete.to_dict(), "public": complete.public.to_dict()},
+        "part_of": _complete(release),
         "kept": release.mechanism.public.to_dict(),
         "dimensions": release.kept.lattice.rank,
         "public": release.public.public.to_dict(),
@@ -83,3 +84,13 @@ def pack_release(release: Release, as_in: Json | None = None) -> bytes:
         manifest = {name: value for name, value in manifest.items() if name not in NEW}
         manifest |= {"schema": UNDATED, "guarantee": as_in["guarantee"]}
     return sealed.pack(manifest, tables)
+
+
+def _complete(release: Release) -> Json | None:
+    """Return the mechanism of the complete publication, and the selected labels of a part of a release."""
+    selection = release.selection
+    complete = release.part_of if selection is None else selection.mechanism
+    if complete is None:
+        return None
+    selected = {} if selection is None else {"selected": {dim: plain(v) for dim, v in selection.labels.items()}}
+    return {"mechanism": complete.to_dict(), "public": complete.public.to_dict()} | selected

@@ -9,12 +9,14 @@ import numpy as np
 from ppdinf._internal.types import Json
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
+from ppdinf.invariants.statement import as_label, as_text
 from ppdinf.invariants.system import bind
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.releases import sealed
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release, as_drawn, as_undated
 from ppdinf.releases.release_file import FIELDS, NEW, PARTS, SCHEMA, UNDATED, pack_release
+from ppdinf.releases.selection import Selection
 from ppdinf.tables.table import labelled_cells, labelled_reals
 
 __all__ = ["read_release"]
@@ -102,12 +104,21 @@ def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
     values = sealed.columns_of(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
     system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
     release = Release(frame.table(cells), mechanism, public=system, plan=plan)
-    complete = manifest.get("part_of")
+    complete = manifest.get("part_of") or {}
+    if "selected" in complete:
+        release.selection = Selection(_complete(complete), _selected(complete["selected"]))
     if manifest.get("provenance") == "drawn":
-        part_of = (
-            None
-            if complete is None
-            else Mechanism.from_dict(complete["mechanism"], Public.from_dict(complete["public"]))
-        )
-        return as_drawn(release, part_of)
+        return as_drawn(release, _complete(complete) if complete and release.selection is None else None)
     return release if manifest.get("provenance") == "stated" else as_undated(release)
+
+
+def _complete(data: Json) -> Mechanism:
+    return Mechanism.from_dict(data["mechanism"], Public.from_dict(data["public"]))
+
+
+def _selected(labels: Json) -> dict[str, tuple[str | int, ...]]:
+    """Return the selected labels of a part of a release."""
+    return {
+        as_text(dim, "a selected dimension"): tuple(as_label(label, f"a selected label of {dim!r}") for label in chosen)
+        for dim, chosen in labels.items()
+    }

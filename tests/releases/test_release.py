@@ -84,7 +84,7 @@ def test_conversions_of_a_release():
     coords = {"county": ["<a>", "b"], "sex": ["f", "m"], "persons": ("county", [50, 70])}
     table = xr.DataArray([[4, -2], [9, 3]], dims=("county", "sex"), coords=coords)
     release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    assert release.sel(county="b").values.tolist() == [9, 3]
+    assert release.table.sel(county="b").values.tolist() == [9, 3]
     assert release.transpose("sex", "county").values.tolist() == [[4, 9], [-2, 3]]
     frame = release.to_dataframe()
     assert frame.columns.tolist() == ["county", "sex", "persons", "released"]

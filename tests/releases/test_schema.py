@@ -38,6 +38,7 @@ RELEASES = {
     "two-stage": lambda: ppd.counts.TwoStage(1, 40).release(TABLE),
     "mean": lambda: ppd.KNormGradient(Mean(bound=1), epsilon=1).release(np.array([[0.1], [0.4]])),
     "stated": lambda: ppd.Release(TABLE, ppd.GeneralizedLaplace(total(), epsilon="1/4")),
+    "part": lambda: ppd.GeneralizedLaplace(margin("sex"), epsilon=1).release(TABLE).sel(sex=1),
 }  # fmt: skip
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -86,6 +86,16 @@ class Conditioned(Weighted):
             )
         assign(self, public=public, noise=noise)
 
+    def on_part(self, public: Public) -> Mechanism:
+        """Return the same noise under the public sums of a part; bounds would need a normalizer of the part.
+
+        Raises
+        ------
+        ModelError
+            The noise is conditioned on bounds.
+        """
+        return super().on_part(public) if is_bounded(self.public) else Conditioned(public, self.noise)
+
     @property
     def law(self) -> IntegerLaw:
         """Return the noise before conditioning."""

@@ -156,6 +156,11 @@ class GeneralizedGaussian(LatticeNoise):
             raise PrivacyError("sigma is too small for the given epsilon and delta: leave sigma out")
         return self if self.sigma else replace(self, sigma=smallest)
 
+    def _with_public(self, public: Public) -> GeneralizedGaussian:
+        """Return the noise under other public statements; its calibration to the complete table becomes zCDP."""
+        given = self if self.calibration == "zcdp" else GeneralizedGaussian(self.public, sigma=self.sigma)
+        return replace(given, public=public)
+
     @property
     def law(self) -> DiscreteGaussian:
         """Return the Gaussian with standard deviation sigma, before it is restricted to the lattice."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.invariants import System
+from ppdinf.errors import ModelError
+from ppdinf.invariants import Public, System
 from ppdinf.laws import IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale
@@ -40,6 +42,25 @@ class LatticeNoise(TableMechanism):
         cells = system.frame.size
         scale = MixingScale(cells) if self.law.is_mixture else None
         return Likelihood(AdditiveLaw(self.law), self.law.support_radius(cells, RARE), scale)
+
+    def on_part(self, public: Public) -> LatticeNoise:
+        """Return the same noise under the public statements of a part, if its weights factor over the cells.
+
+        Raises
+        ------
+        ModelError
+            The noise is a scale mixture: all cells have a common scale.
+        """
+        if self.law.is_mixture:
+            raise ModelError(
+                "a part of a release with l2 noise is not a release: the noise of all cells has one common scale. Use "
+                "release.table.sel(...) for the numbers"
+            )
+        return self._with_public(public)
+
+    def _with_public(self, public: Public) -> LatticeNoise:
+        """Return the mechanism with the same law and other public statements."""
+        return replace(self, public=public)  # type: ignore[type-var]
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Choose a sampler from the structure of the public sums.

@@ -43,6 +43,8 @@ class ReleaseGuarantee(Guarantee):
         Markov chain it is measured, at 95 % confidence, and not proved.
     change : str, optional
         Difference to the nearest different table.
+    part : str, optional
+        For a part of a release: the selected labels.
 
     See Also
     --------
@@ -63,6 +65,7 @@ class ReleaseGuarantee(Guarantee):
     sampler: str
     sampler_distance: float = 0.0
     change: str | None = None
+    part: str | None = None
 
     @property
     def loss_at_nearest(self) -> Fraction | float | None:
@@ -159,4 +162,10 @@ class ReleaseGuarantee(Guarantee):
                 f"{round_up(self.sampler_delta, 2)} to delta at the nearest alternative."
             )
         reach = "" if self.nearest is None else super()._limits()
-        return f"{reach} Noise: {self.sampler}.{chain}".lstrip()
+        selected = (
+            f" The table is a part of a release ({self.part}). A selection is post-processing, so the guarantee of the "
+            "complete release also holds for the part."
+            if self.part
+            else ""
+        )
+        return f"{reach} Noise: {self.sampler}.{chain}{selected}".lstrip()
