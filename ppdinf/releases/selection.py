@@ -144,7 +144,6 @@ def _rows_on(
 
 def _refuse_links(inside: sp.csr_array, whole: NDArray[np.int64], cut: NDArray[np.int64], names: Any) -> None:
     """Refuse a cut sum whose row on the part is not a combination of whole sums: then the rank of the rows grows."""
-
     cells: int = inside.shape[1]
 
     def rank(rows: NDArray[np.int64]) -> int:
