@@ -1,18 +1,22 @@
 """Every Python block of the README, the docs and the case studies runs, in order, page by page; no link is dead."""
 
 import doctest
+import inspect
 import os
 import re
+from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import ppdinf
+
 ROOT = Path(__file__).parents[1]
 COPIES = ROOT / "docs" / "studies"  # written when the site is built
 SITE = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != COPIES]
 PAGES = [ROOT / "README.md", *SITE, *sorted(ROOT.glob("case_studies/*/README.md"))]
-LONG = [ROOT / "docs" / name for name in ("errors_in_variables.md", "inference.md", "measurements.md")]
+LONG = [ROOT / "docs" / f"{name}.md" for name in ("errors_in_variables", "inference", "measurements", "start/analyst")]
 MARKS = {ROOT / "README.md": pytest.mark.compiled} | dict.fromkeys(LONG, pytest.mark.deep)
 
 
@@ -53,6 +57,15 @@ def test_named_tests_exist(page):
         assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), test
 
 
+@EACH_PAGE
+def test_named_objects_exist(page):
+    """Roles such as {func}`ppdinf.denoise` name public objects, and {meth} their methods."""
+    for role, target in re.findall(r"\{(\w+)\}`~?(ppdinf[\w.]*)`", page.read_text(encoding="utf-8")):
+        found = reduce(getattr, target.split(".")[1:], ppdinf)
+        assert inspect.isclass(found) == (role == "class"), target
+        assert inspect.ismodule(found) == (role == "mod"), target
+
+
 def test_every_mechanism_is_in_the_table_of_guarantees():
     from ppdinf import mechanisms
 
@@ -76,3 +89,18 @@ def test_a_csv_of_noisy_counts_takes_under_fifteen_lines(page):
     (block,) = [own for own in blocks if "read_csv" in own]
     assert "DoubleGeometric" in block
     assert len([line for line in block.splitlines() if line.strip()]) < 15
+
+
+def test_commands_exist():
+    """Every `ppdinf` command that a page names is a command."""
+    from typer.main import get_command
+
+    from ppdinf.cli import app
+
+    commands = get_command(app).commands
+    for page in PAGES:
+        for words in re.findall(r"(?:^|`)ppdinf ([a-z][a-z ]*)", page.read_text(encoding="utf-8"), flags=re.M):
+            first, *rest = words.split()
+            assert first in commands, f"{page.name}: {words}"
+            if rest and hasattr(commands[first], "commands"):
+                assert rest[0] in commands[first].commands, f"{page.name}: {words}"

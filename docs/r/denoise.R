@@ -1,0 +1,46 @@
+# Estimate confidential counts and rates from a release, in base R.
+#
+#   Rscript denoise.R cases.ppd results [draws]
+#
+# The command ppdinf must be on the path: pip install "./ppdinf[sign]".
+
+arguments <- commandArgs(trailingOnly = TRUE)
+release <- arguments[1]
+results <- arguments[2]
+draws <- if (length(arguments) > 2) arguments[3] else "1000"
+counts_file <- file.path(results, "counts.csv")
+report <- file.path(results, "report")
+dir.create(results, showWarnings = FALSE)
+
+# Run a command; `accepted` lists the exit codes that do not stop the script.
+ppdinf <- function(..., accepted = 0) {
+  status <- system2("ppdinf", shQuote(c(...)))
+  if (!status %in% accepted) stop("ppdinf failed with exit code ", status)
+  status
+}
+
+# A release is a zip file: noisy counts by label in table.csv, public sums in public.csv.
+noisy <- read.csv(unz(release, "table.csv"))
+public <- read.csv(unz(release, "public.csv"))
+ppdinf("check", release)
+
+# 1. Counts with intervals, without a model
+ppdinf("denoise", release, "--output", counts_file, "--draws", draws)
+counts <- merge(noisy, read.csv(counts_file), sort = FALSE)
+print(counts)
+
+# 2. Rates by the ready model, with a report; exit code 1: the chains are too short
+if ("population" %in% names(noisy)) {
+  status <- ppdinf("infer", release, "--exposure", "population", "--output", report, "--draws", draws, accepted = 0:1)
+  if (status == 1) warning("the checks of the posterior failed: use more draws")
+  print(read.csv(file.path(report, "posterior.csv")))
+}
+
+# 3. A figure: released counts, and estimates with intervals
+png(file.path(results, "counts.png"), width = 900, height = 500)
+cell <- seq_len(nrow(counts))
+plot(cell, counts$estimate, ylim = range(counts$lower, counts$upper, counts$released), pch = 19,
+     xlab = "cell", ylab = "persons", main = "Released counts (crosses), estimates and 90 % intervals")
+segments(cell, counts$lower, cell, counts$upper)
+points(cell, counts$released, pch = 4)
+invisible(dev.off())
