@@ -19,7 +19,8 @@ api = pytest.importorskip("playwright.sync_api", reason="playwright is not insta
 
 TERMS = {  # what a new user types, and a page that the search must list
     "suppressed": "ppdinf.suppressed", "public total": "measurements", "epsilon": "planning",
-    "privacy loss": "glossary", "R-hat": "inference", "nutpie": "inference", "Poisson": "PartiallyPrivate", "census": "ppdinf.census",
+    "privacy loss": "glossary", "R-hat": "inference", "nutpie": "inference", "Poisson": "PartiallyPrivate",
+    "census": "ppdinf.census",
     "margin": "ppdinf.invariants.margin", "budget": "sessions", "rounding": "ppdinf.laws.Rounded",
     "GeneralizedLaplace": "ppdinf.GeneralizedLaplace", "denoise": "ppdinf.denoise", "zCDP": "guarantees",
     "diagnose": "ppdinf.diagnose", "BYM2": "ppdinf.models.log_rates", "TopDown": "ppdinf.TopDown",
