@@ -96,6 +96,12 @@ class Study:
         """Add a claim with its numbers; fields as in `Claim`."""
         self.claims.append(Claim(claim, source, str(there), str(here), bool(holds), reason))
 
+    def verdict(self, claim: Claim) -> str:
+        """Return "yes" or "no"; in a quick run, a failure without a reason counts as undecided."""
+        if claim.holds:
+            return "yes"
+        return "too few replicates to tell" if self.settings.get("quick") and not claim.reason else "no"
+
     def text(self, text: str, heading: str = "") -> None:
         """Add a paragraph to the page, optionally under a heading."""
         self._part(heading=heading, text=text)
@@ -172,7 +178,7 @@ class Study:
             .render(
                 title=self.title,
                 about=self.about,
-                claims=self.claims,
+                claims=[(claim, self.verdict(claim)) for claim in self.claims],
                 parts=self._parts,
                 settings=self.settings,
                 versions=versions(),
@@ -182,8 +188,9 @@ class Study:
         if progress and self.claims:
             print("| claim | source | there | here | holds |\n|---|---|---|---|---|")
             for claim in self.claims:
-                holds = "yes" if claim.holds else "no" + (f": {claim.reason}" if claim.reason else "")
-                print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {holds} |")
+                reason = f": {claim.reason}" if claim.reason and not claim.holds else ""
+                verdict = self.verdict(claim) + reason
+                print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {verdict} |")
 
     def _part(self, **fields: object) -> None:
         self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | fields)

@@ -20,7 +20,7 @@ TAIL = 0.025
 INK, QUIET, BLUE = "#1D2329", "#5D6873", "#0072B2"
 LEFT = {"County": 0.06, "Population": 0.265, "rate": 0.475, "fatality": 0.95}  # left end of names, right end of numbers
 CHARTS = {"rate": (0.49, 0.215), "fatality": (0.72, 0.09)}  # left end and width
-TOP, BOTTOM = 0.77, 0.055
+TEXT, LINE, BOTTOM = 0.903, 0.0116, 0.055  # top of the text, height of a line of it, bottom of the table
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -68,7 +68,7 @@ def statement(table, draws, total, months, epsilon, noise):
         "What is exact": f"The number of cases in the whole state in this month: {total:,}, or {mean:,.0f} per 100,000 "
         "inhabitants (dashed line). It is published as counted. The state's deaths are not: between "
         f"{low:,} and {high:,}.",
-        "What is noisy": "The cases and deaths of every county. A whole number drawn at random was added to each "
+        "What is noisy": "The cases and deaths of every county. An integer drawn at random was added to each "
         "before publication, so that nobody can infer from them whether a given person is among them "
         f"(differential privacy, epsilon = {epsilon:g} a month). Half of these numbers are {usual:.0f} or less, one in "
         f"twenty is {seldom:.0f} or more: this is much in a small county and little in a large one.",
@@ -88,19 +88,18 @@ def bulletin(study, draws, total, population, names, *, title, months, epsilon, 
     about = "Cases per 100,000 inhabitants, and deaths per 100 cases, with their margins of error"
     figure.text(0.06, 0.935, about, fontsize=9, color=QUIET)
     columns = ((0.06, 34), (0.325, 45), (0.65, 47))
-    for (x, width), (head, text) in zip(
-        columns, statement(table, draws, total, months, epsilon, noise).items(), strict=True
-    ):
+    texts = statement(table, draws, total, months, epsilon, noise)
+    lines = {head: textwrap.wrap(text, width) for (head, text), (_, width) in zip(texts.items(), columns, strict=True)}
+    for (head, wrapped), (x, _) in zip(lines.items(), columns, strict=True):
         figure.text(x, 0.91, head, fontsize=8.5, weight="bold", color=INK)
-        figure.text(
-            x, 0.903, "\n".join(textwrap.wrap(text, width)), fontsize=7.2, va="top", color=INK, linespacing=1.35
-        )
+        figure.text(x, TEXT, "\n".join(wrapped), fontsize=7.2, va="top", color=INK, linespacing=1.35)
+    top = TEXT - LINE * max(map(len, lines.values())) - 0.029  # leaves a line for the heads of the columns
     at = np.arange(len(table))
     state = {"rate": 1e5 * total / population.sum(), "fatality": None}
     for name, (left, width) in CHARTS.items():
-        axes = figure.add_axes((left, BOTTOM, width, TOP - BOTTOM))
+        axes = figure.add_axes((left, BOTTOM, width, top - BOTTOM))
         _chart(axes, table, name, at, state[name])
-    rows = figure.add_axes((0, BOTTOM, 1, TOP - BOTTOM))
+    rows = figure.add_axes((0, BOTTOM, 1, top - BOTTOM))
     rows.set(xlim=(0, 1), ylim=(len(table) - 0.4, -0.6))
     rows.set_axis_off()
     heads = {
@@ -117,9 +116,9 @@ def bulletin(study, draws, total, population, names, *, title, months, epsilon, 
         if y % 2 == 0:
             figure.patches.append(
                 plt.Rectangle(
-                    (0.055, BOTTOM + (TOP - BOTTOM) * (len(table) - 0.9 - y) / (len(table) + 0.2)),
+                    (0.055, BOTTOM + (top - BOTTOM) * (len(table) - 0.9 - y) / (len(table) + 0.2)),
                     0.9,
-                    (TOP - BOTTOM) / (len(table) + 0.2),
+                    (top - BOTTOM) / (len(table) + 0.2),
                     transform=figure.transFigure,
                     color="#F2F4F6",
                     zorder=-1,

@@ -18,7 +18,13 @@ __all__ = ["plot_plan"]
 COLOURS = [POSTERIOR, NAIVE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", QUIET, INK]
 
 
-def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon") -> Figure:
+def plot_plan(
+    plans: ErrorPlan | Mapping[str, ErrorPlan],
+    name: str = "epsilon",
+    *,
+    cv: str | float | Fraction | None = None,
+    at: int = 0,
+) -> Figure:
     """Plot the error of released cells against the privacy loss: in persons, and relative to the count.
 
     Parameters
@@ -27,6 +33,9 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
         Several plans are drawn below each other, each against losses of its name.
     name : str
         Name of the loss of a single plan.
+    cv, at : (float, str or Fraction) and int, optional
+        Wanted coefficient of variation of a count of `at` persons, as in ``ErrorPlan.loss_for``. The figure marks it
+        and the loss that it requires.
 
     Returns
     -------
@@ -54,7 +63,7 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
                 rows = noisy.xs(kind, level="noise of cells")
                 loss = np.array([float(Fraction(text)) for text in rows.index])
                 order = np.argsort(loss)
-                label = f"{rows['cells'].iloc[0]:,} {kind}"
+                label = f"{rows['cells'].iloc[0]:,} cells {kind}"
                 persons.plot(loss[order], rows["sd"].to_numpy()[order], "o-", color=colour, label=label)
                 persons.plot(loss[order], rows["support_radius"].to_numpy()[order], "o:", color=colour, markersize=3)
             widest = noisy.groupby(level="loss", sort=False).max()
@@ -63,8 +72,16 @@ def plot_plan(plans: ErrorPlan | Mapping[str, ErrorPlan], name: str = "epsilon")
             for column, colour in zip([c for c in widest if str(c).startswith("cv_")], COLOURS, strict=False):
                 label = f"count of {int(str(column)[3:]):,}"
                 relative.plot(loss[order], widest[column].to_numpy()[order], "o-", color=colour, label=label)
-            persons.set_ylabel("noise (persons): sd; dotted, 90 % within")
-            relative.set_ylabel("sd over the count, cells with most noise")
+            if cv is not None:
+                share, required = float(Fraction(cv)), plan.loss_for(cv=cv, at=at)
+                relative.axhline(share, color=QUIET, linewidth=0.8)
+                relative.axvline(float(required), color=QUIET, linewidth=0.8)
+                label = f"{100 * share:.3g}% at {at:,} persons: {loss_name} = {required}"
+                relative.plot(float(required), share, "D", color=INK, label=label)
+            persons.plot([], [], "o-", color=QUIET, label="standard deviation")
+            persons.plot([], [], "o:", color=QUIET, markersize=3, label="90 % of the noise is within")
+            persons.set_ylabel("noise (persons)")
+            relative.set_ylabel("standard deviation / count, noisiest cells")
             for axes in (persons, relative):
                 axes.set_xscale("log")
                 axes.set_yscale("log")

@@ -155,6 +155,8 @@ def test_a_plan_compares_losses_and_no_count_enters_it():
     assert [axes.get_xlabel() for axes in figure.axes][::2] == [
         f"{n}, per unit of distance" for n in ("epsilon", "rho")
     ]
+    marked = plot_plan(found, cv="1/10", at=50).axes[1].get_legend().get_texts()[-1].get_text()
+    assert marked == f"10% at 50 persons: epsilon = {found.loss_for(cv='1/10', at=50)}"
     for wrong in ({"sizes": [0]}, {"gaps": [1.5]}, {"gaps": [-1]}, {"losses": []}, {"losses": ["0"]}):
         with pytest.raises(PrivacyError):
             ppd.plan(laplace(), (67,), **{"losses": [1], **wrong})

@@ -144,3 +144,15 @@ def test_written_files(tmp_path):
     assert (tmp_path / "numbers.csv").read_text() == "cell,x\na,1.23456789\n"
     assert (tmp_path / "line.svg").exists()
     assert not list(tmp_path.rglob("*.unfinished"))
+
+
+def test_a_quick_run_does_not_refute_a_claim(tmp_path, capsys):
+    made = study(tmp_path)
+    made.claim("true", "here", 1, 1, holds=True)
+    made.claim("noisy", "here", 1, 2, holds=False)
+    made.claim("misprinted", "here", 1, 2, holds=False, reason="a misprint")
+    made.write()
+    verdicts = [line.split(" | ")[-1] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert verdicts == ["yes |", "too few replicates to tell |", "no: a misprint |"]
+    made.settings["quick"] = False
+    assert [made.verdict(claim) for claim in made.claims] == ["yes", "no", "no"]
