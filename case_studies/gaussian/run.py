@@ -57,7 +57,7 @@ def rows(size, draws, seed):
         yield {
             "margins of": f"{size} x {size}",
             "calibration": name,
-            "promised at l2 distance": float(distance),
+            "guaranteed at l2 distance": float(distance),
             "sigma": float(settled.sigma),
             "sd of a cell": float(noise.std()),
             "epsilon": loss(float(settled.sigma), nearest),
@@ -74,9 +74,9 @@ def main(output, *, quick=False, seed=1):
     )
     draws = 200 if quick else DRAWS
     found = pd.DataFrame([row for size in (4, 30) for row in rows(size, draws, seed)]).set_index("margins of")
-    study.table("scales", found, "Scale of the noise and what it promises, by calibration.", digits=4)
-    flat = {(row["calibration"], row["promised at l2 distance"]): row["sigma"] for row in found.to_dict("records")}
-    actual = {(row["calibration"], row["promised at l2 distance"]): row["epsilon"] for row in found.to_dict("records")}
+    study.table("scales", found, "Scale of the noise and its guarantee, by calibration.", digits=4)
+    flat = {(row["calibration"], row["guaranteed at l2 distance"]): row["sigma"] for row in found.to_dict("records")}
+    actual = {(row["calibration"], row["guaranteed at l2 distance"]): row["epsilon"] for row in found.to_dict("records")}
 
     wide, least = flat["theorem14", 1], flat["exact", 2]
     study.claim(

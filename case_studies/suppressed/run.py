@@ -237,7 +237,7 @@ def main(output, *, quick=False, seed=6, workers=None):
         share = counts[:, 1].sum() / counts[:, 0].sum()
         right = k == 0
         study.claim(
-            f"coverage of 90 % intervals, {name}", "here", "0.87 to 0.93" if right else "no promise",
+            f"coverage of 90 % intervals, {name}", "here", "0.87 to 0.93" if right else "no guarantee",
             f"{share:.3f} ({replicates} tables)", holds=not right or quick or 0.87 <= share <= 0.93,
         )  # fmt: skip
     rounding = rounded_variant(table, draws, rng)
