@@ -16,7 +16,7 @@ dir.create(results, showWarnings = FALSE)
 ppdinf <- function(..., accepted = 0) {
   status <- system2("ppdinf", shQuote(c(...)))
   if (!status %in% accepted) stop("ppdinf failed with exit code ", status)
-  status
+  invisible(status)
 }
 
 # A release is a zip file: noisy counts by label in table.csv, public sums in public.csv.
@@ -26,7 +26,9 @@ ppdinf("check", release)
 
 # 1. Counts with intervals, without a model
 ppdinf("denoise", release, "--output", counts_file, "--draws", draws)
-counts <- merge(noisy, read.csv(counts_file), sort = FALSE)
+estimates <- read.csv(counts_file)
+labels <- intersect(names(noisy), names(estimates))
+counts <- merge(noisy, estimates, sort = FALSE)
 print(counts)
 
 # 2. Rates by the ready model, with a report; exit code 1: the chains are too short
@@ -38,9 +40,11 @@ if ("population" %in% names(noisy)) {
 
 # 3. A figure: released counts, and estimates with intervals
 png(file.path(results, "counts.png"), width = 900, height = 500)
+par(mar = c(8, 4, 3, 1))
 cell <- seq_len(nrow(counts))
-plot(cell, counts$estimate, ylim = range(counts$lower, counts$upper, counts$released), pch = 19,
-     xlab = "cell", ylab = "persons", main = "Released counts (crosses), estimates and 90 % intervals")
+plot(cell, counts$estimate, ylim = range(counts$lower, counts$upper, counts$released), pch = 19, xaxt = "n",
+     xlab = "", ylab = "persons", main = "Released counts (crosses), estimates and 90 % intervals")
+axis(1, cell, do.call(paste, counts[labels]), las = 2)
 segments(cell, counts$lower, cell, counts$upper)
 points(cell, counts$released, pch = 4)
 invisible(dev.off())
