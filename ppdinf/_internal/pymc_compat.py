@@ -40,6 +40,8 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
     A step that PyMC assigns automatically and combines with NUTS. Alternative: a sampling loop in ppdinf.
 `QuadPotentialFullAdapt`
     A dense mass matrix combined with another step. Alternative: PyMC's diagonal matrix, which needs more gradients.
+`SamplerWarning`, `WarningType`
+    Warnings of a step method that PyMC logs in the main process. Alternative: none.
 `CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
     Steps of Hamiltonian trajectories that need fewer gradients than leapfrog steps. Alternative: PyMC's steps.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
@@ -77,6 +79,7 @@ from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs, reseed_rngs
 from pymc.sampling import forward
+from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.hmc.base_hmc import HMCStepData
@@ -184,6 +187,7 @@ __all__ = [
     "RandomVariable",
     "RaveledVars",
     "Reshape",
+    "SamplerWarning",
     "Shape",
     "Shape_i",
     "SharedVariable",
@@ -202,6 +206,7 @@ __all__ = [
     "ValuedRV",
     "Variable",
     "ViewOp",
+    "WarningType",
     "XTensorVariable",
     "_logprob",
     "_support_point",

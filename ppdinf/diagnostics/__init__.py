@@ -8,6 +8,7 @@ convergence         R-hat and effective sample sizes of every element of a varia
 coupling_bound      Upper bound, by coupled chains, on the distance of a table's chain from its conditional posterior.
 diagnose            `diagnose`: all checks of a posterior in one call, with remedies.
 missed_modes        Comparison of the chains with importance sampling, which detects modes that no chain visited.
+mobile_cells        Cells of a sampled table that the Gibbs step moves from posterior draws.
 parametrization     Variables whose parametrization makes NUTS take short steps or diverge.
 problems            Problems of a posterior, each a sentence with a remedy.
 rhat                Limit of the largest of many R-hats, and its display.

@@ -24,7 +24,8 @@ def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row per cell, indexed by its labels. ``moved``: the fraction of draws that differ from the previous
-        draw, smallest over chains. ``distinct``: the number of distinct values in all chains.
+        draw, smallest over chains. ``changes``: the number of such draws in all chains. ``distinct``: the number of
+        distinct values in all chains.
 
     See Also
     --------
@@ -35,19 +36,22 @@ def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
     >>> import numpy as np
     >>> table = xr.DataArray(np.array([[[1, 5], [2, 5], [2, 5]]]), dims=("chain", "draw", "county"))
     >>> acceptance_by_cell(table)
-            moved  distinct
+            moved  changes  distinct
     county
-    0         0.5         2
-    1         0.0         1
+    0         0.5        1         2
+    1         0.0        0         1
     """
     cells = [dim for dim in draws.dims if dim not in ("chain", "draw")]
     draws = draws.transpose("chain", "draw", *cells)
     values = draws.values
-    moved = (np.diff(values, axis=1) != 0).mean(axis=1).min(axis=0)
+    changed = np.diff(values, axis=1) != 0
+    moved, changes = changed.mean(axis=1).min(axis=0), changed.sum(axis=(0, 1))
     flat = np.sort(values.reshape(-1, *values.shape[2:]), axis=0)
     distinct = 1 + (np.diff(flat, axis=0) != 0).sum(axis=0)
     if not cells:
-        return pd.DataFrame({"moved": [float(moved)], "distinct": [int(distinct)]}, index=[draws.name])
+        one = {"moved": [float(moved)], "changes": [int(changes)], "distinct": [int(distinct)]}
+        return pd.DataFrame(one, index=[draws.name])
     labels = [draws.indexes[dim] if dim in draws.indexes else range(draws.sizes[dim]) for dim in cells]
     index = pd.MultiIndex.from_product(labels, names=cells) if len(cells) > 1 else pd.Index(labels[0], name=cells[0])
-    return pd.DataFrame({"moved": moved.ravel(), "distinct": distinct.ravel()}, index=index)
+    columns = {"moved": moved.ravel(), "changes": changes.ravel(), "distinct": distinct.ravel()}
+    return pd.DataFrame(columns, index=index)

@@ -35,8 +35,8 @@ class Diagnosis:
     Attributes
     ----------
     cells : pandas.DataFrame
-        One row per cell of every integer variable: ``moved`` and ``distinct`` (see `acceptance_by_cell`), ``r_hat``,
-        ``ess_bulk``, and ``fixed``: whether the public sums determine the cell.
+        One row per cell of every integer variable: ``moved``, ``changes`` and ``distinct`` (see `acceptance_by_cell`),
+        ``r_hat``, ``ess_bulk``, and ``fixed``: whether the public sums determine the cell.
     parameters : pandas.DataFrame
         ``r_hat``, ``ess_bulk`` and ``ess_tail`` of every other variable.
     problems : list of str

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
+from numpy.typing import NDArray
 
+from ppdinf.diagnostics.mobile_cells import mobile_cells
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
 from ppdinf.diagnostics.rhat import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
 from ppdinf.diagnostics.truncation_check import window_problems
@@ -16,6 +18,7 @@ __all__ = ["ESS", "fiber_problems", "independent", "problems_of"]
 
 ESS = 400
 K_HAT = 0.7
+CHANCE = 0.01  # false-alarm probability of a sentence about cells that are constant in one chain
 
 
 def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, model: pm.Model) -> list[str]:
@@ -24,7 +27,7 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
     Parameters
     ----------
     cells : pandas.DataFrame
-        One row per integer cell: ``moved``, ``distinct``, ``fixed``, ``variable``.
+        One row per integer cell: ``moved``, ``changes``, ``distinct``, ``fixed``, ``variable``.
     rated : pandas.DataFrame
         Rows for which R-hat and effective sample sizes are checked.
     idata : xarray.DataTree
@@ -34,7 +37,7 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
     chains = idata.posterior.sizes["chain"]
     if chains < 2 and not independent(idata):
         problems.append("There is only one chain: run at least four with pm.sample(chains=4) to compare chains.")
-    problems += _movement_problems(cells)
+    problems += _movement_problems(cells, idata, model)
     problems += fiber_problems(idata, model)
     if idata.posterior.sizes["draw"] < MIN_DRAWS:
         problems.append(
@@ -115,13 +118,15 @@ def _weight_problems(idata: xr.DataTree) -> list[str]:
     return problems
 
 
-def _movement_problems(cells: pd.DataFrame) -> list[str]:
-    problems = []
+def _movement_problems(cells: pd.DataFrame, idata: xr.DataTree, model: pm.Model) -> list[str]:
+    problems, chains = [], idata.posterior.sizes["chain"]
     for name, part in cells.groupby("variable", sort=False) if len(cells) else ():
         free = part[~part["fixed"]]
         frozen = free[free["distinct"] == 1]
-        stuck = free[(free["distinct"] > 1) & (free["moved"] == 0)]
-        if len(free) and len(frozen) == len(free):
+        if len(frozen):
+            frozen = frozen[_mobile(str(name), idata, model)[~part["fixed"]][free["distinct"] == 1]]
+        stuck = free[(free["distinct"] > 1) & (free["moved"] == 0) & ~_by_chance(free["changes"], chains)]
+        if len(frozen) and len(frozen) == len(free):
             problems.append(
                 f"{name!r} never moved: all {len(free)} free cells are constant over all draws and chains. Every "
                 "summary of this posterior is wrong. Constrained integers need PartiallyPrivate, whose step "
@@ -134,10 +139,28 @@ def _movement_problems(cells: pd.DataFrame) -> list[str]:
             )
         if len(stuck):
             problems.append(
-                f"{len(stuck)} cells of {name!r} are constant within each chain but differ between chains "
+                f"{len(stuck)} cells of {name!r} are constant within a chain but differ within or between other chains "
                 f"({_listed(stuck.index)}): the chains do not connect the possible tables."
             )
     return problems
+
+
+def _mobile(name: str, idata: xr.DataTree, model: pm.Model) -> NDArray[np.bool_]:
+    """Return which cells should move: for a confidential table, those that move in steps from posterior draws."""
+    rv = model[name]
+    if isinstance(rv.owner.op, ConfidentialRV):
+        return mobile_cells(rv, idata, model)
+    return np.ones(int(np.prod(idata.posterior[name].shape[2:])), dtype=bool)
+
+
+def _by_chance(changes: pd.Series, chains: int) -> pd.Series:
+    """Return whether a cell that mixes may be constant in a chain, given the changes of all chains.
+
+    Changes come in pairs, an excursion and its end. If each of n excursions is in any of c chains, a given chain has
+    none with probability (1 - 1 / c)^n. The level holds for all chains of all cells together (Bonferroni).
+    """
+    none = chains * len(changes) * (1 - 1 / chains) ** (changes / 2)
+    return (changes > 0) & (none > CHANCE)
 
 
 def fiber_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:

@@ -10,6 +10,7 @@ from arviz_stats.base import array_stats
 import ppdinf as ppd
 from ppdinf.diagnostics import acceptance_by_cell
 from ppdinf.diagnostics.convergence import convergence
+from ppdinf.diagnostics.problems import _by_chance
 from ppdinf.diagnostics.rhat import limit
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
@@ -51,6 +52,30 @@ def test_a_frozen_table_is_reported_though_rhat_of_the_rate_is_acceptable():
         diagnosis = ppd.diagnose(idata, model)
     assert not diagnosis.ok
     assert diagnosis.parameters["r_hat"].max() < 1.01
+
+
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_constant_cells_are_reported_if_the_posterior_moves_them():
+    """Counts of cells with a rate of 1e-9 are 0 in every draw of a chain that mixes: more draws would not help."""
+    release = ppd.Release(np.array([1, 0, 3, 5]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rates = pm.math.stack([1e-9, 1.0, 1.0, 1.0]) * pm.Gamma("rate", 2, 1)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rates), release=release, marginalize=False)
+        idata = pm.sample(100, tune=20, chains=2, **QUIET)
+    x = idata.posterior["x"]
+    assert x[..., 0].max() == 0
+    found = ppd.diagnose(idata, model)
+    assert not found.cells["fixed"].any()
+    assert not [problem for problem in found.problems if "constant" in problem]
+    x[..., 3] += x[..., 1]
+    x[..., 1] = 0
+    assert "1 free cells of 'x' are constant (x[1])" in " ".join(ppd.diagnose(idata, model).problems)
+
+
+def test_cells_that_are_constant_in_one_chain():
+    """4 excursions may all be in other chains; 100 may not, and values that differ between chains are a fault."""
+    changes = pd.Series([8, 200, 0])
+    assert _by_chance(changes, 4).tolist() == [True, False, False]
 
 
 def test_a_hard_constraint_frozen_under_metropolis_is_reported():
@@ -95,7 +120,8 @@ def test_idata_of_another_model_is_refused():
 def test_movement_counts_changes_and_values():
     values = np.array([[[1, 5], [2, 5], [2, 5]], [[1, 6], [1, 6], [3, 6]]])
     found = acceptance_by_cell(xr.DataArray(values, dims=("chain", "draw", "county")))
-    expected = pd.DataFrame({"moved": [0.5, 0.0], "distinct": [3, 2]}, index=pd.Index([0, 1], name="county"))
+    index = pd.Index([0, 1], name="county")
+    expected = pd.DataFrame({"moved": [0.5, 0.0], "changes": [2, 0], "distinct": [3, 2]}, index=index)
     pd.testing.assert_frame_equal(found, expected)
 
 

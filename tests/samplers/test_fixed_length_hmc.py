@@ -194,3 +194,15 @@ def test_targets_outside_0_to_1_are_refused(wrong):
         pm.Normal("x", 0, 1)
         with pytest.raises(ModelError, match="target_accept must be a probability between 0 and 1"):
             FixedLengthHMC(target_accept=wrong)
+
+
+@pytest.mark.parametrize("common", [0.0, 0.99])
+def test_coordinates_with_other_scales_are_reported(common, caplog):
+    """15 normal variables: with a common level, the posterior is four times wider along their mean."""
+    covariance = (1 - common) * np.eye(15) + common
+    with pm.Model():
+        pm.MvNormal("z", np.zeros(15), covariance)
+        pm.sample(210, tune=300, random_seed=1, step=FixedLengthHMC(), **QUIET | {"quiet": False})
+    warned = [record.message for record in caplog.records if "successive draws of z" in record.message]
+    assert len(warned) == (common > 0)
+    assert all("Use pm.NUTS" in message for message in warned)
