@@ -76,7 +76,9 @@ def main(output, *, quick=False, seed=1):
     found = pd.DataFrame([row for size in (4, 30) for row in rows(size, draws, seed)]).set_index("margins of")
     study.table("scales", found, "Scale of the noise and its guarantee, by calibration.", digits=4)
     flat = {(row["calibration"], row["guaranteed at l2 distance"]): row["sigma"] for row in found.to_dict("records")}
-    actual = {(row["calibration"], row["guaranteed at l2 distance"]): row["epsilon"] for row in found.to_dict("records")}
+    actual = {
+        (row["calibration"], row["guaranteed at l2 distance"]): row["epsilon"] for row in found.to_dict("records")
+    }
 
     wide, least = flat["theorem14", 1], flat["exact", 2]
     study.claim(
