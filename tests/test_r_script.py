@@ -23,7 +23,7 @@ def commands():
     """Return the arguments of every call of `ppdinf` in the script: pairs of a text and the name of an R variable."""
     calls = re.findall(r"\bppdinf\((\".*)\)$", SCRIPT.read_text(encoding="utf-8"), flags=re.M)
     arguments = re.compile(r'"([^"]+)"|(\w+)(?=[,)]|$)')
-    return [arguments.findall(call.partition(", accepted")[0]) for call in calls]
+    return [arguments.findall(call.partition(", creates")[0]) for call in calls]
 
 
 @pytest.fixture
