@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.deep, pytest.mark.skipif(CHROMIUM is None, reason="Chr
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 TERMS = {  # what a new user types, and a page that the search must list
-    "suppressed": "ppdinf.suppressed", "public total": "measurements", "epsilon": "planning",
-    "privacy loss": "glossary", "R-hat": "inference", "nutpie": "inference", "Poisson": "PartiallyPrivate",
+    "suppressed": "ppdinf.suppressed", "public total": "ppdinf.invariants.total", "epsilon": "glossary",
+    "privacy loss": "glossary", "R-hat": "glossary", "nutpie": "inference", "Poisson": "analyst",
     "census": "ppdinf.census",
     "margin": "ppdinf.invariants.margin", "budget": "sessions", "rounding": "ppdinf.laws.Rounded",
-    "GeneralizedLaplace": "ppdinf.GeneralizedLaplace", "denoise": "ppdinf.denoise", "zCDP": "guarantees",
+    "GeneralizedLaplace": "ppdinf.GeneralizedLaplace", "denoise": "ppdinf.denoise", "zCDP": "glossary",
     "diagnose": "ppdinf.diagnose", "BYM2": "ppdinf.models.log_rates", "TopDown": "ppdinf.TopDown",
     "identified bounds": "ppdinf.identified_bounds", "errata": "errata", "fiber": "glossary",
 }  # fmt: skip
@@ -36,9 +36,14 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """A page that is left early does not take the rest of a file."""
+
+
 def served(folder):
     """Serve a folder on a free port; return the server and its address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    server = Server(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, f"http://127.0.0.1:{server.server_port}"
 
