@@ -43,7 +43,7 @@ with pm.Model(coords=seen.coords) as model:
     both = ppd.PartiallyPrivate("both", pm.Binomial.dist(n=lists.shelters.values, p=coverage), release=seen)
     clinics_only = pm.Poisson.dist(coverage * outside)
     pm.Potential("clinics", pm.logp(clinics_only, lists.clinics.values - both))
-    idata = pm.sample(1000, chains=2, random_seed=1, progressbar=False, quiet=True)
+    idata = pm.sample(500, tune=500, chains=2, random_seed=1, progressbar=False, quiet=True)
 persons = lists.shelters.to_xarray() + idata.posterior.outside
 print(ppd.models.summary(persons.sum("district").rename("persons")).round())
 

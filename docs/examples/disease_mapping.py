@@ -34,22 +34,22 @@ release = ppd.Release(mechanism.simulate(table, draws=1, rng=1)[0], mechanism)
 pairs = [(grid[:, 1:], grid[:, :-1]), (grid[1:], grid[:-1])]
 edges = pd.DataFrame(np.concatenate([np.stack(pair, axis=-1).reshape(-1, 2) for pair in pairs]))
 with pm.Model(coords=release.coords) as model:
-    eta = ppd.models.label_effects.log_rates(release, ["area"], exposure="expected", spatial={"area": edges})
+    eta = ppd.models.log_rates(release, ["area"], exposure="expected", spatial={"area": edges})
     relative = pm.Deterministic("risk", pm.math.exp(eta), dims="area")
     ppd.PartiallyPrivate("cases", pm.Poisson.dist(relative * expected), release=release)
-    idata = pm.sample(1000, chains=2, random_seed=1, progressbar=False, quiet=True)
-estimates = {"true risk": risk, "released / expected": release.table.values / expected}
-estimates["posterior mean"] = idata.posterior.risk.mean(("chain", "draw")).values
-errors = {name: np.sqrt(np.mean((found - risk) ** 2)).round(2).item() for name, found in estimates.items()}
-print(f"Root mean square errors of the relative risk: {errors}")
+    idata = pm.sample(500, tune=500, chains=2, random_seed=1, progressbar=False, quiet=True)
+posterior = idata.posterior.risk.mean(("chain", "draw")).values
+maps = {"true risk": risk, "released / expected": release.table.values / expected, "posterior mean": posterior}
+error = {name: np.sqrt(np.mean((found - risk) ** 2)).round(2).item() for name, found in maps.items()}
+print(f"Error of the relative risk: {error['released / expected']} released, {error['posterior mean']} posterior mean")
 
 # %%
 # The released counts hide the pattern, and the posterior shows it.
-figure, panels = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
-for axes, (name, found) in zip(panels, estimates.items(), strict=True):
+figure, panels = plt.subplots(1, 3, figsize=(8, 2.8), layout="constrained")
+for axes, (name, found) in zip(panels, maps.items(), strict=True):
     image = axes.imshow(found.reshape(8, 10).clip(0.4), cmap="PuOr_r", norm=LogNorm(0.4, 2.5, clip=True))
-    axes.set(title=name, xlabel="column of areas", xticks=[], yticks=[])
-panels[0].set_ylabel("row of areas")
+    axes.set(title=name, xlabel="areas, west to east", xticks=[], yticks=[])
+panels[0].set_ylabel("areas, north to south")
 bar = figure.colorbar(
     image, ax=panels, ticks=[0.4, 0.6, 1, 1.6, 2.5], format="{x:g}", label="relative risk", shrink=0.8
 )

@@ -26,33 +26,27 @@ release = ppd.Release(mechanism.simulate(table, draws=1, rng=1)[0], mechanism)
 # %%
 # The model states the month as data, so that ``pm.set_data`` can replace it by the next month.
 with pm.Model(coords=release.coords) as model:
-    t = pm.Data("t", month[:35].astype(float), dims="month")
-    level, trend, cos, sin = (
-        pm.Normal(name, mu, 1) for name, mu in [("level", 3), ("trend", 0), ("cos", 0), ("sin", 0)]
-    )
-    season = cos * pm.math.cos(2 * np.pi * t / 12) + sin * pm.math.sin(2 * np.pi * t / 12)
-    ppd.PartiallyPrivate("cases", pm.Poisson.dist(pm.math.exp(level + trend * t / 12 + season)), release=release)
-    idata = pm.sample(1000, chains=2, random_seed=1, progressbar=False, quiet=True)
+    time = pm.Data("time", month[:35] / 12, dims="month")  # years
+    level, trend = pm.Normal("level", 3, 1), pm.Normal("trend", 0, 1)
+    winter, spring = pm.Normal("winter", 0, 1), pm.Normal("spring", 0, 1)
+    season = winter * pm.math.cos(2 * np.pi * time) + spring * pm.math.sin(2 * np.pi * time)
+    ppd.PartiallyPrivate("cases", pm.Poisson.dist(pm.math.exp(level + trend * time + season)), release=release)
+    idata = pm.sample(500, tune=500, chains=2, random_seed=1, progressbar=False, quiet=True)
     past = ppd.models.summary(ppd.sample_confidential(idata, model, random_seed=1, progressbar=False))
-    pm.set_data({"t": [35.0]}, coords={"month": [35]})
+    pm.set_data({"time": [35 / 12]}, coords={"month": [35]})
     ahead = pm.sample_posterior_predictive(idata, predictions=True, random_seed=1, progressbar=False)
-forecast = ppd.models.summary(ahead.predictions.cases.isel(month=0))
-print(forecast, "truth:", admissions[35])
+low, middle, high = ahead.predictions.cases.quantile([0.05, 0.5, 0.95]).values
+print(f"Forecast: {middle:.0f} admissions, 90 % interval {low:.0f} to {high:.0f}. Later count: {admissions[35]}.")
 
 # %%
-# Figure.
+# The interval of the forecast is wider than those of the past: the next month has no released count.
 figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
-axes.plot(month[:35], release.table, "D", color="#D55E00", ms=4, label="released")
+axes.plot(month[:35], release.table, "D", color="#D55E00", markersize=4, label="released")
 axes.fill_between(month[:35], past.lower, past.upper, color="#0072B2", alpha=0.25, label="90 % interval")
 axes.plot(month[:35], past.estimate, color="#0072B2", label="posterior mean")
 axes.errorbar(
-    35,
-    forecast.estimate,
-    np.abs(forecast[["lower", "upper"]].T - forecast.estimate),
-    fmt="s",
-    color="#0072B2",
-    label="forecast",
+    [35], middle, [[middle - low], [high - middle]], fmt="s", color="#009E73", label="forecast, 90 % interval"
 )
-axes.plot(35, admissions[35], "x", color="#222222", label="later count")
-axes.set(xlabel="month", ylabel="admissions per month")
-axes.legend(frameon=False)
+axes.plot(35, admissions[35], "x", color="#222222", markersize=8, label="later count")
+axes.set(xlabel="months since the start", ylabel="admissions per month", ylim=(0, 100))
+axes.legend(frameon=False, loc="upper left", ncols=2)

@@ -43,7 +43,7 @@ for name, seen in (data | {"confidential table": table.values}).items():
             ppd.PartiallyPrivate("persons", pm.Multinomial.dist(n=table.sum(axis=1), p=p), release=seen)
         else:
             pm.Multinomial("persons", n=seen.sum(axis=1), p=p, observed=seen)
-        idata = pm.sample(1000, chains=2, random_seed=1, progressbar=False, quiet=True)
+        idata = pm.sample(500, tune=500, chains=2, random_seed=1, progressbar=False, quiet=True)
     found[name] = ppd.models.summary(idata.posterior.slope)
 truth = found["confidential table"].estimate
 inside = {name: int(truth.between(one.lower, one.upper).sum()) for name, one in found.items()}

@@ -40,7 +40,7 @@ def rates(scale):
         effect = pm.Normal("effect", dims="county")
         rate = pm.Deterministic("rate", 1e5 * pm.math.exp(level + spread * effect), dims="county")
         ppd.PartiallyPrivate("cases", pm.Poisson.dist(rate * table.people.to_numpy() / 1e5), release=seen)
-        idata = pm.sample(1000, chains=2, random_seed=1, progressbar=False, quiet=True)
+        idata = pm.sample(500, tune=500, chains=2, random_seed=1, progressbar=False, quiet=True)
     return ppd.models.summary(idata.posterior.rate)
 
 
