@@ -38,8 +38,8 @@ with pm.Model(coords=release.coords) as model:
     relative = pm.Deterministic("risk", pm.math.exp(eta), dims="area")
     ppd.PartiallyPrivate("cases", pm.Poisson.dist(relative * expected), release=release)
     idata = pm.sample(500, tune=500, chains=2, random_seed=1, progressbar=False, quiet=True)
-posterior = idata.posterior.risk.mean(("chain", "draw")).values
-maps = {"true risk": risk, "released / expected": release.table.values / expected, "posterior mean": posterior}
+smooth = idata.posterior.risk.mean(("chain", "draw")).values
+maps = {"true risk": risk, "released / expected": release.table.values / expected, "posterior mean": smooth}
 error = {name: np.sqrt(np.mean((found - risk) ** 2)).round(2).item() for name, found in maps.items()}
 print(f"Error of the relative risk: {error['released / expected']} released, {error['posterior mean']} posterior mean")
 
