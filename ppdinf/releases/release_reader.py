@@ -106,7 +106,7 @@ def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
     release = Release(frame.table(cells), mechanism, public=system, plan=plan)
     complete = manifest.get("part_of") or {}
     if "selected" in complete:
-        release.selection = Selection(_complete(complete), _selected(complete["selected"]))
+        release.selection = _selection(release, _complete(complete), complete["selected"])
     if manifest.get("provenance") == "drawn":
         return as_drawn(release, _complete(complete) if complete and release.selection is None else None)
     return release if manifest.get("provenance") == "stated" else as_undated(release)
@@ -116,9 +116,13 @@ def _complete(data: Json) -> Mechanism:
     return Mechanism.from_dict(data["mechanism"], Public.from_dict(data["public"]))
 
 
-def _selected(labels: Json) -> dict[str, tuple[str | int, ...]]:
-    """Return the selected labels of a part of a release."""
-    return {
+def _selection(release: Release, complete: Mechanism, selected: Json) -> Selection:
+    """Return the selection of a part, if the part has the selected labels and the noise of the complete release."""
+    labels = {
         as_text(dim, "a selected dimension"): tuple(as_label(label, f"a selected label of {dim!r}") for label in chosen)
-        for dim, chosen in labels.items()
+        for dim, chosen in selected.items()
     }
+    kept = {dim: tuple(release.frame.coords[dim][1].tolist()) for dim in labels if dim in release.dims}
+    if complete.on_part(release.mechanism.public) != release.mechanism or kept != {dim: labels[dim] for dim in kept}:
+        raise ReleaseFileError("the part has another mechanism or other labels than its selection from a release")
+    return Selection(complete, labels)

@@ -27,6 +27,7 @@ from ppdinf.invariants import (  # fmt: skip
     unit,
     zeros,
 )
+from ppdinf.releases.selection import Selection
 
 NOISY = xr.DataArray(
     [[4, -1, 2], [0, 3, 1]],
@@ -174,10 +175,18 @@ def test_a_part_is_post_processing_and_its_file_states_this(tmp_path):
     assert stated.provenance == "stated"
     stated.save(tmp_path / "stated.ppd")
     assert ppd.read_release(tmp_path / "stated.ppd").guarantee == stated.guarantee
-    part.selection.labels["month"] = ("2 \x00",)
-    part.save(tmp_path / "forged.ppd")
-    with pytest.raises(ReleaseFileError, match="a selected label"):
-        ppd.read_release(tmp_path / "forged.ppd")
+    calibrated = ppd.Release(NOISY, ppd.GeneralizedGaussian(margin("month"), 1, "1e-6", calibration="exact"))
+    calibrated.sel(month=[1]).save(tmp_path / "calibrated.ppd")
+    assert ppd.read_release(tmp_path / "calibrated.ppd").mechanism.sigma == calibrated.mechanism.sigma
+    for forged, message in [
+        (Selection(mechanism, {"month": ("2 \x00",)}), "a selected label"),
+        (Selection(mechanism, {"area": ("v",)}), "other labels"),
+        (Selection(ppd.GeneralizedLaplace(margin("month"), epsilon=1), {"month": (2,)}), "another mechanism"),
+    ]:
+        part.selection = forged
+        part.save(tmp_path / "forged.ppd", overwrite=True)
+        with pytest.raises(ReleaseFileError, match=message):
+            ppd.read_release(tmp_path / "forged.ppd")
 
 
 def test_calibrated_noise_of_a_part_is_zcdp():
@@ -199,8 +208,8 @@ def test_calibrated_noise_of_a_part_is_zcdp():
         (lambda: ppd.Release(abs(NOISY), ppd.Conditioned(margin("month") & between(0, 9),
                                                           noise=ppd.laws.DoubleGeometric(1))),
          {"month": 1}, ModelError, "part of a release by Conditioned"),
-        (lambda: ppd.counts.TwoStage(1, 40).release(ppd.as_table([30, 4, 6], dims=["area"])), {"area": [1, 2]},
-         ModelError, "part of a release by TwoStage"),
+        (lambda: ppd.mechanisms.random_rounding(3, 40).release(ppd.as_table([30, 4, 6], dims=["area"])), {"area": [1, 2]},
+         ModelError, "part of a release by"),
         (lambda: ppd.PostProcessed(Public(), epsilon=1).release(abs(NOISY.drop_vars(["season", "size"]))).noisy,
          {"month": 1}, PrivacyError, "post-processed"),
         (lambda: laplace(margin("month")), {"month": 9}, LabelError, "not a label"),
