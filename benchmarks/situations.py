@@ -1,4 +1,4 @@
-"""Sampling of 21 models of PyMC's example gallery, each with a noisy release or an exact total of its counts.
+"""Sampling of 22 models of PyMC's example gallery, each with a noisy release or an exact total of its counts.
 
 Run with ``python benchmarks/situations.py [model ...]``. ``tests/battery/test_situations.py`` checks the densities of
 these models by enumeration. A line shows the largest R-hat, the smallest bulk ESS, divergences and CPU seconds with

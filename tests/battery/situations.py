@@ -98,6 +98,10 @@ def random_walk():
     return pm.GaussianRandomWalk("eta", sigma=pm.HalfNormal("step", 0.5), init_dist=pm.Normal.dist(1, 1), shape=3)
 
 
+def random_walk_of_steps():
+    return pm.Normal("start", 1, 1) + pm.HalfNormal("step", 0.5) * pm.Normal("z", shape=3).cumsum()
+
+
 def hilbert_space_gp():
     cov = pm.HalfNormal("eta_gp", 0.7) ** 2 * pm.gp.cov.ExpQuad(1, ls=pm.Gamma("ls", 3, 3))
     gp = pm.gp.HSGP(m=[4], c=2.0, cov_func=cov)
@@ -202,6 +206,7 @@ SITUATIONS = {
     "N-mixture": rates(detection, "total", visits, log_visits),
     "AR(1)": rates(autoregression),
     "Gaussian random walk": rates(random_walk, "gaussian"),
+    "random walk, non-centered": rates(random_walk_of_steps, "gaussian"),
     "HSGP": rates(hilbert_space_gp),
     "latent GP": rates(latent_gp, "known apart"),
     "ICAR": rates(icar, "groups"),
