@@ -59,11 +59,14 @@ def test_named_tests_exist(page):
 
 @EACH_PAGE
 def test_named_objects_exist(page):
-    """Roles such as {func}`ppdinf.denoise` name public objects, and {meth} their methods."""
-    for role, target in re.findall(r"\{(\w+)\}`~?(ppdinf[\w.]*)`", page.read_text(encoding="utf-8")):
-        found = reduce(getattr, target.split(".")[1:], ppdinf)
-        assert inspect.isclass(found) == (role == "class"), target
-        assert inspect.ismodule(found) == (role == "mod"), target
+    """Roles such as {func}`ppdinf.denoise` or {class}`ppdinf.Session.open <ppdinf.Session>` name public objects."""
+    roles = re.findall(r"\{(\w+)\}`(ppdinf[\w.]*)(?: <(ppdinf[\w.]*)>)?`", page.read_text(encoding="utf-8"))
+    for role, name, target in roles:
+        named = reduce(getattr, name.split(".")[1:], ppdinf)
+        found = reduce(getattr, target.split(".")[1:], ppdinf) if target else named
+        assert name.startswith(target), name
+        assert inspect.isclass(found) == (role == "class"), name
+        assert inspect.ismodule(found) == (role == "mod"), name
 
 
 def test_every_mechanism_is_in_the_table_of_guarantees():

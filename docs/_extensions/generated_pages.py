@@ -59,7 +59,7 @@ def package_page(package, own, elsewhere):
     """Return the page of a package: its first paragraph and a table of its names."""
     module = importlib.import_module(package)
     introduction = inspect.getdoc(module).partition("\n\n")[0]
-    parts = [f"{package}\n{'=' * len(package)}\n", introduction + "\n", f".. currentmodule:: {package}\n"]
+    parts = [f"{package}\n{'=' * len(package)}\n", introduction + "\n", f".. module:: {package}\n"]
     if own:
         parts.append(summary("", own))
     if elsewhere:
