@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %%
 # ``denoise`` draws all cells. Sums of the draws are draws of the sums.
-posterior = ppd.denoise(seen, draws=300, rng=1, progressbar=False)
+posterior = ppd.denoise(seen, draws=200, rng=1, progressbar=False)
 single_race = ["White", "Black", "American Indian", "Asian", "Pacific Islander", "other"]
 races = dict(zip(axes["cenrace"], single_race + 57 * ["two or more"], strict=True))
 by_race = ppd.invariants.groups("cenrace", races)

@@ -45,12 +45,11 @@ for name, seen in (data | {"confidential table": table.values}).items():
             pm.Multinomial("persons", n=seen.sum(axis=1), p=p, observed=seen)
         idata = pm.sample(500, tune=500, chains=2, random_seed=1, progressbar=False, quiet=True)
     found[name] = ppd.models.summary(idata.posterior.slope)
-truth = found["confidential table"].estimate
-inside = {name: int(truth.between(one.lower, one.upper).sum()) for name, one in found.items()}
-print(f"Confidential posterior means within 90 % intervals, of 4: {inside}")
+width = {name: (one.upper - one.lower).mean() for name, one in found.items()}
+print(f"Mean width of 90 % intervals: {', '.join(f'{width[name]:.2f} ({name})' for name in width)}")
 
 # %%
-# The intervals of the release are wider than those of the same counts taken as true.
+# The noise costs precision. If the counts are taken as true, the intervals are too narrow.
 figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
 for k, (name, one) in enumerate(found.items()):
     error, color = [one.estimate - one.lower, one.upper - one.estimate], ["#0072B2", "#D55E00", "#222222"][k]

@@ -49,7 +49,7 @@ wider = (found[2.5].upper - found[2.5].lower) / (found[0.1].upper - found[0.1].l
 print(wider.round(1).rename("width of the interval under the widest prior, relative to the narrowest"))
 
 # %%
-# Intervals of large counties hardly depend on the prior of the spread. Intervals of small counties depend mainly on it.
+# The interval of the largest county hardly depends on the prior. Intervals of small counties depend mainly on it.
 figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
 for k, (scale, rate) in enumerate(found.items()):
     place = np.arange(len(table)) + 0.22 * (k - 1)

@@ -50,7 +50,7 @@ for name, truth in {"slope": 4, "trend": 0.08}.items():
 per = 1e5 * idata.posterior.rate
 small = people.argmin()
 band = ppd.models.summary(per.isel(county=small))
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 grid = left.imshow(per.mean(("chain", "draw", "month")).values.reshape(6, 6), cmap="cividis")
 left.set_title("All counties, mean of eight months")
 left.set_axis_off()
