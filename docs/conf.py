@@ -47,6 +47,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "plot_gallery": True,
+    "capture_repr": (),  # examples print what they show
     "abort_on_example_error": True,
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
