@@ -76,10 +76,11 @@ def test_examples_run(path, monkeypatch):
     exec(compile(path.read_text(encoding="utf-8"), path.name, "exec"), namespace)
     try:
         (figure,) = map(plt.figure, plt.get_fignums())
-        assert all(axes.get_xlabel() for axes in figure.axes if axes.axison)
+        assert all(axes.get_xlabel() or axes.get_ylabel() for axes in figure.axes if axes.axison)  # also color bars
     finally:
         plt.close("all")
     if "idata" in namespace:
-        assert float(az.rhat(namespace["idata"].posterior).to_array().max()) < 1.05
+        r_hat = az.rhat(namespace["idata"].posterior)
+        assert max(float(r_hat[name].max()) for name in r_hat.data_vars) < 1.05
     if "posterior" in namespace:
         assert not any("disagree" in problem for problem in namespace["posterior"].problems)
