@@ -110,6 +110,14 @@ def test_docstrings_and_messages(folder):
     assert found == []
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_text_of_examples(path):
+    text = path.read_text(encoding="utf-8")
+    comments = re.sub(r"^(?!# ).*$", "", text, flags=re.MULTILINE)  # the text between cells of code
+    parts = [comments.replace("# %%", "").replace("\n# ", "\n"), *(part for _, part in docstrings(ast.parse(text)))]
+    assert [fault for part in parts for fault in faults(part)] == []
+
+
 def test_faults_are_found():
     """One example of each rule is found, and plain sentences are not."""
     bad = ["What is told of it.", "A door to the house.", "About .27 s.", "That is none of ours.", "one " * 41]

@@ -4,7 +4,7 @@ A block group of the 2020 Census
 
 The Census Bureau published the noisy measurements behind its redistricting tables: eleven overlapping tables of each
 area. A redistricting analyst wants the number of adults by race in one block group, with intervals. The files of this
-example are simulated in the format and with the noise of the Bureau. ``pip install "ppdinf[census]"`` reads such files.
+example are simulated in the format and with the noise of the Bureau. The example needs ``pip install "ppdinf[census]"``.
 """
 
 import tempfile
@@ -16,8 +16,8 @@ import xarray as xr
 import ppdinf as ppd
 
 # %%
-# A made-up block group: persons by type of residence, voting age, Hispanic origin and 63 sets of races. It is public
-# that there are no prisons, dormitories or other facilities.
+# A made-up block group: persons by type of residence, voting age, Hispanic origin and 63 sets of races. It has
+# no prisons, dormitories or other facilities, which is public.
 axes = {axis.name: list(axis.labels) for axis in ppd.census.PERSONS.axes}
 table = xr.DataArray(np.zeros((1, 8, 2, 2, 63), dtype=int), coords={"block_group": ["044010070100001"]} | axes)
 share = np.r_[0.62, 0.13, 0.01, 0.08, 0.003, 0.06, 0.05 * 0.5 ** np.arange(57)]

@@ -2,8 +2,8 @@
 Sensitivity to the prior
 ========================
 
-An analyst estimates rates of a rare disease from noisy counts of eight counties and is asked whether the prior decides
-the result. The same model is fitted with three priors of the spread between counties. The numbers are made up.
+An analyst estimates rates of a rare disease from noisy counts of eight counties. Reviewers want to know how much the
+prior matters. The same model is fitted with three priors of the spread between counties. The numbers are made up.
 """
 
 import io
