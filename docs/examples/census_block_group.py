@@ -50,13 +50,13 @@ print(result.round(1))
 
 # %%
 # Two or more races are 57 sets, most of them without a person here. The sum of their noisy cells has the largest error.
-order, rows = result.sort_values("truth"), np.arange(len(result))
+error = result.sub(result.truth, axis=0)
+names = [f"{race} ({count})" for race, count in result.truth.items()]
 figure, panel = plt.subplots(figsize=(6.4, 4), layout="constrained")
-panel.hlines(rows, order.lower, order.upper, color="#0072B2", alpha=0.4, linewidth=5, label="90 % interval")
-panel.plot(order.estimate, rows, "o", color="#0072B2", label="posterior mean")
-panel.plot(order.single, rows, "D", color="#D55E00", label="sum of noisy cells")
-panel.plot(order.truth, rows, "x", color="#222222", label="confidential")
-panel.set_xscale("symlog", linthresh=20)
-panel.xaxis.set_major_formatter("{x:,g}")
-panel.set(yticks=rows, yticklabels=order.index, xlabel="adults (persons; logarithmic beyond 20)", ylabel="race")
+panel.hlines(names, error.lower, error.upper, color="#0072B2", alpha=0.4, linewidth=5, label="90 % interval")
+panel.plot(error.estimate, names, "o", color="#0072B2", label="posterior mean")
+panel.plot(error.single, names, "D", color="#D55E00", label="sum of noisy cells")
+panel.axvline(0, color="#222222", linestyle="--", label="confidential count")
+panel.set(xlabel="difference from the confidential count (persons)", ylabel="race (confidential count of adults)")
+panel.invert_yaxis()
 panel.legend(frameon=False)
