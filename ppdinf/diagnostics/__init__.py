@@ -4,6 +4,7 @@ Every finding states a remedy.
 
 acceptance_by_cell  Movement of each cell of a chain of tables, which R-hat and ESS cannot detect if nothing moves.
 calibration         Simulation-based calibration of an inference procedure.
+chain_statistics    R-hat and effective sample sizes of many numbers at a time.
 convergence         R-hat and effective sample sizes of every element of a variable, by label.
 coupling_bound      Upper bound, by coupled chains, on the distance of a table's chain from its conditional posterior.
 diagnose            `diagnose`: all checks of a posterior in one call, with remedies.

@@ -1,19 +1,19 @@
 """R-hat and effective sample sizes of every element of a variable, by label.
 
 `az.summary` of ArviZ 1.3 mislabels the rows of a table if another variable has one of the table's dimensions: rows
-are in the order of the table's columns, labels in the order of its rows. ArviZ's statistics of a single variable keep
-the layout of the variable and are used here.
+are in the order of the table's columns, labels in the order of its rows. It also takes 3 ms per element, which is an
+hour for a million cells.
 """
 
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import arviz as az
-import numpy as np
 import pandas as pd
 import xarray as xr
+
+from ppdinf.diagnostics.chain_statistics import chain_statistics
 
 __all__ = ["convergence"]
 
@@ -41,14 +41,10 @@ def convergence(draws: xr.DataArray) -> pd.DataFrame:
     (['effect[f]', 'effect[m]'], True)
     """
     draws = draws.transpose("chain", "draw", ...)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # nan of constant elements
-        statistics = {
-            "ess_bulk": az.ess(draws, method="bulk"),
-            "ess_tail": az.ess(draws, method="tail"),
-            "r_hat": az.rhat(draws),
-        }
-    columns = {name: values.transpose(*draws.dims[2:]).values.ravel() for name, values in statistics.items()}
+    chains, length = draws.shape[:2]
+    upper = az.rcParams["stats.ci_prob"]  # ArviZ's quantiles of the tail
+    statistics = chain_statistics(draws.values.reshape(chains, length, -1), (1 - upper, upper))
+    columns = dict(zip(("ess_bulk", "ess_tail", "r_hat"), statistics, strict=True))
     labels = [
         map(str, draws.indexes[dim] if dim in draws.indexes else range(draws.sizes[dim])) for dim in draws.dims[2:]
     ]
