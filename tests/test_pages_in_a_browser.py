@@ -27,8 +27,8 @@ TERMS = {  # what a new user types, and a page that the search must list
     "identified bounds": "ppdinf.identified_bounds", "errata": "errata", "fiber": "glossary",
 }  # fmt: skip
 WIDTHS = (400, 1400)
-OF_THE_THEME = ("scrollable-region-focusable", "summary-name")  # code and tables that scroll; arrows of the menu
-"""Accessibility rules that elements of pydata-sphinx-theme break."""
+OF_THE_THEME = ("scrollable-region-focusable", "summary-name", "link-name")  # code that scrolls; menu; thumbnails
+"""Accessibility rules that elements of pydata-sphinx-theme and sphinx-gallery break."""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
