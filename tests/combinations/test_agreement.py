@@ -103,6 +103,8 @@ def assert_agreement(found):
     assert sum(one.kind != "right" for one in found) <= 0.1 * len(found)
 
 
+@pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize("seed", [MEASURED[0], MEASURED[2]])
 def test_another_data_model_is_told_apart(seed):
     """Measurements that leave the counts open enough for the data model to matter."""

@@ -15,7 +15,7 @@ from combinations.checks import run
 from combinations.generator import compose
 
 REFUSED = 0.12  # largest share of compositions that are refused by name
-QUICK, DEEP, ALL = 24, 300, 1000
+QUICK, DEEP, ALL = 12, 300, 1000
 BATCH = 12
 
 

@@ -54,7 +54,9 @@ DISTS = {
 }
 
 
-@pytest.mark.parametrize("kind", DISTS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.deep) if kind == "zero-inflated" else kind for kind in DISTS]
+)
 def test_the_density_is_that_of_the_other_cells(kind):
     """Also for parameters far outside of the prior draws, which are between -4 and 4."""
     model = model_of(seen(), DISTS[kind])

@@ -34,7 +34,11 @@ def with_weights(system, draws, thin, power, rng):
 
 @pytest.mark.parametrize(
     "system",
-    [pytest.param(name, marks=pytest.mark.deep) if name == "total" else name for name in SYSTEMS if name != "weights"],
+    [
+        pytest.param(name, marks=pytest.mark.deep) if name in ("total", "two rows") else name
+        for name in SYSTEMS
+        if name != "weights"
+    ],
 )
 def test_draws_have_the_enumerated_law(system):
     points, p = enumerate_law(SYSTEMS[system], LAW)

@@ -17,6 +17,7 @@ CLAIMS, POSTERIORS, PANEL, BULLETIN = covid.claims, covid.posteriors, covid.pane
 TABLE = np.array([[40, 3], [0, 0], [7, 7], [900, 12]])
 
 
+@pytest.mark.deep
 def test_releases_keep_public_sums_for_every_method():
     found, edges = covid.release(TABLE, np.array([30, 2, 0, 700]), 0.1, 5, np.random.default_rng(1))
     assert set(found) == {(method, norm) for method in covid.METHODS for norm in ("l1", "l2")}
