@@ -100,7 +100,8 @@ def test_public_sums_survive_every_release():
     for release in releases:
         assert release.public.check(release.table)["agrees"][:2].all()
         assert release.table[2] == CONFIDENTIAL[2]
-    assert len({int(release.table[0]) for release in releases}) > 10
+    # the three most probable values have probability 0.46 together: a false alarm has probability 1e-15
+    assert len({int(release.table[0]) for release in releases}) > 3
     assert {release.table.dtype for release in releases} == {np.dtype(np.int64)}
 
 
