@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import re
+from dataclasses import fields, is_dataclass
 from os import PathLike
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.plots.style import NAIVE, POSTERIOR, QUIET, clean, figure_style
 from ppdinf.report.html_page import environment, png, versions
 
@@ -109,11 +112,30 @@ def _exact(posterior: Denoised) -> str:
     )
 
 
+def _described(law: object) -> str:
+    """Return the name and the parameters of a law in words.
+
+    Examples
+    --------
+    >>> from ppdinf.laws import Clipped, DoubleGeometric
+    >>> _described(Clipped(DoubleGeometric("1/4"), at=0))
+    'clipped (law: double geometric (epsilon: 1/4), at: 0)'
+    """
+    if isinstance(law, AdditiveLaw):
+        return _described(law.law)
+    if not is_dataclass(law):
+        return str(law)
+    values = {field.name: getattr(law, field.name) for field in fields(law) if field.repr}
+    shown = ", ".join(f"{name}: {_described(value)}" for name, value in values.items() if value is not None)
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(law).__name__).lower()
+    return f"{words} ({shown})" if shown else words
+
+
 def _published(posterior: Denoised) -> pd.DataFrame:
     """Return one row per noisy statement."""
     rows = []
     for stated, part in zip(posterior.data.stated, posterior.data.parts, strict=True):
-        laws = [str(form) for form, _ in part.forms]
+        laws = [_described(form) for form, _ in part.forms]
         said = "; ".join(map(str, stated.statement)) or "nothing"
         rows.append((said, part.y.size, laws[0] if len(laws) == 1 else f"{laws[0]} and {len(laws) - 1} more scales"))
     return pd.DataFrame(rows, columns=["sums", "numbers", "law"]).set_index("sums")
