@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
     "reset_modules": ("matplotlib",),
     "show_memory": False,
     "min_reported_time": 1e6,
+    "write_computation_times": False,  # these pages would be found by the search
 }
 
 templates_path = ["_templates"]

@@ -4,7 +4,7 @@ A block group of the 2020 Census
 
 The Census Bureau published the noisy measurements behind its redistricting tables: eleven overlapping tables of each
 area. A redistricting analyst wants the number of adults by race in one block group, with intervals. The files of this
-example are simulated in the format and with the noise of the Bureau. Reading requires ``ppdinf[census]``.
+example are simulated in the format and with the noise of the Bureau. Reading requires the extra ``census``.
 """
 
 import tempfile
