@@ -129,7 +129,7 @@ def arrow() -> ModuleType:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "census files are Parquet, which needs pyarrow: pip install 'ppdinf[census]'", name="pyarrow"
+            "census files are Parquet, which needs pyarrow: pip install pyarrow", name="pyarrow"
         ) from error
     return pyarrow
 

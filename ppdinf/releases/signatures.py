@@ -269,7 +269,7 @@ def _ed25519() -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ModuleNotFoundError:
-        raise SignatureError("signatures need the package cryptography: pip install 'ppdinf[sign]'") from None
+        raise SignatureError("signatures need the package cryptography: pip install cryptography") from None
     return ed25519
 
 

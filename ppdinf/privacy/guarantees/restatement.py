@@ -119,7 +119,7 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     ------
     PrivacyError
         The guarantee has a delta, is about models of the data, or has a loss above 700; or dp-accounting is not
-        installed (``pip install ppdinf[accounting]``).
+        installed (``pip install dp-accounting``).
 
     See Also
     --------
@@ -133,7 +133,7 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     try:
         import dp_accounting
     except ImportError:
-        raise PrivacyError("events require the dp-accounting library: pip install 'ppdinf[accounting]'") from None
+        raise PrivacyError("events require the dp-accounting library: pip install dp-accounting") from None
     if guarantee.rho is not None:
         return dp_accounting.ZCDpEvent(float(guarantee.loss(distance)))
     if guarantee.variant == "pufferfish":
