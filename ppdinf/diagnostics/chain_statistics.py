@@ -45,7 +45,8 @@ def chain_statistics(draws: NDArray[np.number], tail: tuple[float, float]) -> Fl
         part = slice(first, first + size)
         block = np.moveaxis(draws[:, :, part], 2, 0).astype(np.float64)
         finite = np.isfinite(block).all(axis=(1, 2))
-        results[:, part][:, finite] = _statistics(block[finite], tail)
+        if finite.any():
+            results[:, part][:, finite] = _statistics(block[finite], tail)
     if chains == 1:
         results[2] = np.nan
     return results

@@ -34,6 +34,7 @@ def convergence(draws: xr.DataArray) -> pd.DataFrame:
 
     Examples
     --------
+    >>> import numpy as np
     >>> draws = np.random.default_rng(1).normal(size=(4, 100, 2))
     >>> effect = xr.DataArray(draws, coords={"sex": ["f", "m"]}, dims=("chain", "draw", "sex"), name="effect")
     >>> table = convergence(effect)

@@ -53,6 +53,12 @@ def test_too_few_draws():
     assert np.isnan(chain_statistics(np.zeros((2, 3, 4)), TAIL)).all()
 
 
+def test_no_number_is_finite():
+    draws = np.random.default_rng(1).standard_normal((2, 10, 3))
+    draws[0, 0] = np.nan
+    assert np.isnan(chain_statistics(draws, TAIL)).all()
+
+
 def test_integers_of_a_table():
     draws = np.random.default_rng(1).poisson(3, (2, 200, 5))
     np.testing.assert_allclose(chain_statistics(draws, TAIL), by_arviz(draws.astype(float)), rtol=1e-10)
