@@ -166,6 +166,7 @@ def test_dark_mode(site, page):
     seen = {}
     for mode in ("light", "dark"):
         page.evaluate(f"document.documentElement.dataset.theme = '{mode}'")
+        page.wait_for_timeout(500)  # colors change gradually
         seen[mode] = page.evaluate(background)
     assert seen["light"] != seen["dark"]
     assert violations(page, *OF_THE_THEME) == []
