@@ -89,7 +89,7 @@ def plan(
             loss = each.loss_for(cv=_share(cv), at=at)
             notes(console, f"{_one_person(each, name, loss)} {cv} at {at} persons requires {name} = {loss}.")
     if figure is not None:
-        _draw(plans, figure, None if cv is None else _share(cv), at or 0)
+        _draw(plans, figure, _share(cv) if cv else None, at)
         notes(console, f"Figure: {figure}.")
 
 
@@ -102,7 +102,7 @@ def _laplace(kind: Callable[..., TableMechanism], statements: Public, norm: str)
     return lambda loss: kind(statements, epsilon=loss, norm=norm)
 
 
-def _draw(plans: dict[str, ErrorPlan], figure: Path, cv: str | None, at: int) -> None:
+def _draw(plans: dict[str, ErrorPlan], figure: Path, cv: str | None, at: int | None) -> None:
     kind, data = figure.suffix.lower().removeprefix("."), io.BytesIO()
     if kind not in ("png", "pdf", "svg"):
         raise WriteError(f"{figure.name} must end in .png, .pdf or .svg")

@@ -23,7 +23,7 @@ def plot_plan(
     name: str = "epsilon",
     *,
     cv: str | float | Fraction | None = None,
-    at: int = 0,
+    at: int | None = None,
 ) -> Figure:
     """Plot the error of released cells against the privacy loss: in persons, and relative to the count.
 

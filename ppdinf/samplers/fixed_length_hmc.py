@@ -136,7 +136,7 @@ class FixedLengthHMC(pm.HamiltonianMC):
         return (
             f"FixedLengthHMC: successive draws of {names[worst]} have an autocorrelation of {rho[worst]:.2f} (limit "
             f"{LARGEST}): the scales of its directions differ, so trajectories of one length do not suit "
-            "them. Use pm.NUTS, or coordinates that are nearly standard normal (ppdinf.models.label_effects.log_rates)"
+            "them. Use pm.NUTS, or coordinates that are nearly standard normal (ppdinf.models.log_rates)"
         )
 
     def _hamiltonian_step(self, start: State, p0: NDArray[np.float64], step_size: float) -> HMCStepData:

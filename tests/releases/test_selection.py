@@ -237,3 +237,22 @@ def test_a_part_is_used_as_every_release():
     assert released.dims[-1] == "area"
     assert set(released.sum("area").values.ravel().tolist()) == {2}
     ppd.plots.plot_noise(part)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wrong"),
+    [(["r", "p"], None), (np.array(["r"]), None), (slice("q", "r"), None), ("q", None), (["q", "q"], LabelError),
+     ([], CountError)],
+    ids=["another order", "array", "slice", "one label", "a label twice", "no label"],
+)  # fmt: skip
+def test_labels_are_selected_as_xarray_selects_them(labels, wrong):
+    table = xr.DataArray([[0, 1, 2], [3, 4, 5]], coords={"a": ["x", "y"], "b": ["p", "q", "r"]}, dims=("a", "b"))
+    release = ppd.GeneralizedLaplace(margin("b"), epsilon=1).release(table)
+    if wrong:
+        with pytest.raises(wrong):
+            release.sel(b=labels)
+        return
+    part = release.sel(b=labels)
+    chosen = release.table.sel(b=labels)
+    xr.testing.assert_equal(part.table, chosen.drop_vars(set(chosen.coords) - set(chosen.dims)))
+    assert part.public.values.tolist() == np.atleast_1d(table.sel(b=labels).sum("a")).tolist()
