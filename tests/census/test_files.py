@@ -253,7 +253,7 @@ def test_refused_constraints_and_places(root):
 
 def test_the_extra_is_named(root, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match=r"ppdinf\[census\]"):
+    with pytest.raises(ModuleNotFoundError, match="pyarrow: pip install pyarrow"):
         read_nmf(root, DATA, SMALL)
 
 
