@@ -5,7 +5,7 @@
 Counts are real if `PPDINF_DATA` has them, otherwise simulated. Each month has forty releases at both epsilons and their
 posteriors, as in the full study. The three runs must give the same bits as one process. Times are
 wall seconds on an idle machine with two cores. They include the start and the imports of a worker (about 5 s) and
-exclude those of the cluster. With a cluster of one worker, joblib runs the tasks in the process itself.
+exclude those of the cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import threading
 import time
 from contextlib import nullcontext
 
-import joblib
 import numpy as np
 
 from case_studies._shared.study import Study
@@ -27,7 +26,7 @@ from case_studies.covid import run as covid
 REPLICATES, DRAWS = 40, 400
 
 
-def studied(folder, months):
+def studied(folder, months, workers=None):
     """Return releases and posteriors of the given months, and the time in seconds."""
     table, source = covid.load(None)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
@@ -42,7 +41,7 @@ def studied(folder, months):
         return covid.release(both(t), cases[:, t - 1], epsilon, REPLICATES, rng)[0]
 
     start = time.perf_counter()
-    drawn = study.replicates(releases, len(jobs), name="releases")
+    drawn = study.replicates(releases, len(jobs), name="releases", workers=workers)
     noisy = [tuple(found[method, "l1"] for method in ("counting", "post-processed")) for found in drawn]
 
     def infer(rng, k):
@@ -50,7 +49,7 @@ def studied(folder, months):
         history = cases, deaths, persons
         return covid.posteriors.posterior(*noisy[k], both(t), history, t, epsilon, DRAWS, rng)
 
-    found = study.replicates(infer, len(jobs), name="posteriors")
+    found = study.replicates(infer, len(jobs), name="posteriors", workers=workers)
     return (drawn, found), time.perf_counter() - start
 
 
@@ -59,12 +58,12 @@ def on_cluster(months, workers, kill_after=None):
     import distributed
 
     cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
-    with cluster, distributed.Client(cluster), joblib.parallel_config("dask"), tempfile.TemporaryDirectory() as folder:
+    with cluster, distributed.Client(cluster) as client, tempfile.TemporaryDirectory() as folder:
         victim = next(iter(cluster.workers.values())).pid
         killer = threading.Timer(kill_after, os.kill, (victim, signal.SIGKILL)) if kill_after else nullcontext()
         if kill_after:
             killer.start()
-        found = studied(folder, months)
+        found = studied(folder, months, client)
         if kill_after:
             assert not killer.is_alive(), "the study ended before a worker was killed"
         return found

@@ -19,6 +19,7 @@ __all__ = [
     "RoundingError",
     "SessionError",
     "SignatureError",
+    "WorkersError",
     "WriteError",
 ]
 
@@ -65,6 +66,10 @@ class SessionError(PpdinfError, ValueError):
 
 class SignatureError(PpdinfError, ValueError):
     """A file is not signed by the named key, or a key cannot be used."""
+
+
+class WorkersError(PpdinfError, ValueError):
+    """`workers` is not a positive number of processes or a connected client of a cluster."""
 
 
 class WriteError(PpdinfError, OSError):

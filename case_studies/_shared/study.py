@@ -2,7 +2,7 @@
 
 A study is a folder of `case_studies`. Its ``run.py`` contains ``main(output, *, quick, data, seed, workers)``, which
 creates a `Study` and finally calls `Study.write`. Each replicate has its own random stream, so results are the same
-with one process, with many, and on a cluster (``with joblib.parallel_config("dask"): main(...)``).
+with one process, with many, and on a cluster (``main(..., workers=distributed.Client(...))``).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import joblib
 import numpy as np
 import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
 from ppdinf._internal.progress import tracked
+from ppdinf._internal.workers import Workers, run
 from ppdinf.report.html_page import environment, png, versions
 
 from .replicate_files import pack, unpack
@@ -129,7 +129,7 @@ class Study:
         number: int,
         *,
         name: str = "replicate",
-        workers: int | None = None,
+        workers: Workers = None,
         progress: bool = False,
     ) -> list[Result]:
         """Call ``work(rng, k)`` for k = 0 ... `number` - 1 in parallel, and store each result on disk when it is done.
@@ -142,8 +142,8 @@ class Study:
         number : int
         name : str
             Unique name of the replicates in the study.
-        workers : int, optional
-            Processes; by default those of the surrounding ``joblib.parallel_config``, otherwise one.
+        workers : int or distributed.Client, optional
+            Processes, or a Dask cluster; by default this process.
         progress : bool
             Whether to show a bar.
 
@@ -159,12 +159,11 @@ class Study:
         missing = [k for k in range(number) if not places[k].exists()]
         seed = int(stamp[12:28], 16)
 
-        def numbered(k: int) -> tuple[int, Result]:
-            return k, work(np.random.default_rng([seed, k]), k)
+        def replicate(k: int) -> Result:
+            return work(np.random.default_rng([seed, k]), k)
 
-        calls = (joblib.delayed(numbered)(k) for k in missing)
-        results: Iterator[tuple[int, Result]] = joblib.Parallel(workers, return_as="generator_unordered")(calls)
-        for k, result in tracked(results, name, len(missing), disable=not progress):
+        results = run(replicate, missing, workers)
+        for k, result in zip(missing, tracked(results, name, len(missing), disable=not progress), strict=True):
             write_atomically(places[k], pack(result))
         return [unpack(place.read_bytes(), place.name) for place in places]
 

@@ -10,4 +10,5 @@ pymc_compat   All private names of PyMC and PyTensor in use: names that are not 
 rationals     Privacy parameters as exact rationals, and their enclosures.
 types         Type names for values that libraries pass without a type.
 visible_text  Text without control characters, which a terminal shows unchanged.
+workers       Independent tasks in this process, in several processes, or on a Dask cluster.
 """

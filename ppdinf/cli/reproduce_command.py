@@ -35,7 +35,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Few replicates: approximate results in 1 minute.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder of public tables, instead of PPDINF_DATA.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers; by default the study's seed.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of processes.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of processes.", min=1)] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List the case studies and run none.")] = False,
 ) -> None:
     """Run a case study, or list all case studies.

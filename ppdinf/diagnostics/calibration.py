@@ -23,6 +23,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from ppdinf._internal.workers import Workers, run
+
 __all__ = ["calibrate", "position", "uniformity"]
 
 
@@ -32,6 +34,7 @@ def calibrate[Data](
     *,
     replicates: int = 1000,
     rng: int | np.random.Generator | None = None,
+    workers: Workers = None,
 ) -> pd.DataFrame:
     """Return the normalized rank of the truth among posterior draws, for many simulated releases.
 
@@ -46,6 +49,9 @@ def calibrate[Data](
         require a mixed chain (Gandy and Scott).
     replicates : int, default 1000
     rng : int or numpy.random.Generator, optional
+        Each replicate has its own stream, spawned from this one.
+    workers : int or distributed.Client, optional
+        Processes, or a Dask cluster, with the same result; by default this process.
 
     Returns
     -------
@@ -65,13 +71,13 @@ def calibrate[Data](
     >>> bool(uniformity(too_sure["mean"]) < 1e-6)
     True
     """
-    rng = np.random.default_rng(rng)
-    rows = []
-    for _ in range(replicates):
+
+    def replicate(rng: np.random.Generator) -> dict[str, float]:
         truth, data = simulate(rng)
         draws = infer(data, rng)
-        rows.append({name: position(value, draws[name], rng) for name, value in truth.items()})
-    return pd.DataFrame(rows)
+        return {name: position(value, draws[name], rng) for name, value in truth.items()}
+
+    return pd.DataFrame(list(run(replicate, np.random.default_rng(rng).spawn(replicates), workers)))
 
 
 def position(truth: float, draws: ArrayLike, rng: np.random.Generator) -> float:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
-import joblib
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from ppdinf._internal.progress import tracked
 from ppdinf._internal.types import Array
+from ppdinf._internal.workers import Workers, run
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.table_mechanism import TableMechanism
@@ -38,6 +38,7 @@ def compare(
     truth: xr.DataArray | None = None,
     interval: float = 0.9,
     rng: int | np.random.Generator | None = None,
+    workers: Workers = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
     """Release a table many times by each method, estimate from each release, and compare with the truth.
@@ -61,6 +62,8 @@ def compare(
     interval : float, default 0.9
         Probability of the central intervals.
     rng : int or numpy.random.Generator, optional
+    workers : int or distributed.Client, optional
+        Analyses run in this number of processes or on a Dask cluster, with the same result; by default in this process.
     progressbar : bool, default True
 
     Returns
@@ -85,8 +88,8 @@ def compare(
 
     Notes
     -----
-    Models are fitted in parallel on all cores and take seconds per release. Other analyses run in one process:
-    about 1,000 releases per second, or 100 with projection.
+    Models take seconds per release, so ``workers`` pays for them. Other analyses process about 1,000 releases per
+    second, or 100 with projection.
 
     Examples
     --------
@@ -121,7 +124,7 @@ def compare(
             readings = np.stack([_aligned(name, part, truth) for part in parts])
         else:
             jobs = [(Release(y, mechanism), analysis, estimand, interval, k) for y, k in zip(noisy, seeds, strict=True)]
-            done = list(tracked(_results(jobs), str(name), draws, disable=not progressbar))
+            done = list(tracked(run(_read, jobs, workers), str(name), draws, disable=not progressbar))
             readings = np.stack([[_aligned(name, part, truth) for part in reading[:3]] for reading in done], axis=1)
             how = done[0][3]
         rows.append(_scores(readings, truth))
@@ -144,15 +147,9 @@ def _tails(interval: float) -> tuple[float, float]:
     return (1 - interval) / 2, (1 + interval) / 2
 
 
-def _results(jobs: list[Job]) -> Iterator[Reading]:
-    """Estimate from each release; in parallel where estimation samples a posterior."""
-    if isinstance(jobs[0][1](jobs[0][0]), pm.Model):
-        return joblib.Parallel(n_jobs=-1, return_as="generator")(joblib.delayed(_read)(*job) for job in jobs)
-    return (_read(*job) for job in jobs)
-
-
-def _read(release: Release, analysis: Analysis, estimand: str | None, interval: float, seed: int) -> Reading:
+def _read(job: Job) -> Reading:
     """Return the estimate, the lower and the upper end of the interval, and how the interval was computed."""
+    release, analysis, estimand, interval, seed = job
     result = analysis(release)
     if isinstance(result, xr.DataArray):
         return result, result, result, "none: the estimate is taken for the truth"

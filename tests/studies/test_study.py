@@ -4,7 +4,6 @@ import io
 import json
 import pickle
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,16 +103,6 @@ def test_results_are_read_unchanged():
     for odd in (object(), {1, 2}, np.array([object()]), b"bytes", 1j):
         with pytest.raises(TypeError, match="replicates return numbers"):
             pack(odd)
-
-
-@pytest.mark.deep
-@pytest.mark.filterwarnings("ignore")  # settings of the cluster, such as ports and dependencies
-def test_on_a_cluster(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-    with cluster, distributed.Client(cluster), joblib.parallel_config("dask"):
-        found = study(tmp_path / "a").replicates(draw, 6)
-    assert found == study(tmp_path / "b").replicates(draw, 6)
 
 
 def test_written_files(tmp_path):

@@ -1,0 +1,83 @@
+"""Independent tasks in this process, in many processes, or on a Dask cluster, with the same results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import joblib
+import numpy as np
+
+from ppdinf.errors import WorkersError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["Workers", "run"]
+
+type Workers = int | Client | None
+"""None: this process. A number of processes. A client of a Dask cluster."""
+
+
+def run[Task, Result](
+    function: Callable[[Task], Result], tasks: Iterable[Task], workers: Workers = None
+) -> Iterator[Result]:
+    """Return an iterator over ``function(task)`` in the order of the tasks.
+
+    Parameters
+    ----------
+    function : callable
+        A function of its argument alone. Random functions take their seed or generator from the task, so that results
+        are the same with any workers, and a repeated task has the same result.
+    tasks : iterable
+    workers : int or distributed.Client, optional
+        By default tasks run in this process, one at a time, when their results are read. Functions and tasks are
+        copied to other processes (`cloudpickle`); pass large data as the path of a file. A cluster repeats the task of
+        a lost worker, and fails if four workers are lost with the same task. A lost process of this machine ends the
+        run.
+
+    Raises
+    ------
+    WorkersError
+        `workers` is not a positive integer or a connected client.
+
+    Notes
+    -----
+    A new process imports the package and loads its kernels, which takes a few seconds. Kernels compiled by one process
+    of a machine are loaded by the next, so that parallel processes compile a kernel only if they need it at the same
+    time.
+
+    Examples
+    --------
+    >>> list(run(abs, [-1, 2, -3]))
+    [1, 2, 3]
+    """
+    if workers is None:
+        return map(function, tasks)
+    if isinstance(workers, int | np.integer) and not isinstance(workers, bool) and workers >= 1:
+        jobs = (joblib.delayed(function)(task) for task in tasks)
+        results: Iterator[Result] = joblib.Parallel(int(workers), backend="loky", return_as="generator")(jobs)
+        return results
+    return _on_cluster(function, tasks, _connected(workers))
+
+
+def _connected(workers: object) -> Client:
+    """Return a client that can run tasks."""
+    distributed = sys.modules.get("distributed")  # imported by everyone who has a client
+    if distributed is None or not isinstance(workers, distributed.Client):
+        raise WorkersError(
+            f"workers must be a number of processes >= 1, a distributed.Client, or None, found {workers!r:.60}"
+        )
+    if workers.asynchronous or workers.status != "running":
+        raise WorkersError(f"workers must be a connected client without asynchronous=True, found {workers.status!r}")
+    return workers
+
+
+def _on_cluster[Task, Result](
+    function: Callable[[Task], Result], tasks: Iterable[Task], client: Client
+) -> Iterator[Result]:
+    """Yield results of a cluster; results that were read, and all if the iterator is closed, are released there."""
+    futures = client.map(function, list(tasks), pure=False)[::-1]
+    while futures:
+        yield futures.pop().result()
