@@ -17,7 +17,9 @@ from . import samplers as samplers
 from . import sessions as sessions
 from ._internal.citation import citation as citation
 from .denoising import Denoised as Denoised
+from .denoising import DenoisedParts as DenoisedParts
 from .denoising import denoise as denoise
+from .denoising import denoise_parts as denoise_parts
 from .denoising import identified_bounds as identified_bounds
 from .diagnostics import diagnose as diagnose
 from .measurements import Measurements as Measurements

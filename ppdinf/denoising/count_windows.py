@@ -14,7 +14,7 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.lattice.points.feasible import nearest_feasible
 
-__all__ = ["CountWindows", "published_windows"]
+__all__ = ["LARGEST", "CountWindows", "published_ranges", "published_windows"]
 
 LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512 MB
 EXTENSION = 2.0  # lower extension of windows below the noise, in radii of the noise: priors of sparse tables favour 0
@@ -54,18 +54,7 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
         Published statements contradict each other.
     """
     system, d = observed.system, observed.frame.size
-    nonnegative = np.ones(d, dtype=bool)
-    low, high = possible_counts(system, nonnegative, observed.tail_inequalities())
-    below, upper = observed.truncation(low, high)
-    below = np.maximum(below - EXTENSION * (upper - below) / 2, low - 1)
-    bounded = np.isfinite(upper)
-    if not bounded.all():
-        _require_table(observed)
-        cell = system.frame.cell(int(np.argmin(bounded)))
-        raise ModelError(
-            f"the count at {cell} is unbounded by everything published: every cell needs a measurement, or a noisy or "
-            "exact sum of counts that contains it, or else a model (ppd.PartiallyPrivate)"
-        )
+    below, upper = published_ranges(observed)
     width = int((upper - below).max()) + 1
     if width * d > LARGEST:
         raise ModelError(
@@ -78,6 +67,32 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     for row, own, first, last in zip(log_noise, counts, np.maximum(cell_lower, 0), largest, strict=True):
         row[(own < first) | (own > last)] = -np.inf
     return CountWindows(lower, np.maximum(counts, 0, out=counts), log_noise)
+
+
+def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the smallest and largest count of the window of every cell, before bounds of single cells.
+
+    Raises
+    ------
+    ModelError
+        A cell is unbounded by everything published; the message names the cell.
+    InvariantError
+        Published statements contradict each other.
+    """
+    system = observed.system
+    nonnegative = np.ones(observed.frame.size, dtype=bool)
+    low, high = possible_counts(system, nonnegative, observed.tail_inequalities())
+    below, upper = observed.truncation(low, high)
+    below = np.maximum(below - EXTENSION * (upper - below) / 2, low - 1)
+    bounded = np.isfinite(upper)
+    if not bounded.all():
+        _require_table(observed)
+        cell = system.frame.cell(int(np.argmin(bounded)))
+        raise ModelError(
+            f"the count at {cell} is unbounded by everything published: every cell needs a measurement, or a noisy or "
+            "exact sum of counts that contains it, or else a model (ppd.PartiallyPrivate)"
+        )
+    return below, upper
 
 
 def _require_table(observed: ObservedMeasurements) -> None:

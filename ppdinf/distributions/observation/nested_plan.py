@@ -13,27 +13,57 @@ from ppdinf.invariants import System
 from ppdinf.invariants.names import Joined
 from ppdinf.measurements.entries import Entries
 
-__all__ = ["contradiction_error", "forest_of_sums", "nested_sums"]
+__all__ = ["contradiction_error", "forest_of_sums", "nested_sums", "why_no_forest"]
 
 FAR = 2**60  # absolute value that no sum reaches
 
 
-def forest_of_sums(system: System, of_sums: Entries) -> Forest | None:
-    """Arrange exact sums, bounds of sums and noisy sums as a forest, in this order.
+def forest_of_sums(system: System, of_sums: Entries, further: sp.csr_array | None = None) -> Forest | None:
+    """Arrange exact sums, bounds of sums, noisy sums and further sums as a forest, in this order.
 
     Return None if two sums overlap, or if the noise of sums is dependent.
     """
     if not of_sums.are_independent:
         return None
+    rows = [_rows(system, of_sums), *(() if further is None else (further,))]
+    return forest_of(sp.csr_array(sp.vstack(rows, format="csr")))
+
+
+def _rows(system: System, of_sums: Entries) -> sp.csr_array:
+    """Return exact sums, bounds of sums and noisy sums, with bounds from above as sums."""
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     bounds = system.B[linked]
     sign = np.array([bounds.data[start] for start in bounds.indptr[:-1]], dtype=np.int64)
     bounds = sp.csr_array(sp.diags_array(np.sign(sign), dtype=np.int64) @ bounds) if linked.size else bounds
-    return forest_of(sp.csr_array(sp.vstack([system.A, bounds, of_sums.matrix], format="csr")))
+    return sp.csr_array(sp.vstack([system.A, bounds, of_sums.matrix], format="csr"))
 
 
-def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int) -> NestedSums:
-    """Build the forest for cells with windows of equal width.
+def _names(system: System, of_sums: Entries) -> Joined:
+    """Return the names of the same rows."""
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    return Joined([system.names, [system.bound_names[int(row)] for row in linked], of_sums.names])
+
+
+def why_no_forest(system: System, of_sums: Entries) -> str:
+    """Return the reason why the sums are not a forest, with the names of two sums that overlap."""
+    if not of_sums.are_independent:
+        return "l2 noise of several numbers is not independent"
+    rows, names = _rows(system, of_sums), _names(system, of_sums)
+    weighted = np.flatnonzero(abs(rows - (rows != 0).astype(np.int64)).sum(axis=1))
+    if weighted.size:
+        return f"the sum {names[int(weighted[0])]!r} has weights other than 1"
+    size = np.diff(rows.indptr)
+    shared = sp.coo_array(rows @ rows.T)
+    crossing = np.flatnonzero(shared.data < np.minimum(size[shared.row], size[shared.col]))
+    a, b = sorted((int(shared.row[crossing[0]]), int(shared.col[crossing[0]])))
+    return f"the sums {names[a]!r} and {names[b]!r} overlap, and neither contains the other"
+
+
+def nested_sums(
+    forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int | NDArray[np.int64],
+    tolerance: float = 1e-10,
+) -> NestedSums:  # fmt: skip
+    """Build the forest for cells with windows, of equal width or each with its own.
 
     Raises
     ------
@@ -51,7 +81,7 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
             least[node] = max(least[node], system.limits[row])
         else:
             most[node] = min(most[node], -system.limits[row])
-    of_row = forest.of_row[k + linked.size :]
+    of_row = forest.of_row[k + linked.size :][: of_sums.y.size]
     low, high = of_sums.support_bounds(0.0)
     np.maximum.at(least, of_row, np.ceil(np.maximum(low, -FAR)).astype(np.int64))
     np.minimum.at(most, of_row, np.floor(np.minimum(high, FAR)).astype(np.int64))
@@ -68,8 +98,8 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
     d = lower.size
     try:
         return NestedSums(
-            low=lower, width=np.full(d, width), node=forest.node, parent=forest.parent, least=least, most=most,
-            measured=measured, laws=laws,  # type: ignore[arg-type]
+            low=lower, width=np.broadcast_to(width, d), node=forest.node, parent=forest.parent, least=least, most=most,
+            measured=measured, laws=laws, tolerance=tolerance,  # type: ignore[arg-type]
         )  # fmt: skip
     except OutOfReachError as error:
         raise contradiction_error(error, forest, system, of_sums) from error
@@ -77,10 +107,10 @@ def nested_sums(forest: Forest, system: System, of_sums: Entries, lower: NDArray
 
 def contradiction_error(error: OutOfReachError, forest: Forest, system: System, of_sums: Entries) -> InvariantError:
     """Return an error that names the sums, or the cell, for which the published numbers leave no possible value."""
-    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
-    names = Joined([system.names, [system.bound_names[int(row)] for row in linked], of_sums.names])
-    faulty = [names[int(row)] for row in np.flatnonzero(forest.of_row == error.node)[:2]]
+    names = _names(system, of_sums)
+    faulty = [names[int(row)] for row in np.flatnonzero(forest.of_row[: len(names)] == error.node)[:2]]
     known, parts = " and ".join(map(repr, faulty)), "the published numbers of its parts, or their bounds"
+    known = known or "the total"
     if error.cell is not None:
         cell = f"the cell at {system.frame.cell(error.cell)}"
         known, parts = (known, f"the published numbers of {cell}") if faulty else (cell, "its bounds")

@@ -5,7 +5,6 @@ A tree whose error bound is too large is evaluated again: with tilts, then with 
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,14 +14,14 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.nested_sums.downward_pass import downward
 from ppdinf.fiber.nested_sums.join_tree import NODE, NONE, WIDTH, OutOfReachError
 from ppdinf.fiber.nested_sums.joint_draws import split_draws
-from ppdinf.fiber.nested_sums.tilts import set_tilts
+from ppdinf.fiber.nested_sums.tilts import Tilts, set_tilts
 from ppdinf.fiber.nested_sums.upward_pass import DEAREST, upward
 from ppdinf.fiber.nested_sums.weight_rows import LOST, MASS, SCALE, SIZE, CellWeights, Rows
 
 if TYPE_CHECKING:
     from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 
-__all__ = ["Evaluated", "Posteriors"]
+__all__ = ["Evaluated", "Posteriors", "TotalWeights"]
 
 LEAST_SHARE = 1e-250
 
@@ -35,6 +34,17 @@ class Posteriors(NamedTuple):
     cell_variance: NDArray  # (d,)
     mean: NDArray  # (m,): moments of sums
     variance: NDArray
+
+
+class TotalWeights(NamedTuple):
+    """Weights of the values of a root: the total weight of all tables below it for each value of its sum.
+
+    Tables that were trimmed are missing; ``missing`` bounds their weight, relative to the weight of all others.
+    """
+
+    first: int
+    log_weight: NDArray  # of first, first + 1, ...
+    missing: float
 
 
 class Evaluated:
@@ -60,8 +70,9 @@ class Evaluated:
         self._share = np.full(tree.root.size, sums._share)
         self._fill(0, joins, sums._share, largest=sums.tolerance)
         last, error = tree.root, self._errors(tree.root)
-        for n in np.flatnonzero(~(error <= sums.tolerance)).tolist():
-            error[n] = self._again(n)
+        if not weights.missing.size:  # otherwise the tilts are those at which the missing masses are known
+            for n in np.flatnonzero(~(error <= sums.tolerance)).tolist():
+                error[n] = self._again(n)
         with np.errstate(divide="ignore"):
             value = amount[last, SCALE] + np.where(place[last, SIZE] > 0, np.log(amount[last, MASS]), -np.inf)
         roots = sums.roots.size
@@ -71,9 +82,17 @@ class Evaluated:
     @property
     def settled(self) -> NestedSums:
         """Return the same sums with the tilts of this evaluation, which makes evaluations at similar weights faster."""
-        sums = copy(self._sums)
-        sums._tilts = self._weights.tilt, self._weights.cell_center, self._weights.center
-        return sums
+        return self._sums.at_tilts(Tilts(self._weights.tilt, self._weights.cell_center, self._weights.center))
+
+    @property
+    def total(self) -> TotalWeights:
+        """Return the weights of the values of the first root."""
+        last = self._tree.root[0]
+        (first, begin, size), scale = self._rows.place[last], self._rows.amount[last, SCALE]
+        row = self._rows.entries[begin : begin + size]
+        with np.errstate(divide="ignore"):
+            log_weight = scale + (row if self._rows.logs[last] else np.log(row))
+        return TotalWeights(int(first), log_weight, float(self.bound[0]))
 
     def _fill(self, at: int, stop: int, share: float, logs: bool = False, largest: float = 1.0) -> bool:
         """Fill the rows of joins; return False if this requires too many products."""
@@ -147,7 +166,9 @@ class Evaluated:
         downward(self._tree, self._weights, self._factors, self._share, self._rows, gradient, cells, sums)
         return Posteriors(gradient, cells[:, 0], cells[:, 1], sums[:, 0], sums[:, 1])
 
-    def draw(self, draws: int = 1, rng: int | np.random.Generator | None = None) -> NDArray[np.int64]:
+    def draw(
+        self, draws: int = 1, rng: int | np.random.Generator | None = None, totals: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
         """Draw all cells independently and exactly from their posterior.
 
         The first draw takes 0.5 microseconds per cell, each further draw a quarter of this.
@@ -157,6 +178,8 @@ class Evaluated:
         draws : int
         rng : int or numpy.random.Generator, optional
             Research randomness (SPEC 7), not for releases.
+        totals : array of int64, shape (draws,), optional
+            Condition each draw on the value of the root; the forest must be a single tree.
 
         Returns
         -------
@@ -166,14 +189,37 @@ class Evaluated:
         ------
         OutOfReachError
             No table satisfies the constraints of the sums.
+        ModelError
+            A total has the weight 0, or the forest has several trees.
         """
-        self._refuse_if_out_of_reach()
+        self.require_table()
+        if totals is None:
+            totals = np.empty(0, np.int64)
+        else:
+            self._require_totals(totals, draws)
         out = np.empty((draws, self._sums.cells), np.int64)
-        split_draws(self._tree, self._weights, self._share, self._rows, np.random.default_rng(rng), out)
+        split_draws(self._tree, self._weights, self._share, self._rows, totals, np.random.default_rng(rng), out)
         return out
 
-    def _refuse_if_out_of_reach(self) -> None:
-        """Raise an error for the first sum whose row is empty although the rows of its parts are not."""
+    def _require_totals(self, totals: NDArray[np.int64], draws: int) -> None:
+        """Refuse totals that are not one possible value of the only root per draw."""
+        if self._tree.root.size > 1 or totals.shape != (draws,):
+            raise ModelError(f"totals must have shape ({draws},), and all cells must be below one root")
+        first, log_weight, _ = self.total
+        place = totals - first
+        inside = (place >= 0) & (place < log_weight.size)
+        inside[inside] = log_weight[place[inside]] > -np.inf
+        if not inside.all():
+            raise ModelError(f"the total {totals[np.argmin(inside)]} has the weight 0")
+
+    def require_table(self) -> None:
+        """Raise an error for the first sum whose row is empty although the rows of its parts are not.
+
+        Raises
+        ------
+        OutOfReachError
+            No table satisfies the constraints of the sums.
+        """
         tree, empty = self._tree, self._rows.place[:, SIZE] == 0
         if not empty[tree.root].any():
             return

@@ -46,7 +46,15 @@ def _split(left: NDArray, right: NDArray, rest: int, logs: bool, u: float, room:
 
 @vectorised
 def _tree_draws(
-    tree: Tree, w: CellWeights, share: float, at: int, stop: int, rows: Rows, rng: np.random.Generator, out: NDArray
+    tree: Tree,
+    w: CellWeights,
+    share: float,
+    at: int,
+    stop: int,
+    rows: Rows,
+    totals: NDArray,
+    rng: np.random.Generator,
+    out: NDArray,
 ) -> None:
     joins, draws, logs = tree.joins, out.shape[0], rows.logs[stop - 1]
     place, entries = rows.place, rows.entries
@@ -58,9 +66,12 @@ def _tree_draws(
     pair, sizes, firsts = parts.pair, parts.size, parts.first
     begin, size = place[stop - 1, BEGIN], place[stop - 1, SIZE]
     pair[1, :size] = 0.0 if logs else 1.0
-    for n in range(draws):
-        drawn = _split(entries[begin : begin + size], pair[1, :size], size - 1, logs, rng.random(), room)
-        stack[0, n] = place[stop - 1, FIRST] + drawn
+    if totals.size > 0:
+        stack[0, :] = totals
+    else:
+        for n in range(draws):
+            drawn = _split(entries[begin : begin + size], pair[1, :size], size - 1, logs, rng.random(), room)
+            stack[0, n] = place[stop - 1, FIRST] + drawn
     height = 1
     for join in range(stop - 1, at - 1, -1):
         height -= 1
@@ -84,9 +95,17 @@ def _tree_draws(
 
 
 @vectorised
-def split_draws(tree: Tree, w: CellWeights, share: NDArray, rows: Rows, rng: np.random.Generator, out: NDArray) -> None:
-    """Write draws of all cells into the rows of ``out``."""
+def split_draws(
+    tree: Tree,
+    w: CellWeights,
+    share: NDArray,
+    rows: Rows,
+    totals: NDArray,
+    rng: np.random.Generator,
+    out: NDArray,
+) -> None:
+    """Write draws of all cells into the rows of ``out``; of a single tree given its totals, unless they are empty."""
     at = 0
     for n in range(tree.root.size):
-        _tree_draws(tree, w, share[n], at, tree.root[n] + 1, rows, rng, out)
+        _tree_draws(tree, w, share[n], at, tree.root[n] + 1, rows, totals, rng, out)
         at = tree.root[n] + 1

@@ -18,17 +18,19 @@ linear in the number of cells, this package computes the total weight of all tab
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber.nested_sums.evaluation import Evaluated, Posteriors
+from ppdinf.fiber.nested_sums.evaluation import Evaluated, Posteriors, TotalWeights
 from ppdinf.fiber.nested_sums.join_tree import NONE, OutOfReachError, tree_of
 from ppdinf.fiber.nested_sums.sum_factors import LogTable, factors_of
+from ppdinf.fiber.nested_sums.tilts import Tilts, set_tilts
 from ppdinf.fiber.nested_sums.weight_rows import CellWeights
 
-__all__ = ["Evaluated", "LogTable", "NestedSums", "OutOfReachError", "Posteriors"]
+__all__ = ["Evaluated", "LogTable", "NestedSums", "OutOfReachError", "Posteriors", "Tilts", "TotalWeights"]
 
 
 class NestedSums:
@@ -132,9 +134,11 @@ class NestedSums:
         self._tree = tree_of(low, width, start, node, parent, least, most, self._factors)
         joins = np.diff(self._tree.root, prepend=-1)
         self._share = tolerance / 1e5 / joins.max()
-        self._tilts = np.zeros(m), np.zeros(d, np.int64), np.zeros(m, np.int64)
+        self._tilts = Tilts(np.zeros(m), np.zeros(d, np.int64), np.zeros(m, np.int64))
 
-    def evaluate(self, log_weight: ArrayLike, slope: ArrayLike | None = None) -> Evaluated:
+    def evaluate(
+        self, log_weight: ArrayLike, slope: ArrayLike | None = None, missing: ArrayLike | None = None
+    ) -> Evaluated:
         """Compute the total weight of all tables.
 
         Parameters
@@ -143,6 +147,9 @@ class NestedSums:
             Log weights of the values of all cells, -inf for impossible values.
         slope : array_like, shape (d,), optional
             Natural parameters: ``slope[i] x`` is added to the log weight of x in cell i; -inf allows only 0.
+        missing : array_like, shape (d,), optional
+            Bounds on the mass of every cell outside of its window, relative to its mass inside, both at the tilts of
+            these sums (`at_tilts`). They enter the error bound, which can then exceed the tolerance.
 
         Raises
         ------
@@ -150,15 +157,44 @@ class NestedSums:
             Weights or slopes have a wrong shape or contain nan or +inf, or the observed sums are so improbable that an
             exact evaluation would take too long.
         """
+        tilts = Tilts(*(a.copy() for a in self._tilts))
+        return Evaluated(self, self._cell_weights(log_weight, slope, missing, tilts))
+
+    @property
+    def range_of_root(self) -> tuple[int, int]:
+        """Smallest and largest value of the first root."""
+        _, least, most = self._tree.sums[self.roots[0]].tolist()
+        return least, most
+
+    def tilts(self, log_weight: ArrayLike) -> Tilts:
+        """Compute the tilts that move all sums to their posterior, for the log weights of `evaluate`."""
+        tilts = Tilts(*(a.copy() for a in self._tilts))
+        weights = self._cell_weights(log_weight, None, None, tilts)
+        set_tilts(self._tree, weights, self._factors, 0, len(self._tree.joins))
+        return tilts
+
+    def at_tilts(self, tilts: Tilts) -> NestedSums:
+        """Return the same sums with these tilts."""
+        sums = copy(self)
+        sums._tilts = tilts
+        return sums
+
+    def _cell_weights(
+        self, log_weight: ArrayLike, slope: ArrayLike | None, missing: ArrayLike | None, tilts: Tilts
+    ) -> CellWeights:
+        """Validate weights."""
         weights = np.ascontiguousarray(log_weight, dtype=np.float64).view()
         weights.flags.writeable = False  # read-only like constants of a model, so that kernels are compiled once
         slopes = np.ascontiguousarray(np.zeros(self.cells) if slope is None else slope, dtype=np.float64)
+        lost = np.ascontiguousarray(() if missing is None else missing, dtype=np.float64)
+        if missing is not None and (lost.shape != (self.cells,) or not (lost >= 0).all()):
+            raise ModelError(f"missing masses must be at least 0, with shape ({self.cells},)")
         for name, array, size in (("log weights", weights, self.weights), ("slopes", slopes, self.cells)):
             if array.ndim != 1 or array.size < size:
                 raise ModelError(f"{name} must have shape ({size},), found {array.shape}")
             if not (array < np.inf).all():
                 raise ModelError(f"{name} must not be nan or +inf, found at {np.flatnonzero(~(array < np.inf))[0]}")
-        return Evaluated(self, CellWeights(weights, slopes, *(a.copy() for a in self._tilts)))
+        return CellWeights(weights, slopes, *tilts, lost)
 
 
 def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ from ppdinf.fiber.nested_sums.sum_factors import Factors, log_factor
 from ppdinf.fiber.nested_sums.weight_rows import CellWeights, cell_row
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-__all__ = ["set_tilts"]
+__all__ = ["Tilts", "set_tilts"]
 
 STEPS = 50
 NEAR = 0.5  # tolerance in standard deviations
@@ -61,6 +61,14 @@ def _slope(f: Factors, v: int, low: int, high: int, s: float, step: int) -> tupl
         bend = 2.0 * ((at - left) / (middle - a) - (right - at) / (b - middle)) / (b - a)
     bend = max(bend, 0.0)
     return slope - bend * (s - 0.5 * (a + b)), bend
+
+
+class Tilts(NamedTuple):
+    """The tilt of the parts of every sum, (m,), and integers near the tilted means of cells, (d,), and sums, (m,)."""
+
+    tilt: NDArray
+    cell_center: NDArray
+    center: NDArray
 
 
 class _Linear(NamedTuple):

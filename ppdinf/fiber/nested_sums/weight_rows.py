@@ -45,6 +45,7 @@ class CellWeights(NamedTuple):
     tilt: NDArray  # (m,): tilted means of sums
     cell_center: NDArray
     center: NDArray
+    missing: NDArray  # (d,) mass of each cell outside of its window, relative to its mass inside; or (0,) for none
 
 
 class Rows(NamedTuple):
@@ -161,3 +162,5 @@ def load_parts(join: int, tree: Tree, w: CellWeights, rows: Rows, parts: Parts) 
                 logs,
                 pair[side],
             )
+            if w.missing.size > 0:
+                known[side, LOST] += w.missing[i] * (known[side, MASS] + known[side, LOST])

@@ -1,0 +1,227 @@
+"""`denoise_parts`: the exact posterior of a table that does not fit in memory, part by part, from files to Parquet.
+
+1. Upward pass: each part is loaded, and the weights of its total are computed, stored and kept (`part_sums`).
+2. Root: the totals of all parts are drawn given what is known about their sums (`part_totals`). If the error bound is
+   too large, the first step is repeated with tilts.
+3. Downward pass: each part is loaded again, and its cells are drawn given its totals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
+from ppdinf._internal.progress import tracked
+from ppdinf.denoising.count_priors import BinomialPrior
+from ppdinf.denoising.part_files import DRAWS, MESSAGES, Part, Source
+from ppdinf.denoising.part_sums import TotalMessage
+from ppdinf.denoising.part_totals import PartTotals
+from ppdinf.errors import ModelError
+from ppdinf.fiber.nested_sums.nested_sums import Evaluated
+from ppdinf.measurements import Measurements
+from ppdinf.measurements.measurement_file import pack_measurements
+
+__all__ = ["DenoisedParts", "denoise_parts"]
+
+TOLERANCES = 1e-10 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes
+SCHEMA = 1  # of settings.json
+
+
+@dataclass(frozen=True, eq=False)
+class DenoisedParts:
+    """Posterior draws of a table in parts, returned by `ppdinf.denoise_parts`.
+
+    Attributes
+    ----------
+    folder : Path
+        Output folder.
+    totals : xarray.DataArray of int64, dimensions ``("draw", part)``
+        Draws of the total of every part.
+    bound : float
+        Proved bound on the total variation distance between the law of the draws and the posterior, up to rounding.
+
+    See Also
+    --------
+    ppdinf.denoise_parts
+    """
+
+    folder: Path
+    totals: xr.DataArray
+    bound: float
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The Parquet file of every part."""
+        names = self.totals.coords[self.totals.dims[1]].values.tolist()
+        return {name: self.folder / DRAWS / f"{name}.parquet" for name in names}
+
+
+def denoise_parts(
+    parts: Mapping[str, Source],
+    output: str | PathLike[str],
+    draws: int = 100,
+    *,
+    top: Measurements | None = None,
+    prior: str | BinomialPrior | Mapping[str, BinomialPrior] = "flat",
+    rng: int | None = None,
+    progressbar: bool = True,
+) -> DenoisedParts:
+    """Draw the exact joint posterior of a table in parts, with one part in memory at a time.
+
+    Any two sums that were published must be nested or disjoint. The draws are independent, and every draw satisfies
+    everything exact, in all parts together. The prior is given; no parameter is learned.
+
+    Parameters
+    ----------
+    parts : mapping of str to (Measurements, path, or function without arguments)
+        Measurements of every part of the table, such as a state, or how to load them: the path of a file that
+        `Measurements.save` wrote, or a function, for example
+        ``functools.partial(ppd.census.read_occupied, root, within="04")``.
+    output : path
+        Folder. It receives ``draws/<part>.parquet``: one row per cell, with its labels and coordinates and the columns
+        ``draw_0``, ``draw_1``, ... in the smallest signed integer type that fits.
+    draws : int, default 100
+    top : Measurements, optional
+        Everything known about sums of whole parts: measurements of a table whose only dimension has the names of the
+        parts as labels, in the same order. For example a public total, or noisy totals of regions.
+    prior : {"flat"}, BinomialPrior, or mapping of str to BinomialPrior
+        "flat" gives all counts that the measurements and bounds allow the same weight. `BinomialPrior` refers to a
+        coordinate with the known number of trials of every cell, such as the housing units of a block; a mapping
+        has one by part.
+    rng : int, optional
+        Seed. By default a random one, which is stored in the folder. Every part has its own random stream.
+    progressbar : bool, default True
+
+    Returns
+    -------
+    DenoisedParts
+        The draws of all totals, the files, and the error bound, at most 1e-9.
+
+    Raises
+    ------
+    ModelError
+        A cell is unbounded; the folder was started with other arguments, or a part has changed since; or the sums of
+        parts are too improbable given the parts. The message names the part.
+    InvariantError
+        Two sums overlap, or no table satisfies everything exact. The message names the part and the sums.
+    LabelError
+        `top` has other labels than the names of the parts.
+    ModuleNotFoundError
+        pyarrow is not installed: it comes with the extra ``census``.
+
+    See Also
+    --------
+    ppdinf.denoise, ppdinf.denoising.BinomialPrior, ppdinf.census.read_occupied
+
+    Notes
+    -----
+    Each part is loaded twice. In between, only the weights of its total are kept, in memory and in the folder. After
+    an interruption, the same call resumes: it loads the parts to check that they have not changed, and repeats neither
+    weights nor Parquet files that exist. The draws are the same.
+
+    For a cell with n possible counts, the weights take about 0.1 n microseconds, and a draw 0.2 microseconds. Memory is
+    that of the largest part, about 16 n bytes per cell plus its draws.
+
+    A given binomial prior is narrow: the sum of 100,000 units with p = 0.9 has a standard deviation of 95. If noisy
+    sums contradict the prior, counts are pulled towards it. A flat prior of sparse tables fits the noise.
+
+    Examples
+    --------
+    >>> import tempfile, ppdinf as ppd
+    >>> inv, law = ppd.invariants, ppd.laws.DiscreteGaussian(variance=4)
+    >>> def state(blocks, noisy):
+    ...     return ppd.Measurements({"block": blocks}, ppd.measured(inv.margin("block"), noisy, law))
+    >>> parts = {"04": state(["04a", "04b"], [7, 3]), "44": state(["44a", "44b"], [5, 2])}
+    >>> nation = ppd.Measurements({"state": ["04", "44"]}, public={inv.total(): 16})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     posterior = ppd.denoise_parts(parts, folder, draws=50, top=nation, rng=1, progressbar=False)
+    ...     files = sorted(path.name for path in posterior.files.values())
+    >>> files, set(posterior.totals.sum("state").values.tolist())
+    (['04.parquet', '44.parquet'], {16})
+    """
+    if find_spec("pyarrow") is None:
+        raise ModuleNotFoundError(
+            "draws are written as Parquet, which needs pyarrow: pip install pyarrow", name="pyarrow"
+        )
+    if draws < 1 or not (rng is None or isinstance(rng, int | np.integer)):
+        raise ModelError(f"draws must be at least 1, and rng an integer so that the run can be resumed, found {rng!r}")
+    if not parts:
+        raise ModelError("parts must contain at least one part")
+    totals, folder = PartTotals(list(parts), top), as_path(output)
+    tasks = [Part(name, source, _prior_of(prior, name), folder) for name, source in parts.items()]
+    for name in (MESSAGES, DRAWS):
+        make_folder(folder / name)
+    seed = _seed(folder, list(parts), draws, top, rng)
+    messages, evaluated, bound = _upward(tasks, totals, progressbar)
+    root, *streams = np.random.SeedSequence(seed).spawn(len(tasks) + 1)
+    drawn = evaluated.draw(draws, np.random.default_rng(root))
+    given = zip(tasks, messages, drawn.T, streams, strict=True)
+    for _ in tracked(map(_draw, given), "Draws of parts", len(tasks), disable=not progressbar):
+        pass
+    coords = {"draw": np.arange(draws), totals.dim: list(parts)}
+    return DenoisedParts(folder, xr.DataArray(drawn, dims=("draw", totals.dim), coords=coords, name="count"), bound)
+
+
+def _upward(
+    tasks: Sequence[Part], totals: PartTotals, progressbar: bool
+) -> tuple[list[TotalMessage], Evaluated, float]:
+    """Compute the messages of all parts and the posterior of their totals, with tilts if the bound requires them."""
+    tilts = np.zeros(len(tasks))
+    for step, tolerance in enumerate(TOLERANCES.tolist()):
+        given = ((part, step, tilt, tolerance) for part, tilt in zip(tasks, tilts.tolist(), strict=True))
+        messages = list(tracked(map(_message, given), "Weights of parts", len(tasks), disable=not progressbar))
+        found = totals.posterior(messages)
+        if found is not None:
+            return messages, *found
+        tilts = totals.tilts(messages)
+    raise ModelError(
+        "the sums of parts are too improbable given the parts for an exact evaluation: check the values of top, and "
+        "the prior"
+    )
+
+
+def _message(task: tuple[Part, int, float, float]) -> TotalMessage:
+    part, step, tilt, tolerance = task
+    return part.message(step, tilt, tolerance)
+
+
+def _draw(task: tuple[Part, TotalMessage, NDArray[np.int64], np.random.SeedSequence]) -> None:
+    part, message, totals, seed = task
+    part.draw(message, totals, seed)
+
+
+def _prior_of(prior: str | BinomialPrior | Mapping[str, BinomialPrior], name: str) -> BinomialPrior | None:
+    """Return the prior of a part; None if it is flat."""
+    own = prior.get(name) if isinstance(prior, Mapping) else prior
+    if own == "flat":
+        return None
+    if not isinstance(own, BinomialPrior):
+        raise ModelError(f"prior must be 'flat', a BinomialPrior, or a mapping of part to one; {name!r} has {own!r}")
+    return own
+
+
+def _seed(folder: Path, parts: Sequence[str], draws: int, top: Measurements | None, rng: int | None) -> int:
+    """Store the arguments that determine the draws, or require those of the stored run; return its seed."""
+    place = folder / "settings.json"
+    known = hashlib.sha256(b"" if top is None else pack_measurements(top)).hexdigest()
+    settings = {"schema": SCHEMA, "parts": list(parts), "draws": draws, "top": known}
+    if place.exists():
+        stored = json.loads(place.read_text(encoding="utf-8"))
+        settings["seed"] = stored.get("seed") if rng is None else int(rng)
+        for name, value in settings.items():
+            if stored.get(name) != value:
+                raise ModelError(f"{folder.name} was started with other {name}: use another output folder")
+    else:
+        settings["seed"] = int(np.random.SeedSequence().entropy % 2**63) if rng is None else int(rng)  # type: ignore[operator]
+        write_atomically(place, json.dumps(settings, indent=1))
+    return int(settings["seed"])  # type: ignore[call-overload]

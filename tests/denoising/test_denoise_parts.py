@@ -1,0 +1,287 @@
+"""A table in parts: against enumeration, the same sums in one tree, and least squares; resumed and refused runs."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from chi_square import p_value_of_tables
+from scipy import stats
+from scipy.special import logsumexp
+
+import ppdinf as ppd
+from ppdinf.denoising import BinomialPrior
+from ppdinf.denoising.denoise_parts import TOLERANCES
+from ppdinf.denoising.part_sums import PartSums
+from ppdinf.denoising.part_totals import PartTotals
+from ppdinf.errors import InvariantError, LabelError, ModelError
+
+pytest.importorskip("pyarrow")
+
+inv, laws = ppd.invariants, ppd.laws
+UNITS = {"04": [2, 3], "44": [1, 3, 2], "48": [3, 2]}
+CELLS = {"04": [3, 1], "44": [0, 4, 1], "48": [1, 2]}  # noisy, variance 3
+PAIRS = {"44": 3}  # the first two cells of part 44, variance 2
+TOTALS = {"04": 3, "48": 5}  # of parts, within the part, variance 4
+PUBLIC, REGION, OF_44 = 9, 7, 5  # all parts; 04 and 44 together (variance 5); part 44, stated at the top (variance 4)
+P = 0.6
+
+
+def gaussian(variance):
+    return laws.DiscreteGaussian(variance=variance)
+
+
+def part(name, **changes):
+    cells, totals = changes.get("cells", CELLS), changes.get("totals", TOTALS)
+    labels = [f"{name}{letter}" for letter in "abc"[: len(UNITS[name])]]
+    parts = [ppd.measured(inv.margin("block"), cells[name], gaussian(3.0))]
+    if name in PAIRS:
+        parts.append(ppd.measured(inv.linear([[1, 1, 0]]), [PAIRS[name]], gaussian(2.0)))
+    if name in totals:
+        parts.append(ppd.measured(inv.total(), [totals[name]], gaussian(4.0)))
+    return ppd.Measurements({"block": labels}, *parts, coords={"units": ("block", UNITS[name])})
+
+
+def nation(public=PUBLIC):
+    return ppd.Measurements(
+        {"state": list(UNITS)},
+        ppd.measured(inv.linear([[1, 1, 0]]), [REGION], gaussian(5.0)),
+        ppd.measured(inv.linear([[0, 1, 0]]), [OF_44], gaussian(4.0)),
+        public={inv.total(): public},
+    )
+
+
+def all_tables():
+    """All tables, with the log weights of their cells and sums within parts, and with everything."""
+    units = np.concatenate(list(UNITS.values()))
+    tables = np.array(list(itertools.product(*(range(n + 1) for n in units))))
+    part_of = np.repeat(np.arange(3), [len(u) for u in UNITS.values()])
+    totals = np.stack([tables[:, part_of == k].sum(axis=1) for k in range(3)], axis=1)
+    log = stats.binom.logpmf(tables, units, P) - (tables - np.concatenate(list(CELLS.values()))) ** 2 / 6
+    by_part = np.stack([log[:, part_of == k].sum(axis=1) for k in range(3)], axis=1)
+    by_part[:, 1] -= (tables[:, 2] + tables[:, 3] - PAIRS["44"]) ** 2 / 4
+    by_part[:, 0] -= (totals[:, 0] - TOTALS["04"]) ** 2 / 8
+    by_part[:, 2] -= (totals[:, 2] - TOTALS["48"]) ** 2 / 8
+    log = by_part.sum(axis=1) - (totals[:, :2].sum(axis=1) - REGION) ** 2 / 10 - (totals[:, 1] - OF_44) ** 2 / 8
+    return tables, part_of, by_part, np.where(totals.sum(axis=1) == PUBLIC, log, -np.inf)
+
+
+def run(folder, *, draws, top=None, rng=1, **changes):
+    sources = changes.pop("sources", {name: part(name) for name in UNITS})
+    arguments = {"prior": BinomialPrior("units", P)} | changes
+    posterior = ppd.denoise_parts(
+        sources, folder, draws, top=nation() if top is None else top, rng=rng, progressbar=False, **arguments
+    )
+    tables = {name: pd.read_parquet(path) for name, path in posterior.files.items()}
+    return posterior, np.concatenate([t.filter(like="draw_").to_numpy().T for t in tables.values()], axis=1), tables
+
+
+def test_messages_are_sums_over_all_tables_of_a_part():
+    tables, part_of, by_part, _ = all_tables()
+    for k, name in enumerate(UNITS):
+        own, first = np.unique(tables[:, part_of == k], axis=0, return_index=True)
+        for tilt in (0.0, 1.3):
+            message = PartSums(part(name), BinomialPrior("units", P)).message(tilt, 1e-10)
+            for total, log_weight in enumerate(message.log_weight, message.first):
+                right = logsumexp(by_part[first, k][own.sum(axis=1) == total])
+                assert log_weight == pytest.approx(right + tilt * (total - message.center), abs=1e-10)
+
+
+def sampled(top, priors, seed=1, draws=3000):
+    """Draws without files."""
+    parts = [PartSums(part(name), prior) for name, prior in priors.items()]
+    messages = [p.message(0.0, 1e-10) for p in parts]
+    totals = PartTotals(list(priors), top).posterior(messages)[0].draw(draws, seed)
+    rng = np.random.default_rng(seed)
+    return np.concatenate([p.draw(m, t, rng) for p, m, t in zip(parts, messages, totals.T, strict=True)], axis=1)
+
+
+def test_draws_have_the_enumerated_law():
+    """False alarm rate 1 in 10^5. Without the region, or with the prior of one part 0.2 off, the test fails."""
+    tables, _, _, log = all_tables()
+    law, prior = np.exp(log - logsumexp(log)), dict.fromkeys(UNITS, BinomialPrior("units", P))
+    assert p_value_of_tables(sampled(nation(), prior), tables, law, least=8) > 1e-5
+    without = ppd.Measurements({"state": list(UNITS)}, public={inv.total(): PUBLIC})
+    assert p_value_of_tables(sampled(without, prior), tables, law, least=8) < 1e-5
+    other = prior | {"44": BinomialPrior("units", P - 0.2)}
+    assert p_value_of_tables(sampled(nation(), other), tables, law, least=8) < 1e-5
+
+
+def test_files_have_the_enumerated_law(tmp_path):
+    """False alarm rate 1 in 10^5."""
+    tables, _, _, log = all_tables()
+    posterior, drawn, files = run(tmp_path, draws=300)
+    assert p_value_of_tables(drawn, tables, np.exp(log - logsumexp(log)), least=3) > 1e-5
+    assert posterior.bound < 1e-9
+    assert (drawn.sum(axis=1) == PUBLIC).all()
+    for name, file in files.items():
+        assert (file.filter(like="draw_").sum().to_numpy() == posterior.totals.sel(state=name)).all()
+        assert file["block"].str.startswith(name).all()
+        assert file["units"].tolist() == UNITS[name]
+        assert file["draw_0"].dtype == np.int8
+
+
+def wide(parts, cells, share):
+    """Measurements of parts, of their totals, a share of the units, and of the same table undivided."""
+    rng = np.random.default_rng(1)
+    names, units = [f"{k}" for k in range(parts)], rng.integers(5, 40, (parts, cells))
+    noisy, total = rng.binomial(units, 0.5) + rng.integers(-3, 4, units.shape), int(share * units.sum())
+    labels = [[f"{name}.{c}" for c in range(cells)] for name in names]
+    divided = [
+        ppd.Measurements(
+            {"cell": own}, ppd.measured(inv.margin("cell"), y, gaussian(300.0)), coords={"units": ("cell", n)}
+        )
+        for own, y, n in zip(labels, noisy, units, strict=True)
+    ]
+    region = np.arange(parts) < 2
+    whole = ppd.Measurements(
+        {"cell": np.concatenate(labels)},
+        ppd.measured(inv.margin("cell"), noisy.ravel(), gaussian(300.0)),
+        ppd.measured(inv.linear(np.repeat(region, cells)[None].astype(int)), [2 * total // 3], gaussian(30.0)),
+        coords={"units": ("cell", units.ravel())},
+        public={inv.total(): total},
+    )
+    top = ppd.Measurements(
+        {"part": names},
+        ppd.measured(inv.linear(region[None].astype(int)), [2 * total // 3], gaussian(30.0)),
+        public={inv.total(): total},
+    )
+    return divided, names, top, PartSums(whole, BinomialPrior("units", 0.5))
+
+
+def evaluated(part):
+    return part._evaluated(part._sums(1e-13), 0.0)
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.5, 1), (0.75, 3), (0.97, 6)])
+def test_root_is_that_of_the_undivided_tree(share, passes):
+    """The total weight, and moments of the region and the nation, up to 45 standard deviations from the prior."""
+    divided, names, top, whole = wide(3, 60, share)
+    parts = [PartSums(data, BinomialPrior("units", 0.5)) for data in divided]
+    totals, tilts = PartTotals(names, top), np.zeros(3)
+    for tolerance in TOLERANCES[:passes]:
+        messages = [p.message(tilt, tolerance) for p, tilt in zip(parts, tilts, strict=True)]
+        found = totals.posterior(messages)
+        if found is not None:
+            break
+        tilts = totals.tilts(messages)
+    right = evaluated(whole)
+    assert found[0].value.sum() == pytest.approx(right.value.sum(), abs=1e-8)
+    mean, variance = found[0].posteriors()[3:]
+    right_mean, right_variance = right.posteriors()[3:]
+    assert np.isclose(right_mean[:, None], mean, rtol=1e-9).any(axis=1).all()  # region and nation
+    assert np.isclose(right_variance[:, None], variance, rtol=1e-5, atol=1e-6).any(axis=1).all()
+
+
+def test_untilted_messages_are_not_accepted_far_from_the_prior():
+    """Without the bound on what was trimmed, the total weight would be wrong."""
+    divided, names, top, whole = wide(3, 60, 0.6)
+    messages = [PartSums(data, BinomialPrior("units", 0.5)).message(0.0, 1e-10) for data in divided]
+    totals = PartTotals(names, top)
+    assert totals.posterior(messages) is None
+    wrong = totals.posterior([replace(message, missing=0.0) for message in messages])[0]
+    assert abs(wrong.value.sum() - evaluated(whole).value.sum()) > 1e-6
+
+
+def test_means_of_large_totals_are_those_of_least_squares():
+    """Totals of states given noisy totals of states and the nation; counts in the thousands with a flat prior."""
+    rng = np.random.default_rng(2)
+    x = rng.integers(4000, 9000, (3, 4))
+    by_cell, by_state = np.eye(12), np.kron(np.eye(3), np.ones(4))
+    Q, v = np.vstack([by_cell, by_state, np.ones(12)]), np.repeat([50.0, 20.0, 10.0], [12, 3, 1])
+    y = np.rint(Q @ x.ravel() + rng.normal(0, np.sqrt(v))).astype(int)
+    covariance = np.linalg.inv(Q.T @ (Q / v[:, None]))
+    mean = covariance @ Q.T @ (y / v)
+    names, parts = ["a", "b", "c"], []
+    for k in range(3):
+        cells = ppd.measured(inv.margin("cell"), y[4 * k : 4 * k + 4], gaussian(50.0))
+        total = ppd.measured(inv.total(), [y[12 + k]], gaussian(20.0))
+        parts.append(PartSums(ppd.Measurements({"cell": range(4)}, cells, total), None))
+    top = ppd.Measurements({"state": names}, ppd.measured(inv.total(), [y[15]], gaussian(10.0)))
+    found, _ = PartTotals(names, top).posterior([part.message(0.0, 1e-10) for part in parts])
+    posteriors = found.posteriors()
+    assert posteriors.cell_mean == pytest.approx(by_state @ mean, abs=1e-6)
+    assert posteriors.cell_variance == pytest.approx(np.diag(by_state @ covariance @ by_state.T), rel=1e-6)
+    assert posteriors.variance[-1] == pytest.approx(covariance.sum(), rel=1e-6)
+
+
+def test_an_interrupted_run_is_resumed_with_the_same_bits(tmp_path, monkeypatch):
+    whole, *_ = run(tmp_path / "whole", draws=20)
+    calls, work = [], PartSums.message
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    def counted(sums, *arguments):
+        calls.append(sums.data.coords["block"][0])
+        return work(sums, *arguments)
+
+    monkeypatch.setattr(PartSums, "message", counted)
+    sources = {name: part(name) for name in UNITS}
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "again", draws=20, sources=sources | {"48": interrupted})
+    path = tmp_path / "48.ppd"
+    sources["48"].save(path)
+    again, *_ = run(tmp_path / "again", draws=20, rng=None, sources=sources | {"44": lambda: part("44"), "48": path})
+    assert calls == ["04a", "44a", "48a"]  # every message once
+    assert (again.totals == whole.totals).all()
+    assert [p.read_bytes() for p in again.files.values()] == [p.read_bytes() for p in whole.files.values()]
+    again.files["44"].unlink()
+    run(tmp_path / "again", draws=20)
+    assert [p.read_bytes() for p in again.files.values()] == [p.read_bytes() for p in whole.files.values()]
+    assert len(calls) == 3
+
+
+def test_a_run_of_other_data_is_not_resumed(tmp_path):
+    run(tmp_path, draws=5)
+    changed = {name: part(name) for name in UNITS} | {"44": part("44", cells=CELLS | {"44": [0, 4, 2]})}
+    with pytest.raises(ModelError, match="part '44' have changed"):
+        run(tmp_path, draws=5, sources=changed)
+    with pytest.raises(ModelError, match="prior of part '04' have changed"):
+        run(tmp_path, draws=5, prior=BinomialPrior("units", 0.5))
+    for changes in ({"draws": 6}, {"top": nation(10)}, {"rng": 2}):
+        with pytest.raises(ModelError, match="started with other"):
+            run(tmp_path, **({"draws": 5} | changes))
+
+
+def measurements(statement, values, labels="abc"):
+    return ppd.Measurements({"block": list(labels)}, ppd.measured(statement, values, gaussian(2.0)))
+
+
+FIRST, OVERLAPPING, WEIGHTED = [[1, 1, 0]], [[1, 1, 0], [0, 1, 1]], [[1, 2, 0]]
+HALF = ppd.Measurements({"block": ["a"]}, coords={"units": ("block", [1.5])})
+REFUSED = {
+    "unbounded": (measurements(inv.linear(FIRST), [3]), ModelError, "the count at block=c is unbounded"),
+    "crossing": (measurements(inv.linear(OVERLAPPING), [3, 4]), InvariantError, "the sums .* and .* overlap"),
+    "weighted": (measurements(inv.linear(WEIGHTED), [3]), InvariantError, "the sum .* has weights other than 1"),
+    "not measurements": (lambda: 3, ModelError, "its function must return Measurements, found int"),
+    "trials": (HALF, ModelError, "the coordinate 'units' must contain integers >= 0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_parts_are_refused_by_name(case, tmp_path):
+    source, error, message = REFUSED[case]
+    prior = BinomialPrior("units", 0.5) if case == "trials" else "flat"
+    with pytest.raises(error, match=f"part 'x': {message}"):
+        ppd.denoise_parts({"x": source}, tmp_path, 5, prior=prior, progressbar=False)
+
+
+def test_arguments_are_refused(tmp_path):
+    sources, outside = {name: part(name) for name in UNITS}, {"../x": part("04")}
+    for number, (changes, error, message) in enumerate(
+        (
+            ({"top": measurements(inv.total(), [9])}, LabelError, "names of the parts"),
+            ({"top": nation(99)}, InvariantError, "'total' contradicts"),
+            ({"sources": outside, "top": measurements(inv.total(), [3], outside)}, LabelError, "name of a file"),
+            ({"sources": {}}, ModelError, "at least one part"),
+            ({"prior": "learned"}, ModelError, "prior must be 'flat'"),
+            ({"rng": 0.5}, ModelError, "rng an integer"),
+            ({"draws": 0}, ModelError, "draws must be at least 1"),
+        )
+    ):
+        with pytest.raises(error, match=message):
+            run(tmp_path / str(number), **({"draws": 5, "sources": sources} | changes))
+    with pytest.raises(ModelError, match="between 0 and 1"):
+        BinomialPrior("units", 1.0)
