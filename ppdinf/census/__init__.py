@@ -3,6 +3,7 @@
 Rule: files in, measurements of labelled cells out; invalid rows are refused with file, row and column.
 
 block_measurements  Rows of the files as measurements of a labelled table: noisy sums, exact sums, zeros, bounds.
+columns             A batch of rows of a file as arrays, checked as columns.
 geography           Coordinates of cells from codes: every level of a tree by prefix, and areas off the tree.
 housing             Occupied housing units from the files of units: one count for each geounit.
 noisy_files         Unchanged rows of the files, for chosen places, levels and queries.

@@ -28,7 +28,7 @@ from ppdinf.measurements import Measured, Measurements, measured
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.tables.frame import Frame
 
-__all__ = ["CellLabels", "cell_labels_of", "read_nmf"]
+__all__ = ["CellLabels", "cell_labels_of", "parameters_of", "read_nmf", "values_of"]
 
 type Exact = tuple[inv.Public, NDArray[np.int64] | None]
 """A statement and its values; None for statements without values."""
@@ -72,9 +72,11 @@ class CellLabels:
         level: str,
         groupings: Sequence[str],
         rows: pd.DataFrame,
-        numbers_of_rows: Sequence[NDArray[np.int64] | float],
+        numbers: NDArray[np.float64],
     ) -> xr.DataArray:
         """Return the numbers of one query in all geounits of a level; nan for geounits without the query.
+
+        `numbers` has the numbers of one row after another, or one number for each row.
 
         Raises
         ------
@@ -84,20 +86,19 @@ class CellLabels:
         names = self.names(level, groupings)
         coords = {name: self.members(name) for name in names}
         values = np.full([len(labels) for labels in coords.values()], np.nan)
-        place = {label: k for k, label in enumerate(coords[names[0]])}
         selected = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
         # groups that are labels of a coordinate, in its order; labels in no group were not measured
         columns = [
             [coords[name].index(g) for g in groups or ()] for name, groups in zip(names[1:], selected, strict=True)
         ]
-        first_place: dict[str, str] = {}
-        shape = [len(column) for column in columns]
-        for code, numbers, where in zip(rows["geocode"], numbers_of_rows, rows["where"], strict=True):
-            if code in first_place:
-                raise LabelError(f"{where}, column 'geocode': {code!r} has this query already, in {first_place[code]}")
-            first_place[code] = where
-            where_to: tuple[int | NDArray[np.intp], ...] = (place[named(code)], *np.ix_(*columns))
-            values[where_to] = np.broadcast_to(numbers, math.prod(shape)).reshape(shape)
+        twice = rows["geocode"].duplicated()
+        for code, where in zip(rows["geocode"][twice], rows["where"][twice], strict=True):
+            first = rows["where"][rows["geocode"] == code].iloc[0]
+            raise LabelError(f"{where}, column 'geocode': {code!r} has this query already, in {first}")
+        place = pd.Index(coords[names[0]]).get_indexer(pd.Index([named(code) for code in rows["geocode"].tolist()]))
+        shape = (len(rows), *map(len, columns))
+        each = numbers if numbers.size == math.prod(shape) else np.repeat(numbers, math.prod(shape[1:]))
+        values[np.ix_(place, *columns)] = each.reshape(shape)
         return xr.DataArray(values, dims=names, coords=coords)
 
 
@@ -122,10 +123,10 @@ def cell_labels_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str]
     kept = tuple(axis for axis in histogram.axes if axes is None or axis.name in axes)
     for name in set(axes or ()) - set(histogram.names):
         raise LabelError(f"the histogram has no axis {name!r}; it has {', '.join(histogram.names)}")
-    codes = {level: rows.loc[rows["level"] == level, "geocode"] for level in LEVELS}
+    codes = {level: rows.loc[rows["level"] == level, "geocode"].drop_duplicates().tolist() for level in LEVELS}
     widths = {level: one_width(found, level, "the folder") for level, found in codes.items() if len(found)}
     finest = list(widths)[-1]
-    leaves, dim = sorted(codes[finest].unique()), finest.lower()
+    leaves, dim = sorted(codes[finest]), finest.lower()
     above = {level.lower(): width for level, width in widths.items() if level != finest}
     coords: dict[str, tuple[str, list[str]]] = dict(tree(leaves, above, dim))
     for level, width in widths.items():
@@ -139,6 +140,17 @@ def cell_labels_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str]
                 coords[name] = (axis.name, axis.coordinate(name))
     labels = {dim: [named(code) for code in leaves], **{axis.name: list(axis.labels) for axis in kept}}
     return CellLabels(labels, coords, kept)
+
+
+def values_of(rows: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the values of all rows, one row after another."""
+    return np.concatenate([np.zeros(0), *rows["value"]])
+
+
+def parameters_of(rows: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the parameter of the noise of every row."""
+    distinct, of = np.unique(rows["variance"].to_numpy(), return_inverse=True)
+    return np.array([squared_sigma(variance) for variance in distinct.tolist()])[of]
 
 
 def read_nmf(
@@ -228,8 +240,8 @@ def _queries(rows: pd.DataFrame) -> Iterator[tuple[str, tuple[str, ...], str, pd
 
 def _measured(rows: pd.DataFrame, cells: CellLabels) -> Iterator[Measured]:
     for level, groupings, _, selected in _queries(rows):
-        values = cells.array(level, groupings, selected, selected["value"].tolist())
-        parameters = cells.array(level, groupings, selected, [squared_sigma(v) for v in selected["variance"]])
+        values = cells.array(level, groupings, selected, values_of(selected))
+        parameters = cells.array(level, groupings, selected, parameters_of(selected))
         law: IntegerLaw | LawArray = DiscreteGaussian(variance=parameters)  # type: ignore[arg-type]
         yield measured(inv.margin(*map(str, values.dims)), values, law)
 
@@ -238,7 +250,7 @@ def _exact(rows: pd.DataFrame, cells: CellLabels) -> Iterator[Exact]:
     frame = cells.frame
     zero: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}  # geounits by level and groups
     for level, groupings, sign, selected in _queries(rows):
-        values = cells.array(level, groupings, selected, selected["value"].tolist())
+        values = cells.array(level, groupings, selected, values_of(selected))
         names = [str(name) for name in values.dims]
         if sign != ">=":
             for position in np.argwhere(values.values == 0).tolist():

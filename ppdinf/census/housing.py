@@ -14,10 +14,10 @@ import pandas as pd
 import scipy.sparse as sp
 
 from ppdinf import invariants as inv
-from ppdinf.census.block_measurements import CellLabels, cell_labels_of
+from ppdinf.census.block_measurements import CellLabels, cell_labels_of, parameters_of, values_of
+from ppdinf.census.geography import named
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, read_rows
 from ppdinf.census.schema import SUMMED, UNITS
-from ppdinf.census.strategies import squared_sigma
 from ppdinf.errors import CountError, LabelError
 from ppdinf.laws import DiscreteGaussian, IntegerLaw, LawArray
 from ppdinf.measurements import Measurements, measured
@@ -87,7 +87,7 @@ def read_occupied(
         known = units if name == dim else units.groupby(above[name], sort=False).sum()
         values, parameters = (
             cells.array(str(level), ("detailed",), rows, numbers).sel({name: known.index.to_list()})
-            for numbers in (rows["value"].tolist(), [squared_sigma(v) for v in rows["variance"]])
+            for numbers in (values_of(rows), parameters_of(rows))
         )
         law: IntegerLaw | LawArray = DiscreteGaussian(variance=parameters.isel(h1=0, drop=True))  # type: ignore[arg-type]
         left = known.to_numpy() - values.sel(h1="vacant", drop=True)
@@ -105,7 +105,7 @@ def read_occupied(
 def _totals(totals: pd.DataFrame, cells: CellLabels, dim: str) -> pd.Series:
     """Return the exact totals of the leaves."""
     rows = totals[totals["level"].str.lower() == dim]
-    totals_of_leaves = cells.array(dim, (SUMMED,), rows, rows["value"].tolist()).to_series()
+    totals_of_leaves = cells.array(dim, (SUMMED,), rows, values_of(rows)).to_series()
     missing = totals_of_leaves.index[totals_of_leaves.isna()]
     if len(missing):
         raise LabelError(f"{dim} {missing[0]!r} has no exact total in the files, which is needed to count vacant units")
@@ -114,6 +114,7 @@ def _totals(totals: pd.DataFrame, cells: CellLabels, dim: str) -> pd.Series:
 
 def _check(totals: pd.DataFrame, known: pd.Series) -> None:
     """Refuse totals that differ from the sums of their parts."""
-    for code, value, where in zip(totals["geocode"], totals["value"], totals["where"], strict=True):
-        if known.get(code or "US") != value[0]:
-            raise CountError(f"{where}, column 'value': the total of {code!r} must be the sum of those within it")
+    expected = known.reindex([named(code) for code in totals["geocode"].tolist()]).to_numpy()
+    for row in np.flatnonzero(values_of(totals) != expected)[:1].tolist():
+        code, where = totals[["geocode", "where"]].iloc[row]
+        raise CountError(f"{where}, column 'value': the total of {code!r} must be the sum of those within it")

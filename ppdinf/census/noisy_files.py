@@ -7,21 +7,22 @@ Only files of the chosen places are opened, one batch of rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ppdinf.census.columns import rows_of, without_ending
 from ppdinf.census.schema import Histogram
-from ppdinf.errors import CountError, LabelError, PrivacyError, ReleaseFileError
+from ppdinf.errors import ReleaseFileError
 
 if TYPE_CHECKING:
-    from pyarrow import DataType, ListScalar, Scalar
+    from pyarrow import Array, DataType
 
 __all__ = ["CONSTRAINT", "DPQUERY", "LEVELS", "arrow", "read_rows"]
 
@@ -32,13 +33,8 @@ LEVELS = (
 )  # fmt: skip
 """Levels of all files, from coarse to fine; each file has a subset."""
 
-SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
-ENDINGS = ("_dpq", "_con")
+BATCH = 65536  # rows that are in memory at a time
 PARTITIONS = {"State": 3, "County": 8}  # characters of the code in the name of a folder; digits, possibly as a number
-
-
-type Row = tuple[str, str, str, tuple[str, ...], NDArray[np.int64], float, str, str]
-"""Level, geocode, query, groupings, value, variance, sign, where."""
 
 
 def read_rows(
@@ -105,15 +101,15 @@ def read_rows(
         if level not in present:
             raise ReleaseFileError(f"{folder} has no level {level!r}; it has {', '.join(present) or 'none'}")
     prefixes = (within,) if isinstance(within, str) else tuple(within)
-    rows = [
-        row
-        for level in present
-        if levels is None or level in levels
-        for path in _files(folder / f"{level}.parquet" / kind, prefixes)
-        for row in _rows(path, path.relative_to(folder).as_posix(), level, kind, histogram, prefixes, queries)
-    ]
-    columns = ["level", "geocode", "query", "groupings", "value", "variance", "sign", "where"]
-    return pd.DataFrame(rows, columns=columns)
+    names = ["level", "geocode", "query", "groupings", "value", "variance", "sign", "where"]
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for level in present if levels is None else [level for level in present if level in levels]:
+        for path in _files(folder / f"{level}.parquet" / kind, prefixes):
+            shown = path.relative_to(folder).as_posix()
+            for batch in _rows(path, shown, level, kind, histogram, prefixes, queries):
+                for name, column in columns.items():
+                    column += batch[name]
+    return pd.DataFrame(columns)
 
 
 def arrow() -> ModuleType:
@@ -158,7 +154,7 @@ def _rows(
     histogram: Histogram,
     prefixes: tuple[str, ...],
     queries: Collection[str] | None,
-) -> Iterator[Row]:
+) -> Iterator[dict[str, list[Any]]]:
     pa = arrow()
     # Open the file and check the names and types of its columns.
     try:
@@ -171,43 +167,40 @@ def _rows(
     for name in needed:
         if name not in types:
             raise ReleaseFileError(f"{shown} has no column {name!r}; it has {', '.join(types)}")
-    signed = kind == CONSTRAINT and "sign" in types
-    for name in [*needed, *(["sign"] if signed else [])]:
+    signed = ["sign"] if kind == CONSTRAINT and "sign" in types else []
+    for name in [*needed, *signed]:
         lists = name in ("query_shape", "value")
         fits = _is_list_of_whole(pa, types[name]) if lists else _is_number(pa, types[name]) == (name == "variance")
         if not fits:
             raise ReleaseFileError(f"{shown}, column {name!r} has the unexpected type {types[name]}")
-    # Read batches of rows; skip rows of other places and queries, and check each remaining row.
+    # Read batches of rows; skip rows of other places and queries, and check the remaining rows.
     first = 0
-    for batch in file.iter_batches(columns=[*needed, *(["sign"] if signed else [])], batch_size=4096):
-        column = {name: batch.column(name) for name in batch.schema.names}
-        text = {name: column[name].to_pylist() for name in [*texts, *(["sign"] if signed else [])]}
-        for k, code in enumerate(text["geocode"]):
-            where = f"{shown}, row {first + k}"
-            if code is None:
-                raise ReleaseFileError(f"{where}, column 'geocode' is empty")
-            if not code.startswith(prefixes):
-                continue
-            for name in column:
-                if not column[name][k].is_valid:
-                    raise ReleaseFileError(f"{where}, column {name!r} is empty")
-            query = text["query_name"][k]
-            query = query[:-4] if query.endswith(ENDINGS) else query
-            if queries is not None and query not in queries:
-                continue
-            groupings = tuple(text[name][k] for name in histogram.names)
-            if column["value"][k].values.null_count:
-                raise ReleaseFileError(f"{where}, column 'value' has an empty entry")
-            value = _array(column["value"][k])
-            _check_shape(where, histogram, groupings, _array(column["query_shape"][k]), value)
-            variance = _number(column["variance"][k]) if kind == DPQUERY else np.nan
-            if kind == DPQUERY and not 0 < variance < np.inf:
-                raise PrivacyError(f"{where}, column 'variance' must be positive, found {variance}")
-            sign = text["sign"][k] if signed else "=" if kind == CONSTRAINT else ""
-            if kind == CONSTRAINT and sign not in SIGNS:
-                raise LabelError(f"{where}, column 'sign' must be one of {', '.join(SIGNS)}, found {sign!r}")
-            yield level, code, query, groupings, value, variance, SIGNS.get(sign, ""), where
+    for batch in file.iter_batches(columns=[*needed, *signed], batch_size=BATCH):
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns |= {name: columns[name].cast(pa.string()) for name in (*texts, *signed)}
+        if kind == CONSTRAINT and not signed:
+            columns["sign"] = pa.array(["="] * len(batch))
+        kept = _kept(pa, columns, prefixes, queries)
+        where = [f"{shown}, row {row}" for row in (first + kept).tolist()]
+        columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
+        yield {"level": [level] * len(where)} | rows_of(pa, columns, where, histogram)
         first += len(batch)
+
+
+def _kept(
+    pa: ModuleType, columns: Mapping[str, Array], prefixes: tuple[str, ...], queries: Collection[str] | None
+) -> NDArray[np.int64]:
+    """Return the rows of the chosen places and queries, and rows with an empty entry that may be of them."""
+    codes = columns["geocode"]
+    kept = codes.is_null()
+    for prefix in prefixes:
+        kept = pa.compute.or_(kept, pa.compute.starts_with(codes, prefix).fill_null(False))
+    if queries is not None:
+        wanted = pa.compute.is_in(without_ending(pa, columns["query_name"]), pa.array(list(queries), pa.string()))
+        for column in columns.values():
+            wanted = pa.compute.or_(wanted, column.is_null())
+        kept = pa.compute.and_(kept, wanted)
+    return np.flatnonzero(kept.to_numpy(zero_copy_only=False))
 
 
 def _is_list_of_whole(pa: ModuleType, kind: DataType) -> bool:
@@ -217,31 +210,3 @@ def _is_list_of_whole(pa: ModuleType, kind: DataType) -> bool:
 
 def _is_number(pa: ModuleType, kind: DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
-
-
-def _array(scalar: ListScalar) -> NDArray[np.int64]:
-    return scalar.values.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _number(scalar: Scalar) -> float:
-    """Return the shortest decimal of a number that the file may store in single precision."""
-    value = scalar.as_py()
-    return float(str(np.float32(value))) if str(scalar.type) == "float" else float(value)
-
-
-def _check_shape(
-    where: str, histogram: Histogram, groupings: tuple[str, ...], shape: NDArray[np.int64], value: NDArray[np.int64]
-) -> None:
-    expected = []
-    for axis, grouping in zip(histogram.axes, groupings, strict=True):
-        try:
-            groups = axis.groups(grouping)
-        except LabelError as error:
-            raise LabelError(f"{where}, column {axis.name!r}: {error}") from None
-        expected.append(1 if groups is None else len(groups))
-    if tuple(shape.tolist()) != tuple(expected):
-        raise CountError(
-            f"{where}, column 'query_shape' is {shape.tolist()}, but the groupings of its axes give {expected}"
-        )
-    if value.size != int(np.prod(expected)):
-        raise CountError(f"{where}, column 'value' has {value.size} numbers for a query of shape {expected}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -177,22 +177,32 @@ def _write(
     """Write the rows of a level to the folders of their states and counties."""
     if not queries:
         return
-    folders: dict[Path, list[int]] = {}
-    for k, code in enumerate(geounits.tolist()):
-        folders.setdefault(place.joinpath(*(f"{key}={code[: PARTITIONS[key]]}" for key in parts)), []).append(k)
-    for folder, members in folders.items():
-        rows = [(geounits[k], query, query[2][k]) for k in members for query in queries]
+    inner = np.array(["/".join(f"{key}={code[: PARTITIONS[key]]}" for key in parts) for code in geounits.tolist()])
+    folders, of = np.unique(inner, return_inverse=True)
+    answers = np.concatenate([query[2] for query in queries], axis=1)  # one query after another
+    shapes = np.array([histogram.query_shape(query[1]) for query in queries])
+    for n, folder in enumerate(folders.tolist()):
+        members = np.flatnonzero(of == n)
+        rows = members.size * len(queries)
         columns = {
-            "geocode": pa.array([str(code) for code, _, _ in rows]),
-            "query_name": pa.array([query[0] for _, query, _ in rows]),
-            "query_shape": pa.array([list(histogram.query_shape(q[1])) for _, q, _ in rows], pa.list_(pa.int64())),
-            **{name: pa.array([q[1][n] for _, q, _ in rows]) for n, name in enumerate(histogram.names)},
-            "value": pa.array([value.tolist() for _, _, value in rows], pa.list_(pa.int64())),
-            "variance": pa.array([query[3] for _, query, _ in rows], pa.float32()),
+            "geocode": pa.array(np.repeat(geounits[members], len(queries)).astype(object), pa.string()),
+            "query_name": pa.array([query[0] for query in queries] * members.size),
+            "query_shape": _lists(pa, np.tile(shapes, (members.size, 1)), [shapes.shape[1]] * rows),
+            **{
+                name: pa.array([query[1][k] for query in queries] * members.size)
+                for k, name in enumerate(histogram.names)
+            },
+            "value": _lists(pa, answers[members], [query[2].shape[1] for query in queries] * members.size),
+            "variance": pa.array([query[3] for query in queries] * members.size, pa.float32()),
         }
         if kind == CONSTRAINT:
-            columns["sign"] = pa.array([query[4] for _, query, _ in rows])
-        make_folder(folder)
+            columns["sign"] = pa.array([query[4] for query in queries] * members.size)
+        make_folder(place / folder)
         data = io.BytesIO()
         pa.parquet.write_table(pa.table(columns), data)
-        write_atomically(folder / "part-00000.parquet", data.getvalue())
+        write_atomically(place / folder / "part-00000.parquet", data.getvalue())
+
+
+def _lists(pa: ModuleType, values: NDArray[np.int64], lengths: Sequence[int]) -> Array:
+    """Return values, one list after another, as a column of lists."""
+    return pa.ListArray.from_arrays(np.cumsum([0, *lengths], dtype=np.int32), values.ravel())

@@ -20,6 +20,9 @@ __all__ = ["CellNames", "Chosen", "GroupNames", "Joined", "Names"]
 class Names(Sequence[str]):
     """A sequence of strings that equals a list of the same strings."""
 
+    start = ""
+    """Text at the start of every name."""
+
     @abstractmethod
     def name(self, row: int) -> str:
         """Return the name of row 0, 1, ..., ``len(self) - 1``."""
@@ -70,6 +73,11 @@ class CellNames(Names):
     before: str = ""
     after: str = ""
 
+    @property
+    def start(self) -> str:  # type: ignore[override]
+        """Text at the start of every name."""
+        return f"{self.before}{self.by[0]}=" if self.by else self.before
+
     def __len__(self) -> int:
         return int(self.cells.size)
 
@@ -92,6 +100,11 @@ class GroupNames(Names):
 
     dim: str
     groups: Sequence[str | int]
+
+    @property
+    def start(self) -> str:  # type: ignore[override]
+        """Text at the start of every name."""
+        return f"{self.dim} in "
 
     def __len__(self) -> int:
         return len(self.groups)

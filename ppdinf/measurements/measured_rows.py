@@ -10,7 +10,7 @@ import xarray as xr
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError
-from ppdinf.invariants.names import CellNames, GroupNames
+from ppdinf.invariants.names import CellNames, GroupNames, Names
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import refuse_unwritable
 
@@ -114,9 +114,10 @@ def _of_dataarray(numbers: xr.DataArray, names: Sequence[str], frame: Frame, des
 
 def _keys(index: pd.Index, names: Sequence[str], frame: Frame, description: str) -> tuple[pd.Index, pd.Index]:
     """Return comparable labels of the numbers and the rows: by coordinate if the rows have one, otherwise by name."""
-    known = pd.Index(list(names), dtype=object)
-    if index.nlevels == 1 and index.isin(known).all():
-        return _plain(index), known
+    if index.nlevels == 1 and _may_be_names(index, names):
+        known = pd.Index(list(names), dtype=object)
+        if index.isin(known).all():
+            return _plain(index), known
     if isinstance(names, CellNames) and names.by:
         columns = [frame.broadcast(by)[names.cells] for by in names.by]
         if isinstance(index, pd.MultiIndex) and set(index.names) == set(names.by):
@@ -128,7 +129,12 @@ def _keys(index: pd.Index, names: Sequence[str], frame: Frame, description: str)
             return _plain(index), _plain(keys)
     if isinstance(names, GroupNames):
         return _plain(index), pd.Index(names.groups, dtype=object)
-    return _plain(index), known
+    return _plain(index), pd.Index(list(names), dtype=object)
+
+
+def _may_be_names(index: pd.Index, names: Sequence[str]) -> bool:
+    """Return whether the first label can be the name of a row; composing all names takes time."""
+    return not len(index) or str(index[0]).startswith(names.start if isinstance(names, Names) else "")
 
 
 def _plain(index: pd.Index) -> pd.Index:

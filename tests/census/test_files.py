@@ -235,6 +235,41 @@ def test_refused_with_file_row_and_column(root, name):
         assert "County.parquet/DPQuery/State=044/part-00000.parquet" in str(caught.value)
 
 
+def _complaint(row):
+    """The first wrong column of a row, by a check of one row."""
+    if None in row.values():
+        return next(name for name in ("geocode", "value", "variance") if row[name] is None)
+    if None in row["value"]:
+        return "value"
+    if row["hhgq"] == "relgq":
+        return "hhgq"
+    expected = list(SMALL.query_shape((row["hhgq"], row["votingage"])))
+    if row["query_shape"] != expected:
+        return "query_shape"
+    if len(row["value"]) != np.prod(expected):
+        return "value"
+    return None if row["variance"] > 0 else "variance"
+
+
+def test_the_first_wrong_row_is_named_whatever_is_wrong_later(root):
+    """Random entries of random rows are wrong; the message is that of a check of one row after another."""
+    (path,) = files(root, "Block")[:1]
+    whole, rng = pq.ParquetFile(path).read(), np.random.default_rng(8)
+    edits = [
+        ("geocode", None), ("value", None), ("value", [None, 1]), ("value", [1, 2, 3, 4, 5]), ("hhgq", "relgq"),
+        ("query_shape", [2]), ("query_shape", [9, 9]), ("variance", -1.0), ("variance", None),
+    ]  # fmt: skip
+    for _ in range(30):
+        rows = whole.to_pylist()
+        for k in rng.choice(len(rows), 4):
+            name, value = edits[rng.integers(len(edits))]
+            rows[k][name] = value
+        pq.write_table(pa.Table.from_pylist(rows, whole.schema), path)
+        first = next(k for k, row in enumerate(rows) if _complaint(row))
+        with pytest.raises(PpdinfError, match=f"row {first}, column '{_complaint(rows[first])}'"):
+            read_rows(root, DATA, "DPQuery", SMALL, levels=["Block"])
+
+
 def test_refused_constraints_and_places(root):
     path = files(root, kind="Constraint")[0]
     edit(path, replaced("sign", _first("<")))
