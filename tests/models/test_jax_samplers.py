@@ -94,10 +94,10 @@ def test_densities_and_gradients_equal_those_of_compiled_code(made):
 
 
 def test_what_jax_cannot_differentiate_or_compile_is_refused():
-    x, reals, integers = pt.dvector(), pt.dvector(), pt.lvector()
-    value = SumsGivenTotals(True)(x, reals, integers)[0]
+    x, packed = pt.dvector(), pt.lvector()
+    value = SumsGivenTotals(True)(x, packed)[0]
     with pytest.raises(ModelError, match="replace shared variables by constants"):
-        jax.jit(get_jaxified_graph([x, reals, integers], [value]))(np.zeros(2), np.zeros(3), np.zeros(4, dtype=int))
+        jax.jit(get_jaxified_graph([x, packed], [value]))(np.zeros(2), np.zeros(4, dtype=int))
 
 
 @pytest.mark.deep

@@ -41,7 +41,7 @@ class Compiled:
         if enumerated:
             self.data |= {"tables": np.zeros((1, cells)), "log_h": np.zeros(1)}
         else:
-            self.data |= {"reals": np.zeros(1), "whole": np.zeros(1, np.int64)}
+            self.data |= {"packed": np.zeros(1, np.int64)}
             self.data |= {"total": np.zeros(1, np.int64), "member": np.zeros((1, cells))}
         self.data = {name: pytensor.shared(value, name=name) for name, value in self.data.items()}
         with pm.Model() as self.model:
@@ -52,7 +52,7 @@ class Compiled:
 
     def summed_out(self, eta):
         s = self.data
-        value = SumsGivenTotals(True)(eta, s["reals"], s["whole"])[0].sum()
+        value = SumsGivenTotals(True)(eta, s["packed"])[0].sum()
         means = s["member"] @ pt.exp(eta)  # of the public sums
         log_p = (s["total"] * pt.log(means) - means - pt.gammaln(s["total"] + 1)).sum()
         return value - s["forget"] * log_p
@@ -124,7 +124,7 @@ class Problem:
             packed = pack(
                 log_h, totals.upper_envelope(log_h), *place, totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
             )
-            data = {**packed._asdict(), "total": total, "member": member}
+            data = {"packed": packed, "total": total, "member": member}
         self.log_h = log_h if self.block is not None else data["log_h"]
         for name, value in {**data, "log_base": self.log_base, "forget": np.array(forget)}.items():
             self.compiled.data[name].set_value(value)

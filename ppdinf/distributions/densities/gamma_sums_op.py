@@ -25,84 +25,70 @@ from ppdinf.distributions.densities.gamma_form import GammaForm
 from ppdinf.distributions.densities.sums_given_totals_op import MISFIT
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import PARAMETERS
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES, ratios_through_pointers
-from ppdinf.fiber.sums_of_gamma_ratios.panels import panel_rules
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES, TOTALS, pack, ratios_through_pointers
 
 __all__ = ["GammaSums", "logp_gamma"]
 
-TOTALS = 1  # position of the number of totals among the integers
-
 # maps the Op's inputs to its outputs
-type Kernel = Callable[
-    [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
-]
+type Kernel = Callable[[NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 class GammaSums(CallbackOp):
     """Log coefficients and posterior means of the derivatives of log weights.
 
-    Inputs: parameters (d, 5), and all constants as two vectors (`ppdinf.fiber.sums_of_gamma_ratios.gamma_sums`).
+    Inputs: parameters (d, 5), and all constants as one vector (`ppdinf.fiber.sums_of_gamma_ratios.gamma_sums`).
     Outputs: one log coefficient per total and one for all free cells (n + 1,); derivatives (d, 5). Differentiable in
     eta, alpha and beta.
     """
 
     __props__ = ()
 
-    def make_node(self, parameters: pt.TensorLike, reals: pt.TensorLike, integers: pt.TensorLike) -> Apply:
-        """Apply to a matrix and a vector of float64, and a vector of int64."""
-        inputs = [pt.as_tensor(x).astype("float64") for x in (parameters, reals)]
-        inputs.append(pt.as_tensor(integers, dtype="int64"))
+    def make_node(self, parameters: pt.TensorLike, packed: pt.TensorLike) -> Apply:
+        """Apply to a matrix of float64 and a vector of int64."""
+        inputs = [pt.as_tensor(parameters).astype("float64"), pt.as_tensor(packed, dtype="int64")]
         return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=inputs[0].type.shape)])
 
     def perform(
         self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
     ) -> None:
         """Evaluate in compiled code."""
-        parameters, reals, integers = (np.ascontiguousarray(x) for x in inputs)
-        value, out = np.zeros(integers[TOTALS] + 1), np.zeros(parameters.shape)
-        sizes = parameters.shape[0], reals.size, integers.size
-        fits = _EXTERNAL.provide().ctypes(*pointers(parameters, reals, integers), *sizes, *pointers(value, out))
-        if not fits:
+        parameters, packed = (np.ascontiguousarray(x) for x in inputs)
+        value, out = np.zeros(packed[TOTALS] + 1), np.zeros(parameters.shape)
+        sizes = parameters.shape[0], packed.size
+        if not _EXTERNAL.provide().ctypes(*pointers(parameters, packed), *sizes, *pointers(value, out)):
             raise ModelError(MISFIT)
         output_storage[0][0], output_storage[1][0] = value, out
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
         """Return shapes from the numbers of totals and of cells."""
-        return [(node.inputs[2][TOTALS] + 1,), shapes[0]]
+        return [(node.inputs[1][TOTALS] + 1,), shapes[0]]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Parameters are differentiable, other inputs are constant."""
-        return [[True, True], [False, False], [False, False]]
+        """Parameters are differentiable."""
+        return [[True, True], [False, False]]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
         """Return posterior means of the derivatives of log weights (Fisher's identity)."""
-        parameters, _, integers = inputs
-        fixed = [disconnected_type(), disconnected_type()]
+        parameters, packed = inputs
         if not isinstance(cotangents[1].type, DisconnectedType):
-            return [grad_not_implemented(self, 0, parameters, "second derivatives of a marginal likelihood"), *fixed]
-        block = integers[SIZES : SIZES + parameters.shape[0]]
-        return [
-            cotangents[0][block][:, None] * outputs[1],
-            *fixed,
-        ]  # block -1 is the last entry, that of the free cells
+            why = "second derivatives of a marginal likelihood"
+            return [grad_not_implemented(self, 0, parameters, why), disconnected_type()]
+        block = packed[SIZES : SIZES + parameters.shape[0]]  # block -1 is the last entry, that of the free cells
+        return [cotangents[0][block][:, None] * outputs[1], disconnected_type()]
 
 
 def logp_gamma(form: GammaForm, total: NDArray[np.int64], block: NDArray[np.int64]) -> TensorVariable:
     """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
-    sizes = (block.size, total.size, *form.has, len(form.segment))
-    integers = np.concatenate([np.array(sizes), block, form.first, total]).astype(np.int64)
-    reals = np.concatenate([form.segment.ravel(), panel_rules().ravel()])
-    fixed = [pytensor.shared(reals, name="fixed_reals", borrow=True)]
-    fixed.append(pytensor.shared(integers, name="fixed_whole", borrow=True))
-    return GammaSums()(form.parameters, *fixed)[0].sum() + form.constant
+    packed = pytensor.shared(pack(form.has, form.segment, form.first, total, block), name="fixed", borrow=True)
+    return GammaSums()(form.parameters, packed)[0].sum() + form.constant
 
 
 # -- numba ----------------------------------------------------------------------------------------------
 
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
-_SIGNATURE = types.int64(_REALS, _REALS, _INTEGERS, *[types.int64] * 3, _REALS, _REALS)
+_SIGNATURE = types.int64(_REALS, _INTEGERS, *[types.int64] * 2, _REALS, _REALS)
 _EXTERNAL = External("ppdinf_gamma_sums", _SIGNATURE, ratios_through_pointers)
 _gamma_sums = _EXTERNAL.call
 
@@ -113,15 +99,14 @@ def _compiled(op: GammaSums, node: Apply, **kwargs: object) -> tuple[Kernel, int
     columns = PARAMETERS
 
     @numba_njit
-    def gamma_sums(parameters, reals, integers):  # type: ignore[no-untyped-def]
-        value, out = np.zeros(integers[TOTALS] + 1), np.zeros((parameters.shape[0], columns))
-        arrays = np.ascontiguousarray(parameters), np.ascontiguousarray(reals), np.ascontiguousarray(integers)
+    def gamma_sums(parameters, packed):  # type: ignore[no-untyped-def]
+        value, out = np.zeros(packed[TOTALS] + 1), np.zeros((parameters.shape[0], columns))
+        arrays = np.ascontiguousarray(parameters), np.ascontiguousarray(packed)
         fits = _gamma_sums(
-            arrays[0].ctypes, arrays[1].ctypes, arrays[2].ctypes, parameters.shape[0], reals.size, integers.size,
-            value.ctypes, out.ctypes,
-        )  # fmt: skip
+            arrays[0].ctypes, arrays[1].ctypes, parameters.shape[0], packed.size, value.ctypes, out.ctypes
+        )
         if not fits:
             raise ModelError(MISFIT)
         return value, out
 
-    return gamma_sums, 1
+    return gamma_sums, 2

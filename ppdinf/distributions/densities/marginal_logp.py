@@ -25,7 +25,7 @@ from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
 from ppdinf.distributions.observation.float64 import constant
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
-from ppdinf.fiber.sums_given_totals.packed_sums import SIZES, Packed, pack
+from ppdinf.fiber.sums_given_totals.packed_sums import pack
 
 __all__ = ["logp_natural", "logp_table"]
 
@@ -34,7 +34,7 @@ MAX_NODES = 2**15  # maximum number of pieces with Gauss nodes: 15 MB, one or tw
 ON_GRIDS = 2**24  # maximum number of values on grids of frequencies: 130 MB
 
 # cached by their inputs while a graph exists: PyMC requests the density of a model several times
-_in_graphs: WeakValueDictionary[tuple[bytes, str], TensorVariable] = WeakValueDictionary()
+_in_graphs: WeakValueDictionary[bytes, TensorVariable] = WeakValueDictionary()
 
 # distinct rows of weights, their upper_envelope, and the row of each cell
 type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
@@ -75,11 +75,9 @@ def _logp(
         raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: both need 1 or {cells:,}")
     lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
     sums = constant(goal)
-    reals, integer = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)
-    if sums is None:  # totals are data of the model
-        start = SIZES + 3 * cells
-        integer = integer[start : start + goal.type.shape[0]].set(goal)
-    return SumsGivenTotals(as_means=as_means)(varying, reals, integer)[0]
+    packed = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)
+    totals_as_data = [goal] if sums is None else []
+    return SumsGivenTotals(as_means=as_means)(varying, packed, *totals_as_data)[0]
 
 
 def _fixed(
@@ -90,18 +88,17 @@ def _fixed(
     total: NDArray[np.int64] | None,
     as_means: bool,
     near: NDArray[np.int64] | None,
-) -> list[TensorVariable]:
-    """Put all constant inputs in a graph, with piecewise polynomials if means are required; `Packed`."""
+) -> TensorVariable:
+    """Put all constant inputs in a graph, with piecewise polynomials if means are required; see `pack`."""
     key = hashlib.sha256(pickle.dumps((of_rows, blocks, lower, size, total, as_means, near))).digest()
-    shared = [_in_graphs.get((key, name)) for name in Packed._fields]
-    if None in shared:
+    shared = _in_graphs.get(key)
+    if shared is None:
         approximations, grids, nodes = totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
         if as_means:
             approximations, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, total, near)
         known = np.zeros(size, dtype=np.int64) if total is None else total
         packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known, approximations, grids, nodes)
-        shared = [pytensor.shared(x, name=f"fixed_{name}", borrow=True) for name, x in packed._asdict().items()]
-        _in_graphs.update({(key, name): variable for name, variable in zip(Packed._fields, shared, strict=True)})
+        shared = _in_graphs[key] = pytensor.shared(packed, name="fixed", borrow=True)
     return shared
 
 

@@ -36,17 +36,16 @@ __all__ = ["SumsGivenTotals"]
 MISFIT = "weights and natural parameters must have the same number of cells, and each cell a total and a row of weights"
 
 # maps the Op's inputs to its outputs
-type Kernel = Callable[
-    [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
-]
+type Kernel = Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 class SumsGivenTotals(CallbackOp):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
 
-    Inputs: natural parameters (d,) for means, log weights (d, W) for marginals, and all constants as two vectors made
-    by `ppdinf.fiber.sums_given_totals.packed_sums.pack`. Outputs: one log coefficient per total and one for all
-    free cells (n + 1,); means (d, 1) or marginals (d, W). Differentiable in the first input.
+    Inputs: natural parameters (d,) for means, log weights (d, W) for marginals; all constants as one vector made by
+    `ppdinf.fiber.sums_given_totals.packed_sums.pack`; other totals than in this vector, if given. Outputs: one log
+    coefficient per total and one for all free cells (n + 1,); means (d, 1) or marginals (d, W). Differentiable in the
+    first input.
     """
 
     __props__ = ("as_means",)
@@ -54,11 +53,10 @@ class SumsGivenTotals(CallbackOp):
     def __init__(self, as_means: bool) -> None:
         self.as_means = as_means
 
-    def make_node(self, varying: pt.TensorLike, reals: pt.TensorLike, integers: pt.TensorLike) -> Apply:
-        """Apply to a vector or matrix of float64, and vectors of float64 and int64."""
-        inputs = [pt.as_tensor(x).astype("float64") for x in (varying, reals)]
-        inputs.append(pt.as_tensor(integers, dtype="int64"))
-        for x, ndim in zip(inputs, (1 if self.as_means else 2, 1, 1), strict=True):
+    def make_node(self, varying: pt.TensorLike, packed: pt.TensorLike, *totals: pt.TensorLike) -> Apply:
+        """Apply to a vector or matrix of float64, and one or two vectors of int64."""
+        inputs = [pt.as_tensor(varying).astype("float64"), *(pt.as_tensor(x, dtype="int64") for x in (packed, *totals))]
+        for x, ndim in zip(inputs, (1 if self.as_means else 2, 1, 1), strict=False):
             if x.type.ndim != ndim:
                 raise ModelError(f"{x} must have {ndim} dimensions, found {x.type.ndim}")
         shape = (inputs[0].type.shape[0], 1) if self.as_means else inputs[0].type.shape
@@ -68,12 +66,12 @@ class SumsGivenTotals(CallbackOp):
         self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
     ) -> None:
         """Evaluate in compiled code."""
-        varying, reals, integers = (np.ascontiguousarray(x) for x in inputs)
+        varying, packed, *totals = (np.ascontiguousarray(x) for x in inputs)
         rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
-        value, out = np.zeros(integers[TOTALS] + 1), np.zeros((rows, width))
-        sizes = rows, width, reals.size, integers.size
-        fits = _EXTERNAL.provide().ctypes(
-            *pointers(varying, reals, integers), *sizes, self.as_means, *pointers(value, out)
+        value, out = np.zeros(packed[TOTALS] + 1), np.zeros((rows, width))
+        goal = totals[0] if totals else packed[SIZES + 3 * rows :]
+        fits = goal.size >= packed[TOTALS] and _EXTERNAL.provide().ctypes(
+            *pointers(varying, packed, goal), rows, width, packed.size, self.as_means, *pointers(value, out)
         )
         if not fits:
             raise ModelError(MISFIT)
@@ -81,21 +79,21 @@ class SumsGivenTotals(CallbackOp):
 
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
         """Return shapes from the numbers of totals and of cells."""
-        return [(node.inputs[2][TOTALS] + 1,), (shapes[0][0], 1 if self.as_means else shapes[0][1])]
+        return [(node.inputs[1][TOTALS] + 1,), (shapes[0][0], 1 if self.as_means else shapes[0][1])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Natural parameters (means) or log weights (marginals) are differentiable, other inputs are constant."""
-        return [[True, True], [False, False], [False, False]]
+        return [[True, True], *([False, False] for _ in node.inputs[1:])]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
         """Return posterior marginals for the log weights, posterior means for the natural parameters."""
-        varying, _, integers = inputs
-        fixed = [disconnected_type(), disconnected_type()]
+        varying, packed, *totals = inputs
+        fixed = [disconnected_type() for _ in (packed, *totals)]
         if not isinstance(cotangents[1].type, DisconnectedType):
             return [grad_not_implemented(self, 0, varying, "second derivatives of a marginal likelihood"), *fixed]
-        block = integers[SIZES : SIZES + varying.shape[0]]
+        block = packed[SIZES : SIZES + varying.shape[0]]
         by_cell = cotangents[0][block]  # block -1 is the last entry, that of the free cells
         return [by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1], *fixed]
 
@@ -103,7 +101,7 @@ class SumsGivenTotals(CallbackOp):
 # -- numba ----------------------------------------------------------------------------------------------
 
 _REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
-_SIGNATURE = types.int64(_REALS, _REALS, _INTEGERS, *[types.int64] * 4, types.boolean, _REALS, _REALS)
+_SIGNATURE = types.int64(_REALS, _INTEGERS, _INTEGERS, *[types.int64] * 3, types.boolean, _REALS, _REALS)
 _EXTERNAL = External("ppdinf_sums_given_totals", _SIGNATURE, through_pointers)
 _sums_given_totals = _EXTERNAL.call
 
@@ -114,16 +112,23 @@ def _compiled(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kerne
     as_means = op.as_means
 
     @numba_njit
-    def sums_given_totals(varying, reals, integers):  # type: ignore[no-untyped-def]
-        width = 1 if as_means else varying.shape[1]
-        value, out = np.zeros(integers[TOTALS] + 1), np.zeros((varying.shape[0], width))
-        arrays = np.ascontiguousarray(varying), np.ascontiguousarray(reals), np.ascontiguousarray(integers)
-        fits = _sums_given_totals(
-            arrays[0].ctypes, arrays[1].ctypes, arrays[2].ctypes, varying.shape[0], width, reals.size,
-            integers.size, as_means, value.ctypes, out.ctypes,
+    def with_totals(varying, packed, totals):  # type: ignore[no-untyped-def]
+        width, number = 1 if as_means else varying.shape[1], packed[TOTALS]
+        value, out = np.zeros(number + 1), np.zeros((varying.shape[0], width))
+        arrays = np.ascontiguousarray(varying), np.ascontiguousarray(packed), np.ascontiguousarray(totals)
+        fits = totals.size >= number and _sums_given_totals(
+            arrays[0].ctypes, arrays[1].ctypes, arrays[2].ctypes, varying.shape[0], width, packed.size, as_means,
+            value.ctypes, out.ctypes,
         )  # fmt: skip
         if not fits:
             raise ModelError(MISFIT)
         return value, out
 
-    return sums_given_totals, 8
+    if len(node.inputs) == 3:
+        return with_totals, 9
+
+    @numba_njit
+    def sums_given_totals(varying, packed):  # type: ignore[no-untyped-def]
+        return with_totals(varying, packed, packed[SIZES + 3 * varying.shape[0] :])
+
+    return sums_given_totals, 9

@@ -1,12 +1,10 @@
-"""All constants of an evaluation of sums given their totals in two arrays: one of float64 and one of int64.
+"""All constants of an evaluation of sums given their totals in one array of int64, which also holds the bits of reals.
 
-The evaluation uses a dozen arrays. As inputs of a PyTensor graph each of them takes time to compile, about 0.5 s with
-nutpie.
+The evaluation uses a dozen arrays. As inputs of a PyTensor graph each of them takes time to compile, about 1 s with
+nutpie in every process.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -20,22 +18,15 @@ from ppdinf.fiber.sums_given_totals.node_pieces import NodePieces
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces
 from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate
 
-__all__ = ["SIZES", "TOTALS", "Packed", "pack", "through_pointers"]
+__all__ = ["SIZES", "TOTALS", "pack", "through_pointers"]
 
-SIZES = 12
-"""Number of sizes at the start of the integers: cells, totals, rows of weights, their width and chunks; rows and units
-of pieces, pieces; grids, and numbers on grids; rows and pieces with nodes. Then follow each cell's total, row and lower
+SIZES = 13
+"""Number of sizes at the start: cells, totals, rows of weights, their width and chunks; rows and units of pieces,
+pieces; grids, and numbers on grids; rows and pieces with nodes; integers. Then follow each cell's total, row and lower
 end, and the totals."""
 
 TOTALS = 1
 """Position of the number of totals."""
-
-
-class Packed(NamedTuple):
-    """Arrays of float64 and int64, as `through_pointers` reads them."""
-
-    reals: NDArray[np.float64]
-    whole: NDArray[np.int64]
 
 
 def pack(
@@ -48,7 +39,7 @@ def pack(
     pieces: Pieces,
     grids: Grids,
     nodes: NodePieces,
-) -> Packed:
+) -> NDArray[np.int64]:
     """Concatenate the inputs of `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate`.
 
     Parameters
@@ -66,16 +57,16 @@ def pack(
     """
     sizes = (
         row.size, total.size, *logw.shape, lid.shape[1], len(pieces.first), len(pieces.unit), len(pieces.table),
-        len(grids.place), len(grids.table), len(nodes.first), len(nodes.table),
+        len(grids.place), len(grids.table), len(nodes.first), len(nodes.table), 0,
     )  # fmt: skip
     # grids may have fewer groups than there are totals, or none
     group = grids.group if len(grids.group) else np.full((total.size, 3), -1)
     reals = (logw, lid, pieces.table, grids.table, nodes.start, nodes.table)
     whole = (np.array(sizes), block, row, lo, total, pieces.first, pieces.unit, group, grids.place, nodes.first)
-    return Packed(
-        np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in reals]),
-        np.concatenate([np.asarray(part, dtype=np.int64).ravel() for part in whole]),
-    )
+    integers = np.concatenate([np.asarray(part, dtype=np.int64).ravel() for part in whole])
+    integers[SIZES - 1] = integers.size
+    bits = (np.ascontiguousarray(part, dtype=np.float64).view(np.int64).ravel() for part in reals)
+    return np.concatenate([integers, *bits])
 
 
 @vectorised
@@ -84,7 +75,7 @@ def _cut(array: NDArray, start: int, rows: int, columns: int) -> NDArray:
 
 
 def through_pointers(  # type: ignore[no-untyped-def]
-    varying, reals, whole, d, width, n_reals, n_whole, as_means, value, out
+    varying, packed, totals, d, width, size, as_means, value, out
 ) -> int:
     """Evaluate sums given their totals, for callers in C; see `value_and_gradient.evaluate`.
 
@@ -92,10 +83,12 @@ def through_pointers(  # type: ignore[no-untyped-def]
     ----------
     varying : pointer to float64
         Natural parameters (d,) if `as_means`, otherwise log weights (d, W).
-    reals, whole : pointers to float64, int64
-        `Packed`.
-    d, width, n_reals, n_whole : int
-        Sizes of ``out``, ``reals`` and ``whole``.
+    packed : pointer to int64
+        See `pack`.
+    totals : pointer to int64
+        Totals, which may differ from those of ``packed``.
+    d, width, size : int
+        Sizes of ``out`` and of ``packed``.
     as_means : bool
     value, out : pointers to float64
         Output arrays, initialised with 0: one value per total plus one, and (d, 1) means or (d, W) marginals.
@@ -105,7 +98,8 @@ def through_pointers(  # type: ignore[no-untyped-def]
     int
         1, or 0 without evaluation if the number of cells differs or a total or row does not exist.
     """
-    real, integer = numba.carray(reals, (n_reals,)), numba.carray(whole, (n_whole,))
+    integer = numba.carray(packed, (size,))
+    real = integer[integer[SIZES - 1] :].view(np.float64)
     n, rows, columns, chunks = integer[1], integer[2], integer[3], integer[4]
     in_pieces, units, number, grids, on_grids = integer[5], integer[6], integer[7], integer[8], integer[9]
     in_nodes, nodes = integer[10], integer[11]
@@ -113,7 +107,7 @@ def through_pointers(  # type: ignore[no-untyped-def]
         return 0
     at = SIZES
     block, row, lo = integer[at : at + d], integer[at + d : at + 2 * d], integer[at + 2 * d : at + 3 * d]
-    total = integer[at + 3 * d : at + 3 * d + n]
+    total = numba.carray(totals, (n,))
     for i in range(d):
         if not (0 <= row[i] < (rows if as_means else d) and -1 <= block[i] < n):
             return 0

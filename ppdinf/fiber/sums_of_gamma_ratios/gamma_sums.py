@@ -6,6 +6,8 @@ their errors are too large, the integers of all windows of the group are used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numba
 import numpy as np
 from numba import types
@@ -29,13 +31,14 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     log_weights,
 )
 from ppdinf.fiber.sums_of_gamma_ratios.panel_sums import by_panels
-from ppdinf.fiber.sums_of_gamma_ratios.panels import RULES
+from ppdinf.fiber.sums_of_gamma_ratios.panels import RULES, panel_rules
 
-__all__ = ["SIZES", "evaluate_ratios", "ratios_through_pointers"]
+__all__ = ["SIZES", "TOTALS", "evaluate_ratios", "pack", "ratios_through_pointers"]
 
 SIZES = 6
 """Number of sizes at the start of the integers: cells, totals, and whether cells have alpha, beta and c, and segments.
 Then follow each cell's total, the first segment of each cell, and the totals."""
+TOTALS = 1  # position of the number of totals
 FEWEST = 16  # smallest group of cells that is evaluated at nodes: in smaller groups, higher frequencies matter
 
 
@@ -181,20 +184,29 @@ def evaluate_ratios(
         value[total.size if free else b] += part
 
 
-def ratios_through_pointers(  # type: ignore[no-untyped-def]
-    varying, reals, whole, d, n_reals, n_whole, value, out
-) -> int:
+def pack(
+    has: Sequence[int],
+    segment: NDArray[np.float64],
+    first: NDArray[np.int64],
+    total: NDArray[np.int64],
+    block: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Concatenate all constants of an evaluation, reals as their bits, which `ratios_through_pointers` reads."""
+    sizes = np.array((block.size, total.size, *has, len(segment)))
+    reals = (np.ascontiguousarray(x, dtype=np.float64).view(np.int64).ravel() for x in (segment, panel_rules()))
+    return np.concatenate([sizes, block, first, total, *reals]).astype(np.int64)
+
+
+def ratios_through_pointers(varying, packed, d, size, value, out) -> int:  # type: ignore[no-untyped-def]
     """Evaluate sums of cells whose log weights are ratios of gamma functions, for callers in C.
 
     Parameters
     ----------
     varying : pointer to float64
         Parameters (d, 5).
-    reals : pointer to float64
-        Segments of noise (n, 6), then `RULES`.
-    whole : pointer to int64
-        Sizes, blocks, first segments and totals; see `SIZES`.
-    d, n_reals, n_whole : int
+    packed : pointer to int64
+        Sizes, blocks, first segments and totals (`SIZES`), then the bits of segments of noise (n, 6) and of `RULES`.
+    d, size : int
         Numbers of cells and of entries.
     value, out : pointers to float64
         Output arrays, initialised with 0: one value per total plus one, and (d, 5) derivatives.
@@ -204,13 +216,14 @@ def ratios_through_pointers(  # type: ignore[no-untyped-def]
     int
         1, or 0 without evaluation if the number of cells differs.
     """
-    real, integer = numba.carray(reals, (n_reals,)), numba.carray(whole, (n_whole,))
+    integer = numba.carray(packed, (size,))
     if integer[0] != d:
         return 0
-    n, segments = integer[1], integer[5]
+    n, segments = integer[TOTALS], integer[SIZES - 1]
     has = integer[2:5]
     block, first = integer[SIZES : SIZES + d], integer[SIZES + d : SIZES + 2 * d + 1]
-    total = integer[SIZES + 2 * d + 1 : SIZES + 2 * d + 1 + n]
+    end = SIZES + 2 * d + 1 + n
+    total, real = integer[end - n : end], integer[end:].view(np.float64)
     segment = real[: segments * SEGMENT].reshape((segments, SEGMENT))
     rules = real[segments * SEGMENT :].reshape(RULES)
     evaluate_ratios(
