@@ -42,6 +42,8 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
     A dense mass matrix combined with another step. Alternative: PyMC's diagonal matrix, which needs more gradients.
 `SamplerWarning`, `WarningType`
     Warnings of a step method that PyMC logs in the main process. Alternative: none.
+`fgraph_from_model`, `model_from_fgraph`
+    Copy a model without some of its variables, as `pymc.do` does. Alternative: the user writes another model.
 `CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
     Steps of Hamiltonian trajectories that need fewer gradients than leapfrog steps. Alternative: PyMC's steps.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
@@ -76,6 +78,7 @@ from pymc.logprob.basic import conditional_logp, transformed_conditional_logp
 from pymc.logprob.rewriting import logprob_rewrites_db
 from pymc.logprob.transforms import Transform
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
+from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs, reseed_rngs
 from pymc.sampling import forward
@@ -217,6 +220,7 @@ __all__ = [
     "conditional_logp",
     "dataclass_state",
     "disconnected_type",
+    "fgraph_from_model",
     "forward",
     "get_jaxified_graph",
     "get_value_vars_from_user_vars",
@@ -229,6 +233,7 @@ __all__ = [
     "inputvars",
     "join_nonshared_inputs",
     "logprob_rewrites_db",
+    "model_from_fgraph",
     "node_rewriter",
     "numba_core_rv_funcify",
     "numba_njit",

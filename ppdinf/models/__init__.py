@@ -13,6 +13,7 @@ leave_one_out         Exact leave-one-out predictive densities of public groups,
 log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
                       each public sum.
 mass_outside_windows  Posterior probability of counts outside the truncation of a confidential table.
+missing_values        `marginalize_missing`: a model without the missing values of its observed variables.
 one_sided_test        Uniformly most powerful one-sided tests from a noisy count, with exact p-values.
 partially_private     `PartiallyPrivate`: ties a PyMC model of a confidential table to its release.
 posterior_tables      Posterior draws of the confidential table, for marginalized and for sampled tables.
@@ -33,6 +34,7 @@ from ppdinf.models.label_effects import log_rates as log_rates
 from ppdinf.models.leave_one_out import leave_one_out as leave_one_out
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
+from ppdinf.models.missing_values import marginalize_missing as marginalize_missing
 from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
 from ppdinf.models.partially_private import PartiallyPrivate as PartiallyPrivate
 from ppdinf.models.posterior_tables import sample_confidential as sample_confidential
@@ -49,6 +51,7 @@ __all__ = [
     "leave_one_out",
     "log_likelihood",
     "log_rates",
+    "marginalize_missing",
     "ranks",
     "reparametrize",
     "sample_confidential",

@@ -5,9 +5,11 @@ import itertools
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf.errors import ModelError
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pymc.exceptions.ImputationWarning", "ignore:invalid value:RuntimeWarning"
@@ -43,23 +45,80 @@ def test_density(way):
         assert found == pytest.approx(wanted, abs=1e-9)
 
 
-def test_missing_values_that_are_left_out_are_marginalized():
-    """The recipe of docs/inference.md. Wrong variant: missing values are counted as zeros."""
-    there = ~np.isnan(VISITS)
+def law(counted):
+    """Return the law of all tables by the counted visits; others are zeros, which is wrong if they are missing."""
+    density = np.where(counted, stats.binom.pmf(np.nan_to_num(VISITS), TABLES[:, :, None], SHARE), 1.0)
+    return WEIGHT * density.prod(axis=(1, 2))
+
+
+@pytest.mark.parametrize("way", ["auto", False])
+def test_missing_values_are_marginalized_in_a_copy(way):
+    """Wrong variant: missing values are counted as zeros."""
+    model = posed(way)
+    copy = ppd.models.marginalize_missing(model)
+    assert [rv.name for rv in copy.free_RVs] == ([] if way == "auto" else ["x"])
+    assert "v_unobserved" in model
+    assert not {"v", "v_unobserved"} & set(copy.named_vars)
+    log_density, points = copy.compile_logp(), [{"x": table} for table in TABLES]
+    found = np.log(sum(np.exp(log_density(point)) for point in (points if way is False else [{}])))
+    assert found == pytest.approx(np.log(law(~np.isnan(VISITS)).sum()), abs=1e-9)
+    assert abs(np.log(law(True).sum()) - found) > 0.1
+
+
+@pytest.mark.compiled
+def test_posterior_without_missing_values():
+    copy = ppd.models.marginalize_missing(posed())
+    idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"none": (("chain", "draw"), np.zeros((1, 4000)))})})
+    drawn = ppd.sample_confidential(idata, copy, random_seed=1).values.reshape(-1, 3)
+    expected = law(~np.isnan(VISITS)) / law(~np.isnan(VISITS)).sum()
+    seen = np.array([(drawn == x).all(axis=1).sum() for x in TABLES])
+    possible = expected > 0
+    assert not seen[~possible].any()
+    assert stats.chisquare(seen[possible], 4000 * expected[possible]).pvalue > 1e-6
+
+
+def several(other=None):
+    """A model with missing values of two variables, one of them latent reals, and perhaps with `other`."""
     release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
     with pm.Model(coords=release.coords) as model:
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)
-        pm.Binomial("v", n=x[np.nonzero(there)[0]], p=SHARE, observed=VISITS[there])
-    assert not model.free_RVs
-    found = model.compile_logp()({})
+        covariate = pm.Data("covariate", np.array([0.1, 0.5, -0.2]))
+        slope = pm.Normal("slope", 0, 1)
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(slope * covariate)), release)
+        v = pm.Binomial("v", n=x[:, None], p=SHARE, observed=VISITS)
+        w = pm.Normal("w", x + slope, 1, observed=[np.nan, 0.5, 2.5])
+        if other == "cost":
+            pm.Potential("cost", -v.sum())
+        elif other == "later":
+            pm.Poisson("later", 1 + w**2, observed=[1, 2, 3])
+        elif other == "double":
+            pm.Deterministic("double", 2 * v)
+    return model
 
-    def wanted(counted):
-        visits = np.where(there, VISITS, 0)
-        density = np.where(counted, stats.binom.pmf(visits, TABLES[:, :, None], SHARE), 1.0)
-        return np.log((WEIGHT * density.prod(axis=(1, 2))).sum())
 
-    assert found == pytest.approx(wanted(there), abs=1e-9)
-    assert abs(wanted(True) - found) > 0.1
+def test_all_variables_with_missing_values_are_marginalized():
+    copy = ppd.models.marginalize_missing(several())
+    assert {rv.name for rv in copy.basic_RVs} == {"slope", "v_observed", "w_observed", "x_release"}
+    for slope in (-0.5, 0.7):
+        rate = np.exp(slope * np.array([0.1, 0.5, -0.2]))
+        weight = stats.poisson.pmf(TABLES, rate).prod(axis=1) * np.exp(-EPSILON * abs(TABLES - NOISY).sum(axis=1))
+        weight *= law(~np.isnan(VISITS)) / WEIGHT
+        weight *= stats.norm.pdf([0.5, 2.5], TABLES[:, 1:] + slope).prod(axis=1)
+        expected = np.log(weight.sum()) + stats.norm.logpdf(slope)
+        assert copy.compile_logp()({"slope": slope}) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("other", ["cost", "later", "double"])
+def test_missing_values_on_which_others_depend_are_refused(other):
+    with pytest.raises(ModelError, match=f"cannot be marginalized, because '{other}' depends on them"):
+        ppd.models.marginalize_missing(several(other))
+
+
+def test_models_without_missing_values_are_refused():
+    with pm.Model() as model:
+        unobserved = pm.Normal("v_unobserved")
+        pm.Deterministic("v", unobserved)
+    with pytest.raises(ModelError, match="no missing values"):
+        ppd.models.marginalize_missing(model)
 
 
 @pytest.mark.parametrize("way", ["auto", False])
@@ -91,14 +150,12 @@ def test_posterior(way):
             4000, tune=500, chains=1, random_seed=1, progressbar=False, quiet=True, compute_convergence_checks=False
         )
     drawn = ppd.sample_confidential(idata, model, random_seed=1).values.reshape(-1, 3)
-    there = ~np.isnan(VISITS)
-    law = WEIGHT * np.array([stats.binom.pmf(VISITS, x[:, None], SHARE)[there].prod() for x in TABLES])
-    law /= law.sum()
+    posterior = law(~np.isnan(VISITS)) / law(~np.isnan(VISITS)).sum()
     seen = np.array([(drawn == x).all(axis=1).mean() for x in TABLES])
     assert seen.sum() == pytest.approx(1)
     # 400 effective draws give a total variation of 0.06 on average, and above 0.16 less than once in 10^4
-    assert 0.5 * abs(seen - law).sum() < 0.16
-    assert 0.5 * abs(WEIGHT / WEIGHT.sum() - law).sum() > 0.2
+    assert 0.5 * abs(seen - posterior).sum() < 0.16
+    assert 0.5 * abs(WEIGHT / WEIGHT.sum() - posterior).sum() > 0.2
 
 
 @pytest.mark.parametrize("shaped", [lambda x: x[:, None], lambda x: x[:, None] + np.zeros((3, 2), dtype=int)])
