@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
 from ppdinf._internal.progress import tracked
+from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.count_priors import BinomialPrior
 from ppdinf.denoising.part_files import DRAWS, MESSAGES, Part, Source
 from ppdinf.denoising.part_sums import TotalMessage
@@ -33,7 +34,7 @@ from ppdinf.measurements.measurement_file import pack_measurements
 
 __all__ = ["DenoisedParts", "denoise_parts"]
 
-TOLERANCES = 1e-10 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes
+TOLERANCES = 1e-13 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes
 SCHEMA = 1  # of settings.json
 
 
@@ -74,6 +75,7 @@ def denoise_parts(
     top: Measurements | None = None,
     prior: str | BinomialPrior | Mapping[str, BinomialPrior] = "flat",
     rng: int | None = None,
+    workers: Workers = None,
     progressbar: bool = True,
 ) -> DenoisedParts:
     """Draw the exact joint posterior of a table in parts, with one part in memory at a time.
@@ -100,6 +102,9 @@ def denoise_parts(
         has one by part.
     rng : int, optional
         Seed. By default a random one, which is stored in the folder. Every part has its own random stream.
+    workers : int or distributed.Client, optional
+        Number of processes, or a Dask cluster whose workers share the folder. Parts are then loaded and drawn in
+        parallel, with the same draws. By default everything runs in this process.
     progressbar : bool, default True
 
     Returns
@@ -162,24 +167,25 @@ def denoise_parts(
     for name in (MESSAGES, DRAWS):
         make_folder(folder / name)
     seed = _seed(folder, list(parts), draws, top, rng)
-    messages, evaluated, bound = _upward(tasks, totals, progressbar)
+    messages, evaluated, bound = _upward(tasks, totals, workers, progressbar)
     root, *streams = np.random.SeedSequence(seed).spawn(len(tasks) + 1)
     drawn = evaluated.draw(draws, np.random.default_rng(root))
     given = zip(tasks, messages, drawn.T, streams, strict=True)
-    for _ in tracked(map(_draw, given), "Draws of parts", len(tasks), disable=not progressbar):
+    for _ in tracked(run(_draw, given, workers), "Draws of parts", len(tasks), disable=not progressbar):
         pass
     coords = {"draw": np.arange(draws), totals.dim: list(parts)}
     return DenoisedParts(folder, xr.DataArray(drawn, dims=("draw", totals.dim), coords=coords, name="count"), bound)
 
 
 def _upward(
-    tasks: Sequence[Part], totals: PartTotals, progressbar: bool
+    tasks: Sequence[Part], totals: PartTotals, workers: Workers, progressbar: bool
 ) -> tuple[list[TotalMessage], Evaluated, float]:
     """Compute the messages of all parts and the posterior of their totals, with tilts if the bound requires them."""
     tilts = np.zeros(len(tasks))
     for step, tolerance in enumerate(TOLERANCES.tolist()):
         given = ((part, step, tilt, tolerance) for part, tilt in zip(tasks, tilts.tolist(), strict=True))
-        messages = list(tracked(map(_message, given), "Weights of parts", len(tasks), disable=not progressbar))
+        results = run(_message, given, workers)
+        messages = list(tracked(results, "Weights of parts", len(tasks), disable=not progressbar))
         found = totals.posterior(messages)
         if found is not None:
             return messages, *found

@@ -134,10 +134,10 @@ class PartSums:
             counts, inside = self.low[cells, None] + places, places < self.width[cells, None]
             weights = np.zeros(counts.shape)
             measured = by_cell[:, cells]
-            cell_of_entry = np.repeat(np.arange(cells.size), np.diff(measured.indptr))
-            if cell_of_entry.size:
-                noise = entries.only(measured.indices).log_weights(counts[cell_of_entry])
-                np.add.at(weights, cell_of_entry, noise)
+            of_cell = np.diff(measured.indptr)
+            if measured.nnz:
+                noise = entries.only(measured.indices).log_weights(np.repeat(counts, of_cell, axis=0))
+                weights[of_cell > 0] = np.add.reduceat(noise, measured.indptr[:-1][of_cell > 0])
             if self._prior is not None:
                 trials = np.broadcast_to(self._prior.largest(self.data.frame)[cells, None], counts.shape)
                 weights[inside] += self._prior.log_weights(trials[inside], counts[inside])

@@ -15,7 +15,7 @@ from ppdinf.denoising import BinomialPrior
 from ppdinf.denoising.denoise_parts import TOLERANCES
 from ppdinf.denoising.part_sums import PartSums
 from ppdinf.denoising.part_totals import PartTotals
-from ppdinf.errors import InvariantError, LabelError, ModelError
+from ppdinf.errors import InvariantError, LabelError, ModelError, WorkersError
 
 pytest.importorskip("pyarrow")
 
@@ -233,6 +233,13 @@ def test_an_interrupted_run_is_resumed_with_the_same_bits(tmp_path, monkeypatch)
     assert len(calls) == 3
 
 
+@pytest.mark.deep
+def test_draws_are_the_same_with_two_processes(tmp_path):
+    alone, *_ = run(tmp_path / "alone", draws=20)
+    shared, *_ = run(tmp_path / "shared", draws=20, workers=2)
+    assert [p.read_bytes() for p in shared.files.values()] == [p.read_bytes() for p in alone.files.values()]
+
+
 def test_a_run_of_other_data_is_not_resumed(tmp_path):
     run(tmp_path, draws=5)
     changed = {name: part(name) for name in UNITS} | {"44": part("44", cells=CELLS | {"44": [0, 4, 2]})}
@@ -278,6 +285,7 @@ def test_arguments_are_refused(tmp_path):
             ({"sources": {}}, ModelError, "at least one part"),
             ({"prior": "learned"}, ModelError, "prior must be 'flat'"),
             ({"rng": 0.5}, ModelError, "rng an integer"),
+            ({"workers": 0}, WorkersError, "processes >= 1"),
             ({"draws": 0}, ModelError, "draws must be at least 1"),
         )
     ):
