@@ -52,6 +52,10 @@ class Between(Statement):
         matrices, limits, names = zip(*parts, strict=True)
         return sp.csr_array(sp.vstack(matrices)), np.concatenate(limits), Joined(names)
 
+    def is_local(self, by: str) -> bool:
+        """Return True: each row has one cell."""
+        return True
+
     def __str__(self) -> str:
         if self.high is None:
             return "no count is negative" if self.low == 0 else f"every count is at least {self.low}"

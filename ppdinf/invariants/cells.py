@@ -49,6 +49,10 @@ class Cells(Statement):
         suffix = " (structural zero)" if self.known else ""
         return rows_of(chosen, frame), CellNames(frame, chosen, frame.dims, after=suffix)
 
+    def is_local(self, by: str) -> bool:
+        """Return True: each row has one cell."""
+        return True
+
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return the statement with the labels of the part; nothing if it has none of the cells."""
         if not self._mask(whole)[cells].any():

@@ -35,6 +35,10 @@ class Covariates(Statement):
             frame.coordinate(name)
         return no_rows(frame), []
 
+    def is_local(self, by: str) -> bool:
+        """Return True: the statement has no rows."""
+        return True
+
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return the coordinates of the part."""
         names = tuple(name for name in self.names if name in part.coords)

@@ -53,6 +53,10 @@ class Labels(Statement):
             )
         return no_rows(frame), []
 
+    def is_local(self, by: str) -> bool:
+        """Return True: the statement has no rows."""
+        return True
+
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return the labels of the part."""
         return (Labels(self.dim, tuple(part.coords[self.dim][1].tolist())),) if self.dim in part.dims else ()

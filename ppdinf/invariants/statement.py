@@ -48,6 +48,10 @@ class Statement(NamedInFiles, by="kind"):
         """Return the names of the coordinates and dimensions that the statement makes public."""
         return frozenset()
 
+    def is_local(self, by: str) -> bool:
+        """Return whether each row has cells of one label of the coordinate `by` only, in every table."""
+        return False
+
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return statements about a part of a table whose rows include all rows within the part.
 

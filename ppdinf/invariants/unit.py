@@ -32,6 +32,10 @@ class Unit(Statement):
             raise InvariantError(f"contributions must be at least 1 record, found {contributions}")
         object.__setattr__(self, "contributions", contributions)
 
+    def is_local(self, by: str) -> bool:
+        """Return True: the statement has no rows."""
+        return True
+
     def __str__(self) -> str:
         return f"one {self.unit} has at most {self.contributions} record{'s' * (self.contributions != 1)}"
 

@@ -4,6 +4,9 @@ Rule: this package does not see confidential counts.
 
 kept_statements   Public statements of a released table: sums that its noise keeps, and statements published otherwise.
 mechanism         The base class of mechanisms: kind in files, guarantee, and optional likelihood.
+part_index        A release in parts: a folder with one release file per part, and an index.
+part_statements   Public statements of a table that is released part by part.
+part_writer       Releases of tables that are larger than the memory, part by part.
 prepared_release  A validated and planned release, before its noise is drawn and any privacy is spent.
 rate_inputs       Inputs of a model of rates from a release: exposures, earlier counts, labels with effects.
 release           A release: the noisy table, the public statements, and the mechanism.
@@ -14,7 +17,10 @@ selection         A part of a release, selected by labels, whose public sums sta
 signatures        Ed25519 signatures of files.
 """
 
+from ppdinf.releases.part_index import ReleaseParts as ReleaseParts
+from ppdinf.releases.part_index import read_parts as read_parts
+from ppdinf.releases.part_writer import release_parts as release_parts
 from ppdinf.releases.release import Release as Release
 from ppdinf.releases.release_reader import read_release as read_release
 
-__all__ = ["Release", "read_release"]
+__all__ = ["Release", "ReleaseParts", "read_parts", "read_release", "release_parts"]

@@ -74,7 +74,8 @@ def _require(manifest: Json) -> tuple[str, ...]:
     """Refuse manifests of other files and of unknown versions."""
     if isinstance(manifest, dict) and "holds" in manifest:
         raise ReleaseFileError(
-            f"it contains {manifest['holds']!r:.40}, not a release: read it with ppd.read_measurements"
+            f"it contains {manifest['holds']!r:.40}, not a release: ppd.read_measurements reads measurements, and "
+            "ppd.releases.read_parts reads the folder of a release in parts"
         )
     version = manifest.get("schema") if isinstance(manifest, dict) else None
     if version not in (UNDATED, SCHEMA) or isinstance(version, bool):

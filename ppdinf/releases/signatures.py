@@ -3,8 +3,8 @@
 A digest shows that a file was damaged, but not who made it: whoever edits a file can compute a new digest. Only the
 holder of the private key can compute an Ed25519 signature. ``FILE.sig`` is stored next to the file, which does not
 change: 64 bytes of the signature, followed by the signed statement. The statement is one line of JSON: the kind of
-file (a release or measurements), title and period as stated by the signer, size and SHA-256 of the file. A
-signature is therefore not valid for a file of another period, even if the file is renamed.
+file (a release, the index of a release in parts, or measurements), title and period as stated by the signer, size and
+SHA-256 of the file. A signature is therefore not valid for a file of another period, even if the file is renamed.
 
 Signatures of earlier versions are 64 bytes, of the file itself. They are verified, and state no title or period.
 
@@ -31,6 +31,7 @@ from ppdinf._internal.atomic_files import as_path, write_atomically
 from ppdinf._internal.types import Json
 from ppdinf.errors import SignatureError
 from ppdinf.releases import sealed
+from ppdinf.releases.part_index import HOLDS, read_index
 
 __all__ = ["SignedStatement", "fingerprint", "new_key", "sign", "verify"]
 
@@ -47,7 +48,7 @@ class SignedStatement:
 
     Attributes
     ----------
-    kind : {"release", "measurements"} or None
+    kind : {"release", "measurements", "release in parts"} or None
     title : str or None
     period : str or None
         Signatures of earlier versions do not state the three attributes, which have the value None.
@@ -117,7 +118,8 @@ def sign(
     Parameters
     ----------
     path : str or path
-        File that `ppdinf.Release.save` or `ppdinf.Measurements.save` wrote.
+        File that `ppdinf.Release.save` or `ppdinf.Measurements.save` wrote, or the index ``index.ppd`` of a release in
+        parts, which has the digest of each part.
     key : str or path
         Private key, from `new_key` or another tool that writes Ed25519 keys as PEM.
     title : str
@@ -137,7 +139,7 @@ def sign(
         `key` is not a private Ed25519 key, or its passphrase is missing or wrong; `title` or `period` is empty or has
         control characters.
     ReleaseFileError
-        The file is neither a release nor measurements, or is damaged.
+        The file is neither a release nor measurements nor an index, or is damaged.
     OSError
         A file cannot be read or written.
     """
@@ -219,7 +221,10 @@ def verify(
 
 
 def _kind(path: Path) -> str:
-    """Return the kind of a file; refuse files that are neither a release nor measurements."""
+    """Return the kind of a file; refuse files of other kinds."""
+    if sealed.has_field(path, "holds", HOLDS):
+        read_index(path)
+        return "release in parts"
     importlib.import_module(READER).read_published(path)
     return MEASUREMENTS if sealed.has_field(path, "holds", MEASUREMENTS) else "release"
 

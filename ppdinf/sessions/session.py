@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -17,11 +17,15 @@ import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path
 from ppdinf._internal.visible_text import is_visible, visible
+from ppdinf._internal.workers import Workers
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
 from ppdinf.invariants import Public
 from ppdinf.privacy.accounting.budget import Budget
 from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.releases import ReleaseParts
 from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.part_writer import PreparedParts, prepare_parts
+from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.sessions.file_lock import locked
 from ppdinf.sessions.journal import Journal, append, create, read
 from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
@@ -222,23 +226,64 @@ class Session:
         """
         if not isinstance(mechanism, Mechanism):
             raise PrivacyError(f"mechanism must be a ppdinf mechanism, found {type(mechanism).__name__}")
-        if not isinstance(name, str):
-            raise PrivacyError(f"name must be text such as '2024-01', found {type(name).__name__}")
-        if not is_visible(name):
-            raise PrivacyError(f"name must be one line of text without control characters, found {name!a}")
+        _require_name(name)
         if part is not None and part not in self.partition[1]:
             known = f"its parts are {', '.join(self.partition[1])}" if self.partition[1] else "it has no partition"
             raise PrivacyError(f"{self.path.name} has no part {part!r}: {known}")
         draft = mechanism.draft(table, allow_mcmc=allow_mcmc)
         if part is not None:
             self._require_part(part, draft.public.frame)
+        sizes = dict(zip(draft.public.frame.dims, draft.public.frame.shape, strict=True))
+        return self._drawn(draft, draft.public.public, sizes, name, part)
+
+    def release_parts(
+        self,
+        mechanism: Mechanism,
+        read: Callable[[str | int], TableLike],
+        labels: Sequence[str | int],
+        *,
+        by: str,
+        folder: str | PathLike[str],
+        name: str = "",
+        workers: Workers = None,
+        progressbar: bool = True,
+    ) -> ReleaseParts:
+        """Release a table part by part within the budget: one record and one cost for all parts, then all draws.
+
+        Parameters
+        ----------
+        mechanism, read, labels, by, folder, workers, progressbar
+            As for `ppdinf.releases.release_parts`.
+        name : str, optional
+            As for `release`.
+
+        Returns
+        -------
+        ReleaseParts
+
+        Raises
+        ------
+        BudgetError, PrivacyError, SessionError, WriteError, InternalError
+            As for `release`.
+        CountError, LabelError, InvariantError, ModelError, ReleaseFileError
+            As for `ppdinf.releases.release_parts`. Nothing was drawn.
+        """
+        _require_name(name)
+        draft = prepare_parts(mechanism, read, labels, by=by, folder=folder, workers=workers, progressbar=progressbar)
+        made: ReleaseParts = self._drawn(draft, mechanism.public, draft.sizes, name, None)
+        return made
+
+    def _drawn(
+        self, draft: PreparedRelease | PreparedParts, public: Public, sizes: dict[str, int], name: str, part: str | None
+    ) -> Any:
+        """Record the cost of a prepared release, then draw it and record the outcome."""
         guarantee = to_plain(draft.guarantee)
         intent = {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "name": name,
-            "dims": dict(zip(draft.public.frame.dims, draft.public.frame.shape, strict=True)),
+            "dims": sizes,
             "mechanism": draft.mechanism.to_dict(),
-            "public": draft.public.public.to_dict(),
+            "public": public.to_dict(),
             "promise": guarantee,
         } | ({} if part is None else {"part": part})
         with locked(self.path):
@@ -374,3 +419,11 @@ class Session:
                 append(self.path, self._read(), {"outcome": number, "state": state})
         except PpdinfError as error:
             warnings.warn(f"the noise was drawn, but its outcome was not recorded: {error}", PrivacyWarning, 3)
+
+
+def _require_name(name: object) -> None:
+    """Refuse a name of a release that is not one line of text."""
+    if not isinstance(name, str):
+        raise PrivacyError(f"name must be text such as '2024-01', found {type(name).__name__}")
+    if not is_visible(name):
+        raise PrivacyError(f"name must be one line of text without control characters, found {name!a}")

@@ -203,7 +203,11 @@ class Frame:
         """Return cells of shape (d,), or draws of shape (draws, d), as a table with these labels."""
         lead = ("draw",) * (values.ndim - 1)
         cells = values.reshape(*values.shape[:-1], *self.shape)
-        return xr.DataArray(cells, dims=lead + self.dims, coords=self.coords, name=name)
+        labels = {dim: self.coords[dim] for dim in self.dims}
+        table = xr.DataArray(cells, dims=lead + self.dims, coords=labels, name=name)
+        # xarray would copy each text of the other coordinates, which takes seconds for a million cells
+        others = {key: (dims, values.copy()) for key, (dims, values) in self.coords.items() if key not in labels}
+        return table.assign_coords(others) if others else table
 
     def _spread(self, dims: tuple[str, ...], values: Array) -> Array:
         inner = values.reshape([n if dim in dims else 1 for dim, n in zip(self.dims, self.shape, strict=True)])
