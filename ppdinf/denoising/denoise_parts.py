@@ -49,7 +49,8 @@ class DenoisedParts:
     totals : xarray.DataArray of int64, dimensions ``("draw", part)``
         Draws of the total of every part.
     bound : float
-        Proved bound on the total variation distance between the law of the draws and the posterior, up to rounding.
+        Proved bound on the total variation distance between the law of the draws and the posterior of counts within
+        their windows, up to rounding.
 
     See Also
     --------
@@ -130,9 +131,13 @@ def denoise_parts(
 
     Notes
     -----
-    Each part is loaded twice. In between, only the weights of its total are kept, in memory and in the folder. After
-    an interruption, the same call resumes: it loads the parts to check that they have not changed, and repeats neither
-    weights nor Parquet files that exist. The draws are the same.
+    With a binomial prior, the window of a cell is its support within public bounds, so that the draws have the law of
+    the posterior up to the error bound. With a flat prior, the noise truncates windows as in `ppdinf.denoise`, with a
+    tail probability of 1e-12. The bound does not include this truncation.
+
+    Each part is checked when it is loaded, and is loaded twice. In between, only the weights of its total are kept, in
+    memory and in the folder. After an interruption, the same call resumes: it loads the parts to check that they have
+    not changed, and repeats neither weights nor Parquet files that exist. The draws are the same.
 
     For a cell with n possible counts, the weights take about 0.1 n microseconds, and a draw 0.2 microseconds. Memory is
     that of the largest part, about 16 n bytes per cell plus its draws.

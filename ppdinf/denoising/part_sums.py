@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ppdinf.denoising.count_priors import BinomialPrior
 from ppdinf.denoising.count_windows import LARGEST, published_ranges
@@ -40,8 +41,8 @@ class TotalMessage:
     first : int
     log_weight : array of float64
         Log weights of the totals ``first, first + 1, ...``, plus ``tilt (total - center)``.
-    missing : float
-        Bound on the weight that trimming omitted, tilted in the same way, relative to the weight of all others.
+    log_missing : float
+        Log of a bound on the weight of all tables that trimming omitted, tilted in the same way.
     tilt, tolerance : float
         With which the weights were computed.
     center : int
@@ -53,7 +54,7 @@ class TotalMessage:
 
     first: int
     log_weight: NDArray[np.float64]
-    missing: float
+    log_missing: float
     tilt: float
     tolerance: float
     center: int
@@ -152,7 +153,9 @@ class PartSums:
         center = total.first + int(total.log_weight.argmax())
         # the weights contain exp(tilt total), which can be large: only differences from the centre matter
         log_weight = total.log_weight - tilt * center
-        return TotalMessage(total.first, log_weight, total.missing, tilt, tolerance, center, least, most, self.digest)
+        with np.errstate(divide="ignore"):
+            log_missing = float(logsumexp(log_weight) + np.log(total.missing))
+        return TotalMessage(total.first, log_weight, log_missing, tilt, tolerance, center, least, most, self.digest)
 
     def _similar(self) -> Iterator[NDArray[np.int64]]:
         """Yield cells with windows of similar width."""

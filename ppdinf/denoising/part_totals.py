@@ -14,7 +14,6 @@ outside of its row by the parabola with its tilted mean and variance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,20 +21,19 @@ from numpy.typing import NDArray
 
 from ppdinf.denoising.part_sums import TotalMessage
 from ppdinf.distributions.observation.nested_plan import (
-    contradiction_error,
     forest_of_sums,
     nested_sums,
     why_no_forest,
 )
 from ppdinf.errors import InvariantError, LabelError, ModelError
-from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, OutOfReachError, Tilts
+from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, Tilts
 from ppdinf.measurements import Measurements
 
 __all__ = ["BOUND", "PartTotals"]
 
 BOUND = 1e-9  # largest total variation distance between the law of the draws and the posterior
-REACHES = 32, 512, np.inf  # standard deviations of a total to which its message is continued
-SMALLEST = 1e-3  # variance of a parabola
+REACHES = 32, 512, 1e12  # standard deviations of a total to which its message is continued
+SMALLEST = 1e-3  # smallest variance of a parabola
 LARGEST = 2**25  # entries of all continued messages
 
 
@@ -85,18 +83,17 @@ class PartTotals:
         InvariantError
             No totals satisfy `top`.
         """
-        try:
-            rows = [self._within_limits(k, message) for k, message in enumerate(messages)]
-            sums = self._nested(np.array([row.first for row in rows]), np.array([row.log_weight.size for row in rows]))
-            log_weight = [_untilted(row, row.first, row.log_weight) for row in rows]
-            evaluated = self._tilted(sums).evaluate(np.concatenate(log_weight), missing=[row.missing for row in rows])
-            bound = float(np.expm1(np.log1p(evaluated.bound).sum()))
-            if bound <= BOUND:
-                self._require_table(evaluated)
-        except InvariantError:
-            if any(message.missing > 0 for message in messages):  # the root can need totals that were trimmed
-                return None
-            raise
+        least, most = self._ranges(messages)
+        sizes = np.array([message.log_weight.size for message in messages])
+        sums = self._nested(np.array([message.first for message in messages]), sizes, (least, most))
+        center = np.zeros(sizes.size) if self._tilts is None else self._tilts.cell_center
+        log_weight = [_untilted(message, message.first, message.log_weight) for message in messages]
+        log_missing = [
+            message.log_missing + message.tilt * (message.center - at)
+            for message, at in zip(messages, center, strict=True)
+        ]
+        evaluated = self._tilted(sums).evaluate(np.concatenate(log_weight), log_missing=log_missing)
+        bound = float(np.expm1(np.log1p(evaluated.bound).sum()))
         return (evaluated, bound) if bound <= BOUND else None
 
     def tilts(self, messages: Sequence[TotalMessage]) -> NDArray[np.float64]:
@@ -110,10 +107,8 @@ class PartTotals:
             The totals that `top` requires are too improbable.
         """
         mean, variance = np.array([message.moments for message in messages]).T
-        least = np.maximum([message.least for message in messages], self._low)
-        most = np.minimum([message.most for message in messages], self._high)
-        for k in np.flatnonzero(least > most)[:1]:
-            raise self._excluded(k)
+        variance = np.maximum(variance, SMALLEST)
+        least, most = self._ranges(messages)
         for reach in REACHES:
             far = np.sqrt(variance) * reach + 1
             low, high = np.maximum(np.floor(mean - far), least), np.minimum(np.ceil(mean + far), most)
@@ -130,43 +125,32 @@ class PartTotals:
                 if (low == least).all() and (high == most).all():
                     raise
         parabolas = [
-            -((np.arange(a, b + 1) - m) ** 2) / (2 * max(v, SMALLEST))
-            for a, b, m, v in zip(low, high, mean, variance, strict=True)
+            -((np.arange(a, b + 1) - m) ** 2) / (2 * v) for a, b, m, v in zip(low, high, mean, variance, strict=True)
         ]
         untilted = [_untilted(message, a, row) for message, a, row in zip(messages, low, parabolas, strict=True)]
         self._tilts = self._tilted(sums).tilts(np.concatenate(untilted))
         return self._tilts.tilt[self._forest.node]
 
-    def _nested(self, low: NDArray[np.int64], width: NDArray[np.int64]) -> NestedSums:
-        return nested_sums(self._forest, self._system, self._entries, low, width, BOUND)
+    def _ranges(self, messages: Sequence[TotalMessage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the smallest and largest possible total of every part."""
+        least = np.maximum([message.least for message in messages], self._low).astype(np.int64)
+        most = np.minimum([message.most for message in messages], self._high).astype(np.int64)
+        for part in np.flatnonzero(least > most)[:1].tolist():
+            cell = self._system.frame.cell(part)
+            raise InvariantError(f"top: the bounds of the total of {cell} exclude all values that the part can have")
+        return least, most
+
+    def _nested(
+        self,
+        low: NDArray[np.int64],
+        width: NDArray[np.int64],
+        possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> NestedSums:
+        return nested_sums(self._forest, self._system, self._entries, low, width, BOUND, possible)
 
     def _tilted(self, sums: NestedSums) -> NestedSums:
         """Return sums at the tilts of the current messages."""
         return sums if self._tilts is None else sums.at_tilts(self._tilts)
-
-    def _require_table(self, evaluated: Evaluated) -> None:
-        try:
-            evaluated.require_table()
-        except OutOfReachError as error:
-            raise contradiction_error(error, self._forest, self._system, self._entries) from error
-
-    def _within_limits(self, part: int, message: TotalMessage) -> TotalMessage:
-        """Restrict a message to the bounds of its total; what is missing is then relative to the weight inside."""
-        values = message.first + np.arange(message.log_weight.size)
-        inside = (values >= self._low[part]) & (values <= self._high[part])
-        weight = np.exp(message.log_weight - message.log_weight.max())
-        if not weight[inside].any():
-            raise self._excluded(part)
-        return replace(
-            message,
-            first=int(values[inside][0]),
-            log_weight=message.log_weight[inside],
-            missing=message.missing * weight.sum() / weight[inside].sum(),
-        )
-
-    def _excluded(self, part: int) -> InvariantError:
-        cell = self._system.frame.cell(part)
-        return InvariantError(f"top: the bounds of the total of {cell} exclude all values that the part can have")
 
 
 def _untilted(message: TotalMessage, first: int, log_weight: NDArray[np.float64]) -> NDArray[np.float64]:

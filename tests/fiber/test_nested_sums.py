@@ -54,6 +54,27 @@ def test_agrees_with_enumeration(far):
         np.testing.assert_allclose(again.value, evaluated.value, rtol=1e-12, atol=1e-10)
 
 
+def test_missing_masses_of_cells_enter_the_bound():
+    """Cells without their last value: the bound covers the lost weight; with a tenth of it, it does not."""
+    uncovered = 0
+    for p in problems(60, seed=5):
+        cut = (p.width > 1) & (np.arange(p.width.size) % 2 == 0)
+        p.slope[:] = 0.0
+        weights = [np.exp(p.log_weight[a : a + w]) for a, w in zip(p.start, p.width, strict=True)]
+        with np.errstate(divide="ignore"):
+            missing = np.log([w[-1] if c else 0.0 for w, c in zip(weights, cut, strict=True)])
+        full, possible = p.value(), (p.low, p.low + p.width - 1)
+        p.width = p.width - cut
+        plan = plan_of(p, start=p.start, possible=possible, tolerance=1 - 1e-12)
+        for share in (1.0, 0.1):
+            evaluated = plan.evaluate(p.log_weight, log_missing=np.log(share) + missing)
+            finite = np.isfinite(evaluated.bound).all()
+            covers = not finite or (evaluated.value + np.log1p(evaluated.bound)).sum() > full - 1e-9
+            assert covers or share < 1
+            uncovered += not covers and share < 1
+    assert uncovered > 5
+
+
 def test_posteriors_are_the_gradient():
     h = 1e-5
     for p in problems(20, seed=7):
@@ -400,3 +421,18 @@ def test_tilts_of_wide_sums_converge(total):
         set_tilts(tree, found._weights, found._factors, 0, tree.root[0] + 1)
         moved.append(abs(tilt - before).max())
     assert moved[1] < 1e-4 < 1 < moved[0]
+
+
+def test_invalid_missing_masses_and_totals_raise():
+    for possible, missing, message in (
+        (None, [0.0, 0.0], "requires sums with possible values"),
+        (([0, 0], [9, 9]), [0.0], "shape"),
+        (([0, 0], [9, 9]), [0.0, np.inf], "below inf"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            NestedSums(**SOUND, possible=possible).evaluate(np.zeros(6), log_missing=missing)
+    evaluated = NestedSums(low=[0, 1], width=[3, 3], node=[0, 0], parent=[-1]).evaluate([0, -np.inf, 0, 0, -np.inf, 0])
+    assert evaluated.draw(2, 1, np.array([1, 5])).tolist() == [[0, 1], [2, 3]]
+    for totals, message in (([1, 2], "total 2 has the weight 0"), ([1, 9], "total 9"), ([1], "shape")):
+        with pytest.raises(ModelError, match=message):
+            evaluated.draw(2, 1, np.array(totals))

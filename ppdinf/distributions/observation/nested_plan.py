@@ -61,7 +61,7 @@ def why_no_forest(system: System, of_sums: Entries) -> str:
 
 def nested_sums(
     forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int | NDArray[np.int64],
-    tolerance: float = 1e-10,
+    tolerance: float = 1e-10, possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> NestedSums:  # fmt: skip
     """Build the forest for cells with windows, of equal width or each with its own.
 
@@ -99,7 +99,7 @@ def nested_sums(
     try:
         return NestedSums(
             low=lower, width=np.broadcast_to(width, d), node=forest.node, parent=forest.parent, least=least, most=most,
-            measured=measured, laws=laws, tolerance=tolerance,  # type: ignore[arg-type]
+            measured=measured, laws=laws, tolerance=tolerance, possible=possible,  # type: ignore[arg-type]
         )  # fmt: skip
     except OutOfReachError as error:
         raise contradiction_error(error, forest, system, of_sums) from error

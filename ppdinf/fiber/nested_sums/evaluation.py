@@ -70,7 +70,7 @@ class Evaluated:
         self._share = np.full(tree.root.size, sums._share)
         self._fill(0, joins, sums._share, largest=sums.tolerance)
         last, error = tree.root, self._errors(tree.root)
-        if not weights.missing.size:  # otherwise the tilts are those at which the missing masses are known
+        if not weights.log_missing.size:  # otherwise the missing masses are known at these tilts only
             for n in np.flatnonzero(~(error <= sums.tolerance)).tolist():
                 error[n] = self._again(n)
         with np.errstate(divide="ignore"):

@@ -209,8 +209,9 @@ def tree_of(
     least: NDArray,
     most: NDArray,
     factors: Factors,
+    possible: list[NDArray] | None = None,
 ) -> Tree:
-    """Compute the joins for validated arrays.
+    """Compute the joins for validated arrays; `possible` are the ends of cells, if windows omit values.
 
     Raises
     ------
@@ -233,7 +234,7 @@ def tree_of(
         )
     floor, ceiling = supports(factors)
     least, most = np.maximum(least, floor), np.minimum(most, ceiling)
-    inner_low, inner_high = low.copy(), high.copy()
+    inner_low, inner_high = (low.copy(), high.copy()) if possible is None else (a.copy() for a in possible)
     stuck = _ranges(order, parent, least, most, node, inner_low, inner_high)
     if stuck >= 0:
         raise OutOfReachError(
@@ -243,12 +244,13 @@ def tree_of(
         )
     span = (most - least + 1).astype(np.float64)
     np.minimum.at(span, np.repeat(np.arange(m), np.diff(factors.begin)), factors.span[factors.law])
-    inner = inner_high - inner_low + 1
+    if possible is not None:  # only what no table can have is excluded, also among missing tables
+        inner_low, inner_high = np.maximum(inner_low, low), np.minimum(inner_high, high)
+    inner = np.maximum(inner_high - inner_low + 1, 0)
     left, right, whole, last, room = _joined(order, parent, node, span**2, inner.astype(np.float64) ** 2)
     free = left.size - np.arange(int((node < 0).sum()), 0, -1)
     root = np.concatenate([last[parent < 0], free]).astype(np.int64)
     joins = np.stack(_postorder(left, right, whole, root), axis=1)
     cells = np.stack([node, inner_low, inner, start + inner_low - low], axis=1)
-    return Tree(
-        joins, root, np.stack([parent, least, most], axis=1), cells, int(inner.max()), int(min(1.2 * room, 2**27))
-    )
+    sums, widest = np.stack([parent, least, most], axis=1), max(int(inner.max()), 1)
+    return Tree(joins, root, sums, cells, widest, int(min(1.2 * room, 2**27)))

@@ -55,6 +55,8 @@ class NestedSums:
     laws : sequence of LogTable
         Tables of log weights with tails. For noise with a symmetric law tabulated from -R to R, the observed value y
         has the shift y - R.
+    possible : tuple of two array_like of int, shape (d,), optional
+        Smallest and largest possible value of every cell, if windows omit possible values; see `evaluate`.
     tolerance : float
         Largest relative error of a tree's total weight.
 
@@ -103,6 +105,7 @@ class NestedSums:
         most: ArrayLike | None = None,
         measured: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         laws: Sequence[LogTable] = (),
+        possible: tuple[ArrayLike, ArrayLike] | None = None,
         tolerance: float = 1e-10,
     ) -> None:
         low = _integers(low, "low")
@@ -130,14 +133,16 @@ class NestedSums:
         self.cells, self.sums, self.weights = d, m, int((start + width).max())
         self.tolerance = tolerance
         self.roots = np.flatnonzero(parent < 0)
+        ends = None if possible is None else [_integers(end, "possible", d) for end in possible]
+        self._omits = ends is not None
         self._factors = factors_of(m, sums, shift, law, laws)
-        self._tree = tree_of(low, width, start, node, parent, least, most, self._factors)
+        self._tree = tree_of(low, width, start, node, parent, least, most, self._factors, ends)
         joins = np.diff(self._tree.root, prepend=-1)
         self._share = tolerance / 1e5 / joins.max()
         self._tilts = Tilts(np.zeros(m), np.zeros(d, np.int64), np.zeros(m, np.int64))
 
     def evaluate(
-        self, log_weight: ArrayLike, slope: ArrayLike | None = None, missing: ArrayLike | None = None
+        self, log_weight: ArrayLike, slope: ArrayLike | None = None, log_missing: ArrayLike | None = None
     ) -> Evaluated:
         """Compute the total weight of all tables.
 
@@ -147,9 +152,10 @@ class NestedSums:
             Log weights of the values of all cells, -inf for impossible values.
         slope : array_like, shape (d,), optional
             Natural parameters: ``slope[i] x`` is added to the log weight of x in cell i; -inf allows only 0.
-        missing : array_like, shape (d,), optional
-            Bounds on the mass of every cell outside of its window, relative to its mass inside, both at the tilts of
-            these sums (`at_tilts`). They enter the error bound, which can then exceed the tolerance.
+        log_missing : array_like, shape (d,), optional
+            Logs of bounds on the mass of every cell outside of its window but within its `possible` values, at the
+            tilts of these sums (`at_tilts`): the sum of ``exp(log_weight + slope x + tilt (x - cell_center))``. They
+            enter the error bound, which can then exceed the tolerance.
 
         Raises
         ------
@@ -158,7 +164,7 @@ class NestedSums:
             exact evaluation would take too long.
         """
         tilts = Tilts(*(a.copy() for a in self._tilts))
-        return Evaluated(self, self._cell_weights(log_weight, slope, missing, tilts))
+        return Evaluated(self, self._cell_weights(log_weight, slope, log_missing, tilts))
 
     @property
     def range_of_root(self) -> tuple[int, int]:
@@ -180,21 +186,23 @@ class NestedSums:
         return sums
 
     def _cell_weights(
-        self, log_weight: ArrayLike, slope: ArrayLike | None, missing: ArrayLike | None, tilts: Tilts
+        self, log_weight: ArrayLike, slope: ArrayLike | None, log_missing: ArrayLike | None, tilts: Tilts
     ) -> CellWeights:
         """Validate weights."""
         weights = np.ascontiguousarray(log_weight, dtype=np.float64).view()
         weights.flags.writeable = False  # read-only like constants of a model, so that kernels are compiled once
         slopes = np.ascontiguousarray(np.zeros(self.cells) if slope is None else slope, dtype=np.float64)
-        lost = np.ascontiguousarray(() if missing is None else missing, dtype=np.float64)
-        if missing is not None and (lost.shape != (self.cells,) or not (lost >= 0).all()):
-            raise ModelError(f"missing masses must be at least 0, with shape ({self.cells},)")
+        missing = np.ascontiguousarray(() if log_missing is None else log_missing, dtype=np.float64)
+        if log_missing is not None and not (missing.shape == (self.cells,) and (missing < np.inf).all()):
+            raise ModelError(f"log_missing must be below inf, with shape ({self.cells},)")
+        if log_missing is not None and not self._omits:
+            raise ModelError("log_missing requires sums with possible values outside of windows")
         for name, array, size in (("log weights", weights, self.weights), ("slopes", slopes, self.cells)):
             if array.ndim != 1 or array.size < size:
                 raise ModelError(f"{name} must have shape ({size},), found {array.shape}")
             if not (array < np.inf).all():
                 raise ModelError(f"{name} must not be nan or +inf, found at {np.flatnonzero(~(array < np.inf))[0]}")
-        return CellWeights(weights, slopes, *tilts, lost)
+        return CellWeights(weights, slopes, *tilts, missing)
 
 
 def _integers(values: ArrayLike, name: str, size: int | None = None) -> NDArray[np.int64]:

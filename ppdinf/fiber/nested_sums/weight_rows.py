@@ -45,7 +45,7 @@ class CellWeights(NamedTuple):
     tilt: NDArray  # (m,): tilted means of sums
     cell_center: NDArray
     center: NDArray
-    missing: NDArray  # (d,) mass of each cell outside of its window, relative to its mass inside; or (0,) for none
+    log_missing: NDArray  # (d,): log of the tilted mass of each cell outside of its window; or (0,)
 
 
 class Rows(NamedTuple):
@@ -162,5 +162,5 @@ def load_parts(join: int, tree: Tree, w: CellWeights, rows: Rows, parts: Parts) 
                 logs,
                 pair[side],
             )
-            if w.missing.size > 0:
-                known[side, LOST] += w.missing[i] * (known[side, MASS] + known[side, LOST])
+            if w.log_missing.size > 0:
+                known[side, LOST] += np.exp(w.log_missing[i] - known[side, SCALE])
