@@ -242,4 +242,4 @@ def read_labelled(data: bytes, manifest: Json, part: str, counts: Json) -> xr.Da
         spread = columns[name].reshape(*shape.values())  # repeated for every cell: use the first value of each label
         coords[name] = (dims, spread[tuple(slice(None) if dim in dims else 0 for dim in shape)])
     cells = columns[next(iter(counts))] if counts else np.zeros(rows, dtype=np.int64)
-    return xr.DataArray(cells.reshape(*shape.values()), dims=tuple(shape), coords=coords)
+    return Frame(tuple(shape), tuple(shape.values()), coords).table(cells)
