@@ -34,7 +34,7 @@ from ppdinf.measurements.measurement_file import pack_measurements
 
 __all__ = ["DenoisedParts", "denoise_parts"]
 
-TOLERANCES = 1e-13 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes
+TOLERANCES = 1e-16 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes
 SCHEMA = 1  # of settings.json
 
 

@@ -32,6 +32,7 @@ from ppdinf.measurements import Measurements
 __all__ = ["BOUND", "PartTotals"]
 
 BOUND = 1e-9  # largest total variation distance between the law of the draws and the posterior
+TOLERANCE = 1e-20  # error bound of the sums of totals without the omissions of the messages
 REACHES = 32, 512, 1e12  # standard deviations of a total to which its message is continued
 SMALLEST = 1e-3  # smallest variance of a parabola
 LARGEST = 2**25  # entries of all continued messages
@@ -146,7 +147,7 @@ class PartTotals:
         width: NDArray[np.int64],
         possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> NestedSums:
-        return nested_sums(self._forest, self._system, self._entries, low, width, BOUND, possible)
+        return nested_sums(self._forest, self._system, self._entries, low, width, TOLERANCE, possible)
 
     def _tilted(self, sums: NestedSums) -> NestedSums:
         """Return sums at the tilts of the current messages."""

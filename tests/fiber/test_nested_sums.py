@@ -433,6 +433,6 @@ def test_invalid_missing_masses_and_totals_raise():
             NestedSums(**SOUND, possible=possible).evaluate(np.zeros(6), log_missing=missing)
     evaluated = NestedSums(low=[0, 1], width=[3, 3], node=[0, 0], parent=[-1]).evaluate([0, -np.inf, 0, 0, -np.inf, 0])
     assert evaluated.draw(2, 1, np.array([1, 5])).tolist() == [[0, 1], [2, 3]]
-    for totals, message in (([1, 2], "total 2 has the weight 0"), ([1, 9], "total 9"), ([1], "shape")):
+    for given, message in (([1, 2], "total 2 has the weight 0"), ([1, 9], "total 9"), ([1], "shape")):
         with pytest.raises(ModelError, match=message):
-            evaluated.draw(2, 1, np.array(totals))
+            evaluated.draw(2, 1, np.array(given))

@@ -68,9 +68,10 @@ class Evaluated:
         self._rows = Rows(place, amount, np.zeros(joins, np.bool_), np.empty(tree.room))
         self._used = 0
         self._share = np.full(tree.root.size, sums._share)
-        self._fill(0, joins, sums._share, largest=sums.tolerance)
+        omits = weights.log_missing.size > 0  # the missing masses are known at these tilts only
+        self._fill(0, joins, sums._share, largest=np.inf if omits else sums.tolerance)
         last, error = tree.root, self._errors(tree.root)
-        if not weights.log_missing.size:  # otherwise the missing masses are known at these tilts only
+        if not omits:
             for n in np.flatnonzero(~(error <= sums.tolerance)).tolist():
                 error[n] = self._again(n)
         with np.errstate(divide="ignore"):
