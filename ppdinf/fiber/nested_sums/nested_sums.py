@@ -153,9 +153,9 @@ class NestedSums:
         slope : array_like, shape (d,), optional
             Natural parameters: ``slope[i] x`` is added to the log weight of x in cell i; -inf allows only 0.
         log_missing : array_like, shape (d,), optional
-            Logs of bounds on the mass of every cell outside of its window but within its `possible` values, at the
-            tilts of these sums (`at_tilts`): the sum of ``exp(log_weight + slope x + tilt (x - cell_center))``. They
-            enter the error bound, which can then exceed the tolerance.
+            Logs of bounds on the mass of every cell outside of its window but within its `possible` values. A value x
+            has the mass ``exp(log_weight + slope x + tilt (x - cell_center))`` at the tilts of these sums (`at_tilts`).
+            The bounds enter the error bound, which can then exceed the tolerance.
 
         Raises
         ------
