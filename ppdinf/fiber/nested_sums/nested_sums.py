@@ -154,7 +154,7 @@ class NestedSums:
             Natural parameters: ``slope[i] x`` is added to the log weight of x in cell i; -inf allows only 0.
         log_missing : array_like, shape (d,), optional
             Logs of bounds on the mass of every cell outside of its window but within its `possible` values. A value x
-            has the mass ``exp(log_weight + slope x + tilt (x - cell_center))`` at the tilts of these sums (`at_tilts`).
+            has the mass ``exp(log_weight + slope x + tilt (x - cell_center))`` at the current tilts (`at_tilts`).
             The bounds enter the error bound, which can then exceed the tolerance.
 
         Raises
