@@ -151,7 +151,7 @@ def read_parts(folder: str | PathLike[str]) -> ReleaseParts:
 
     Notes
     -----
-    A part of 1,000,000 cells takes about 8 s and 1.5 GB. To know who made the release, verify the signature of the
+    A part of 1,000,000 cells takes about 6 s and 1.3 GB. To know who made the release, verify the signature of the
     index: ``ppdinf.releases.signatures.verify(folder / "index.ppd", key)``. It covers the digest of each part.
 
     Examples

@@ -144,7 +144,7 @@ def release_parts(
 
     Notes
     -----
-    A part of 1,000,000 cells with a label and two coordinates takes about 8 s, 1 GB of memory and 32 MB on the disk.
+    A part of 1,000,000 cells with a label and two coordinates takes about 10 s, 1 GB of memory and 32 MB on the disk.
     The noise of each part is read from its own secure stream. If a worker of a cluster is lost, its part is drawn
     again, and nothing of the first draw is published. A killed run can leave a hidden folder ``.*.unfinished``.
 
