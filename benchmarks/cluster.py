@@ -4,9 +4,10 @@
 
 Counts are real if `PPDINF_DATA` has them, otherwise simulated. Each month has forty releases at both epsilons and their
 posteriors, as in the full study. The three runs must give the same bits as one process. Times include the imports of a
-worker (about 5 s). On a machine with other work, compare CPU seconds of the busiest worker: the others wait for it. Dask sets MALLOC_TRIM_THRESHOLD_ in its workers, which makes the allocator return each
-large array to the system and take it again: 0.7 million page faults and 20 % more CPU time in a posterior. It is unset
-here before the cluster starts.
+worker (about 5 s). On a machine with other work, compare CPU seconds of the busiest worker: the others wait for it.
+Dask sets MALLOC_TRIM_THRESHOLD_ in its workers, which makes the allocator return each large array to the system and
+take it again: 0.7 million page faults and 20 % more CPU time in a posterior. It is unset here before the cluster
+starts.
 """
 
 from __future__ import annotations
