@@ -3,12 +3,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.diagnostics import Diagnosis
-from ppdinf.report import RateAnalysis, write_report
+from ppdinf.report import RateAnalysis, analyse_rates, write_report
 
 HOSTILE = ['<script>alert("x")</script>', "O'Brien & Sons", "{{ 7 * 7 }}", "$\\frac{1}{", "</td></table>"]
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -200,3 +201,30 @@ def test_figures_do_not_state_convergence_after_failed_checks(analysis):
     failed = RateAnalysis(**vars(analysis) | {"diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck."])})
     assert "agree (" in analysis.figures()["chains"].get_suptitle()
     assert "checks of the posterior failed" in failed.figures()["chains"].get_suptitle()
+
+
+@pytest.mark.parametrize(
+    ("diverging", "stored", "tried"), [((0, 0), 20, [0.8]), ((3, 0), 20, [0.8, 0.95]), ((3, 0), 7, [0.8])]
+)
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_divergent_chains_are_sampled_again_with_shorter_steps(monkeypatch, diverging, stored, tried):
+    """Not again if the user stopped them: fewer draws are stored than were asked for."""
+    release = ppd.Release(np.array([4, 9, 25]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    wanted, rng, sampled = iter(diverging), np.random.default_rng(1), []
+
+    def sample(**options):
+        sampled.append(options["target_accept"])
+        model, shape = pm.modelcontext(None), (2, stored)
+        diverged = np.zeros(shape, dtype=bool)
+        diverged[0, : next(wanted)] = True
+        drawn = {name: (("chain", "draw"), rng.gamma(9, 0.1, size=shape)) for name in ("intercept", "spread")}
+        for name in ("deviation", "mean_rate"):
+            drawn[name] = (("chain", "draw", *model.named_vars_to_dims[name]), rng.gamma(9, 0.1, size=(*shape, 3)))
+        stats = {"diverging": (("chain", "draw"), diverged)}
+        return xr.DataTree.from_dict({"posterior": xr.Dataset(drawn), "sample_stats": xr.Dataset(stats)})
+
+    monkeypatch.setattr(pm, "sample", sample)
+    analysis = analyse_rates(release, draws=20, chains=2, cores=1)
+    assert sampled == tried
+    assert analysis.sampling["target_accept"] == tried[-1]
+    assert f"target_accept={tried[-1]}" in analysis.code("file.ppd")

@@ -20,6 +20,7 @@ posterior_tables      Posterior draws of the confidential table, for marginalize
 rates                 A model of rates: Poisson counts with exchangeable gamma rates.
 released_table        `Released`: a mechanism's release of a table that is a variable of the model.
 reparametrize         Intercept of a log-linear model, parametrized by the log of the expected public total.
+scaled                A transform by constant factors, for variables of similar scales.
 starts                Normal variables with initial values for chains.
 """
 

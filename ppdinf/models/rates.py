@@ -34,12 +34,14 @@ from ppdinf._internal.pymc_compat import TensorVariable, Variable
 from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
 from ppdinf.models.partially_private import PartiallyPrivate
+from ppdinf.models.scaled import Scaled
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import effects, exposures, log_earlier_rates, require_rates
 
 __all__ = ["draw_rates", "rate_model"]
 
 TYPICAL_SPREAD = 0.5  # relative standard deviation of rates, for the parametrization only
+LEAST_VARIANCE = 1e-12  # of a log rate, for the parametrization only: counts above 10^12 are exact to rounding
 RADIUS_IN_SD = 16  # radius of the noise in standard deviations, roughly
 
 
@@ -86,16 +88,20 @@ def rate_model(
     require_rates(release, name, exposure, previous)
     at_risk = exposures(release, exposure)
     overall = max(float(release.table.sum()), 1) / at_risk.sum()
+    data_weight = _information(release)
     with pm.Model(coords=release.coords) as model:
-        log_mean = pm.Normal("intercept", np.log(overall), 2.5)
-        spread = pm.Gamma("spread", 2, 4)  # has no mass at 0, where the likelihood is flat
+        log_mean = pm.Normal("intercept", np.log(overall), 2.5, transform=_scaled(data_weight, 2.5))
+        # the prior has no mass at 0, where the likelihood is flat; PyMC applies transforms after its log transform
+        spread = pm.Gamma("spread", 2, 4, transform=_scaled(2 * TYPICAL_SPREAD**2 * data_weight, 0.5))
         if previous is not None:
-            slope = pm.Normal("slope", 1, 1)
-            log_mean = log_mean + slope * log_earlier_rates(release, previous, at_risk)
+            log_earlier = log_earlier_rates(release, previous, at_risk)
+            slope = pm.Normal("slope", 1, 1, transform=_scaled(data_weight * log_earlier**2, 1))
+            log_mean = log_mean + slope * log_earlier
         for dim in effects(release):
             # the scale is fixed: a hierarchical scale of few labels has a funnel in which NUTS diverges
             shape = [-1 if other == dim else 1 for other in release.dims]
-            log_mean = log_mean + pm.ZeroSumNormal(f"{dim}_effect", 1, dims=dim).reshape(shape)
+            transform = _scaled(data_weight / len(release.coords[dim]), 1)
+            log_mean = log_mean + pm.ZeroSumNormal(f"{dim}_effect", 1, dims=dim, transform=transform).reshape(shape)
         log_mean = log_mean + np.zeros(release.shape)
         mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean), dims=release.dims)
         observed = ObservedRelease(release, release.frame)
@@ -106,7 +112,7 @@ def rate_model(
             p = pm.math.switch(at_risk == 0, 1.0, size / (size + mean * np.where(at_risk == 0, 1, at_risk)))
             counts = pm.NegativeBinomial.dist(n=size, p=p)
         else:
-            rate = pm.math.exp(_log_rates(log_mean, spread, _information(release), release.dims))
+            rate = pm.math.exp(_log_rates(log_mean, spread, data_weight, release.dims))
             counts = pm.Poisson.dist(rate * at_risk)
         PartiallyPrivate(name, counts, release=release, marginalize=not sampled)
     return model
@@ -124,16 +130,23 @@ def _information(release: Release) -> NDArray[np.float64]:
     return data_weight / (1 + data_weight)
 
 
+def _scaled(information: NDArray[np.float64], prior_sd: float) -> Scaled:
+    """Return the transform by a rough posterior sd, from shares of information that add up over cells."""
+    return Scaled(min(prior_sd, TYPICAL_SPREAD / np.sqrt(max(information.sum(), 1e-300))))
+
+
 def _log_rates(
     log_mean: TensorVariable, spread: TensorVariable, data_weight: NDArray[np.float64], dims: tuple[str, ...]
 ) -> TensorVariable:
     """Give each cell a log rate such that the rate is gamma with the given mean and relative standard deviation.
 
     The chain moves ``deviation``, which interpolates between two parametrizations by `data_weight`. At 0 it is the log
-    deviation from the mean in units of `spread` (non-centered), at 1 the log rate (centered).
+    deviation from the mean in units of `spread` (non-centered), at 1 the log rate (centered). Given the mean and a
+    spread s, the posterior standard deviation of the log rate is about ``s sqrt(1 - data_weight)``.
     """
     deviation = pm.CustomDist(
         "deviation", log_mean, spread, data_weight, dist=_deviation, logp=_deviation_logp, dims=dims,
+        transform=Scaled(TYPICAL_SPREAD**data_weight * np.sqrt(np.maximum(1 - data_weight, LEAST_VARIANCE))),
         support_point=lambda rv, size, log_mean, spread, data_weight: data_weight * log_mean,
     )  # fmt: skip
     return log_mean + spread ** (1 - data_weight) * (deviation - data_weight * log_mean)

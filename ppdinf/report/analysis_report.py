@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import arviz as az
 import numpy as np
@@ -29,6 +29,8 @@ __all__ = ["RateAnalysis", "analyse_rates"]
 PROBABILITY = 0.9
 PER = 100_000
 TUNE = 500  # maximum number of tuning steps
+ACCEPTANCE = {0.8: "Sampling", 0.95: "Sampling again with shorter steps, because chains diverged"}
+"""Target acceptance probabilities in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -179,24 +181,44 @@ def analyse_rates(
     -----
     DiagnosisWarning
         One warning per problem that `ppdinf.diagnose` finds.
+
+    Notes
+    -----
+    If a chain diverges with PyMC's default step size, all chains are sampled again with ``target_accept=0.95``, which
+    takes two to four times as many gradients per draw.
     """
     require_rates(release, name, exposure, previous)  # before anything slow
-    # short steps are inexpensive with few parameters and avoid divergences
+    model = rate_model(release, name=name, exposure=exposure, previous=previous)
     tune = min(draws, TUNE)
-    sampling = {"draws": draws, "tune": tune, "chains": chains, "target_accept": 0.95, "random_seed": random_seed}
+    for target_accept, words in ACCEPTANCE.items():
+        sampling = {
+            "draws": draws, "tune": tune, "chains": chains, "target_accept": target_accept, "random_seed": random_seed
+        }  # fmt: skip
+        idata = _sampled(model, sampling, cores, words, progressbar)
+        if idata.posterior.sizes["draw"] < draws or not idata.sample_stats["diverging"].any():
+            break  # stopped by the user, or without divergences
+    diagnosis = diagnose(idata, model)
+    # other random numbers than those of rates
+    tables = sample_confidential(idata, model, random_seed=random_seed + 1, progressbar=progressbar)
+    idata.posterior[name] = tables
+    idata.posterior["rate"] = draw_rates(idata, release, name=name, exposure=exposure, rng=random_seed)
+    return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
+
+
+def _sampled(
+    model: pm.Model, sampling: dict[str, Any], cores: int | None, words: str, progressbar: bool
+) -> xr.DataTree:
+    """Sample a model with progress; after Ctrl-C, return the draws that all chains have."""
     bar = progressbar and shows_bars()
-    with (
-        rate_model(release, name=name, exposure=exposure, previous=previous) as model,
-        between_draws() as stop,
-        progress("Sampling", (tune + draws) * chains, disable=bar or not progressbar) as advance,
-    ):
+    steps = (sampling["tune"] + sampling["draws"]) * sampling["chains"]
+    with model, between_draws() as stop, progress(words, steps, disable=bar or not progressbar) as advance:
 
         def callback(*args: object, **kwargs: object) -> None:
             stop()
             advance(1)
 
         try:
-            idata = pm.sample(
+            return pm.sample(
                 **sampling,
                 cores=cores or os.cpu_count(),  # PyMC would use half of them
                 callback=callback,
@@ -208,12 +230,6 @@ def analyse_rates(
             if "Not enough samples" not in str(error):
                 raise
             raise KeyboardInterrupt from None  # stopped during tuning
-    diagnosis = diagnose(idata, model)
-    # other random numbers than those of rates
-    tables = sample_confidential(idata, model, random_seed=random_seed + 1, progressbar=progressbar)
-    idata.posterior[name] = tables
-    idata.posterior["rate"] = draw_rates(idata, release, name=name, exposure=exposure, rng=random_seed)
-    return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
 
 
 def _listed(names: list[str]) -> str:

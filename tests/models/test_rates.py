@@ -1,5 +1,6 @@
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from scipy.integrate import quad
@@ -30,6 +31,15 @@ def make(values=(3, -1, 12), persons=PERSONS, before=(2, 0, 10), public=PUBLIC, 
     return ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon=epsilon))
 
 
+def at(model, **values):
+    """Return a point with given values of parameters, as the model's value variables."""
+    transforms = {name: model.rvs_to_transforms[model[name]] for name in values}
+    names = [model.rvs_to_values[model[name]].name for name in values]
+    return {
+        x: transforms[name].forward(pt.constant(values[name])).eval() for x, name in zip(names, values, strict=True)
+    }
+
+
 @pytest.fixture
 def walked(monkeypatch):
     """Use the form of the model for sampled tables on tables that can be marginalized."""
@@ -42,7 +52,7 @@ def test_marginalized_rates_give_poisson_counts_with_gamma_rates():
     release = make()
     model = rate_model(release, exposure="persons", previous="before")
     point = model.initial_point()
-    point |= {"intercept": np.array(-5.0), "slope": np.array(0.7), "spread_log__": np.log(0.6)}
+    point |= at(model, intercept=-5.0, slope=0.7, spread=0.6)
     logp = model.compile_logp(vars=[model["count"]], sum=False)
     point["count"] = np.array([1, 2, 11])
     found = np.exp(logp(point)[0])
@@ -74,13 +84,15 @@ def test_deviations_are_those_of_gamma_rates_for_every_data_weight(told):
     step = 1e-6
     slope = (log_rate(value + step) - log_rate(value - step)) / (2 * step)
     expected = law.logpdf(np.exp(log_rate(value))) + log_rate(value) + np.log(slope)
-    found = model.compile_logp(sum=False)({"deviation": value})[0]
+    found = model.compile_logp(sum=False, jacobian=False)(at(model, deviation=value))[0]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     drawn = pm.draw(pm.math.exp(log_rates), 4000, random_seed=1)
     for k in range(3):
         assert kstest(drawn[:, k], gamma(1 / spread**2, scale=np.exp(log_mean[k]) * spread**2).cdf).pvalue > 1e-5
         assert kstest(drawn[:, k], gamma(1 / 0.5**2, scale=np.exp(log_mean[k]) * 0.5**2).cdf).pvalue < 1e-5
-    np.testing.assert_allclose(log_rate(model.initial_point()["deviation"]), log_mean)
+    (start,) = model.initial_point().values()
+    scale = model.rvs_to_transforms[model["deviation"]].scale
+    np.testing.assert_allclose(log_rate(start * scale), log_mean)
 
 
 def test_a_release_informs_large_counts_under_little_noise_and_no_others():
@@ -96,9 +108,10 @@ def test_counts_are_poisson_given_the_rates_and_zero_where_nobody_lives():
     """The density of the release with given deviations, against the sum over all tables."""
     release = make((3, 0, 11), persons=(400, 0, 2500), epsilon=1)
     model = rate_model(release, exposure="persons")
-    point = {"intercept": np.array(-5.2), "spread_log__": np.log(0.6), "deviation": np.array([0.3, 0.5, -0.2])}
+    deviation = np.array([0.3, 0.5, -0.2])
+    point = at(model, intercept=-5.2, spread=0.6, deviation=deviation)
     told, log_mean = rates._information(release), -5.2
-    log_rate = log_mean + 0.6 ** (1 - told) * (point["deviation"] - told * log_mean)
+    log_rate = log_mean + 0.6 ** (1 - told) * (deviation - told * log_mean)
     mean = np.exp(log_rate) * [400, 0, 2500]
     first = np.arange(15)
     weights = poisson.pmf(first, mean[0]) * poisson.pmf(14 - first, mean[2])
@@ -107,14 +120,15 @@ def test_counts_are_poisson_given_the_rates_and_zero_where_nobody_lives():
     def logp(point):
         return float(model.compile_logp(vars=model.observed_RVs)(point))
 
-    other = point | {"deviation": np.array([-0.4, 0.5, 0.1])}
-    log_rate = log_mean + 0.6 ** (1 - told) * (other["deviation"] - told * log_mean)
+    deviation = np.array([-0.4, 0.5, 0.1])
+    other = point | at(model, deviation=deviation)
+    log_rate = log_mean + 0.6 ** (1 - told) * (deviation - told * log_mean)
     mean = np.exp(log_rate) * [400, 0, 2500]
     others = poisson.pmf(first, mean[0]) * poisson.pmf(14 - first, mean[2])
     expected = np.log((others * noise).sum() / (weights * noise).sum())
     assert logp(other) - logp(point) == pytest.approx(expected, rel=1e-6)
     assert np.all(np.isfinite(model.compile_dlogp()(point)))
-    empty = point | {"deviation": np.array([0.3, -3.0, -0.2])}
+    empty = point | at(model, deviation=np.array([0.3, -3.0, -0.2]))
     assert logp(empty) == pytest.approx(logp(point), rel=1e-12)  # the rate is undefined where nobody lives
 
 
@@ -174,7 +188,9 @@ def test_where_nobody_lives_the_count_is_zero_and_other_cells_are_unaffected():
     """Same density and gradient as without the empty county, and draws in which its count is 0."""
     full, empty = make(), make(persons=(400, 0, 2500))
     model = rate_model(empty, exposure="persons", previous="before")
-    point = model.initial_point()
+    slope, spread = 0.9, 0.6
+    intercept = np.log(14 / 2900)
+    point = model.initial_point() | at(model, intercept=intercept, slope=slope, spread=spread)
     point["count"] = np.array([3, 0, 11])
     logp = model.compile_logp(vars=[model["count"]], sum=False)
     found = logp(point)[0]
@@ -184,8 +200,8 @@ def test_where_nobody_lives_the_count_is_zero_and_other_cells_are_unaffected():
     assert np.all(np.isfinite(model.compile_dlogp()(point)))
 
     before = np.log((np.array([2, 10]) + 0.5) / np.array([400, 2500]))  # centered over those at risk
-    mean = np.exp(point["intercept"] + point["slope"] * (before - before.mean())) * np.array([400, 2500])
-    size = np.exp(-2 * point["spread_log__"])
+    mean = np.exp(intercept + slope * (before - before.mean())) * np.array([400, 2500])
+    size = 1 / spread**2
     expected = nbinom.logpmf([3, 11], size, size / (size + mean))
     np.testing.assert_allclose(found[[0, 2]], expected, rtol=1e-9)
     assert not np.allclose(compile_count(full)(point)[0][1], found[1])  # a positive exposure there changes the result
