@@ -99,7 +99,9 @@ class ReleaseParts(Mapping[Label, Release]):
         ReleaseFileError
             The file is missing, was changed, or is the file of another part.
         """
-        path = self.folder / file_of(list(self.files).index(label) if label in self.files else _unknown(label))
+        if label not in self:
+            raise KeyError(label)
+        path = self.folder / file_of(list(self.files).index(label))
         try:
             found = PartFile.of(path.read_bytes())
         except FileNotFoundError:
@@ -111,6 +113,10 @@ class ReleaseParts(Mapping[Label, Release]):
         if selection is None or selection.mechanism != self.mechanism or selection.labels != {self.by: (label,)}:
             raise ReleaseFileError(f"{path.name} is not the part {self.by}={label} of this release: {sealed.AGAIN}")
         return release
+
+    def __contains__(self, label: object) -> bool:
+        """Return whether a label has a part, without reading it."""
+        return label in self.files
 
     def __iter__(self) -> Iterator[Label]:
         """Iterate over the labels of the parts."""
@@ -215,10 +221,6 @@ def guarantee_of_parts(
 def file_of(number: int) -> str:
     """Return the name of the file of a part."""
     return f"part-{number:05d}.ppd"
-
-
-def _unknown(label: object) -> int:
-    raise KeyError(label)
 
 
 def _read(data: bytes, folder: Path) -> ReleaseParts:

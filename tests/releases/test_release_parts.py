@@ -135,6 +135,7 @@ def test_only_the_accessed_part_is_read(tmp_path):
     (tmp_path / "out" / "part-00000.ppd").unlink()
     parts = read_parts(tmp_path / "out")
     assert parts["C"].table.sum() == table("C").sum()
+    assert "A" in parts
     with pytest.raises(ReleaseFileError, match=r"part-00000.ppd, the part state=A, is missing"):
         parts["A"]
 
