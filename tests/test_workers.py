@@ -1,13 +1,16 @@
 """Tasks have the same results in one process, in several, and on a cluster that loses a worker."""
 
 import os
+import pickle
 import signal
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from case_studies._shared.study import Study
 from ppdinf._internal.workers import run
+from ppdinf.diagnostics import calibration
 from ppdinf.diagnostics.calibration import calibrate
 from ppdinf.errors import WorkersError
 
@@ -60,6 +63,15 @@ def test_refusals(workers):
         calibrate(simulate, infer, replicates=1, workers=workers)
 
 
+def test_replicates_of_a_calibration_are_tasks(monkeypatch):
+    """Each replicate has the same result if its function and its generator are copied, as to another process."""
+    alone = calibrate(simulate, infer, replicates=8, rng=1)
+    copied = lambda task: pickle.loads(cloudpickle.dumps(task))  # noqa: E731
+    monkeypatch.setattr(calibration, "run", lambda f, tasks, workers: (copied(f)(copied(task)) for task in tasks))
+    assert calibrate(simulate, infer, replicates=8, rng=1).equals(alone)
+    assert len(set(alone["mean"])) == 8
+
+
 def test_an_error_of_a_task_is_raised():
     with pytest.raises(ZeroDivisionError):
         list(run(lambda k: 1 // k, [1, 0], 2))
@@ -83,8 +95,6 @@ def test_a_cluster_repeats_the_task_of_a_lost_worker(tmp_path):
         assert len(list(tmp_path.glob("2-*"))) == 2  # two processes began the task
         with pytest.raises(ZeroDivisionError):
             list(run(lambda k: 1 // k, [1, 0], client))
-        ranks = calibrate(simulate, infer, replicates=8, rng=1, workers=client)
-        assert ranks.equals(calibrate(simulate, infer, replicates=8, rng=1))
         found = [
             Study("A title", tmp_path / str(workers is None), about="", settings={}).replicates(
                 lambda rng, k: rng.normal(), 4, workers=workers
