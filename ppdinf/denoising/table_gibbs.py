@@ -18,7 +18,7 @@ from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.gaussian_block import GaussianBlock, gaussian_block
 from ppdinf.fiber.gibbs.joint_move import FREE, HELD
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, no_sums
-from ppdinf.fiber.gibbs.random_windows import cuts
+from ppdinf.fiber.gibbs.random_windows import random_truncation
 from ppdinf.lattice.points.presolve import Support
 
 __all__ = ["TableGibbs"]
@@ -71,7 +71,7 @@ class TableGibbs:
         self.start = feasible_start(self.fiber, possible, observed).ravel()
         self.counts = windows.counts
         # rough posterior variances of cells, for the lengths of moves
-        noise = np.maximum(cuts(windows.lower, windows.log_noise).variances, 1e-3)
+        noise = np.maximum(random_truncation(windows.lower, windows.log_noise).variances, 1e-3)
         self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
         self.limits = np.maximum(system.cell_limits[0], 0), system.cell_limits[1]
         self.precision = observed.gaussian_cells()

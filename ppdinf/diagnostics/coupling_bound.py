@@ -103,7 +103,7 @@ def coupling_bound(
     by_cell, _ = dependent_factors(rv, model)
     function = of_draws(rv.owner.op.conditional(rv, by_cell), idata.posterior, model)
     laws = [[np.array(part) for part in function((chain, draw))] for chain, draw in places]
-    cells, (cuts, variances) = fiber.lower.size, scales_of(rv, model)
+    cells, (truncation, variances) = fiber.lower.size, scales_of(rv, model)
     draws = idata.posterior[rv.name].transpose("chain", "draw", ...).values.reshape(-1, cells)
 
     def meeting(lag: int, limit: int, rng: np.random.Generator) -> int:
@@ -117,14 +117,15 @@ def coupling_bound(
             at = (time - 1) % AHEAD * each
             if not at:
                 starts, where, steps = directions(fiber, each * AHEAD, rng, variances)
-            along, cut, seed = (starts[at : at + each + 1], where, steps), cuts.draw(rng), rng.integers(2**63)
+            along = starts[at : at + each + 1], where, steps
+            offsets, seed = truncation.draw(rng), rng.integers(2**63)
 
             # both chains use the same directions, random truncation and uniform numbers
             def next_after(
-                table: Whole, along: Directions = along, cut: Whole | None = cut, seed: np.int64 = seed
+                table: Whole, along: Directions = along, offsets: Whole | None = offsets, seed: np.int64 = seed
             ) -> Whole:
-                lower, width = cuts.around(table, cut)
-                weights = law[0] if cut is None else cuts.piece(law[0], lower, width)
+                lower, width = truncation.around(table, offsets)
+                weights = law[0] if offsets is None else truncation.restricted(law[0], lower, width)
                 return advance(fiber, table, [weights, *law[1:]], along, np.random.default_rng(seed), lower=lower)
 
             ahead = next_after(ahead)

@@ -47,7 +47,7 @@ def mobile_cells(table: TensorVariable, idata: xr.DataTree, model: pm.Model) -> 
         conditional = of_draws(law.conditional(table, by_cell), posterior, model)
     except ModelError:  # parameters without draws
         return ~moved
-    cuts, variances = scales_of(table, model)
+    truncation, variances = scales_of(table, model)
     each = SWEEPS * moved.size
     starts, where, steps = directions(fiber, each * STEPS, rng, variances)
     for k in range(STEPS):
@@ -57,9 +57,9 @@ def mobile_cells(table: TensorVariable, idata: xr.DataTree, model: pm.Model) -> 
         if not fiber.holds(before):
             return ~np.zeros_like(moved)
         weights, *rest = conditional((chain, draw))
-        cut = cuts.draw(rng)
-        lower, width = cuts.around(before, cut)
-        weights = weights if cut is None else cuts.piece(weights, lower, width)
+        offsets = truncation.draw(rng)
+        lower, width = truncation.around(before, offsets)
+        weights = weights if offsets is None else truncation.restricted(weights, lower, width)
         along = starts[each * k : each * (k + 1) + 1], where, steps
         moved |= advance(fiber, before, [weights, *rest], along, rng, lower=lower) != before
     return moved

@@ -41,7 +41,7 @@ from ppdinf.distributions.observation.observed_release import mechanism_of
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.fiber import Fiber
-from ppdinf.fiber.gibbs.random_windows import Cuts, cuts
+from ppdinf.fiber.gibbs.random_windows import RandomTruncation, random_truncation
 from ppdinf.noise.primitives.stream import seeded_stream
 
 __all__ = ["LatticeGibbs", "scales_of"]
@@ -151,13 +151,13 @@ class LatticeGibbs(BlockedStep):
             (cells,) = self._model.replace_rvs_by_values([uninformed_cells(table)])
             inputs = inputvars([cells])
             self._free_cells = DataModelDraws(cells, inputs, **self._compile_kwargs), [x.name for x in inputs]
-        self._cuts, self._variances = scales_of(table, self._model)
+        self._truncation, self._variances = scales_of(table, self._model)
         self._start = table.owner.op.start.ravel()
         self._observed = table.owner.op.observed
-        lower, width = pt.tensor("lower", shape=self._cuts.lower.shape, dtype="int64"), pt.lscalar("width")
+        lower, width = pt.tensor("lower", shape=self._truncation.lower.shape, dtype="int64"), pt.lscalar("width")
         counts, self._window = lower[:, None] + pt.arange(width), [lower, width]
-        if self._cuts.are_none:  # terms that do not depend on parameters are computed once
-            counts, self._window = pt.constant(self._cuts.lower[:, None] + np.arange(self._cuts.width)), []
+        if self._truncation.is_complete:  # terms that do not depend on parameters are computed once
+            counts, self._window = pt.constant(self._truncation.lower[:, None] + np.arange(self._truncation.width)), []
         conditional = self._model.replace_rvs_by_values(table.owner.op.conditional(table, by_cell, counts))
         inputs = [x for x in inputvars(conditional) if x not in (self.vars[0], *self._window)]
         self._inputs = [variable.name for variable in inputs]
@@ -178,8 +178,8 @@ class LatticeGibbs(BlockedStep):
 
     def __getstate__(self) -> dict[str, object]:
         compiled = {
-            "_fiber", "_free_cells", "_cuts", "_variances", "_start", "_observed", "_window", "_inputs", "_conditional",
-            "_factor_inputs", "_log_factor", "_is_plain",
+            "_fiber", "_free_cells", "_truncation", "_variances", "_start", "_observed", "_window", "_inputs",
+            "_conditional", "_factor_inputs", "_log_factor", "_is_plain",
         }  # fmt: skip
         return {key: value for key, value in self.__dict__.items() if key not in compiled}
 
@@ -208,7 +208,7 @@ class LatticeGibbs(BlockedStep):
                 before = self._dispersed(before, conditional[0], log_factor)
                 flat = [FLAT * conditional[0], *conditional[1:]]
                 before = advance(fiber, before, flat, self._next_directions(), self.rng, log_factor)
-        lower, width = self._cuts.around(before, self._cuts.draw(self.rng))
+        lower, width = self._truncation.around(before, self._truncation.draw(self.rng))
         conditional = self._log_conditional(point, lower, width)
         table = advance(fiber, before, conditional, self._next_directions(), self.rng, log_factor, lower)
         if not self._accepts(before, table):
@@ -302,7 +302,7 @@ def _is_free_to_start(var: TensorVariable, model: pm.Model) -> bool:
     return start is None or getattr(start, "name", None) == FIBER_START
 
 
-def scales_of(table: TensorVariable, model: pm.Model) -> tuple[Cuts, NDArray[np.float64]]:
+def scales_of(table: TensorVariable, model: pm.Model) -> tuple[RandomTruncation, NDArray[np.float64]]:
     """Return random truncations of the windows of a table, and rough variances of its counts given all others.
 
     Both depend on the noise with its auxiliary variable at the initial value. Variances treat counts as Poisson. Both
@@ -310,7 +310,7 @@ def scales_of(table: TensorVariable, model: pm.Model) -> tuple[Cuts, NDArray[np.
     """
     law = table.owner.op
     given = pt.as_tensor(law.log_given(table.owner.inputs, law.counts))
-    windows = cuts(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))
+    windows = random_truncation(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))
     if law.fiber.diagram is not None or law.fiber.may_be_cut:  # joint draws use complete windows
         windows = replace(windows, size=windows.width)
     noise, counts = np.maximum(windows.variances, 1e-3), np.abs(law.start.ravel()) + 1.0

@@ -16,7 +16,7 @@ from published import PUBLISHED
 from test_densities import OTHERS, feasible, first
 
 import ppdinf as ppd
-from ppdinf.fiber.gibbs import random_windows as cuts
+from ppdinf.fiber.gibbs import random_windows
 from ppdinf.invariants import margin
 from ppdinf.samplers import lattice_gibbs
 
@@ -126,17 +126,19 @@ def test_the_step_divides_by_the_normalizer(published):
         assert abs(z) < FAR < abs(z_wrong)
 
 
-class Follow(cuts.Cuts):
+class Follow(random_windows.RandomTruncation):
     """Truncate windows around the table: excluded counts cannot be returned to."""
 
     def around(self, table, at):
         return (self.lower, self.width) if at is None else (table - 1, self.size)
 
 
-def in_pieces(monkeypatch, kind=cuts.Cuts, size=4):
+def in_intervals(monkeypatch, kind=random_windows.RandomTruncation, size=4):
     """Truncate windows to a few counts."""
     monkeypatch.setattr(
-        lattice_gibbs, "cuts", lambda lower, log_noise: kind(lower, log_noise.shape[1], size, np.ones(lower.size))
+        lattice_gibbs,
+        "random_truncation",
+        lambda lower, log_noise: kind(lower, log_noise.shape[1], size, np.ones(lower.size)),
     )
 
 
@@ -148,17 +150,17 @@ def test_steps_with_truncated_windows_keep_the_posterior(data, published, monkey
     posterior = listed.probabilities(posed.log_joint(point, listed))
     starts = listed.tables[np.random.default_rng(1).choice(len(posterior), size=2500, p=posterior)]
     p = {}
-    for kind in cuts.Cuts, Follow:
-        in_pieces(monkeypatch, kind)
+    for kind in random_windows.RandomTruncation, Follow:
+        in_intervals(monkeypatch, kind)
         found = moved_once(model, point, starts, 2)
         assert (found != starts).any(axis=1).mean() > 0.2
         p[kind] = p_value_of_tables(found, listed.tables, posterior)
-    assert p[Follow] < ALARM < p[cuts.Cuts]
+    assert p[Follow] < ALARM < p[random_windows.RandomTruncation]
 
 
 def test_truncated_windows_with_noise_of_unknown_scale(monkeypatch):
     """l2 noise on a table with both margins public: given the scale, Gaussian."""
-    in_pieces(monkeypatch, size=5)
+    in_intervals(monkeypatch, size=5)
     y, scale, theta = np.array([[4, -1, 2], [0, 3, 1]]), 1.7, 0.7
     noise = ppd.GeneralizedLaplace(margin("dim_0") & margin("dim_1"), epsilon="1/2", norm="l2")
     with pm.Model() as model:

@@ -84,7 +84,7 @@ def advance(
         ratio of the factors (Metropolis-Hastings), at the cost of one evaluation.
     lower : array of int64, shape (d,), optional
         First count of each row of log weights. The default is the start of the window; it differs if the weights belong
-        to pieces of the windows (`ppdinf.fiber.gibbs.random_windows`). Joint draws use complete windows.
+        to intervals of the windows (`ppdinf.fiber.gibbs.random_windows`). Joint draws use complete windows.
     by_lines : bool
         Whether to omit exact draws if the fiber has a decision diagram.
     """

@@ -1,10 +1,10 @@
 """Random truncation of windows, so that an update evaluates only counts near the table.
 
 Windows are much wider than the change of a count in one draw: beyond 35 standard deviations if the noise scale is
-unknown (l2). Each draw therefore divides the windows into pieces of equal size at random positions that do not depend
-on the table, and updates the table within the pieces that contain it. Conditional on the random truncation, the kernel
-leaves the target invariant, hence also marginally. A share of the draws uses complete windows, so that all moves stay
-possible.
+unknown (l2). Each draw therefore divides the windows into intervals of equal size at random positions that do not
+depend on the table, and updates the table within the intervals that contain it. Conditional on the random truncation,
+the kernel leaves the target invariant, hence also marginally. A share of the draws uses complete windows, so that all
+moves stay possible.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cuts", "cuts"]
+__all__ = ["RandomTruncation", "random_truncation"]
 
 WHOLE = 1 / 16  # share of the draws with complete windows
-SPREADS = 4  # size of a piece in standard deviations of the noise
+SPREADS = 4  # size of an interval in standard deviations of the noise
 LARGE = 2**16  # smallest number of log weights for truncation
 BLOCK = 2**20  # log weights whose variances are computed together
 
@@ -25,15 +25,15 @@ type Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Cuts:
-    """Pieces of windows.
+class RandomTruncation:
+    """Division of windows into intervals of equal size at random positions.
 
     Attributes
     ----------
     lower : array of int64, shape (d,)
         Smallest count of each window.
     width, size : int
-        Numbers of counts of a window and of a piece; equal if windows are not truncated.
+        Numbers of counts of a window and of an interval; equal if windows are not truncated.
     variances : array of float64, shape (d,)
         Variances of the counts given their own measurements.
     """
@@ -44,40 +44,41 @@ class Cuts:
     variances: NDArray[np.float64]
 
     @property
-    def are_none(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether windows are never truncated because the table is small."""
         return self.size == self.width and self.lower.size * self.width < LARGE
 
     def draw(self, rng: np.random.Generator) -> Whole | None:
-        """Draw the offsets of the pieces, the part of each first piece before its window; None for no truncation."""
+        """Draw the part of each first interval that is before its window; None for no truncation."""
         if self.size == self.width or rng.random() < WHOLE:
             return None
         return rng.integers(self.size, size=self.lower.size)
 
     def around(self, table: Whole, at: Whole | None) -> tuple[Whole, int]:
-        """Return the smallest counts of the pieces that contain a table, shape (d,), and their number of counts.
+        """Return the smallest counts of the intervals that contain a table, shape (d,), and their number of counts.
 
-        Pieces at the ends of a window extend beyond it.
+        Intervals at the ends of a window extend beyond it.
 
         Examples
         --------
-        >>> Cuts(np.zeros(2, dtype=np.int64), 100, 10, np.ones(2)).around(np.array([4, 45]), np.array([3, 0]))
+        >>> truncation = RandomTruncation(np.zeros(2, dtype=np.int64), 100, 10, np.ones(2))
+        >>> truncation.around(np.array([4, 45]), np.array([3, 0]))
         (array([-3, 40]), 10)
         """
         if at is None:
             return self.lower, self.width
         return self.lower - at + (table - self.lower + at) // self.size * self.size, self.size
 
-    def piece(self, weights: NDArray[np.float64], lower: Whole, width: int) -> NDArray[np.float64]:
-        """Return the log weights of pieces from those of the windows; -inf outside of the windows."""
+    def restricted(self, weights: NDArray[np.float64], lower: Whole, width: int) -> NDArray[np.float64]:
+        """Return the log weights of intervals from those of the windows; -inf outside of the windows."""
         column = (lower - self.lower)[:, None] + np.arange(width)
         inside = (column >= 0) & (column < self.width)
         found = np.take_along_axis(weights, np.clip(column, 0, self.width - 1), axis=1)
         return np.where(inside, found, -np.inf)
 
 
-def cuts(lower: Whole, log_noise: NDArray[np.float64]) -> Cuts:
-    """Choose the size of pieces by the spread of the noise within the windows.
+def random_truncation(lower: Whole, log_noise: NDArray[np.float64]) -> RandomTruncation:
+    """Choose the size of intervals by the spread of the noise within the windows.
 
     Parameters
     ----------
@@ -87,13 +88,14 @@ def cuts(lower: Whole, log_noise: NDArray[np.float64]) -> Cuts:
 
     Examples
     --------
-    >>> cuts(np.zeros(900, dtype=np.int64), -0.5 * (np.arange(-99, 100.0) / 5)[None].repeat(900, 0) ** 2).size
+    >>> log_noise = -0.5 * (np.arange(-99, 100.0) / 5)[None].repeat(900, 0) ** 2
+    >>> random_truncation(np.zeros(900, dtype=np.int64), log_noise).size
     20
     """
     (d, width), rows = log_noise.shape, max(1, BLOCK // log_noise.shape[1])
     variances = np.concatenate([np.zeros(0), *(variance(log_noise[i : i + rows]) for i in range(0, d, rows))])
     size = int(SPREADS * np.sqrt(max(variances.max(initial=0.0), 1.0)))
-    return Cuts(lower, width, size if log_noise.size >= LARGE and 2 * size <= width else width, variances)
+    return RandomTruncation(lower, width, size if log_noise.size >= LARGE and 2 * size <= width else width, variances)
 
 
 def variance(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
