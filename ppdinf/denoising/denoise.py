@@ -97,7 +97,7 @@ def denoise(
 
     See Also
     --------
-    ppdinf.Denoised, ppdinf.Measurements, ppdinf.PartiallyPrivate, ppdinf.identified_bounds
+    ppdinf.Denoised, ppdinf.denoise_parts, ppdinf.Measurements, ppdinf.PartiallyPrivate, ppdinf.identified_bounds
 
     Notes
     -----

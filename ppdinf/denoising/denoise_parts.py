@@ -139,8 +139,8 @@ def denoise_parts(
     memory and in the folder. After an interruption, the same call resumes: it loads the parts to check that they have
     not changed, and repeats neither weights nor Parquet files that exist. The draws are the same.
 
-    For a cell with n possible counts, the weights take about 0.1 n microseconds, and a draw 0.2 microseconds. Memory is
-    that of the largest part, about 16 n bytes per cell plus its draws.
+    A cell with 18 possible counts takes about 6 microseconds to load and 7 to weigh, both twice, and 0.1 per draw.
+    Memory is that of the largest part, about 2.5 kB per cell with six labels and 100 draws.
 
     A given binomial prior is narrow: the sum of 100,000 units with p = 0.9 has a standard deviation of 95. If noisy
     sums contradict the prior, counts are pulled towards it. A flat prior of sparse tables fits the noise.
