@@ -7,6 +7,9 @@ at the end: store the digest of the last line elsewhere, as printed by `ppdinf s
 A line is valid if its last byte, the line feed, is in the file. A writer continues only after the line is on the disk,
 so a truncated last line has no consequences: no noise was drawn for it. The next writer removes it and records this
 fact. If only the line feed is missing, the line is valid.
+
+A reader that has verified the file keeps its bytes and reads the whole file again. If the file begins with the kept
+bytes, only the lines after them are verified: for every file the result is that of a complete verification.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ class Journal:
         Bytes after the last complete line.
     state : tuple of int
         Device, inode and length of the file when it was read.
+    verified : bytes
+        The complete lines; empty if the last line has no line feed.
+    known : int
+        Number of records that an earlier reading had verified.
     """
 
     records: list[Json]
@@ -47,6 +54,8 @@ class Journal:
     size: int
     torn: bytes = b""
     state: tuple[int, int, int] = (0, 0, 0)
+    verified: bytes = b""
+    known: int = 0
 
 
 def create(path: Path, record: Json) -> None:
@@ -60,8 +69,8 @@ def create(path: Path, record: Json) -> None:
     write_atomically(os.path.realpath(path), journal_line("", record), overwrite=False)
 
 
-def read(path: Path) -> Journal:
-    """Read a session file and verify every line.
+def read(path: Path, earlier: Journal | None = None) -> Journal:
+    """Read a session file and verify every line, except lines that are unchanged since an earlier reading.
 
     Raises
     ------
@@ -73,12 +82,16 @@ def read(path: Path) -> Journal:
             data, state = file.read(), _state(file.fileno())
     except OSError as error:
         raise SessionError(f"{path.name} cannot be read: {error.strerror}") from error
-    *lines, torn = data.split(b"\n")
-    if torn and (record := _record(torn)) and journal_line(_previous(lines), record) == torn + b"\n":
+    if earlier is None or not data.startswith(earlier.verified) or not earlier.verified:
+        earlier = Journal([], [], 0)
+    *lines, torn = data[earlier.size :].split(b"\n")
+    if torn and (record := _record(torn)) and journal_line(_previous(lines, earlier), record) == torn + b"\n":
         lines, torn = [*lines, torn], b""
-    journal = Journal([], [], min(len(data), sum(len(line) + 1 for line in lines)), torn, state)
-    previous = ""
-    for number, line in enumerate(lines, start=1):
+    size = min(len(data), earlier.size + sum(len(line) + 1 for line in lines))
+    verified, known = data[:size] if data[:size].endswith(b"\n") else b"", len(earlier.records)
+    journal = Journal([*earlier.records], [*earlier.digests], size, torn, state, verified, known)
+    previous = "".join(journal.digests[-1:])
+    for number, line in enumerate(lines, start=known + 1):
         record = _record(line)
         if record is None or journal_line(previous, record) != line + b"\n":
             what = "it is not a session file" if number == 1 else "it was changed, or previous lines are missing"
@@ -86,7 +99,7 @@ def read(path: Path) -> Journal:
         previous = _digest(previous, record)
         journal.records.append(record)
         journal.digests.append(previous)
-    if not lines:
+    if not journal.records:
         raise SessionError(f"{path.name} is not a session file: it holds no line")
     return journal
 
@@ -144,9 +157,9 @@ def _record(line: bytes) -> Json | None:
     return {name: value for name, value in record.items() if name != "digest"}
 
 
-def _previous(lines: list[bytes]) -> str:
+def _previous(lines: list[bytes], earlier: Journal) -> str:
     try:
-        return str(json.loads(lines[-1])["digest"])
+        return str(json.loads(lines[-1])["digest"]) if lines else "".join(earlier.digests[-1:])
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
 

@@ -37,7 +37,7 @@ _SENSELESS = (PpdinfError, ValueError, TypeError, LookupError, AttributeError, A
 
 
 def require_sound(name: str, journal: Journal) -> None:
-    """Refuse lines that a session does not write.
+    """Refuse lines that a session does not write; lines that the reader knew were checked before.
 
     Raises
     ------
@@ -46,8 +46,10 @@ def require_sound(name: str, journal: Journal) -> None:
     """
     if journal.records[0].get("session") != VERSION:
         raise SessionError(f"{name} is not a session file that this version of ppdinf can read")
-    intents = 0
-    for number, record in enumerate(journal.records, start=1):
+    earlier = journal.records[: journal.known]
+    intents = sum("intent" in record for record in earlier)
+    partition = partition_of(earlier[0].get("partition")) if earlier else ("", ())
+    for number, record in enumerate(journal.records[journal.known :], start=journal.known + 1):
         try:
             kind = "session" if number == 1 else next((kind for kind in _FIELDS if kind in record), "")
             extra = {name: found for name, found in _OPTIONAL.get(kind, {}).items() if name in record}

@@ -75,12 +75,13 @@ class Session:
     {'epsilon': Fraction(1, 4)}
     """
 
-    def __init__(
-        self, path: Path, budget: Budget, unit: str, contributions: int, partition: tuple[str, tuple[str, ...]]
-    ) -> None:
-        self._path, self._budget, self._unit, self._contributions = path, budget, unit, contributions
-        self._partition = partition
-        self._seen = ""
+    def __init__(self, path: Path, journal: Journal) -> None:
+        head = journal.records[0]
+        self._path, self._budget = path, Budget(**head["budget"])
+        self._unit: str = head["unit"]
+        self._contributions: int = head["contributions"]
+        self._partition = partition_of(head.get("partition"))
+        self._journal = journal  # the last reading; its lines are not verified again while they are unchanged
 
     @property
     def path(self) -> Path:
@@ -167,16 +168,14 @@ class Session:
                     create(path, {"session": VERSION, "budget": total} | who | parts)
             journal = read(path)
         require_sound(path.name, journal)
-        head = journal.records[0]
-        recorded = partition_of(head.get("partition"))
-        session = cls(path, Budget(**head["budget"]), head["unit"], head["contributions"], recorded)
+        session = cls(path, journal)
+        recorded = session.partition
         if partition is not None and (divided[0], set(divided[1])) != (recorded[0], set(recorded[1])):
             raise PrivacyError(f"{path.name} was begun with another partition, or none: a partition cannot be changed")
         if wanted not in (None, session.budget) or unit not in (None, session.unit):
             raise PrivacyError(f"{path.name} has another budget or unit: {session!r}; a budget cannot be changed")
         if contributions not in (None, session.contributions):
             raise PrivacyError(f"{path.name} allows at most {session.contributions} records of one {session.unit}")
-        session._seen = journal.digests[-1]
         return session
 
     def release(
@@ -380,13 +379,13 @@ class Session:
         return f"<Session {self.path.name}: budget of {total} per unit of distance, for releases about {who}>"
 
     def _read(self, *, alone: bool = False) -> Journal:
-        journal = read(self.path)
+        journal = read(self.path, self._journal)
         if alone and self.path.stat().st_nlink > 1:
             raise SessionError(f"{self.path.name} has a second name (a hard link), which could be spent separately")
-        if self._seen not in journal.digests:
+        if not journal.known and self._journal.digests[-1] not in journal.digests:
             raise SessionError(f"{self.path.name} was replaced by an earlier version, or is of another session")
         require_sound(self.path.name, journal)
-        self._seen = journal.digests[-1]
+        self._journal = journal
         return journal
 
     def _require_part(self, part: str, frame: Frame) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from functools import lru_cache
 
 from ppdinf._internal.types import Json
 from ppdinf.privacy.guarantees.guarantee import Guarantee
@@ -36,4 +38,10 @@ def spent_parts(journal: Journal) -> list[str | None]:
 
 def spent_guarantees(journal: Journal) -> list[Guarantee]:
     """Return the guarantee of every spent record."""
-    return [guarantee_of(intent["promise"]) for intent in spent_intents(journal)]
+    return [_guarantee(json.dumps(intent["promise"])) for intent in spent_intents(journal)]
+
+
+@lru_cache(maxsize=1024)
+def _guarantee(text: str) -> Guarantee:
+    """Return the guarantee of a record; most releases of a session have the same guarantee."""
+    return guarantee_of(json.loads(text))

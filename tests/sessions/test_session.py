@@ -269,6 +269,55 @@ def test_a_file_that_was_put_back_or_has_two_names_is_refused(file):
         ppd.Session.open(file).release(laplace(), TABLE)
 
 
+def outcome(reading, *arguments):
+    try:
+        found = reading(*arguments)
+    except SessionError as error:
+        return str(error)
+    return found.records, found.digests, found.size, found.torn, found.state
+
+
+def trusting(path, earlier):
+    """Wrong variant: only the bytes after the length known before are read."""
+    data = path.read_bytes()
+    path.write_bytes(earlier.verified + data[earlier.size :])
+    try:
+        return journal.read(path)
+    finally:
+        path.write_bytes(data)
+
+
+def test_a_reading_that_knows_an_earlier_one_is_that_of_the_whole_file(file):
+    """Lines added, torn, removed or changed before and after the known lines."""
+    data, rng = filled(file), np.random.default_rng(4)
+    ends, missed = [0, *(k + 1 for k, byte in enumerate(data) if byte == 10)], 0
+    for _ in range(300):
+        file.write_bytes(data[: rng.choice(ends[1:]) - rng.integers(2)])
+        earlier = journal.read(file)
+        after = bytearray(data[: rng.choice([*ends[2:], *rng.integers(2, len(data), 2)])])
+        if rng.integers(2):
+            after[rng.integers(len(after))] ^= 1 << int(rng.integers(8))
+        file.write_bytes(bytes(after))
+        whole = outcome(journal.read, file)
+        assert outcome(journal.read, file, earlier) == whole
+        missed += outcome(trusting, file, earlier)[:4] != whole[:4]
+    assert missed > 20
+
+
+def test_a_release_verifies_only_lines_that_are_new(file, monkeypatch):
+    """Lines of another process are verified once, and unchanged lines never again."""
+    session, read, lines = ppd.Session.open(file, epsilon=9), journal._record, []
+    monkeypatch.setattr(journal, "_record", lambda line: lines.append(line) or read(line))
+    counts = []
+    for other in (0, 0, 5, 0):
+        for _ in range(other):
+            ppd.Session.open(file).release(laplace(), TABLE)
+        del lines[:]
+        session.release(laplace(), TABLE)
+        counts.append(len(lines))
+    assert counts == [1, 2, 2 + 10, 2]
+
+
 def test_models_of_the_data_and_unlike_variants_do_not_add_up(file):
     session = ppd.Session.open(file, epsilon=9)
     session.release(laplace(), TABLE)

@@ -152,11 +152,9 @@ class Budget:
             As for `spent`.
         """
         parts = parts or [None] * len(earlier)
-        left = self.left(earlier, parts)
         for name, increased in self.spent([*earlier, guarantee], [*parts, part]).items():
             if increased > self.total[name]:
                 raise BudgetError(
                     f"this release would raise {name} to {float(increased):.6g}, above the budget of "
-                    f"{float(self.total[name]):.6g} "
-                    f"({float(left[name]):.6g} remaining)"
+                    f"{float(self.total[name]):.6g} ({float(self.left(earlier, parts)[name]):.6g} remaining)"
                 )
