@@ -13,6 +13,8 @@ import ppdinf as ppd
 from ppdinf._internal.visible_text import visible
 from ppdinf.cli.plain_output import notes, paragraphs, stdout
 from ppdinf.errors import SignatureError
+from ppdinf.releases.part_index import HOLDS, read_index
+from ppdinf.releases.sealed import has_field
 
 __all__ = ["check"]
 
@@ -25,7 +27,7 @@ WHO = {
 
 
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file, or the index of a release in parts.")],
     key: Annotated[
         Path | None,
         typer.Option(metavar="FILE.pub", help="Public key of the signer, from the signer's own publication."),
@@ -41,10 +43,17 @@ def check(
     if key is None and (title is not None or period is not None):
         raise SignatureError("--title and --period are parts of a signature: give the public key of the signer, --key")
     signed = None if key is None else _signed(file, key, title, period)
-    release = ppd.measurements.read_published(file)
+    release = read_index(file) if has_field(file, "holds", HOLDS) else ppd.measurements.read_published(file)
+    if isinstance(release, ppd.releases.ReleaseParts):
+        for label in release:
+            release.verified_file(label)
     notes(console, f"{file.name} is complete: every part matches its digest.")
     if signed is not None:
         notes(console, signed)
+    if isinstance(release, ppd.releases.ReleaseParts):
+        notes(console, f"A release of {release.guarantee.cells} cells in {len(release)} files by {release.by}.")
+        paragraphs(console, "Guarantee", release.guarantee.describe())
+        return
     if isinstance(release, ppd.Measurements):
         notes(console, f"It holds measurements as stated by its creator, without a guarantee: {release!r}")
         return

@@ -99,7 +99,22 @@ class ReleaseParts(Mapping[Label, Release]):
         ReleaseFileError
             The file is missing, was changed, or is the file of another part.
         """
-        if label not in self:
+        path = self.verified_file(label)
+        release = read_release(path)
+        selection = release.selection
+        if selection is None or selection.mechanism != self.mechanism or selection.labels != {self.by: (label,)}:
+            raise ReleaseFileError(f"{path.name} is not the part {self.by}={label} of this release: {sealed.AGAIN}")
+        return release
+
+    def verified_file(self, label: Label) -> Path:
+        """Return the path of the file of one part, after a comparison of its digest with the index.
+
+        Raises
+        ------
+        ReleaseFileError
+            The file is missing or was changed.
+        """
+        if label not in self.files:
             raise KeyError(label)
         path = self.folder / file_of(list(self.files).index(label))
         try:
@@ -108,11 +123,7 @@ class ReleaseParts(Mapping[Label, Release]):
             raise ReleaseFileError(f"{path.name}, the part {self.by}={label}, is missing: {sealed.AGAIN}") from None
         if found != self.files[label]:
             raise ReleaseFileError(f"{path.name}, the part {self.by}={label}, was changed: {sealed.AGAIN}")
-        release = read_release(path)
-        selection = release.selection
-        if selection is None or selection.mechanism != self.mechanism or selection.labels != {self.by: (label,)}:
-            raise ReleaseFileError(f"{path.name} is not the part {self.by}={label} of this release: {sealed.AGAIN}")
-        return release
+        return path
 
     def __contains__(self, label: object) -> bool:
         """Return whether a label has a part, without reading it."""

@@ -6,8 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import xarray as xr
+from typer.testing import CliRunner
 
 import ppdinf as ppd
+from ppdinf.cli import app
 from ppdinf.errors import (
     BudgetError,
     CountError,
@@ -178,12 +180,21 @@ def test_a_signature_covers_every_part(tmp_path):
     index = released(tmp_path / "out").folder / "index.ppd"
     new_key(tmp_path / "agency.key")
     sign(index, tmp_path / "agency.key", title="Persons by block", period="2030")
+    command = ["check", str(index), "--key", str(tmp_path / "agency.key.pub")]
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0
+    assert "18 cells in 3 files by state" in shown.output
+    assert "epsilon = 1 " in shown.output
     stated = verify(index, tmp_path / "agency.key.pub", period="2030")
     assert (stated.kind, stated.title) == ("release in parts", "Persons by block")
     again = released(tmp_path / "again").folder / "index.ppd"
     index.write_bytes(again.read_bytes())
     with pytest.raises(SignatureError):
         verify(index, tmp_path / "agency.key.pub")
+    (tmp_path / "again" / "part-00001.ppd").write_bytes((tmp_path / "out" / "part-00001.ppd").read_bytes())
+    changed = CliRunner().invoke(app, ["check", str(again)])
+    assert changed.exit_code == 1
+    assert "state=B, was changed" in " ".join(changed.output.split())
 
 
 @pytest.mark.deep
