@@ -1,6 +1,8 @@
 """A table in parts: against enumeration, the same sums in one tree, and least squares; resumed and refused runs."""
 
 import itertools
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -263,6 +265,29 @@ def test_an_interrupted_run_is_resumed_with_the_same_bits(tmp_path, monkeypatch)
 def test_draws_are_the_same_with_two_processes(tmp_path):
     alone, *_ = run(tmp_path / "alone", draws=20)
     shared, *_ = run(tmp_path / "shared", draws=20, workers=2)
+    assert [p.read_bytes() for p in shared.files.values()] == [p.read_bytes() for p in alone.files.values()]
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore")  # settings of the cluster, such as ports and dependencies
+def test_draws_are_the_same_on_a_cluster_that_loses_a_worker(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    loads = tmp_path / "loads"
+    loads.mkdir()
+
+    def killed_twice():
+        number = len(list(loads.iterdir()))
+        (loads / str(number)).touch()
+        if number in (0, 2):  # once in the upward pass, once in the downward pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        return part("44")
+
+    alone, *_ = run(tmp_path / "alone", draws=20)
+    sources = {name: part(name) for name in UNITS} | {"44": killed_twice}
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster) as client:
+        shared, *_ = run(tmp_path / "shared", draws=20, sources=sources, workers=client)
+    assert len(list(loads.iterdir())) == 4
     assert [p.read_bytes() for p in shared.files.values()] == [p.read_bytes() for p in alone.files.values()]
 
 
