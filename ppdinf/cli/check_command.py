@@ -13,8 +13,6 @@ import ppdinf as ppd
 from ppdinf._internal.visible_text import visible
 from ppdinf.cli.plain_output import notes, paragraphs, stdout
 from ppdinf.errors import SignatureError
-from ppdinf.releases.part_index import HOLDS, read_index
-from ppdinf.releases.sealed import has_field
 
 __all__ = ["check"]
 
@@ -39,6 +37,9 @@ def check(
 
     A verified file is complete and unchanged. It does not prove who made it: its guarantee is as good as its source.
     """
+    from ppdinf.releases.part_index import HOLDS, read_index
+    from ppdinf.releases.sealed import has_field
+
     console = stdout()
     if key is None and (title is not None or period is not None):
         raise SignatureError("--title and --period are parts of a signature: give the public key of the signer, --key")
