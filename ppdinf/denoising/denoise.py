@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.progress import progress
+from ppdinf._internal.types import Array
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import FixedPrior, LearnedPrior
@@ -26,9 +28,10 @@ from ppdinf.releases import Release
 __all__ = ["denoise"]
 
 TABLE = "table"  # name of the table in a draw, alongside the parameters "level", "shape" and those of factors
+SMALL = 2**30  # counts below it are stored as int32, in which the sum and the difference of any two of them fit
 
-type Reals = NDArray[np.float64]
-type Draw = dict[str, NDArray[np.int64] | float | Reals]
+type Stored = dict[str, Array]
+"""The table and the parameters of the prior by name, shape (chains, draws, ...)."""
 
 
 class Tables(Protocol):
@@ -91,7 +94,8 @@ def denoise(
     Raises
     ------
     ModelError
-        A count is unbounded by everything published (the message names the cell), or windows exceed the memory.
+        A count is unbounded by everything published (the message names the cell), or windows or draws exceed the
+        memory.
     InvariantError
         No table satisfies everything public.
 
@@ -104,6 +108,9 @@ def denoise(
     If any two noisy or exact sums are nested or disjoint, tables are drawn exactly given their prior (about 2 us per
     cell). Otherwise they are sampled by Markov chain: a sweep of a county of 2,016 cells with 11 overlapping queries
     takes about 8 ms, and a draw has four sweeps. After Ctrl-C, the draws that all chains have are returned.
+
+    Draws are stored as int32 if every possible count is below 2**30, otherwise as int64. The sum of two cells cannot
+    overflow; sums by statement, or by xarray and NumPy, are int64.
 
     Examples
     --------
@@ -131,51 +138,77 @@ def denoise(
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
     tables: Tables = TableGibbs(observed, windows) if sums is None else TableForest(sums, windows)
     tune = draws // 2 if tune is None else tune
+    priors = [_prior(prior, data, tables) for _ in range(chains)]
+    stored = _allocate(priors[0], data.frame.size, windows.largest, chains, draws)
     stop = threading.Event()
     generators = np.random.default_rng(rng).spawn(chains)
     with (
         progress("Denoising", chains * (tune + draws), disable=not progressbar) as advance,
         ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool,
     ):
-        futures: list[Future[list[Draw]]] = []
+        futures: list[Future[int]] = []
         try:
-            for generator in generators:
-                futures.append(pool.submit(_chain, data, tables, draws, tune, prior, stop, generator, advance))
-            results = [future.result() for future in futures]
+            for k, (own, generator) in enumerate(zip(priors, generators, strict=True)):
+                place = {name: values[k] for name, values in stored.items()}
+                futures.append(pool.submit(_chain, tables, own, tune, place, stop, generator, advance))
+            lengths = [future.result() for future in futures]
         except OutOfReachError as error:
             raise observed.contradiction(error) from error
         except KeyboardInterrupt:
             stop.set()
-            results = [future.result() for future in futures]
-    shortest = min(map(len, results), default=0)
-    if not shortest or len(results) < chains:
+            lengths = [future.result() for future in futures]
+    shortest = min(lengths, default=0)
+    if not shortest or len(lengths) < chains:
         raise KeyboardInterrupt
-    names = results[0][0]
-    values = {name: np.array([[draw[name] for draw in chain[:shortest]] for chain in results]) for name in names}
+    values = {name: values[:, :shortest] for name, values in stored.items()}
     return Denoised(data, values.pop(TABLE), values, tables.plan)
 
 
+def _prior(prior: str, data: Measurements, tables: Tables) -> LearnedPrior | FixedPrior:
+    if prior == "learned":
+        return LearnedPrior(data.frame, ~data.public.empty, tables.start, tables.largest)
+    return FixedPrior(np.zeros(tables.largest + 1), np.zeros(data.frame.size))
+
+
+def _allocate(prior: LearnedPrior | FixedPrior, cells: int, largest: int, chains: int, draws: int) -> Stored:
+    """Allocate the draws of all chains, or refuse more than the memory of the machine."""
+    counts = np.dtype(np.int32 if largest < SMALL else np.int64)
+    kinds = {TABLE: ((cells,), counts)}
+    kinds |= {name: (np.shape(value), np.dtype(np.float64)) for name, value in prior.parameters.items()}
+    needed = chains * draws * sum(math.prod(shape) * kind.itemsize for shape, kind in kinds.values())
+    if needed > (memory := _memory()):
+        raise ModelError(
+            f"{chains} x {draws:,} draws of {cells:,} cells and the prior take {needed / 1e9:,.1f} GB, but the machine "
+            f"has {memory / 1e9:,.1f} GB: store fewer draws, or write them to files by ppdinf.denoise_parts"
+        )
+    return {name: np.empty((chains, draws, *shape), dtype=kind) for name, (shape, kind) in kinds.items()}
+
+
+def _memory() -> float:
+    """Return the bytes of memory of the machine; infinity if the system does not state them."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
 def _chain(
-    data: Measurements,
     tables: Tables,
-    draws: int,
+    prior: LearnedPrior | FixedPrior,
     tune: int,
-    prior: str,
+    stored: Stored,
     stop: threading.Event,
     rng: np.random.Generator,
     advance: Callable[[int], None],
-) -> list[Draw]:
-    """Draw one chain of tables and parameters of their prior."""
-    own: LearnedPrior | FixedPrior = FixedPrior(np.zeros(tables.largest + 1), np.zeros(data.frame.size))
-    if prior == "learned":
-        own = LearnedPrior(data.frame, ~data.public.empty, tables.start, tables.largest)
-    drawn: list[Draw] = []
-    chain = tables.chain(rng)
-    for k in range(tune + draws):
+) -> int:
+    """Draw one chain of tables and parameters of their prior into `stored`; return the number of its draws."""
+    draws, chain = len(stored[TABLE]), tables.chain(rng)
+    for k in range(-tune, draws):
         if stop.is_set():
-            break
-        chain.advance(own, tune=k < tune)
-        if k >= tune:
-            drawn.append({TABLE: chain.table} | own.parameters)
+            return max(k, 0)
+        chain.advance(prior, tune=k < 0)
+        if k >= 0:
+            for name, value in ({TABLE: chain.table} | prior.parameters).items():
+                stored[name][k] = value
         advance(1)
-    return drawn
+    return draws

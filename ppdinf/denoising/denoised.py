@@ -35,8 +35,8 @@ class Denoised:
     ----------
     data : Measurements
         Everything published, on which the draws are conditioned.
-    draws : xarray.DataArray of int64, dimensions ``("chain", "draw", *dims)``
-        Draws with all coordinates of the table.
+    draws : xarray.DataArray of int32, dimensions ``("chain", "draw", *dims)``
+        Draws with all coordinates of the table; int64 if a possible count is 2**30 or more.
     parameters : dict of str to numpy.ndarray
         Draws of the prior's parameters, shape (chains, draws, ...).
     plan : str
@@ -48,7 +48,7 @@ class Denoised:
     """
 
     def __init__(
-        self, data: Measurements, cells: NDArray[np.int64], parameters: dict[str, NDArray[np.float64]], plan: str
+        self, data: Measurements, cells: NDArray[np.integer], parameters: dict[str, NDArray[np.float64]], plan: str
     ) -> None:
         frame, (chains, draws) = data.frame, cells.shape[:2]
         self.data, self.parameters, self.plan = data, parameters, plan

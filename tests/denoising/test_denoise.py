@@ -1,5 +1,6 @@
 """Posteriors without a user-written model: against enumeration of all tables, errors, and coverage."""
 
+import importlib
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ from chi_square import p_value_of_tables
 
 import ppdinf as ppd
 from ppdinf.denoising import table_gibbs
+from ppdinf.denoising.learned_prior import FixedPrior
 from ppdinf.errors import InvariantError, LabelError, ModelError, ReleaseFileError
 
 inv, laws = ppd.invariants, ppd.laws
@@ -243,3 +245,31 @@ def test_slices_and_listed_lines_have_the_same_posterior(law, monkeypatch):
           for p in posteriors), strict=True,
     )  # fmt: skip
     assert (abs(means[0] - means[1]) < 5 * np.hypot(*errors)).all()
+
+
+MODULE = importlib.import_module("ppdinf.denoising.denoise")
+PAIR = ppd.Measurements({"area": ["A", "B"]}, ppd.measured(inv.margin("area"), [36, 3], NOISE))
+
+
+def test_sums_and_differences_of_draws_do_not_overflow():
+    """Wrong variant: at twice the limit, the sum of two int32 counts is negative without a warning."""
+    draws = ppd.denoise(PAIR, 20, tune=0, prior="flat", rng=1, progressbar=False).draws
+    assert draws.dtype == np.int32
+    assert draws.sum().dtype == ppd.models.aggregate(draws, inv.total()).dtype == np.int64
+    prior = FixedPrior(np.zeros(1), np.zeros(2))
+    for largest, kind in ((MODULE.SMALL - 1, np.int32), (MODULE.SMALL, np.int64)):
+        count = MODULE._allocate(prior, 2, largest, 1, 1)["table"]
+        count[:] = largest
+        assert count.dtype == kind
+        assert (count + count).tolist() == [[[2 * largest] * 2]]
+        assert (-count - count).tolist() == [[[-2 * largest] * 2]]
+    wrong = np.full(1, MODULE.SMALL, dtype=np.int32)
+    assert (wrong + wrong)[0] < 0
+
+
+def test_draws_that_exceed_the_memory_are_refused_before_the_first(monkeypatch):
+    monkeypatch.setattr(MODULE, "_memory", lambda: 1e9)
+    with pytest.raises(
+        ModelError, match=r"2 x 100,000,000 draws of 2 cells and the prior take 1\.6 GB, .* has 1\.0 GB"
+    ):
+        ppd.denoise(PAIR, 10**8, prior="flat", progressbar=False)
