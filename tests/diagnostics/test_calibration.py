@@ -245,7 +245,7 @@ def test_pieces_are_used_for_these_problems(system, regime):
 @pytest.mark.deep
 def test_parameters_alone_do_not_detect_unused_data():
     """The reason for the fit: without P(Z | theta) the posterior of theta is wide, and calibrated on average."""
-    found = p_values("fiber", "groups", "sparse", fault="P(Z | theta) dropped")
+    found = p_values("fiber", "groups", "sparse", fault="P(Z | theta) dropped", replicates=1500)
     assert found["theta"] > 1e-6
     assert found["fit"] < 1e-6
 
