@@ -1,0 +1,110 @@
+"""Growth of time and memory: one table with fitted exponents and what they give for 10^9 cells.
+
+Run with ``python benchmarks/growth.py [name ...]`` (minutes of one core; names select rows that begin so). Each size
+runs in its own process, after one run of the smallest size that compiles. Seconds are CPU seconds; memory is the peak
+above that before the run. Exponents are slopes of least squares through the logarithms. Memory below 1 MB is not
+fitted.
+
+- nested sums: a tree of cells, blocks and two higher levels with an exact root, evaluated and drawn from once: by
+  cells; by nodes with 10^5 cells; by replicates (draws) with 10^4 cells.
+- structure: classes of cells of a partition with public sums: by cells; by constraints with four cells for each.
+- class sampler: one secure draw: by cells with 51 public sums; by areas (public sums) with 10^5 cells.
+
+The last columns extrapolate the largest size to 10^9 cells, for rows by cells, with the exponent or 1 if it is smaller.
+They assume that the exponent and the machine remain the same, that the memory exists, and that distributions of counts
+and noise do not change.
+"""
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from nested_sums import census
+from scipy import sparse
+
+from ppdinf.lattice import structure
+from ppdinf.laws import DoubleGeometric
+from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.primitives.stream import secure_stream
+
+GOAL = 1e9
+
+
+def partition(cells, areas):
+    """Return the matrix of the sums of areas, which have equal numbers of cells."""
+    area = np.arange(cells) * areas // cells
+    return sparse.csr_array((np.ones(cells, dtype=np.int64), (area, np.arange(cells))), shape=(areas, cells))
+
+
+def nested(fan, draws=1):
+    plan, weights = census(fan, np.random.default_rng(1))
+    return lambda: plan.evaluate(weights).draw(draws, rng=1)
+
+
+def of_structure(cells, areas):
+    matrix = partition(cells, areas)
+    return lambda: structure(matrix)
+
+
+def class_sampler(cells, areas):
+    sampler = exact_noise(structure(partition(cells, areas)), DoubleGeometric("1/4"))
+    return lambda: sampler.draw(1, secure_stream())
+
+
+ROWS = {
+    "nested sums by cells": {10 * 100 * k: lambda k=k: nested((10, 10, k, 10)) for k in (10, 30, 100, 300)},
+    "nested sums by nodes": {110 + 100 * k: lambda k=k: nested((10, 10, k, 1000 // k)) for k in (10, 25, 50, 100)},
+    "nested sums by replicates": {n: lambda n=n: nested((10, 10, 10, 10), n) for n in (30, 100, 300, 1000)},
+    "structure by cells": {n: lambda n=n: of_structure(n, 51) for n in (10**4, 10**5, 3 * 10**5, 10**6)},
+    "structure by constraints": {n: lambda n=n: of_structure(4 * n, n) for n in (10**3, 3 * 10**3, 10**4, 3 * 10**4)},
+    "class sampler by cells": {n: lambda n=n: class_sampler(n, 51) for n in (10**4, 10**5, 3 * 10**5, 10**6)},
+    "class sampler by areas": {n: lambda n=n: class_sampler(10**5, n) for n in (100, 300, 1000, 3000)},
+}
+
+
+def measure(name, size):
+    """Return CPU seconds and MB of one size, in a process of its own."""
+    work = ROWS[name][size]()
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    work()
+    seconds = time.process_time() - start
+    return seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10
+
+
+def exponent(sizes, values):
+    """Return slope and intercept of the logarithms; nan if a value is too small to fit."""
+    return np.polyfit(np.log(sizes), np.log(values), 1) if min(values) > 0 else np.full(2, np.nan)
+
+
+def main(names):
+    print("| row | sizes | seconds | exponent | MB | exponent | hours at 10^9 | GB at 10^9 |\n" + "|---" * 8 + "|")
+    for name, sizes in ROWS.items():
+        if names and not name.startswith(tuple(names)):
+            continue
+        measure(name, min(sizes))  # compiles
+        found = []
+        for size in sizes:
+            with multiprocessing.get_context("fork").Pool(1) as pool:
+                found.append(pool.apply(measure, (name, size)))
+        seconds, memory = np.array(found).T
+        fits = [exponent(list(sizes), values) for values in (seconds, np.where(memory < 1, 0, memory))]
+        ahead = np.log(GOAL / max(sizes)) if name.endswith("cells") else np.nan
+        goal = [
+            last * np.exp(ahead * max(fit[0], 1)) for fit, last in zip(fits, (seconds[-1], memory[-1]), strict=True)
+        ]
+        cells = [
+            name, f"{min(sizes):,} to {max(sizes):,}", f"{seconds[0]:.3f} to {seconds[-1]:.2f}", f"{fits[0][0]:.2f}",
+            f"{memory[0]:.0f} to {memory[-1]:.0f}", f"{fits[1][0]:.2f}", f"{goal[0] / 3600:.2g}",
+            f"{goal[1] / 1000:.3g}",
+        ]  # fmt: skip
+        print(f"| {' | '.join(cells)} |".replace("nan", "-"), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    print("\n" + __doc__.split("\n\n")[-1].strip())
