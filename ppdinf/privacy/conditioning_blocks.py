@@ -37,6 +37,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
@@ -179,10 +180,10 @@ def _all_in_one(epsilon: float, d: int, persons: int) -> float:
 def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost | None:
     """Return gamma from an enumeration of all tables of one sum; None if they are too many."""
     d = len(ends)
-    sum_row, eye = np.ones((1, d), dtype=np.int64), np.eye(d, dtype=np.int64)
+    sum_row, cells = np.ones((1, d), dtype=np.int64), sp.eye_array(d, dtype=np.int64, format="csr")
     # Bounds of the cells as one system, and the interval of each cell given the total.
     given = np.isfinite(ends)
-    B = np.vstack([eye[given[:, 0]], -eye[given[:, 1]]])
+    B = sp.vstack([cells[given[:, 0]], -cells[given[:, 1]]], format="csr")
     limits = np.concatenate([ends[given[:, 0], 0], -ends[given[:, 1], 1]]).astype(np.int64)
     first, last = cell_intervals(sum_row, np.array([total]), B, limits)
     equal_bounds = [np.flatnonzero((ends == pair).all(axis=1)) for pair in np.unique(ends, axis=0)]
@@ -194,6 +195,7 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     if number > LISTED or number * max(100 * d * d, (persons + 1) * int((high - low + 1).sum())) > WORK:
         return None
     # Enumerate one table for each order: counts decrease within cells of equal bounds.
+    eye = np.eye(d, dtype=np.int64)
     falling = [eye[i] - eye[i + 1] for same in equal_bounds for i in same[:-1]]
     # the remaining total must fit into the cells after i: this drops partial tables without completion, and no others
     fits = [np.tri(d, dtype=np.int64)[i] + eye[i] * (same > i).sum() for same in equal_bounds for i in same]

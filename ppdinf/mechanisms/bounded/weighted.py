@@ -22,10 +22,11 @@ from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
-from ppdinf.laws import DiscreteGaussian, IntegerLaw, L2Laplace
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
+from ppdinf.mechanisms.bounded.few_given_rest import FewGivenRest, lower_bounds_and_groups
 from ppdinf.mechanisms.bounded.l2_normalizer import log_l2_total
 from ppdinf.mechanisms.bounded.table_sums import eliminated_releases, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism
@@ -82,7 +83,7 @@ class Weighted(TableMechanism):
         return self._is_free(self.public.on(table))
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Choose the lattice sampler where only sums are public, and elimination otherwise.
+        """Choose the lattice sampler where only sums are public, and elimination or `FewGivenRest` otherwise.
 
         Raises
         ------
@@ -91,6 +92,9 @@ class Weighted(TableMechanism):
         """
         if self._is_free(system):
             return plan_sampler(system, self.law, allow_mcmc=allow_mcmc)
+        if self._apart(system) is not None:
+            reason = f"{len(system.names)} disjoint public sums over {system.frame.size:,} cells, with lower bounds"
+            return Plan("independent cells and rejection", True, reason)
         work = work_of(system, _of_cells(self.law, system.frame.size))
         if work > LARGEST_WORK:
             raise InvariantError(
@@ -104,6 +108,14 @@ class Weighted(TableMechanism):
             return Plan("elimination and rejection", True, f"{reason}, thinned from l1 to l2 distances")
         return Plan("elimination", True, reason)
 
+    def _apart(self, system: System) -> tuple[list[int | None], NDArray[np.int64]] | None:
+        """Return lower bounds and groups where elimination would take too long and `FewGivenRest` applies."""
+        if not isinstance(self.law, DoubleGeometric) or self.measure_on(system) is not None:
+            return None
+        if work_of(system, self.law) <= LARGEST_WORK:
+            return None
+        return lower_bounds_and_groups(system, self.law.epsilon)
+
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
@@ -113,10 +125,12 @@ class Weighted(TableMechanism):
             return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
         tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
         which = np.broadcast_to(which, draws)
-        released = np.empty((draws, system.frame.size), dtype=np.int64)
+        released, apart = np.empty((draws, system.frame.size), dtype=np.int64), self._apart(system)
         for k, table in enumerate(tables):
             rows = np.flatnonzero(which == k)
-            if isinstance(self.law, L2Laplace):
+            if apart is not None and isinstance(self.law, DoubleGeometric):
+                released[rows] = FewGivenRest(table, *apart, self.law.epsilon).draw(rows.size, stream)
+            elif isinstance(self.law, L2Laplace):
                 released[rows] = self._draw_l2(system, table, self.law, rows.size, stream)
             else:
                 released[rows] = self._eliminated(system, table).draw(rows.size, stream)[:, : system.frame.size]

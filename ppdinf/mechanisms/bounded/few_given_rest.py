@@ -1,0 +1,288 @@
+r"""Double geometric noise under lower bounds and disjoint public sums of many cells: a few cells given all others.
+
+The releases y of a group of cells with the total t have the law proportional to
+
+    prod_i w_i(y_i)    on {y : sum_i y_i = t, y_i >= low_i},        w_i(y) = exp(-epsilon |y - x_i| + theta (y - x_i)).
+
+The factor with theta is constant on this set, so every theta gives the same law (`ppdinf.mechanisms.bounded.tilting`).
+Split the group into a few cells K and the rest R, and let P(s) be the total weight of all values of K with the sum s.
+
+1. Draw the cells of R independently, each with weights w_i.
+2. Accept them with probability P(t - sum of R) / max P; otherwise repeat 1.
+3. Draw the cells of K given that their sum is t - sum of R, by elimination.
+
+Accepted values of R have weights prod_R w_i P(t - sum of R), and step 3 divides the weights of K by P, so that y has
+the stated law. All decisions are exact: inversion in 1, enclosures of P in 2, elimination in 3. theta is chosen such
+that the sum of all noise has the mean 0. The acceptance rate is then about the spread of the sum of K, relative to that
+of all cells.
+
+Reference
+---------
+J. von Neumann, "Various techniques used in connection with random digits", NBS Applied Mathematics Series 12, 1951.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache, partial
+
+import numpy as np
+import scipy.sparse as sp
+from flint import arb, arb_poly, ctx
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from ppdinf._internal.rationals import ball
+from ppdinf.invariants import System
+from ppdinf.lattice.algebra.integer_rows import row_algebra
+from ppdinf.noise.exact.elimination.potentials import Potential, log_concave
+from ppdinf.noise.exact.elimination.variable_elimination import Elimination
+from ppdinf.noise.primitives.bernoulli import draw_bernoulli
+from ppdinf.noise.primitives.enclosed_comparison import precision
+from ppdinf.noise.primitives.inversion import Inversion
+from ppdinf.noise.primitives.stream import BitStream
+
+__all__ = ["FewGivenRest", "lower_bounds_and_groups"]
+
+FEW = 64  # number of cells of K, at most
+ENTRIES = 2**16  # number of sums of K, at most
+BITS = 112  # bits of the first enclosures of P: 2^-61 of its largest value is far above the omitted mass
+ERROR = 2.0**-47  # rounding of log probabilities; those below 2^-60 need none (`draw_bernoulli`)
+NEAR = 0.75  # share of the cells of a group from which K is taken
+BATCH = 2**20  # cells drawn at a time
+STEEPEST = 40.0  # rate at which tilted noise above the counts is 0
+LONGEST = 2**21  # counts above a bound that the tilt considers
+
+
+@dataclass(frozen=True, eq=False)
+class _Cell:
+    """The weights of a cell: its count x, the smallest release, epsilon and theta."""
+
+    x: int
+    low: int | None
+    epsilon: Fraction
+    theta: Fraction
+
+    def weight(self, y: int) -> arb:
+        """Enclose the weight of a release."""
+        z = y - self.x
+        return (ball(self.theta) * z - ball(self.epsilon) * abs(z)).exp()
+
+    @property
+    def mode(self) -> int:
+        """The release of largest weight."""
+        return self.low if self.low is not None and self.theta < -self.epsilon else self.x
+
+    @property
+    def potential(self) -> Potential:
+        """The weights as the input of an elimination."""
+        return log_concave(self.weight, self.mode, first=self.low)
+
+
+@lru_cache(maxsize=2**14)
+def _inversion(distance: int | None, epsilon: Fraction, theta: Fraction) -> Inversion:
+    """Return the sampler of the noise of a cell whose count exceeds its bound by a distance."""
+    noise = _Cell(0, None if distance is None else -distance, epsilon, theta)
+    return Inversion(noise.weight, noise.mode, noise.low)
+
+
+class _Sums:
+    """The total weight of all values of a few cells with a given sum, relative to a bound on the largest weight."""
+
+    def __init__(self, cells: list[_Cell]) -> None:
+        self._cells = cells
+        self._table = lru_cache(maxsize=2)(self._tabulate)
+
+    def _tabulate(self, bits: int) -> tuple[int, list[arb], arb]:
+        """Return the first sum, the weights of consecutive sums, and an enclosure of all omitted weights."""
+        first, product, mass, complete = 0, arb_poly([1]), arb(1), arb(1)
+        for cell in self._cells:
+            begin, weights, tail = cell.potential(bits)
+            first += begin
+            product *= arb_poly(weights)
+            own = sum(weights, start=arb(0))
+            mass, complete = mass * own, complete * (own + tail)
+        return first, product.coeffs(), arb(0).union((complete - mass).upper())
+
+    @cached_property
+    def rough(self) -> tuple[int, NDArray[np.float64], arb]:
+        """The first sum, the logarithms of weights relative to a bound on the largest weight, and this bound."""
+        with precision(BITS):
+            first, weights, omitted = self._table(BITS)
+            largest = max(((weight + omitted).upper() for weight in weights), key=float)
+            logs = [float((weight / largest).log()) if weight > 0 else -math.inf for weight in weights]
+        return first, np.array(logs), largest
+
+    def log_probability(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return logarithms of weights relative to the bound; -inf for sums outside the table."""
+        first, logs, _ = self.rough
+        at = sums - first
+        inside = (at >= 0) & (at < logs.size)
+        return np.where(inside, logs[np.where(inside, at, 0)], -np.inf)
+
+    def enclose(self, s: int) -> arb:
+        """Enclose the weight of a sum relative to the bound at the present working precision."""
+        first, weights, omitted = self._table(ctx.prec)
+        at = s - first
+        weight = weights[at] if 0 <= at < len(weights) else arb(0)
+        return (weight + omitted) / self.rough[2]
+
+
+class FewGivenRest:
+    """Exact sampler of releases of one table.
+
+    Parameters
+    ----------
+    x : ndarray of int64, shape (d,)
+        The confidential cells.
+    low : ndarray of object, shape (d,)
+        The smallest release of each cell, or None.
+    groups : ndarray of int64, shape (d,)
+        Cells with one public sum share a label; -1: no public sum.
+    epsilon : Fraction
+    few : int
+        Largest number of cells of a group that are drawn last.
+    """
+
+    def __init__(
+        self, x: NDArray[np.int64], low: list[int | None], groups: NDArray[np.int64], epsilon: Fraction, few: int = FEW
+    ) -> None:
+        self._x, self._low, self._epsilon = x, low, epsilon
+        self._above = np.array([np.inf if end is None else int(v) - end for v, end in zip(x, low, strict=True)])
+        self._free = np.flatnonzero(groups < 0)
+        few = max(1, min(few, int(ENTRIES / _width(epsilon))))
+        order = np.lexsort((self._above, groups))[self._free.size :]  # by the distance from the bound in each group
+        self._groups = []
+        for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+            if (
+                members.size
+            ):  # K: cells near their bounds, because the noise of the others can be tilted over a wide range
+                number = min(few, members.size)
+                places = np.linspace(0, max(number - 1, NEAR * (members.size - 1)), number).astype(np.int64)
+                self._groups.append((members, members[places]))
+
+    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+        """Return independent draws, int64 of shape (size, d)."""
+        y = np.empty((size, self._x.size), dtype=np.int64)
+        y[:, self._free] = self._independent(self._free, Fraction(0), size, stream)
+        for members, few in self._groups:
+            theta = self._tilt(members)
+            rest, total = np.setdiff1d(members, few), int(self._x[members].sum())
+            cells = [_Cell(int(self._x[i]), self._low[i], self._epsilon, theta) for i in few.tolist()]
+            kept, left = self._accepted(rest, theta, total, _Sums(cells), size, stream)
+            y[:, rest] = kept
+            ones, potentials = np.ones((1, few.size), dtype=np.int64), [cell.potential for cell in cells]
+            for s in np.unique(left).tolist():
+                rows = np.flatnonzero(left == s)
+                drawn = Elimination(ones, [s], potentials, largest=math.inf).draw(rows.size, stream)
+                y[rows[:, np.newaxis], few] = drawn
+        return y
+
+    def _independent(
+        self, cells: NDArray[np.int64], theta: Fraction, size: int, stream: BitStream
+    ) -> NDArray[np.int64]:
+        """Draw cells without a sum."""
+        z, above = np.empty((size, cells.size), dtype=np.int64), self._above[cells]
+        # far bounds: noise without a bound, drawn again where it violates the bound
+        far = above * float(self._epsilon + theta) >= 1
+        law = _inversion(None, self._epsilon, theta) if far.any() else None
+        again = np.nonzero(np.broadcast_to(far, z.shape))
+        while law is not None and again[0].size:
+            z[again] = law.draw(again[0].size, stream)
+            below = z[again] < -above[again[1]]
+            again = again[0][below], again[1][below]
+        for distance in np.unique(above[~far]).tolist():
+            alike = np.flatnonzero(above == distance)
+            drawn = _inversion(int(distance), self._epsilon, theta).draw(size * alike.size, stream)
+            z[:, alike] = drawn.reshape(size, -1)
+        return z + self._x[cells]
+
+    def _accepted(
+        self, rest: NDArray[np.int64], theta: Fraction, total: int, few: _Sums, size: int, stream: BitStream
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw the rest until it is accepted; return its values, shape (size, rest), and the sum left for the few."""
+        if not rest.size:
+            return np.empty((size, 0), dtype=np.int64), np.full(size, total)
+        kept, left, found, attempts = [], [], 0, size
+        while found < size:
+            y = self._independent(rest, theta, min(attempts, max(1, BATCH // rest.size)), stream)
+            sums = total - y.sum(axis=1)
+
+            def enclose(n: int, sums: NDArray[np.int64] = sums) -> arb:
+                return few.enclose(int(sums[n]))
+
+            events = draw_bernoulli(few.log_probability(sums), ERROR, enclose, stream)
+            kept.append(y[events])
+            left.append(sums[events])
+            found += int(events.sum())
+            attempts *= 2
+        return np.concatenate(kept)[:size], np.concatenate(left)[:size]
+
+    def _tilt(self, members: NDArray[np.int64]) -> Fraction:
+        """Return a theta for which the sum of the noise of some cells has about the mean 0."""
+        above = self._above[members]
+        unbounded, finite = int(np.isinf(above).sum()), above[np.isfinite(above)]
+        distances, counts = np.unique(np.minimum(finite, LONGEST).astype(np.int64), return_counts=True)
+        epsilon = float(self._epsilon)
+        mean = partial(_mean, epsilon, distances, counts, unbounded)
+        least = -epsilon * (1 - 1e-6) if unbounded else -epsilon - STEEPEST
+        if mean(0.0) == 0.0 or mean(least) >= 0:
+            return Fraction(0) if mean(0.0) == 0.0 else Fraction(least)
+        return Fraction(brentq(mean, least, 0.0, rtol=1e-6, xtol=1e-9 * epsilon))
+
+
+def _width(epsilon: Fraction) -> float:
+    """Return the number of releases of a cell with all but 2^-BITS of the weight."""
+    return 2 * BITS * math.log(2) / float(epsilon)
+
+
+def _mean(
+    epsilon: float, distances: NDArray[np.int64], counts: NDArray[np.int64], unbounded: int, theta: float
+) -> float:
+    """Return the mean of the sum of tilted noise of cells at distances above their bounds, and of unbounded cells."""
+    up, down = epsilon - theta, epsilon + theta
+    ratio = math.exp(-up)
+    mass, moment = 1 / (1 - ratio), ratio / (1 - ratio) ** 2  # of noise of at least 0
+    total = (
+        unbounded * (1 / math.expm1(up) - 1 / math.expm1(down)) if unbounded else 0.0
+    )  # E U - E V, geometric U and V
+    if not distances.size:
+        return total
+    steps = np.arange(int(distances[-1]) + 1)
+    weights = np.exp(-abs(down) * steps)
+    sums, moments = np.cumsum(weights), np.cumsum(steps * weights)
+    if down >= 0:  # noise -k has weight exp(-down k)
+        below, beneath = sums[distances] - 1, moments[distances]
+        return total + float(counts @ ((moment - beneath) / (mass + below)))
+    # relative to the weight at the bound, noise j above the bound has weight exp(down j)
+    last = np.maximum(distances - 1, 0)
+    below, beneath = sums[last], distances * sums[last] - moments[last]
+    below, beneath = (np.where(distances > 0, part, 0.0) for part in (below, beneath))
+    scale = np.exp(down * distances)
+    return total + float(counts @ ((moment * scale - beneath) / (mass * scale + below)))
+
+
+def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int | None], NDArray[np.int64]] | None:
+    """Return the smallest release of each cell and the group of each cell, as `FewGivenRest` needs them.
+
+    None if a cell is in several public sums or counts other than once, if there is an upper bound or a bound on several
+    cells, or if the noise is too wide for a table.
+    """
+    if _width(epsilon) > ENTRIES:
+        return None
+    matrix = sp.csr_array(system.A)
+    sums = sp.csc_array(matrix[row_algebra(sp.csc_array(matrix)).independent])
+    in_sums, of_bounds = np.diff(sums.indptr), np.diff(system.B.indptr)
+    if (in_sums > 1).any() or (sums.data != 1).any() or (of_bounds != 1).any() or (system.B.data < 0).any():
+        return None
+    groups = np.full(system.frame.size, -1)
+    groups[in_sums == 1] = sums.indices
+    low: list[int | None] = [None] * system.frame.size
+    for cell, weight, limit in zip(
+        system.B.indices.tolist(), system.B.data.tolist(), system.limits.tolist(), strict=True
+    ):
+        end, known = -(-limit // weight), low[cell]
+        low[cell] = end if known is None else max(known, end)
+    return low, groups
