@@ -20,7 +20,9 @@ import os
 import resource
 import sys
 import time
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
