@@ -226,7 +226,7 @@ def test_sealed_edits_are_contradictory(part, old, new, message, tmp_path):
 def test_each_reader_recognizes_the_other_file_type(tmp_path):
     path, release = small(tmp_path), tmp_path / "release.ppd"
     ppd.GeneralizedLaplace(inv.total(), epsilon=1).release([3, 1, 2]).save(release)
-    with pytest.raises(ReleaseFileError, match=r"read it with ppd\.read_measurements"):
+    with pytest.raises(ReleaseFileError, match=r"ppd\.read_measurements reads measurements"):
         ppd.read_release(path)
     with pytest.raises(ReleaseFileError, match=r"ppd\.read_release reads releases"):
         ppd.read_measurements(release)
