@@ -137,7 +137,7 @@ class FewGivenRest:
     ----------
     x : ndarray of int64, shape (d,)
         The confidential cells.
-    low : ndarray of object, shape (d,)
+    low : list of int or None, length d
         The smallest release of each cell, or None.
     groups : ndarray of int64, shape (d,)
         Cells with one public sum share a label; -1: no public sum.
@@ -156,9 +156,8 @@ class FewGivenRest:
         order = np.lexsort((self._above, groups))[self._free.size :]  # by the distance from the bound in each group
         self._groups = []
         for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-            if (
-                members.size
-            ):  # K: cells near their bounds, because the noise of the others can be tilted over a wide range
+            # K: cells near their bounds, because the noise of the others can be tilted over a wide range
+            if members.size:
                 number = min(few, members.size)
                 places = np.linspace(0, max(number - 1, NEAR * (members.size - 1)), number).astype(np.int64)
                 self._groups.append((members, members[places]))
@@ -245,9 +244,8 @@ def _mean(
     up, down = epsilon - theta, epsilon + theta
     ratio = math.exp(-up)
     mass, moment = 1 / (1 - ratio), ratio / (1 - ratio) ** 2  # of noise of at least 0
-    total = (
-        unbounded * (1 / math.expm1(up) - 1 / math.expm1(down)) if unbounded else 0.0
-    )  # E U - E V, geometric U and V
+    # noise without a bound is the difference of two geometric variables
+    total = unbounded * (1 / math.expm1(up) - 1 / math.expm1(down)) if unbounded else 0.0
     if not distances.size:
         return total
     steps = np.arange(int(distances[-1]) + 1)
@@ -268,9 +266,10 @@ def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int
     """Return the smallest release of each cell and the group of each cell, as `FewGivenRest` needs them.
 
     None if a cell is in several public sums or counts other than once, if there is an upper bound or a bound on several
-    cells, or if the noise is too wide for a table.
+    cells, if the noise is too wide for a table, or if public values exceed the integers that doubles represent.
     """
-    if _width(epsilon) > ENTRIES:
+    largest = max(np.abs(values).max(initial=0) for values in (system.values, system.limits))
+    if _width(epsilon) > ENTRIES or largest * system.frame.size > 2**53:
         return None
     matrix = sp.csr_array(system.A)
     sums = sp.csc_array(matrix[row_algebra(sp.csc_array(matrix)).independent])
