@@ -268,7 +268,7 @@ def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int
     None if a cell is in several public sums or counts other than once, if there is an upper bound or a bound on several
     cells, if the noise is too wide for a table, or if public values exceed the integers that doubles represent.
     """
-    largest = max(np.abs(values).max(initial=0) for values in (system.values, system.limits))
+    largest = max(int(np.abs(values).max(initial=0)) for values in (system.values, system.limits))
     if _width(epsilon) > ENTRIES or largest * system.frame.size > 2**53:
         return None
     matrix = sp.csr_array(system.A)
