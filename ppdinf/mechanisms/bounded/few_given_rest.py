@@ -265,8 +265,9 @@ def _mean(
 def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int | None], NDArray[np.int64]] | None:
     """Return the smallest release of each cell and the group of each cell, as `FewGivenRest` needs them.
 
-    None if a cell is in several public sums or counts other than once, if there is an upper bound or a bound on several
-    cells, if the noise is too wide for a table, or if public values exceed the integers that doubles represent.
+    None for every other system: a cell in several public sums or with a coefficient other than 1, an upper bound, or a
+    bound on several cells. None, too, if the noise is too wide for a table of its weights, or if sums of public values
+    exceed the integers that doubles represent.
     """
     largest = max(int(np.abs(values).max(initial=0)) for values in (system.values, system.limits))
     if _width(epsilon) > ENTRIES or largest * system.frame.size > 2**53:
