@@ -8,7 +8,9 @@ import cloudpickle
 import numpy as np
 import pytest
 
+import ppdinf as ppd
 from case_studies._shared.study import Study
+from ppdinf import invariants as inv
 from ppdinf._internal.workers import run
 from ppdinf.diagnostics import calibration
 from ppdinf.diagnostics.calibration import calibrate
@@ -102,5 +104,12 @@ def test_a_cluster_repeats_the_task_of_a_lost_worker(tmp_path):
             for workers in (client, None)
         ]
         assert found[0] == found[1]
+        seen = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [5, 3], ppd.laws.DoubleGeometric(1)))
+        chains = [
+            ppd.denoise(seen, draws=50, chains=3, rng=1, progressbar=False, workers=workers).draws
+            for workers in (client, 2, None)
+        ]
+        assert chains[0].identical(chains[2])
+        assert chains[1].identical(chains[2])
     with pytest.raises(WorkersError, match="connected client"):
         run(abs, [1], client)

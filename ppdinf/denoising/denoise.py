@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.progress import progress
 from ppdinf._internal.types import Array
+from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import FixedPrior, LearnedPrior
@@ -63,6 +65,7 @@ def denoise(
     prior: str = "learned",
     rng: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    workers: Workers = None,
 ) -> Denoised:
     """Draw the posterior of a table of counts given everything published about it.
 
@@ -78,13 +81,16 @@ def denoise(
     tune : int, optional
         Draws before the stored draws, which are discarded; by default half of `draws`.
     chains : int, default 2
-        Chains run in threads.
+        Chains run in threads of this process, unless `workers` is given.
     prior : {"learned", "flat"}
         "flat" gives all non-negative counts the same weight. It serves comparisons only: where most cells are 0, its
         intervals have far less than the nominal coverage.
     rng : int or numpy.random.Generator, optional
     progressbar : bool, default True
         Where the standard output is not a terminal, a line at most every 10 seconds instead of a bar.
+    workers : int or distributed.Client, optional
+        A number of processes, or a client of a Dask cluster: every chain is one task. The draws are the same. Use it
+        for more chains than one machine has cores. Progress then counts finished chains.
 
     Returns
     -------
@@ -107,7 +113,8 @@ def denoise(
     -----
     If any two noisy or exact sums are nested or disjoint, tables are drawn exactly given their prior (about 2 us per
     cell). Otherwise they are sampled by Markov chain: a sweep of a county of 2,016 cells with 11 overlapping queries
-    takes about 8 ms, and a draw has four sweeps. After Ctrl-C, the draws that all chains have are returned.
+    takes about 8 ms, and a draw has four sweeps. After Ctrl-C, the draws that all chains have are returned; with
+    `workers`, the finished chains.
 
     Draws are stored as int32 if every possible count is below 2**30, otherwise as int64. The sum of two cells cannot
     overflow; sums by statement, or by xarray and NumPy, are int64.
@@ -133,17 +140,48 @@ def denoise(
         raise ModelError(f"prior must be 'learned' or 'flat', found {prior!r}")
     if min(draws, chains) < 1 or (tune is not None and tune < 0):
         raise ModelError(f"draws and chains must be at least 1, found {draws} and {chains}")
-    observed = ObservedMeasurements(data)
+    tune = draws // 2 if tune is None else tune
+    generators = np.random.default_rng(rng).spawn(chains)
+    task = partial(_sample, data, draws, tune, prior, chains)
+    found: list[tuple[Stored, str]] = []
+    if workers is None:
+        found.append(task(generators, progressbar))
+    else:
+        with progress("Denoising", chains, disable=not progressbar) as advance:
+            try:
+                for result in run(task, ([generator] for generator in generators), workers):
+                    found.append(result)
+                    advance(1)
+            except KeyboardInterrupt:
+                if not found:
+                    raise
+    shortest = min(stored[TABLE].shape[1] for stored, _ in found)  # Ctrl-C reaches processes of this machine, too
+    values = {name: np.concatenate([stored[name][:, :shortest] for stored, _ in found]) for name in found[0][0]}
+    return Denoised(data, values.pop(TABLE), values, found[0][1])
+
+
+def _sample(
+    data: Measurements,
+    draws: int,
+    tune: int,
+    prior: str,
+    collected: int,
+    generators: list[np.random.Generator],
+    bar: bool = False,
+) -> tuple[Stored, str]:
+    """Draw one chain per generator in threads; return the draws that all chains have, and the plan of the sampler.
+
+    `collected` is the number of chains whose draws the memory must hold in the end.
+    """
+    observed, chains = ObservedMeasurements(data), len(generators)
     windows = published_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
     tables: Tables = TableGibbs(observed, windows) if sums is None else TableForest(sums, windows)
-    tune = draws // 2 if tune is None else tune
     priors = [_prior(prior, data, tables) for _ in range(chains)]
-    stored = _allocate(priors[0], data.frame.size, windows.largest, chains, draws)
+    stored = _allocate(priors[0], data.frame.size, windows.largest, chains, draws, collected)
     stop = threading.Event()
-    generators = np.random.default_rng(rng).spawn(chains)
     with (
-        progress("Denoising", chains * (tune + draws), disable=not progressbar) as advance,
+        progress("Denoising", chains * (tune + draws), disable=not bar) as advance,
         ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool,
     ):
         futures: list[Future[int]] = []
@@ -160,8 +198,7 @@ def denoise(
     shortest = min(lengths, default=0)
     if not shortest or len(lengths) < chains:
         raise KeyboardInterrupt
-    values = {name: values[:, :shortest] for name, values in stored.items()}
-    return Denoised(data, values.pop(TABLE), values, tables.plan)
+    return {name: values[:, :shortest] for name, values in stored.items()}, tables.plan
 
 
 def _prior(prior: str, data: Measurements, tables: Tables) -> LearnedPrior | FixedPrior:
@@ -170,16 +207,18 @@ def _prior(prior: str, data: Measurements, tables: Tables) -> LearnedPrior | Fix
     return FixedPrior(np.zeros(tables.largest + 1), np.zeros(data.frame.size))
 
 
-def _allocate(prior: LearnedPrior | FixedPrior, cells: int, largest: int, chains: int, draws: int) -> Stored:
-    """Allocate the draws of all chains, or refuse more than the memory of the machine."""
+def _allocate(
+    prior: LearnedPrior | FixedPrior, cells: int, largest: int, chains: int, draws: int, collected: int
+) -> Stored:
+    """Allocate the draws of some chains, or refuse if those of all chains exceed the memory of the machine."""
     counts = np.dtype(np.int32 if largest < SMALL else np.int64)
     kinds = {TABLE: ((cells,), counts)}
     kinds |= {name: (np.shape(value), np.dtype(np.float64)) for name, value in prior.parameters.items()}
-    needed = chains * draws * sum(math.prod(shape) * kind.itemsize for shape, kind in kinds.values())
+    needed = collected * draws * sum(math.prod(shape) * kind.itemsize for shape, kind in kinds.values())
     if needed > (memory := _memory()):
         raise ModelError(
-            f"{chains} x {draws:,} draws of {cells:,} cells and the prior take {needed / 1e9:,.1f} GB, but the machine "
-            f"has {memory / 1e9:,.1f} GB: store fewer draws, or write them to files by ppdinf.denoise_parts"
+            f"{collected} x {draws:,} draws of {cells:,} cells and the prior take {needed / 1e9:,.1f} GB, but the "
+            f"machine has {memory / 1e9:,.1f} GB: store fewer draws, or write them to files by ppdinf.denoise_parts"
         )
     return {name: np.empty((chains, draws, *shape), dtype=kind) for name, (shape, kind) in kinds.items()}
 

@@ -1,8 +1,10 @@
 """Posteriors without a user-written model: against enumeration of all tables, errors, and coverage."""
 
 import importlib
+import pickle
 import re
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,8 +15,10 @@ from ppdinf.denoising import table_gibbs
 from ppdinf.denoising.learned_prior import FixedPrior
 from ppdinf.errors import InvariantError, LabelError, ModelError, ReleaseFileError
 
+MODULE = importlib.import_module("ppdinf.denoising.denoise")
 inv, laws = ppd.invariants, ppd.laws
 NOISE = laws.DoubleGeometric(1)
+PAIR = ppd.Measurements({"area": ["A", "B"]}, ppd.measured(inv.margin("area"), [36, 3], NOISE))
 SEEN = ppd.Measurements(
     {"a": ["A", "B"], "b": ["f", "m"]},
     ppd.measured(inv.margin("a"), [5, 3], laws.DiscreteGaussian(variance=2)),
@@ -81,6 +85,55 @@ def test_files(tmp_path):
 def test_the_same_seed_gives_the_same_draws():
     one, two = (ppd.denoise(SEEN, draws=30, rng=5, progressbar=False).draws for _ in range(2))
     assert (one == two).all()
+
+
+WITHOUT_MARGIN = ppd.Measurements(  # nested sums: tables are drawn exactly given their prior
+    {"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [5, 3], NOISE), public={inv.total(): 7}
+)
+
+
+def same(one, other):
+    """Return whether two posteriors are bitwise equal."""
+    parameters = one.parameters.keys() == other.parameters.keys()
+    parameters &= all(np.array_equal(one.parameters[name], other.parameters[name]) for name in one.parameters)
+    return parameters and one.draws.identical(other.draws) and one.plan == other.plan
+
+
+@pytest.mark.parametrize("data", [SEEN, WITHOUT_MARGIN], ids=["overlapping", "nested"])
+def test_chains_elsewhere_have_the_same_draws(data, monkeypatch):
+    """Every chain is copied, as to another process."""
+    alone = ppd.denoise(data, draws=20, chains=3, rng=5, progressbar=False)
+    copied = lambda task: pickle.loads(cloudpickle.dumps(task))  # noqa: E731
+    monkeypatch.setattr(MODULE, "run", lambda f, tasks, workers: (copied(f)(copied(task)) for task in tasks))
+    assert same(ppd.denoise(data, draws=20, chains=3, rng=5, progressbar=False, workers=2), alone)
+    monkeypatch.setattr(MODULE, "run", lambda f, tasks, workers: map(f, list(tasks)[::-1]))
+    assert not same(ppd.denoise(data, draws=20, chains=3, rng=5, progressbar=False, workers=2), alone)
+
+
+def test_finished_chains_elsewhere_outlast_an_interruption(monkeypatch):
+    def interrupted(after):
+        def results(function, tasks, workers):
+            for k, task in enumerate(tasks):
+                if k == after:
+                    raise KeyboardInterrupt
+                yield function(task)
+
+        return results
+
+    alone = ppd.denoise(SEEN, draws=20, chains=3, rng=5, progressbar=False)
+    monkeypatch.setattr(MODULE, "run", interrupted(2))
+    found = ppd.denoise(SEEN, draws=20, chains=3, rng=5, progressbar=False, workers=2)
+    assert (found.draws == alone.draws[:2]).all()
+    monkeypatch.setattr(MODULE, "run", interrupted(0))
+    with pytest.raises(KeyboardInterrupt):
+        ppd.denoise(SEEN, draws=20, rng=5, progressbar=False, workers=2)
+
+
+def test_memory_must_hold_the_chains_from_elsewhere(monkeypatch):
+    monkeypatch.setattr(MODULE, "_memory", lambda: 1e9)
+    monkeypatch.setattr(MODULE, "run", lambda function, tasks, workers: map(function, tasks))
+    with pytest.raises(ModelError, match=r"4 x 100,000,000 draws of 2 cells and the prior take 3\.2 GB"):
+        ppd.denoise(PAIR, 10**8, chains=4, prior="flat", progressbar=False, workers=2)
 
 
 def test_several_releases():
@@ -247,10 +300,6 @@ def test_slices_and_listed_lines_have_the_same_posterior(law, monkeypatch):
     assert (abs(means[0] - means[1]) < 5 * np.hypot(*errors)).all()
 
 
-MODULE = importlib.import_module("ppdinf.denoising.denoise")
-PAIR = ppd.Measurements({"area": ["A", "B"]}, ppd.measured(inv.margin("area"), [36, 3], NOISE))
-
-
 def test_sums_and_differences_of_draws_do_not_overflow():
     """Wrong variant: at twice the limit, the sum of two int32 counts is negative without a warning."""
     draws = ppd.denoise(PAIR, 20, tune=0, prior="flat", rng=1, progressbar=False).draws
@@ -258,7 +307,7 @@ def test_sums_and_differences_of_draws_do_not_overflow():
     assert draws.sum().dtype == ppd.models.aggregate(draws, inv.total()).dtype == np.int64
     prior = FixedPrior(np.zeros(1), np.zeros(2))
     for largest, kind in ((MODULE.SMALL - 1, np.int32), (MODULE.SMALL, np.int64)):
-        count = MODULE._allocate(prior, 2, largest, 1, 1)["table"]
+        count = MODULE._allocate(prior, 2, largest, 1, 1, 1)["table"]
         count[:] = largest
         assert count.dtype == kind
         assert (count + count).tolist() == [[[2 * largest] * 2]]

@@ -121,6 +121,24 @@ def test_other_public_statements_are_left_to_elimination():
         assert lower_bounds_and_groups(public.on(cells), epsilon) is None
 
 
+def test_sums_that_doubles_do_not_represent_are_left_to_elimination():
+    """The largest public value decides: of a sum, or of a bound below 0 or above."""
+    cells, epsilon = np.array([3, 0, 1, 2]), Fraction(1, 10)
+    for size, found in ((2**50, True), (2**51, False), (2**52, False)):
+        for bound in (inv.nonnegative() & inv.total(), inv.between(-size, None) & inv.total()):
+            large = bound.on(cells + size * np.array([1, 0, 0, 0]))
+            assert (lower_bounds_and_groups(large, epsilon) is not None) == found
+
+
+def test_a_release_of_large_counts():
+    """By elimination. Larger totals are refused by every mechanism."""
+    x = np.array([2**53 - 40, 0, 3, 2])
+    mechanism = ppd.Conditioned(inv.total() & inv.nonnegative(), noise=ppd.mechanisms.DoubleGeometric("1/2"))
+    drawn = mechanism.simulate(x, draws=200, rng=1)
+    assert {sum(row) for row in drawn.values.tolist()} == {2**53 - 35}
+    assert drawn.values.min() == 0
+
+
 def test_a_release_of_ten_thousand_cells():
     """Elimination would take 3e10 multiplications."""
     x = np.random.default_rng(1).poisson(3, 10_000)
