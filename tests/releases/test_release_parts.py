@@ -1,6 +1,9 @@
 """Releases in parts: the law of the complete release, verified parts, one expense, nothing half published."""
 
 import itertools
+import os
+import secrets
+import signal
 from collections import Counter
 
 import numpy as np
@@ -201,6 +204,27 @@ def test_a_signature_covers_every_part(tmp_path):
 def test_processes(tmp_path):
     parts = released(tmp_path / "out", workers=2, labels=["A", "B"])
     assert parts["B"].table.sum() == table("B").sum()
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore")  # settings of the cluster, such as ports and dependencies
+def test_a_part_of_a_lost_worker_is_drawn_again(tmp_path):
+    """A worker is lost in the second pass, which draws: one file of every part is published."""
+    distributed = pytest.importorskip("distributed")
+
+    def lost_once(label):
+        begun = tmp_path / f"{label}-{secrets.token_hex(4)}"
+        begun.touch()
+        if label == "B" and len(list(tmp_path.glob("B-*"))) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return table(label)
+
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster) as client:
+        parts = released(tmp_path / "out", read=lost_once, workers=client, labels=["A", "B"])
+    assert len(list(tmp_path.glob("B-*"))) == 3
+    assert {name: parts[name].table.sum().item() for name in "AB"} == {name: table(name).sum() for name in "AB"}
+    assert len(list((tmp_path / "out").iterdir())) == 3  # two parts and the index
 
 
 # -- sessions and failures --------------------------------------------------------------------------------------------
