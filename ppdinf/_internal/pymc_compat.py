@@ -47,7 +47,8 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `CpuLeapfrogIntegrator`, `HMCStepData`, `RaveledVars`, `State`
     Steps of Hamiltonian trajectories that need fewer gradients than leapfrog steps. Alternative: PyMC's steps.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
-`GeometricRV`, `HalfFlatRV`, `HalfNormalRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PoissonRV`
+`GeometricRV`, `HalfFlatRV`, `HalfNormalRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PartialObservedRV`,
+`PoissonRV`
     Recognize the distribution in a user's model. Alternative: ``type(pm.Poisson.dist(1).owner.op)`` and similar.
 `Apply`, `Constant`, `DisconnectedType`, `NullTypeGradError`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`,
 `Variable`, `disconnected_type`, `grad_not_implemented`
@@ -69,7 +70,7 @@ from typing import Any
 from pymc.blocking import RaveledVars
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.custom import CustomDistRV
-from pymc.distributions.distribution import DiracDeltaRV, SymbolicRandomVariable, _support_point
+from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV, SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.distributions.shape_utils import change_dist_size, rv_size_is_none
 from pymc.initial_point import InitialPoint, initial_point_rewrites_db
@@ -184,6 +185,7 @@ __all__ = [
     "NullType",
     "NullTypeGradError",
     "Op",
+    "PartialObservedRV",
     "PoissonRV",
     "QuadPotentialFullAdapt",
     "RandomType",

@@ -8,16 +8,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf._internal.types import Array
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.observation.truncation_bounds import possible_counts
 from ppdinf.errors import ModelError
 from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.lattice.points.feasible import nearest_feasible
 
-__all__ = ["LARGEST", "CountWindows", "published_ranges", "published_windows"]
+__all__ = ["LARGEST", "CountWindows", "Ends", "ends_by_noise", "published_ranges", "published_windows", "reached"]
 
 LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512 MB
 EXTENSION = 2.0  # lower extension of windows below the noise, in radii of the noise: priors of sparse tables favour 0
+
+type Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The smallest and the largest count of the window of each cell, or -1, shape (d,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +35,14 @@ class CountWindows:
         ``lower[i], lower[i] + 1, ...``, with negative values replaced by 0.
     log_noise : array of float64, shape (d, width)
         Log weights by the noise of single cells; ``-inf`` for counts that public bounds exclude.
+    ends : tuple of two arrays
+        Ends of the windows that truncate the noise (`ends_by_noise`).
     """
 
     lower: NDArray[np.int64]
     counts: NDArray[np.int64]
     log_noise: NDArray[np.float64]
+    ends: Ends
 
     @property
     def largest(self) -> int:
@@ -66,7 +73,27 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     log_noise = observed.log_counts(counts)
     for row, own, first, last in zip(log_noise, counts, np.maximum(cell_lower, 0), largest, strict=True):
         row[(own < first) | (own > last)] = -np.inf
-    return CountWindows(lower, np.maximum(counts, 0, out=counts), log_noise)
+    ends = ends_by_noise(lower, counts[:, -1], (cell_lower, largest))
+    return CountWindows(lower, np.maximum(counts, 0, out=counts), log_noise, ends)
+
+
+def ends_by_noise(
+    first: NDArray[np.int64], last: NDArray[np.int64], limits: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> Ends:
+    """Return the ends of windows that truncate the noise; -1 where public bounds exclude all counts beyond the end.
+
+    A window that ends at the support of a law contains an impossible count, which is its end.
+    """
+    smallest, largest = limits
+    return np.where(first > np.maximum(smallest, 0), first, -1), np.where(last < largest, last, -1)
+
+
+def reached(draws: Array, ends: Ends) -> NDArray[np.bool_]:
+    """Return for each cell whether one of its draws, shape (draws, d), is an end of its window.
+
+    By noise alone this has a probability of about 1e-12. It happens if other published numbers contradict the noise.
+    """
+    return ((draws == ends[0]) | (draws == ends[1])).any(axis=0)
 
 
 def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.progress import progress
 from ppdinf._internal.types import Array
 from ppdinf._internal.workers import Workers, run
-from ppdinf.denoising.count_windows import published_windows
+from ppdinf.denoising.count_windows import Ends, published_windows
 from ppdinf.denoising.denoised import Denoised
 from ppdinf.denoising.learned_prior import FixedPrior, LearnedPrior
 from ppdinf.denoising.table_forest import TableForest
@@ -143,7 +143,7 @@ def denoise(
     tune = draws // 2 if tune is None else tune
     generators = np.random.default_rng(rng).spawn(chains)
     task = partial(_sample, data, draws, tune, prior, chains)
-    found: list[tuple[Stored, str]] = []
+    found: list[tuple[Stored, str, Ends]] = []
     if workers is None:
         found.append(task(generators, progressbar))
     else:
@@ -155,9 +155,9 @@ def denoise(
             except KeyboardInterrupt:
                 if not found:
                     raise
-    shortest = min(stored[TABLE].shape[1] for stored, _ in found)  # Ctrl-C reaches processes of this machine, too
-    values = {name: np.concatenate([stored[name][:, :shortest] for stored, _ in found]) for name in found[0][0]}
-    return Denoised(data, values.pop(TABLE), values, found[0][1])
+    shortest = min(stored[TABLE].shape[1] for stored, *_ in found)  # Ctrl-C reaches processes of this machine, too
+    values = {name: np.concatenate([stored[name][:, :shortest] for stored, *_ in found]) for name in found[0][0]}
+    return Denoised(data, values.pop(TABLE), values, *found[0][1:])
 
 
 def _sample(
@@ -168,8 +168,8 @@ def _sample(
     collected: int,
     generators: list[np.random.Generator],
     bar: bool = False,
-) -> tuple[Stored, str]:
-    """Draw one chain per generator in threads; return the draws that all chains have, and the plan of the sampler.
+) -> tuple[Stored, str, Ends]:
+    """Draw one chain per generator in threads; return the draws that all chains have, the plan, and ends of windows.
 
     `collected` is the number of chains whose draws the memory must hold in the end.
     """
@@ -198,7 +198,7 @@ def _sample(
     shortest = min(lengths, default=0)
     if not shortest or len(lengths) < chains:
         raise KeyboardInterrupt
-    return {name: values[:, :shortest] for name, values in stored.items()}, tables.plan
+    return {name: values[:, :shortest] for name, values in stored.items()}, tables.plan, windows.ends
 
 
 def _prior(prior: str, data: Measurements, tables: Tables) -> LearnedPrior | FixedPrior:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -27,7 +28,7 @@ from ppdinf.denoising.count_priors import BinomialPrior
 from ppdinf.denoising.part_files import DRAWS, MESSAGES, Part, Source
 from ppdinf.denoising.part_sums import TotalMessage
 from ppdinf.denoising.part_totals import PartTotals
-from ppdinf.errors import ModelError
+from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.measurement_file import pack_measurements
@@ -117,13 +118,19 @@ def denoise_parts(
     ------
     ModelError
         A cell is unbounded; the folder was started with other arguments, or a part has changed since; or the sums of
-        parts are too improbable given the parts. The message names the part.
+        parts are impossible or too improbable given the parts. The message names the part.
     InvariantError
         Two sums overlap, or no table satisfies everything exact. The message names the part and the sums.
     LabelError
         `top` has other labels than the names of the parts.
     ModuleNotFoundError
         pyarrow is not installed: it comes with the extra ``census``.
+
+    Warns
+    -----
+    DiagnosisWarning
+        With a flat prior, draws reach the end of the range that the noise permits, because `top` or other sums
+        contradict the noise. The truncation then matters, and `bound` does not include it.
 
     See Also
     --------
@@ -163,12 +170,15 @@ def denoise_parts(
         raise ModuleNotFoundError(
             "draws are written as Parquet, which needs pyarrow: pip install pyarrow", name="pyarrow"
         )
-    if draws < 1 or not (rng is None or isinstance(rng, int | np.integer)):
-        raise ModelError(f"draws must be at least 1, and rng an integer so that the run can be resumed, found {rng!r}")
+    if not isinstance(draws, int | np.integer) or draws < 1:
+        raise ModelError(f"draws must be an integer >= 1, found {draws!r}")
+    if rng is not None and (not isinstance(rng, int | np.integer) or rng < 0):
+        raise ModelError(f"rng must be an integer >= 0, so that the run can be resumed, found {rng!r}")
     if not parts:
         raise ModelError("parts must contain at least one part")
-    totals, folder = PartTotals(list(parts), top), as_path(output)
+    folder = as_path(output)
     tasks = [Part(name, source, _prior_of(prior, name), folder) for name, source in parts.items()]
+    totals = PartTotals(list(parts), top)
     for name in (MESSAGES, DRAWS):
         make_folder(folder / name)
     seed = _seed(folder, list(parts), draws, top, rng)
@@ -176,8 +186,16 @@ def denoise_parts(
     root, *streams = np.random.SeedSequence(seed).spawn(len(tasks) + 1)
     drawn = evaluated.draw(draws, np.random.default_rng(root))
     given = zip(tasks, messages, drawn.T, streams, strict=True)
-    for _ in tracked(run(_draw, given, workers), "Draws of parts", len(tasks), disable=not progressbar):
-        pass
+    truncated = list(tracked(run(_draw, given, workers), "Draws of parts", len(tasks), disable=not progressbar))
+    if any(truncated):
+        part = next(name for name, number in zip(parts, truncated, strict=True) if number)
+        warnings.warn(
+            f"draws of {sum(truncated)} cells reach the end of the range that their noise permits, the first in part "
+            f"{part!r}: top or other sums contradict the noise; correct a value or the scale of a law, or state a "
+            "BinomialPrior",
+            DiagnosisWarning,
+            stacklevel=2,
+        )
     coords = {"draw": np.arange(draws), totals.dim: list(parts)}
     return DenoisedParts(folder, xr.DataArray(drawn, dims=("draw", totals.dim), coords=coords, name="count"), bound)
 
@@ -196,8 +214,7 @@ def _upward(
             return messages, *found
         tilts = totals.tilts(messages)
     raise ModelError(
-        "the sums of parts are too improbable given the parts for an exact evaluation: check the values of top, and "
-        "the prior"
+        "the sums of parts are impossible or too improbable given the parts: check the values of top, and the prior"
     )
 
 
@@ -206,9 +223,9 @@ def _message(task: tuple[Part, int, float, float]) -> TotalMessage:
     return part.message(step, tilt, tolerance)
 
 
-def _draw(task: tuple[Part, TotalMessage, NDArray[np.int64], np.random.SeedSequence]) -> None:
+def _draw(task: tuple[Part, TotalMessage, NDArray[np.int64], np.random.SeedSequence]) -> int:
     part, message, totals, seed = task
-    part.draw(message, totals, seed)
+    return part.draw(message, totals, seed)
 
 
 def _prior_of(prior: str | BinomialPrior | Mapping[str, BinomialPrior], name: str) -> BinomialPrior | None:
@@ -225,7 +242,7 @@ def _seed(folder: Path, parts: Sequence[str], draws: int, top: Measurements | No
     """Store the arguments that determine the draws, or require those of the stored run; return its seed."""
     place = folder / "settings.json"
     known = hashlib.sha256(b"" if top is None else pack_measurements(top)).hexdigest()
-    settings = {"schema": SCHEMA, "parts": list(parts), "draws": draws, "top": known}
+    settings = {"schema": SCHEMA, "parts": list(parts), "draws": int(draws), "top": known}
     if place.exists():
         stored = json.loads(place.read_text(encoding="utf-8"))
         settings["seed"] = stored.get("seed") if rng is None else int(rng)

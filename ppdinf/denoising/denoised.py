@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
+from ppdinf.denoising.count_windows import Ends, reached
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
 from ppdinf.errors import ReleaseFileError
@@ -48,10 +49,15 @@ class Denoised:
     """
 
     def __init__(
-        self, data: Measurements, cells: NDArray[np.integer], parameters: dict[str, NDArray[np.float64]], plan: str
+        self,
+        data: Measurements,
+        cells: NDArray[np.integer],
+        parameters: dict[str, NDArray[np.float64]],
+        plan: str,
+        ends: Ends,
     ) -> None:
         frame, (chains, draws) = data.frame, cells.shape[:2]
-        self.data, self.parameters, self.plan = data, parameters, plan
+        self.data, self.parameters, self.plan, self._ends = data, parameters, plan, ends
         labels = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
         self.draws = xr.DataArray(
             cells.reshape(chains, draws, *frame.shape),
@@ -87,6 +93,12 @@ class Denoised:
         draws = self.draws if statement is None else statement
         return summary(self.sums(draws) if isinstance(draws, Public) else draws, probability, simultaneous=simultaneous)
 
+    @property
+    def _flat(self) -> NDArray[np.integer]:
+        """Draws of all cells, shape (chains, draws, d)."""
+        chains, draws = self.draws.shape[:2]
+        return self.draws.values.reshape(chains, draws, -1)
+
     @cached_property
     def convergence(self) -> pd.DataFrame:
         """Effective sample sizes and R-hat of every cell: ``ess_bulk``, ``ess_tail``, ``r_hat``."""
@@ -98,6 +110,13 @@ class Denoised:
         if self.draws.sizes["draw"] < MIN_DRAWS:
             return [f"there are fewer than {MIN_DRAWS} draws per chain, too few for diagnostics: draw more"]
         problems, table = [], self.convergence
+        truncated = np.any([reached(chain, self._ends) for chain in self._flat], axis=0)
+        if truncated.any():
+            cell = self.data.frame.cell(int(truncated.argmax()))
+            problems.append(
+                f"draws of {truncated.sum()} cells reach the end of the range that the noise permits, for example of "
+                f"{cell}: other published numbers contradict the noise; correct a value or the scale of a law"
+            )
         few = table["ess_bulk"].dropna() < ESS
         if few.any():
             worst = str(table["ess_bulk"].idxmin())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,6 +24,9 @@ from ppdinf.measurements import Measurements, read_measurements
 __all__ = ["DRAWS", "MESSAGES", "Part", "Source"]
 
 MESSAGES, DRAWS = "messages", "draws"  # subfolders
+DRAW = "draw_"  # prefix of the columns of draws
+# attributes of a file of draws: digest of the measurements, the prior and the totals; see `Part.draw`
+GIVEN, TRUNCATED = "given", "truncated"
 
 type Source = Callable[[], Measurements] | str | PathLike[str] | Measurements
 """Measurements of a part, a function that loads them, or the path of a file that `Measurements.save` wrote."""
@@ -70,28 +75,39 @@ class Part:
         write_atomically(place, data.getvalue())
         return message
 
-    def draw(self, message: TotalMessage, totals: NDArray[np.int64], seed: np.random.SeedSequence) -> None:
+    def draw(self, message: TotalMessage, totals: NDArray[np.int64], seed: np.random.SeedSequence) -> int:
         """Draw all cells given their total in each draw, and write them, unless the file exists.
+
+        Returns
+        -------
+        int
+            Number of cells whose draws reach the end of the range that the noise permits.
 
         Raises
         ------
         ModelError
-            The part has changed since its message was stored.
+            The part has changed since its message was stored, or the file has draws of other measurements or totals.
         """
         place = self.folder / DRAWS / f"{self.name}.parquet"
+        given = hashlib.sha256(message.digest.encode() + totals.tobytes()).hexdigest()
         if place.exists():
-            return
+            attributes = _attributes(place)
+            if attributes.get(GIVEN) != given:
+                raise ModelError(
+                    f"{place.name} has draws of part {self.name!r} given other measurements or another total: use "
+                    "another output folder"
+                )
+            return int(attributes[TRUNCATED])
         sums = self._load()
         self._require_same(sums, message)
         with _named(self.name):
             drawn = sums.draw(message, totals, np.random.default_rng(seed))
         frame = sums.data.frame
-        columns = {f"draw_{n}": row for n, row in enumerate(drawn)}
-        for name in frame.coords:
-            if name in columns:
-                raise LabelError(f"part {self.name!r}: rename the coordinate {name!r}, which is the name of a draw")
         labels = {name: frame.broadcast(name) for name in frame.coords}
-        write_atomically(place, pd.DataFrame(labels | columns, copy=False).to_parquet(index=False))
+        table = pd.DataFrame(labels | {f"{DRAW}{n}": row for n, row in enumerate(drawn)}, copy=False)
+        table.attrs = {GIVEN: given, TRUNCATED: (truncated := sums.truncated(drawn))}
+        write_atomically(place, table.to_parquet(index=False))
+        return truncated
 
     def _load(self) -> PartSums:
         with _named(self.name):
@@ -102,6 +118,9 @@ class Part:
                 data = data()
             if not isinstance(data, Measurements):
                 raise ModelError(f"its function must return Measurements, found {type(data).__name__}")
+            for name in data.frame.coords:
+                if name.startswith(DRAW) and name.removeprefix(DRAW).isdigit():
+                    raise LabelError(f"rename the coordinate {name!r}, which is the name of a column of draws")
             return PartSums(data, self.prior)
 
     def _require_same(self, sums: PartSums, message: TotalMessage) -> None:
@@ -121,6 +140,14 @@ def _named(name: str) -> Iterator[None]:
         if len(error.args) != 1:
             raise
         raise type(error)(f"part {name!r}: {error}") from error
+
+
+def _attributes(place: Path) -> dict[str, str | int]:
+    """Return the attributes of a data frame in a Parquet file."""
+    from pyarrow.parquet import read_schema
+
+    attributes: dict[str, str | int] = json.loads((read_schema(place).metadata or {}).get(b"PANDAS_ATTRS", b"{}"))
+    return attributes
 
 
 def _read(place: Path) -> TotalMessage:

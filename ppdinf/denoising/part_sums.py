@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf.denoising.count_priors import BinomialPrior
-from ppdinf.denoising.count_windows import LARGEST, published_ranges
+from ppdinf.denoising.count_windows import LARGEST, Ends, ends_by_noise, published_ranges, reached
 from ppdinf.distributions.observation.nested_plan import (
     contradiction_error,
     forest_of_sums,
@@ -107,10 +107,10 @@ class PartSums:
                 "memory"
             )
         self._forest = forest
-        self.low, self.width = self._windows()
+        self.low, self.width, self._ends = self._windows()
         self._start = np.cumsum(self.width) - self.width
 
-    def _windows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _windows(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Ends]:
         smallest, largest = self._observed.system.cell_limits
         if self._prior is None:
             below, upper = published_ranges(self._observed)
@@ -123,7 +123,14 @@ class PartSums:
         width = (high - low).astype(np.int64) + 1
         if width.sum() > LARGEST:
             raise ModelError(f"cells have {width.sum():,} possible counts together, above the limit of {LARGEST:,}")
-        return low.astype(np.int64), width
+        low = low.astype(np.int64)
+        if self._prior is None:
+            return low, width, ends_by_noise(low, low + width - 1, (smallest, largest))
+        return low, width, (np.full_like(low, -1), np.full_like(low, -1))  # the noise truncates no window
+
+    def truncated(self, draws: NDArray[np.integer]) -> int:
+        """Return the number of cells whose draws, shape (draws, d), reach the end of the range of the noise."""
+        return int(reached(draws, self._ends).sum())
 
     @cached_property
     def log_weight(self) -> NDArray[np.float64]:
@@ -171,10 +178,10 @@ class PartSums:
     def digest(self) -> str:
         """Identify the labels, windows, sums and log weights of the part."""
         frame, system, entries = self.data.frame, self._observed.system, self._observed.of_sums
-        found = hashlib.sha256(repr([(name, dims) for name, (dims, _) in frame.coords.items()]).encode())
-        for _, values in frame.coords.values():
-            found.update("\0".join(map(str, values.ravel().tolist())).encode())
-        matrices = [part for rows in (system.A, system.B, entries.matrix) for part in (rows.indptr, rows.indices)]
+        found = hashlib.sha256(frame.digest.encode())
+        matrices = [
+            part for rows in (system.A, system.B, entries.matrix) for part in (rows.indptr, rows.indices, rows.data)
+        ]
         for array in (self.low, self.width, self.log_weight, system.values, system.limits, entries.y, *matrices):
             found.update(np.ascontiguousarray(array).data)
         for form, rows in entries.forms:

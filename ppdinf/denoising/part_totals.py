@@ -116,7 +116,7 @@ class PartTotals:
             low, high = np.minimum(low, most).astype(np.int64), np.maximum(high, least).astype(np.int64)
             if (high - low + 1.0).sum() > LARGEST:
                 raise ModelError(
-                    "the sums of parts are too improbable given the parts for an exact evaluation: check the values of "
+                    "the sums of parts are impossible or too improbable given the parts: check the values of "
                     "top, and the prior"
                 )
             try:

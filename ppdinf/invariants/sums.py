@@ -80,10 +80,6 @@ class Sums(Statement):
                 f"not nest: give its parts distinct names, or use margin({within!r}, ...)"
             )
 
-    def is_local(self, by: str) -> bool:
-        """Return whether the sums distinguish the labels of `by`, or are stated to lie within them."""
-        return by in self.by or self.within == by
-
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return the sums without coordinates that are constant in the part; none if the weights are."""
         if self.weights is not None and self.weights not in part.coords:

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import pymc as pm
 
-from ppdinf._internal.pymc_compat import TensorVariable, ancestors, fgraph_from_model, model_from_fgraph
+from ppdinf._internal.pymc_compat import (
+    PartialObservedRV,
+    TensorVariable,
+    ancestors,
+    fgraph_from_model,
+    model_from_fgraph,
+)
 from ppdinf.errors import ModelError
 
 __all__ = ["marginalize_missing"]
@@ -33,7 +39,8 @@ def marginalize_missing(model: pm.Model) -> pm.Model:
     Raises
     ------
     ModelError
-        The model has no missing values, or another variable depends on them (the message names it).
+        The model has no missing values; another variable depends on them (the message names it); or PyMC cannot
+        separate them (multivariate, censored, truncated, mixture and custom distributions).
 
     See Also
     --------
@@ -59,6 +66,13 @@ def marginalize_missing(model: pm.Model) -> pm.Model:
     dropped = [variable for rv in model.free_RVs if (pair := _missing(rv, model)) for variable in pair]
     if not dropped:
         raise ModelError("the model has no missing values among its observed variables")
+    for rv in dropped:
+        if rv.owner is not None and isinstance(rv.owner.op, PartialObservedRV):
+            name = str(rv.name).removesuffix(UNOBSERVED)
+            raise ModelError(
+                f"the missing values of {name!r} cannot be marginalized, because PyMC has one density for its observed "
+                "and missing values: state the distribution of the observed values alone"
+            )
     for other in (*model.basic_RVs, *model.potentials, *model.deterministics):
         used = set(ancestors([other])).intersection(dropped)
         if other not in dropped and used:

@@ -67,8 +67,9 @@ def rate_model(
     -------
     pymc.Model
         Variables: ``intercept``, ``spread``, ``slope`` (with `previous`), ``{dim}_effect`` for each dimension of a
-        table of several, and ``mean_rate`` per unit of exposure. A marginalized table adds ``deviation``, the log
-        deviation of each cell's rate from the mean; a sampled table adds `name`.
+        table of several, and ``mean_rate`` per unit of exposure. A marginalized table adds ``deviation``, a coordinate
+        of the log rate of each cell, between the log rate and its deviation from the mean (`draw_rates` returns
+        rates); a sampled table adds `name`.
 
     Raises
     ------

@@ -8,13 +8,17 @@ the matrix of the sums is block diagonal, and the possible noise is a product of
 Noise whose weights factor over the cells is therefore independent between the parts, and the noise of each part is the
 same noise under the sums of the part (`Mechanism.on_part`). A sum over several parts leaves this unchanged if it is a
 sum of public sums of single parts, such as the national total if the totals of all states are public. Every other sum
-over several parts makes the noise of the parts dependent, and is refused.
+over several parts makes the noise of the parts dependent, and is refused. A statement that levels are nested counts:
+if counties lie in states and states in regions, sums by county have cells of one region.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public
+from ppdinf.invariants.covariates import Covariates
 from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.sums import Sums
 
@@ -34,7 +38,8 @@ def split_statements(public: Public, by: str) -> tuple[Public, Public]:
     Returns
     -------
     local, joint : Public
-        Statements whose rows have cells of one part only, and sums of such rows.
+        Statements whose rows have cells of one part only, with all coordinates that statements name; and sums of such
+        rows.
 
     Raises
     ------
@@ -48,24 +53,35 @@ def split_statements(public: Public, by: str) -> tuple[Public, Public]:
     >>> local.exact, joint.exact
     (('the sum for every state', 'the sum for every county'), ('the total',))
     """
-    local = tuple(statement for statement in public if statement.is_local(by))
+    coarser = {s.by[0]: s.within for s in public if isinstance(s, Sums) and len(s.by) == 1 and s.within is not None}
+    local = tuple(s for s in public if (by in determined(s, coarser) if isinstance(s, Sums) else s.is_local(by)))
     joint = tuple(statement for statement in public if statement not in local)
     for statement in joint:
-        if not any(_sums_up(statement, part) for part in local):
+        if not any(_sums_up(statement, part, coarser) for part in local):
             raise InvariantError(
                 f"{statement} can have cells of several labels of {by!r}, so that the noise of the parts would not be "
                 f"independent: drop it, add margin({by!r}) to the public information if these sums may be public, or "
                 "release the complete table"
             )
-    return Public(local), Public(joint)
+    declared, named = (set[str]().union(*(s.coordinates() for s in part)) for part in (local, joint))
+    outer = tuple(sorted(named - declared))  # coarser levels than those of the parts: their labels are public, too
+    return Public((*local, Covariates(outer)) if outer else local), Public(joint)
 
 
-def _sums_up(joint: Statement, local: Statement) -> bool:
+def determined(sums: Sums, coarser: Mapping[str, str]) -> set[str]:
+    """Return the coordinates with one label in each sum, if each label of a coordinate has one coarser label."""
+    names, new = set[str](), {*sums.by} | ({sums.within} if sums.within is not None else set())
+    while new - names:
+        names |= new
+        new = {coarser[name] for name in names & coarser.keys()}
+    return names
+
+
+def _sums_up(joint: Statement, local: Statement, coarser: Mapping[str, str]) -> bool:
     """Whether each sum of a statement is a sum of sums of a finer statement."""
     return (
         isinstance(joint, Sums)
         and isinstance(local, Sums)
-        and joint.within is None
         and joint.weights == local.weights
-        and set(joint.by) <= set(local.by)
+        and set(joint.by) <= determined(local, coarser)
     )

@@ -25,6 +25,7 @@ import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path, flush_folder, require_place, unwritable, write_atomically
 from ppdinf._internal.progress import tracked
+from ppdinf._internal.types import Array
 from ppdinf._internal.workers import Workers, run
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning, ReleaseFileError
 from ppdinf.invariants import Public
@@ -47,6 +48,7 @@ from ppdinf.releases.part_statements import split_statements
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.releases.release_file import pack_release
 from ppdinf.releases.selection import Selection
+from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 
 __all__ = ["PreparedParts", "prepare_parts", "release_parts"]
@@ -77,13 +79,19 @@ class PreparedParts:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is known about a part without its counts."""
+    """What is known about a part without its counts.
+
+    `kinds` are the types of the labels of joint sums. `nested` maps the names of sums to labels, within one of which
+    each sum must lie in all parts together.
+    """
 
     dims: tuple[str, ...]
+    labels: str
+    kinds: dict[str, tuple[str, ...]]
     nearest: float | Fraction | None
     fixed: int
     cells: int
-    nested: tuple[str, ...]
+    nested: dict[str, str]
 
 
 def release_parts(
@@ -104,7 +112,8 @@ def release_parts(
     ----------
     mechanism : Mechanism
         Its public statements are about the complete table. Each public sum must have cells of one part only, or follow
-        from such sums: ``margin("state", "county")``, ``hierarchy("state", "county")``.
+        from such sums: ``margin("state", "county")``, ``hierarchy("region", "state", "county")``. Every part has all
+        labels that a statement names (``cells``, ``zeros``).
     read : callable
         ``read(label)`` returns the confidential table of one part, for example from a Parquet file. The table has the
         dimension or coordinate `by`, with this label only. `read` is called twice for each part.
@@ -196,7 +205,13 @@ def prepare_parts(
     for label, part in zip(labels, parts, strict=True):
         if part.dims != parts[0].dims:
             raise LabelError(f"{by}={label} has the dimensions {part.dims}, but {by}={labels[0]} has {parts[0].dims}")
-    _require_nested(by, labels, parts)
+        for name, kinds in part.kinds.items():
+            if kinds != parts[0].kinds[name]:
+                raise LabelError(
+                    f"the labels of {name!r} are {' and '.join(kinds)} in {by}={label}, but "
+                    f"{' and '.join(parts[0].kinds[name])} in {by}={labels[0]}: use one kind in all parts"
+                )
+    _require_nested(parts)
     guarantee = guarantee_of_parts(
         mechanism,
         by,
@@ -238,8 +253,8 @@ class _Job:
         except (CountError, LabelError, InvariantError) as error:
             raise type(error)(f"{self.by}={label}: {error}") from error
         if found != [label]:
-            others = ", ".join(str(other) for other in found if other != label)
-            raise LabelError(f"the table of {self.by}={label} must have this label only, found {others}")
+            others = ", ".join(repr(other) for other in found if other != label)
+            raise LabelError(f"the table of {self.by}={label!r} must have this label only, found {others}")
         return draft
 
     def inspect(self, label: Label) -> _Part:
@@ -248,7 +263,13 @@ class _Job:
         frame, guarantee = draft.public.frame, draft.guarantee
         statements = tuple(s for s in self.local.public if isinstance(s, Sums) and self.by not in s.by)
         names = bind(Public(statements), frame, np.zeros(frame.size, dtype=np.int64)).names
-        return _Part(frame.dims, guarantee.nearest, guarantee.fixed, guarantee.cells, tuple(names))
+        nested = dict.fromkeys(names, f"{self.by}={label}")
+        for statement in self.joint:
+            if isinstance(statement, Sums) and statement.within is not None:
+                nested |= _outer_labels(frame, statement.by, statement.within)
+        summed = sorted(set().union(*(statement.coordinates() for statement in self.joint)) & frame.coords.keys())
+        kinds = {name: _kinds(frame.coords[name][1]) for name in summed}
+        return _Part(frame.dims, frame.digest, kinds, guarantee.nearest, guarantee.fixed, guarantee.cells, nested)
 
     def write(self, folder: Path, task: tuple[int, tuple[Label, _Part]]) -> tuple[PartFile, dict[str, int]]:
         """Draw a part and write its file; return its digest, and its share of the public sums over several parts."""
@@ -256,10 +277,7 @@ class _Job:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)  # the first pass has warned
             draft = self.draft(label)
-        known = draft.guarantee
-        if (draft.public.frame.dims, known.nearest, known.fixed, known.cells) != (
-            part.dims, part.nearest, part.fixed, part.cells,
-        ):  # fmt: skip
+        if draft.public.frame.digest != part.labels:
             raise LabelError(
                 f"the labels of {self.by}={label} changed while the parts were released: release them again"
             )
@@ -271,16 +289,30 @@ class _Job:
         return PartFile.of(data), dict(zip(joint.names, joint.values.tolist(), strict=True))
 
 
-def _require_nested(by: str, labels: list[Label], parts: list[_Part]) -> None:
-    """Refuse sums that are stated to lie within one part, but have the same name in two parts."""
-    first: dict[str, Label] = {}
-    for label, part in zip(labels, parts, strict=True):
-        for name in part.nested:
-            if first.setdefault(name, label) != label:
+def _require_nested(parts: list[_Part]) -> None:
+    """Refuse sums that are stated to lie within one label, but lie in two labels of different parts."""
+    first: dict[str, str] = {}
+    for part in parts:
+        for name, outer in part.nested.items():
+            if first.setdefault(name, outer) != outer:
                 raise InvariantError(
-                    f"{name} lies in {by}={first[name]} and in {by}={label}, so the levels do not nest: give its parts "
-                    f"distinct names, or use margin({by!r}, ...)"
+                    f"{name} lies in {first[name]} and in {outer}, so the levels do not nest: give its parts distinct "
+                    f"names, or use margin({outer.partition('=')[0]!r}, ...)"
                 )
+
+
+def _outer_labels(frame: Frame, by: tuple[str, ...], within: str) -> dict[str, str]:
+    """Return the label of a coarser coordinate of each combination of labels."""
+    columns = [frame.broadcast(name).tolist() for name in (*by, within)]
+    return {
+        ", ".join(f"{name}={label}" for name, label in zip(by, row, strict=False)): f"{within}={row[-1]}"
+        for row in set(zip(*columns, strict=True))
+    }
+
+
+def _kinds(labels: Array) -> tuple[str, ...]:
+    """Return the names of the types of labels."""
+    return tuple(sorted({type(label).__name__ for label in labels.ravel().tolist()}))
 
 
 @contextmanager

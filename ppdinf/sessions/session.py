@@ -24,6 +24,7 @@ from ppdinf.privacy.accounting.budget import Budget
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases import ReleaseParts
 from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.part_index import guarantee_of_parts
 from ppdinf.releases.part_writer import PreparedParts, prepare_parts
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.sessions.file_lock import locked
@@ -268,6 +269,8 @@ class Session:
             As for `ppdinf.releases.release_parts`. Nothing was drawn.
         """
         _require_name(name)
+        if isinstance(mechanism, Mechanism):  # before the parts are read, which can take long
+            self._require(self._read(), guarantee_of_parts(mechanism, by, nearest=None, fixed=0, cells=0), None)
         draft = prepare_parts(mechanism, read, labels, by=by, folder=folder, workers=workers, progressbar=progressbar)
         made: ReleaseParts = self._drawn(draft, mechanism.public, draft.sizes, name, None)
         return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -78,6 +79,14 @@ class Frame:
                 coords[as_name(name, "coordinate")] = (kept, as_labels(values, str(name), "coordinate"))
         refuse_look_alikes(list(coords), "the names of dimensions and coordinates contain")
         return cls(dims, tuple(table.shape), coords)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all names, labels and coordinates, and of their order; 1 and "1" differ."""
+        found = hashlib.sha256()
+        for name, (dims, values) in self.coords.items():
+            found.update(repr((name, dims, values.ravel().tolist())).encode())
+        return found.hexdigest()
 
     @property
     def size(self) -> int:

@@ -136,6 +136,20 @@ def test_memory_must_hold_the_chains_from_elsewhere(monkeypatch):
         ppd.denoise(PAIR, 10**8, chains=4, prior="flat", progressbar=False, workers=2)
 
 
+def test_draws_at_the_end_of_a_window_are_a_problem():
+    """Readings of 0 and the exact total 40: each count is uniform, and the noise truncates its window."""
+
+    def problems(total, prior):
+        seen = ppd.Measurements(
+            {"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [0, 0], NOISE), public={inv.total(): total}
+        )
+        return ppd.denoise(seen, draws=400, prior=prior, rng=1, progressbar=False).problems
+
+    for prior in ("flat", "learned"):
+        assert not any("the end of the range" in problem for problem in problems(4, prior))
+        assert "draws of 2 cells reach the end of the range" in problems(40, prior)[0]
+
+
 def test_several_releases():
     table = np.array([12, 0, 31])
     releases = [ppd.GeneralizedLaplace(inv.total(), epsilon=1).release(table) for _ in range(3)]

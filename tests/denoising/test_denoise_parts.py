@@ -17,7 +17,7 @@ from ppdinf.denoising import BinomialPrior
 from ppdinf.denoising.denoise_parts import TOLERANCES
 from ppdinf.denoising.part_sums import PartSums
 from ppdinf.denoising.part_totals import PartTotals
-from ppdinf.errors import InvariantError, LabelError, ModelError, WorkersError
+from ppdinf.errors import DiagnosisWarning, InvariantError, LabelError, ModelError, WorkersError
 
 pytest.importorskip("pyarrow")
 
@@ -303,17 +303,71 @@ def test_a_run_of_other_data_is_not_resumed(tmp_path):
             run(tmp_path, **({"draws": 5} | changes))
 
 
+@pytest.mark.parametrize("other", ["sign", "kind of labels"])
+def test_a_part_with_other_signs_or_labels_is_another_part(other, tmp_path):
+    def stated(row=(1, 1), labels=(1, 2)):
+        public = inv.inequality([list(row)], [-1], ["limit"])
+        return ppd.Measurements({"b": list(labels)}, coords={"units": ("b", [3, 3])}, public=public)
+
+    changed = stated(row=(-1, -1)) if other == "sign" else stated(labels=("1", "2"))
+    options = {"draws": 5, "prior": BinomialPrior("units", 0.9), "rng": 1, "progressbar": False}
+    ppd.denoise_parts({"x": stated()}, tmp_path, **options)
+    ppd.denoise_parts({"x": stated()}, tmp_path, **options)
+    with pytest.raises(ModelError, match="have changed"):
+        ppd.denoise_parts({"x": changed}, tmp_path, **options)
+
+
+def test_draws_of_other_measurements_are_not_taken_over(tmp_path):
+    """The weights of a part were deleted, so that only the file of draws shows the change."""
+    run(tmp_path, draws=5)
+    (tmp_path / "messages" / "44.0.npz").unlink()
+    changed = {name: part(name) for name in UNITS} | {"44": part("44", cells=CELLS | {"44": [0, 4, 2]})}
+    with pytest.raises(ModelError, match="draws of part '44' given other measurements"):
+        run(tmp_path, draws=5, sources=changed)
+
+
+def one_cell(name):
+    return ppd.Measurements({"b": [name]}, ppd.measured(inv.total(), 0, laws.DoubleGeometric(1)))
+
+
+def test_a_total_that_contradicts_the_noise_is_reported(tmp_path):
+    """Two readings of 0 and the exact total 40: each count is uniform, and the noise truncates its window."""
+    parts = {"A": one_cell("a"), "B": one_cell("b")}
+
+    def drawn(total, folder):
+        top = ppd.Measurements({"s": ["A", "B"]}, public={inv.total(): total})
+        return ppd.denoise_parts(parts, tmp_path / folder, 200, top=top, rng=1, progressbar=False)
+
+    drawn(4, "consistent")
+    for _ in range(2):  # drawn, and read
+        with pytest.warns(DiagnosisWarning, match=r"draws of 2 cells reach the end .* part 'A': top or other sums"):
+            drawn(40, "contradiction")
+
+
+def test_a_total_that_no_parts_can_have_is_refused(tmp_path):
+    """Random rounding leaves the counts 3 and 4, the other part has the total 8: the total 9 is impossible."""
+    rounded = ppd.Measurements(
+        {"b": ["a"]}, ppd.measured(inv.total(), 4, laws.RandomRounding(2)), coords={"units": ("b", [4])}
+    )
+    exact = ppd.Measurements({"b": ["c", "d"]}, coords={"units": ("b", [4, 4])}, public={inv.total(): 8})
+    top = ppd.Measurements({"s": ["A", "B"]}, public={inv.total(): 9})
+    with pytest.raises(ModelError, match="impossible or too improbable given the parts"):
+        ppd.denoise_parts({"A": rounded, "B": exact}, tmp_path, 5, top=top, prior=BinomialPrior("units", 0.5))
+
+
 def measurements(statement, values, labels="abc"):
     return ppd.Measurements({"block": list(labels)}, ppd.measured(statement, values, gaussian(2.0)))
 
 
 FIRST, OVERLAPPING, WEIGHTED = [[1, 1, 0]], [[1, 1, 0], [0, 1, 1]], [[1, 2, 0]]
+TOTAL_3 = ppd.measured(inv.total(), 3, gaussian(2.0))
 HALF = ppd.Measurements({"block": ["a"]}, coords={"units": ("block", [1.5])})
 REFUSED = {
     "unbounded": (measurements(inv.linear(FIRST), [3]), ModelError, "the count at block=c is unbounded"),
     "crossing": (measurements(inv.linear(OVERLAPPING), [3, 4]), InvariantError, "the sums .* and .* overlap"),
     "weighted": (measurements(inv.linear(WEIGHTED), [3]), InvariantError, "the sum .* has weights other than 1"),
     "not measurements": (lambda: 3, ModelError, "its function must return Measurements, found int"),
+    "named as draws": (ppd.Measurements({"draw_0": ["a"]}, TOTAL_3), LabelError, "rename the coordinate 'draw_0'"),
     "trials": (HALF, ModelError, "the coordinate 'units' must contain integers >= 0"),
 }
 
@@ -335,9 +389,12 @@ def test_arguments_are_refused(tmp_path):
             ({"sources": outside, "top": measurements(inv.total(), [3], outside)}, LabelError, "name of a file"),
             ({"sources": {}}, ModelError, "at least one part"),
             ({"prior": "learned"}, ModelError, "prior must be 'flat'"),
-            ({"rng": 0.5}, ModelError, "rng an integer"),
+            ({"rng": 0.5}, ModelError, "rng must be an integer >= 0"),
+            ({"rng": -1}, ModelError, "rng must be an integer >= 0"),
+            ({"sources": {1: part("04")}, "top": None}, LabelError, "name of a part must be text"),
             ({"workers": 0}, WorkersError, "processes >= 1"),
-            ({"draws": 0}, ModelError, "draws must be at least 1"),
+            ({"draws": 0}, ModelError, "draws must be an integer >= 1"),
+            ({"draws": 5.0}, ModelError, "draws must be an integer >= 1"),
         )
     ):
         with pytest.raises(error, match=message):

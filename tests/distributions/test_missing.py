@@ -171,3 +171,47 @@ def test_visits_of_each_shape_are_split_by_cell(shaped):
         pm.Binomial("v", n=shaped(x), p=SHARE, observed=VISITS)
     log_density = model.compile_logp()
     assert all(np.isfinite(log_density(model.initial_point(seed))) for seed in range(5))
+
+
+CENSORED = np.ma.masked_array([1, 0, 2], [False, True, False])
+
+
+def censored_model():
+    """A dependent whose observed and missing values PyMC does not separate."""
+    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
+    with pm.Model(coords=release.coords) as model:
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)
+        pm.Censored("v", pm.Poisson.dist(x + 1.0), lower=None, upper=2, observed=CENSORED)
+    return model
+
+
+def test_a_censored_dependent_with_missing_values_makes_the_table_a_variable():
+    model = censored_model()
+    assert "x" in model
+    log_density = model.compile_logp()
+    x = TABLES[:, [0, 2]] + 1.0
+    seen = stats.poisson.pmf(1, x[:, 0]) * stats.poisson.sf(1, x[:, 1])
+    for missing in (0, 2):
+        middle = stats.poisson.pmf(0, TABLES[:, 1] + 1.0) if missing == 0 else stats.poisson.sf(1, TABLES[:, 1] + 1.0)
+        found = [float(log_density({"x": table, "v_unobserved": np.array([missing])})) for table in TABLES]
+        np.testing.assert_allclose(found, np.log(WEIGHT * seen * middle), atol=1e-9)
+
+
+def test_the_factors_of_a_masked_censored_dependent():
+    """The table's conditional density has the observed and the missing part, each once."""
+    from ppdinf.distributions.model_graph.dependents import dependent_factors
+
+    model = censored_model()
+    table = model["x"]
+    by_cell, of_all = dependent_factors(table, model)
+    assert len(by_cell) + len(of_all) == 2
+
+
+def test_values_that_pymc_does_not_separate_are_refused_by_name():
+    with pytest.raises(ModelError, match="missing values of 'v' cannot be marginalized, because PyMC has one density"):
+        ppd.models.marginalize_missing(censored_model())
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1)
+        pm.MvNormal("u", pm.math.stack([b, 2 * b]), [[1.0, 0.8], [0.8, 2.0]], observed=np.array([0.3, np.nan]))
+    with pytest.raises(ModelError, match="'u'"):
+        ppd.models.marginalize_missing(model)

@@ -242,8 +242,8 @@ def test_all_parts_are_one_expense(tmp_path):
     assert session.left == {"epsilon": 1 - MECHANISM.epsilon}
     assert session.table()[["name", "cells", "outcome"]].values.tolist() == [["2030", "3", "drawn"]]
     dear = ppd.GeneralizedLaplace(MECHANISM.public, epsilon=2)
-    with pytest.raises(BudgetError):
-        session.release_parts(dear, table, STATES, folder=tmp_path / "more", **options)
+    with pytest.raises(BudgetError):  # before a part is read
+        session.release_parts(dear, lambda state: pytest.fail("read"), STATES, folder=tmp_path / "more", **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "people.budget", "people.budget.lock"]
     with pytest.raises(PrivacyError, match="one line of text"):
         session.release_parts(MECHANISM, table, STATES, by="state", folder=tmp_path / "more", name="a\nb")
@@ -276,6 +276,14 @@ def test_a_table_that_changes_between_the_passes(tmp_path):
 
     with pytest.raises(LabelError, match="state=B changed"):
         released(tmp_path / "out", read=read)
+    assert list(tmp_path.iterdir()) == []
+
+    def renamed(state):
+        reads[state] += 1
+        return table(state).assign_coords(county=("block", [f"{state}{reads[state]}"] * 6))
+
+    with pytest.raises(LabelError, match="state=A changed"):
+        released(tmp_path / "out", read=renamed)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -317,6 +325,64 @@ def test_levels_that_do_not_nest_across_parts_are_refused(tmp_path):
         released(tmp_path / "out", read=read)
 
 
+REGIONS = {"A": "west", "B": "east", "C": "west"}
+
+
+def in_region(state, nation="US"):
+    coords = {"region": ("block", [REGIONS[state]] * 6), "nation": ("block", [nation] * 6)}
+    return table(state).assign_coords(coords)
+
+
+def test_coarser_levels_follow_from_nested_levels(tmp_path):
+    """With parts by state, sums of regions are sums of states; by region, counties lie in states and states in regions.
+
+    Wrong variant: without the statement that states lie in regions, sums of regions do not follow.
+    """
+    levels = inv.hierarchy("nation", "region", "state", "county")
+    mechanism = ppd.GeneralizedLaplace(levels, epsilon=1)
+    parts = released(tmp_path / "states", mechanism, in_region)
+    wanted = {state: int(table(state).sum()) for state in STATES}
+    joint = {"region=west": wanted["A"] + wanted["C"], "region=east": wanted["B"]}
+    whole = sum(wanted.values())
+    assert dict(parts.sums) == joint | {"total": whole, "nation=US": whole}
+
+    def region(name):
+        return xr.concat([in_region(state) for state in STATES if REGIONS[state] == name], "block").assign_coords(
+            block=range(6 * sum(found == name for found in REGIONS.values()))
+        )
+
+    by_region = release_parts(
+        mechanism, region, ["west", "east"], by="region", folder=tmp_path / "regions", progressbar=False
+    )
+    assert set(by_region["west"].public.names) >= {"region=west", "state=A", "state=C", "county=A0", "county=C1"}
+    assert dict(by_region.sums) == {"total": whole, "nation=US": whole}
+    assert largest_difference(mechanism, [in_region("A")[:2], in_region("B")[:2]]) == 0
+    loose = ppd.GeneralizedLaplace(inv.margin("region") & inv.hierarchy("state", "county"), epsilon=1)
+    with pytest.raises(InvariantError, match="the sum for every region can have cells of several labels"):
+        released(tmp_path / "loose", loose, in_region)
+
+
+def test_outer_levels_that_do_not_nest_across_parts_are_refused(tmp_path):
+    mechanism = ppd.GeneralizedLaplace(inv.hierarchy("nation", "region", "state", "county"), epsilon=1)
+    with pytest.raises(InvariantError, match="region=west lies in nation=A and in nation=C"):
+        released(tmp_path / "out", mechanism, lambda state: in_region(state, nation=state))
+
+
+def test_labels_of_two_kinds_are_refused(tmp_path):
+    """1 and "1" would be added to one public sum."""
+    mechanism = ppd.GeneralizedLaplace(inv.margin("state", "age") & inv.margin("age"), epsilon=1)
+
+    def read(state):
+        ages = [0, 1] if state == "A" else ["0", "1"]
+        coords = {"age": ages, "state": ("age", [state] * 2)}
+        return xr.DataArray([[3, 4], [1, 2]], dims=("sex", "age"), coords=coords | {"sex": ["f", "m"]})
+
+    with pytest.raises(LabelError, match="the labels of 'age' are str in state=B, but int in state=A"):
+        released(tmp_path / "out", mechanism, read)
+    with pytest.raises(LabelError, match="the table of state=1 must have this label only, found '1'"):
+        released(tmp_path / "out", read=lambda _: table("A").assign_coords(state=("block", ["1"] * 6)), labels=[1])
+
+
 def with_count(state, value):
     found = table(state)
     return found.where(found.block != 2, value).astype(np.int64)
@@ -326,7 +392,7 @@ def with_count(state, value):
     ("read", "error", "message"),
     [
         (lambda state: with_count(state, -1), CountError, "state=A: "),
-        (lambda state: table("B"), LabelError, "state=A must have this label only, found B"),
+        (lambda state: table("B"), LabelError, "state='A' must have this label only, found 'B'"),
         (lambda state: table(state).drop_vars("state"), LabelError, "state=A: .* no dimension or coordinate 'state'"),
         (lambda state: table(state).assign_coords(home=("block", range(6))), LabelError, "'home' public"),
         (lambda state: table(state).rename(block=f"block{state}"), LabelError, "state=B has the dimensions"),

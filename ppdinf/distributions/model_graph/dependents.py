@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pymc as pm
 
 from ppdinf._internal.pymc_compat import (
+    PartialObservedRV,
     TensorVariable,
     Variable,
     ancestors,
@@ -27,6 +28,7 @@ __all__ = [
     "depends_on",
     "drawn_for",
     "factors_of_variable",
+    "parts_of",
     "tables_of",
 ]
 
@@ -115,11 +117,23 @@ def factors_of_variable(
     if var in model.potentials:
         (density,) = replace_rvs_by_values([var], rvs_to_values=values, rvs_to_transforms=transforms)
     else:
-        (density,) = transformed_conditional_logp(
-            rvs=[var], rvs_to_values=values, rvs_to_transforms=transforms, jacobian=False
+        parts = parts_of(var, model)
+        densities = transformed_conditional_logp(
+            rvs=parts, rvs_to_values=values, rvs_to_transforms=transforms, jacobian=False
         )
+        density = densities[parts.index(var)]
     factors = factors_in(density, counts, shape)
     return density if factors is None else factors
+
+
+def parts_of(var: TensorVariable, model: pm.Model | None = None) -> list[TensorVariable]:
+    """Return the observed and the missing part of a masked variable, whose densities PyMC computes together.
+
+    Of all other variables, return the variable. With a model, return the parts that the model has.
+    """
+    if var.owner is None or not isinstance(var.owner.op, PartialObservedRV):
+        return [var]
+    return list(var.owner.outputs) if model is None else [rv for rv in model.basic_RVs if rv.owner is var.owner]
 
 
 def dependents_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:

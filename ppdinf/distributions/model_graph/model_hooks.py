@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 
-from ppdinf._internal.pymc_compat import DiracDeltaRV, MeasurableOp, TensorVariable, ancestors
+from ppdinf._internal.pymc_compat import DiracDeltaRV, MeasurableOp, PartialObservedRV, TensorVariable, ancestors
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.factors import CellFactor, read_cells
 from ppdinf.distributions.densities.released_rv import ReleasedRV
@@ -25,6 +25,7 @@ from ppdinf.distributions.model_graph.dependents import (
     dependents_of,
     depends_on,
     factors_of_variable,
+    parts_of,
     tables_of,
 )
 from ppdinf.distributions.model_graph.marginal_rewrite import not_by_cell
@@ -127,7 +128,7 @@ def restart_among(table: TensorVariable, depending: list[TensorVariable], model:
     InvariantError
         As for `restart`.
     """
-    observed = [x for x in depending if x not in model.free_RVs]
+    observed = [x for x in depending if x not in model.free_RVs and set(parts_of(x, model)) == set(parts_of(x))]
     if observed and any(x in model.free_RVs for x in (table, *depending)):
         restart(table, observed, model)
 
@@ -230,7 +231,8 @@ def _factors_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model
     """
     if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
         return None
-    if isinstance(var.owner.op, ConfidentialRV | ReleasedRV):
+    # the densities of the observed and the missing part of a masked variable cannot be separated by cell
+    if isinstance(var.owner.op, ConfidentialRV | ReleasedRV | PartialObservedRV):
         return None
     transformed = [x for x in all_above(var, model) if model.rvs_to_transforms.get(x) is not None]
     if any(table in ancestors([x]) for x in transformed):
