@@ -179,7 +179,8 @@ def people(rng, level):
     shares[3, 0] = 0  # nobody under 18 in nursing homes
     table = rng.multinomial(total, (shares / shares.sum()).ravel()).reshape(1, *shares.shape)
     labels = {axis.name: list(axis.labels) for axis in PERSONS.axes}
-    return xr.DataArray(table, coords={level.lower(): [code], **labels}), xr.DataArray(facilities)
+    kinds = {level.lower(): [code], "hhgq": labels["hhgq"]}
+    return xr.DataArray(table, coords={level.lower(): [code], **labels}), xr.DataArray(facilities, coords=kinds)
 
 
 def one_file(rng, k, draws):

@@ -19,7 +19,7 @@ from ppdinf.census.geography import one_width
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
 from ppdinf.census.schema import Histogram
 from ppdinf.census.strategies import Strategy, variance_of
-from ppdinf.errors import LabelError
+from ppdinf.errors import CountError, LabelError
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.tables.table import as_table
@@ -58,8 +58,8 @@ def simulate_nmf(
     leaf : str
         The finest level.
     facilities : xarray.DataArray of int64, optional
-        Group quarters by geounit and type, ``(geounit, hhgq)``: the number of persons in a type is at least the number
-        of its facilities, and 0 without facilities. Households have no such limit.
+        Group quarters by geounit and type, with the labels of the table in any order: the number of persons in a type
+        is at least the number of its facilities, and 0 without facilities. Households have no such limit.
     by_county : tuple of str
         Levels whose files are in one folder per county, as for demographic files.
     rng : int or numpy.random.Generator, optional
@@ -67,7 +67,9 @@ def simulate_nmf(
     Raises
     ------
     LabelError
-        Labels that differ from the histogram; codes that do not fit the widths.
+        Labels that differ from the histogram, or of `facilities` from the table; codes that do not fit the widths.
+    CountError
+        The persons of a geounit contradict the number of its facilities.
     ModuleNotFoundError
         pyarrow is not installed: it comes with the extra ``census``.
 
@@ -91,6 +93,7 @@ def simulate_nmf(
         )
     codes = [str(code) for code in table[dim].values]
     width = one_width(codes, leaf, "the table")
+    number = None if facilities is None else _number_of(facilities, table)
     for level, width_of_level in {**widths, leaf: width}.items():
         numbers = np.array([code[:width_of_level] for code in codes])
         geounits, group = np.unique(numbers, return_inverse=True)
@@ -98,7 +101,7 @@ def simulate_nmf(
         sums = (by @ table.values.reshape(len(codes), -1)).reshape(-1, *histogram.shape)
         noisy = _noisy(strategy, level, sums, rng)
         exact = [
-            *_exact(strategy, level, sums), *_facilities(facilities, histogram, codes, by),
+            *_exact(strategy, level, sums), *_facilities(number, histogram, by),
             *_zeros(strategy, geounits.size),
         ]  # fmt: skip
         for kind, queries in ((DPQUERY, list(noisy)), (CONSTRAINT, exact)):
@@ -136,16 +139,33 @@ def _zeros(strategy: Strategy, geounits: int) -> Iterator[Query]:
         yield f"{name}_con", groupings, np.zeros((geounits, size), dtype=np.int64), 0.0, "="
 
 
-def _facilities(
-    given: xr.DataArray | None, histogram: Histogram, codes: list[str], by: sp.csr_array
-) -> Iterator[Query]:
-    if given is None:
+def _number_of(facilities: xr.DataArray, table: xr.DataArray) -> NDArray[np.int64]:
+    """Return the number of facilities in the order of the table, 0 for households."""
+    names = table.dims[:2]
+    labels = {name: table[name].values for name in names}
+    if set(facilities.dims) != set(names) or any(
+        name not in facilities.coords or sorted(facilities[name].values.tolist()) != sorted(labels[name].tolist())
+        for name in names
+    ):
+        raise LabelError(f"facilities must have the dimensions {names[0]!r} and {names[1]!r} with the table's labels")
+    number: NDArray[np.int64] = facilities.transpose(*names).sel(labels).values.astype(np.int64)
+    persons = table.sum(table.dims[2:]).values
+    wrong = (number < 0) | (persons < number) | ((number == 0) & (persons > 0))
+    wrong[:, 0] = False
+    if wrong.any():
+        geounit, kind = np.argwhere(wrong)[0]
+        raise CountError(
+            f"{names[0]}={labels[names[0]][geounit]}, {names[1]}={labels[names[1]][kind]}: the number of persons must "
+            "be at least the number of facilities, and 0 without facilities"
+        )
+    number[:, 0] = 0
+    return number
+
+
+def _facilities(number: NDArray[np.int64] | None, histogram: Histogram, by: sp.csr_array) -> Iterator[Query]:
+    if number is None:
         return
-    axis = histogram.axes[0]
-    if given.shape != (len(codes), len(axis.labels)):
-        raise LabelError(f"facilities must be given by geounit and {axis.name!r}, in the order of the table")
-    number = by @ given.values.astype(np.int64)
-    number[:, 0] = 0  # households
+    axis, number = histogram.axes[0], by @ number
     upper = UPPER * number
     upper[:, 0] = UPPER * UPPER
     groupings = (axis.name, *("*" for _ in histogram.axes[1:]))

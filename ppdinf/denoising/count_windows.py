@@ -18,6 +18,7 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 __all__ = ["LARGEST", "CountWindows", "Ends", "ends_by_noise", "published_ranges", "published_windows", "reached"]
 
 LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512 MB
+HIGHEST = 2**27  # largest count, whose prior weights take 1 GB per chain
 EXTENSION = 2.0  # lower extension of windows below the noise, in radii of the noise: priors of sparse tables favour 0
 
 type Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -66,6 +67,11 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     if width * d > LARGEST:
         raise ModelError(
             f"noise leaves {width:,} possible counts per cell, above the limit of {LARGEST // d:,} for {d:,} cells"
+        )
+    if upper[cell := int(np.argmax(upper))] > HIGHEST:
+        raise ModelError(
+            f"the count at {system.frame.cell(cell)} can exceed {HIGHEST:,}, and denoise lists the prior weights of "
+            "all counts up to the largest: state a model (ppd.PartiallyPrivate), or larger units"
         )
     lower = below.astype(np.int64)
     counts = lower[:, None] + np.arange(width)

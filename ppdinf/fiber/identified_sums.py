@@ -29,7 +29,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from ppdinf._internal.progress import progress
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.nested_sums.laminar import Forest, forest_of
-from ppdinf.lattice.points.fiber_tables import PASSES, cell_intervals
+from ppdinf.lattice.points.fiber_tables import EXACT, PASSES, cell_intervals
 
 __all__ = ["Rows", "identified_sums"]
 
@@ -83,8 +83,8 @@ def identified_sums(
     """
     forest = forest_of(sp.csr_array(sp.vstack([rows.matrix, wanted], format="csr")))
     if forest is not None and _depth(forest) < PASSES // 2 - 1:
-        low, high = _in_tree(forest, rows, cells)
-        return low, high, np.ones(low.size, dtype=bool)
+        low, high, exact = _in_tree(forest, rows, cells)
+        return low, high, np.full(low.size, exact)
     return _by_programmes(rows, cells, wanted, monotonic() + seconds, progressbar)
 
 
@@ -96,8 +96,11 @@ def _depth(forest: Forest) -> int:
     return deepest
 
 
-def _in_tree(forest: Forest, rows: Rows, cells: Ends) -> Ends:
-    """Return ranges of the sums after the rows, by propagation with a variable for each sum: ``sum - parts = 0``."""
+def _in_tree(forest: Forest, rows: Rows, cells: Ends) -> tuple[Reals, Reals, bool]:
+    """Return ranges of the sums after the rows, by propagation with a variable for each sum: ``sum - parts = 0``.
+
+    They are exact if doubles represent every sum of ends.
+    """
     d, m = forest.node.size, forest.parent.size
     inside, below = np.flatnonzero(forest.node >= 0), np.flatnonzero(forest.parent >= 0)
     sums = np.concatenate([forest.node[inside], forest.parent[below], np.arange(m)])
@@ -109,7 +112,8 @@ def _in_tree(forest: Forest, rows: Rows, cells: Ends) -> Ends:
     np.maximum.at(low, stated, rows.low)
     np.minimum.at(high, stated, rows.high)
     low, high = _propagated(Rows(balance, np.zeros(m), np.zeros(m)), (low, high))
-    return low[wanted], high[wanted]
+    ends = np.abs(np.concatenate([low, high]))
+    return low[wanted], high[wanted], bool(ends[np.isfinite(ends)].sum() < EXACT)
 
 
 def _propagated(rows: Rows, cells: Ends) -> Ends:

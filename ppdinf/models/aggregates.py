@@ -150,7 +150,7 @@ def summary(draws: xr.DataArray, probability: float = 0.9, *, simultaneous: bool
     LabelError
         The draws have no dimensions ``chain`` and ``draw``.
     ModelError
-        The draws are neither numbers nor bool.
+        The draws are neither numbers nor bool, or `probability` is not between 0 and 1.
 
     See Also
     --------
@@ -182,6 +182,8 @@ def summary(draws: xr.DataArray, probability: float = 0.9, *, simultaneous: bool
     """
     if not set(SAMPLE) <= set(draws.dims):
         raise LabelError(f"posterior draws must have the dimensions chain and draw, found {draws.dims}")
+    if not 0 < probability < 1:
+        raise ModelError(f"probability must be between 0 and 1, found {probability}")
     if draws.dtype.kind not in "biuf":
         raise ModelError(
             f"posterior draws must be numbers or bool, found {draws.dtype}: for the probability of a label, pass "

@@ -83,7 +83,8 @@ def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
     more = f" and {over.size - 3} more" if over.size > 3 else ""
     return (
         f"The posterior of {name!r} exceeds the truncation windows, with {share.max():.1g} of the weight at "
-        f"{named}{more}: model and release differ in these cells by more than the noise does once in 1e12 tables. "
-        "Check epsilon and the expected counts of the cells. Allow more variation of the counts (NegativeBinomial "
-        "instead of Poisson) or use a wider prior for the parameters."
+        f"{named}{more}: the prior, the release and the variables that depend on these cells contradict each other by "
+        "more than the noise does once in 1e12 tables. Check epsilon, the expected counts of the cells, and the data "
+        "of the dependent variables. Allow more variation of the counts (NegativeBinomial instead of Poisson) or use a "
+        "wider prior for the parameters."
     )

@@ -298,6 +298,28 @@ def test_simulator_refuses_tables_that_do_not_fit(tmp_path):
             simulate_nmf(wrong, STRATEGY, tmp_path, DATA, WIDTHS)
     with pytest.raises(LabelError, match="facilities"):
         simulate_nmf(table(), STRATEGY, tmp_path, DATA, WIDTHS, facilities=facilities()[:2])
+    for change in (1, 40, -1):
+        wrong = facilities()
+        wrong[0, 2] += change  # no persons, more than the persons, or fewer than 0
+        with pytest.raises(CountError, match=f"block={BLOCKS[0]}, hhgq={QUARTERS.labels[2]}: the number of persons"):
+            simulate_nmf(table(), STRATEGY, tmp_path, DATA, WIDTHS, facilities=wrong)
+
+
+def test_facilities_are_matched_by_label(root, tmp_path):
+    """Wrong variant: facilities in the order of their own labels."""
+    other = facilities()[::-1, [2, 0, 1]].transpose("hhgq", "block")
+    options = {"by_county": ("Block",), "rng": 1}
+    simulate_nmf(table(), STRATEGY, tmp_path / "other", DATA, WIDTHS, facilities=other, **options)
+    one, two = (
+        read_rows(place, DATA, "Constraint", SMALL).drop(columns="where") for place in (root, tmp_path / "other")
+    )
+    pd.testing.assert_frame_equal(one, two)
+    public = read_nmf(tmp_path / "other", DATA, SMALL, levels=["Block"]).public
+    x = table().values.ravel()
+    assert (public.A @ x == public.values).all()
+    assert (public.B @ x >= public.limits).all()
+    with pytest.raises(CountError):
+        simulate_nmf(table(), STRATEGY, tmp_path / "wrong", DATA, WIDTHS, facilities=facilities().copy(data=other.T))
 
 
 def test_trees_name_nested_sums():

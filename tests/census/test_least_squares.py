@@ -23,7 +23,8 @@ def test_errors_are_those_stated(tmp_path):
     table[:, 0] = rng.poisson(3, table[:, 0].shape)
     axes = {axis.name: list(axis.labels) for axis in PERSONS.axes}
     persons = xr.DataArray(table, coords={"county": CODES, **axes})
-    facilities = xr.DataArray(np.zeros((len(CODES), 8), dtype=np.int64))
+    kinds = {"county": CODES, "hhgq": axes["hhgq"]}
+    facilities = xr.DataArray(np.zeros((len(CODES), 8), dtype=np.int64), coords=kinds)
     simulate_nmf(persons, PERSONS_2020, tmp_path, DATA, {}, leaf="County", facilities=facilities, rng=rng)
     found = np.zeros((len(CODES), len(PERSONS_2020.squared_sigmas["County"])))
     for own, code, truth in zip(found, CODES, table, strict=True):

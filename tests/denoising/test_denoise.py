@@ -150,6 +150,18 @@ def test_draws_at_the_end_of_a_window_are_a_problem():
         assert "draws of 2 cells reach the end of the range" in problems(40, prior)[0]
 
 
+def test_counts_whose_prior_cannot_be_listed_are_refused():
+    seen = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [2**36, 5], NOISE))
+    with pytest.raises(ModelError, match=r"the count at a=A can exceed 134,217,728"):
+        ppd.denoise(seen, draws=5, prior="flat", progressbar=False)
+
+
+@pytest.mark.parametrize("probability", [0, 1, -0.1, 1.5])
+def test_a_probability_outside_of_0_and_1_is_refused(probability):
+    with pytest.raises(ModelError, match="probability must be between 0 and 1"):
+        ppd.denoise(SEEN, draws=10, rng=1, progressbar=False).summary(probability=probability)
+
+
 def test_several_releases():
     table = np.array([12, 0, 31])
     releases = [ppd.GeneralizedLaplace(inv.total(), epsilon=1).release(table) for _ in range(3)]

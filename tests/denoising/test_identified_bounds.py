@@ -143,3 +143,31 @@ def test_unsuitable_sums_are_refused(of, message):
         ppd.identified_bounds(seen, of)
     with pytest.raises(ModelError, match="takes Measurements"):
         ppd.identified_bounds(of)
+
+
+def test_bounds_that_doubles_do_not_decide_are_not_called_exact():
+    seen = ppd.Measurements(
+        {"c": ["a", "b"]}, ppd.measured(inv.margin("c"), [f">={2**52}", "0-9"], ppd.laws.Interval()),
+        public={inv.total(): 2**52 + 6},
+    )  # fmt: skip
+    assert not ppd.identified_bounds(seen, progressbar=False).exact.any()
+
+
+@pytest.mark.parametrize("size", [10, 5 * 10**14, 2**50])
+def test_bounds_of_large_counts_are_as_tight_as_those_of_small_counts(size):
+    """Wrong variant: bounds that allow for rounding errors in sums of integers that doubles represent."""
+    nested = ppd.Measurements(
+        {"c": ["a", "b"]},
+        ppd.measured(inv.margin("c"), [f"{size}-{size + 4}", "0-9"], ppd.laws.Interval()),
+        public={inv.total(): size + 6},
+    )
+    crossing = ppd.Measurements(
+        {"r": ["a", "b"], "c": ["x", "y"]},
+        ppd.measured(inv.cells({"r": "a", "c": "x"}), [f">={size}"], ppd.laws.Interval()),
+        public={inv.margin("r"): [size, size + 8], inv.margin("c"): [size + 3, size + 5]},
+    )
+    one, two = (ppd.identified_bounds(seen, progressbar=False) for seen in (nested, crossing))
+    assert (one.lower - [size, 2]).tolist() == (one.upper - [size + 4, 6]).tolist() == [0, 0]
+    assert two.disclosed.all()
+    assert one.exact.all()
+    assert two.exact.all()

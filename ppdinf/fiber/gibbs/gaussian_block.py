@@ -161,7 +161,7 @@ def gaussian_block(fiber: Fiber, precision: Reals, away: Reals) -> GaussianBlock
     measured = fiber.coupling
     if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():
         return NOBODY
-    far = np.where(precision > 0, away * np.sqrt(precision), 0.0)
+    far = np.multiply(away, np.sqrt(precision), out=np.zeros(precision.size), where=precision > 0)
     cells = np.sort(np.argsort(-far, kind="stable")[: min(MOST, int((far > AWAY).sum()))])
     if cells.size < FEWEST:
         return NOBODY

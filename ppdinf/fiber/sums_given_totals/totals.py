@@ -273,7 +273,10 @@ def draw(
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             missed = max(pool.map(draw_part, starts, generator.spawn(len(starts))))
     if missed == goal.size:
-        raise ModelError("every free cell must have a value with positive weight: widen its window")
+        raise ModelError(
+            "a cell has no count with positive weight within its window: its published number, the prior and the "
+            "variables that depend on it contradict each other"
+        )
     if missed >= 0:
         raise InvariantError(
             f"no table has the total of block {missed}: widen the windows of its cells or check the total"

@@ -6,11 +6,12 @@ from scipy import sparse
 
 from ppdinf.lattice.algebra.systems import IntVector, MatrixLike
 
-__all__ = ["cell_intervals", "fiber_tables"]
+__all__ = ["EXACT", "cell_intervals", "fiber_tables"]
 
 PARTIAL = 4 * 10**6  # largest number of partial tables
 ENTRIES = 2**24  # largest number of entries of dense rows
 PASSES = 100
+EXACT = 2.0**53  # doubles represent all integers up to here
 NEAR, ROUNDING = 1e-9, 1e-15
 
 type Reals = NDArray[np.float64]
@@ -104,7 +105,8 @@ def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntV
         )
         # a row does not bound a cell while another cell is unbounded
         says = open_ends[row] == endless
-        slack = NEAR + ROUNDING * (size + np.abs(least))[row]  # sums of large counts lose digits
+        size = (size + np.abs(least))[row]
+        slack = np.where(size < EXACT, 0.0, NEAR + ROUNDING * size)  # sums of larger integers lose digits
         ends = np.ceil((least[row] - (total[row] - most) - slack) / np.abs(weights))
         np.maximum.at(low, cells[up & says], ends[up & says])
         np.minimum.at(high, cells[~up & says], -ends[~up & says])
