@@ -30,7 +30,7 @@ MANY = 6  # number of cases of a deep test above which a third of them runs
 
 # examples that need an optional package run where it is installed
 collect_ignore_glob = [
-    *(["ppdinf/census/*"] if not find_spec("pyarrow") else []),
+    *(["ppdinf/census/*", "ppdinf/denoising/denoise_parts.py"] if not find_spec("pyarrow") else []),
     *(["ppdinf/plots/area_map.py"] if not find_spec("geopandas") else []),
 ]
 

@@ -20,7 +20,6 @@ import threading
 import time
 from contextlib import nullcontext
 
-import dask
 import numpy as np
 
 from case_studies._shared.study import Study
@@ -62,6 +61,7 @@ def on_cluster(months, workers, kill_after=None):
 
     Return its results, seconds, and the largest CPU seconds of a worker.
     """
+    import dask
     import distributed
 
     dask.config.set({TRIM: None})

@@ -220,8 +220,9 @@ def test_the_largest_r_hat_of_many_cells_may_be_larger(cells, largest, agree):
     r_hat = np.full(cells, 1.001)
     r_hat[-1] = largest
     at = pd.DataFrame({"ess_bulk": 900.0, "r_hat": r_hat}, index=[f"count[{k}]" for k in range(cells)])
-    draws = xr.DataArray(np.zeros((2, 4, cells)), dims=("chain", "draw", "cell"))
-    found = Denoised.problems.fget(SimpleNamespace(convergence=at, draws=draws))
+    draws, none = xr.DataArray(np.zeros((2, 4, cells)), dims=("chain", "draw", "cell")), np.full(cells, -1)
+    posterior = SimpleNamespace(convergence=at, draws=draws, _flat=draws.values, _ends=(none, none))
+    found = Denoised.problems.fget(posterior)
     assert (found == []) == agree
 
 
