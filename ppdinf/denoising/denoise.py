@@ -156,7 +156,8 @@ def denoise(
                 if not found:
                     raise
     shortest = min(stored[TABLE].shape[1] for stored, *_ in found)  # Ctrl-C reaches processes of this machine, too
-    values = {name: np.concatenate([stored[name][:, :shortest] for stored, *_ in found]) for name in found[0][0]}
+    parts = {name: [stored[name][:, :shortest] for stored, *_ in found] for name in found[0][0]}
+    values = {name: rows[0] if len(rows) == 1 else np.concatenate(rows) for name, rows in parts.items()}  # no copy
     return Denoised(data, values.pop(TABLE), values, *found[0][1:])
 
 
