@@ -181,7 +181,7 @@ def test_a_posterior_outside_its_windows_is_reported(marginalize):
         idata = pm.sample(200, tune=200, chains=2, **QUIET)
     problems = " ".join(ppd.diagnose(idata, model).problems)
     assert "exceeds the truncation windows" in problems
-    assert "county=9: model and release" in problems
+    assert "county=9: the prior, the release" in problems
 
 
 @pytest.mark.parametrize("marginalize", [True, WALKED])
