@@ -14,15 +14,16 @@ if counties lie in states and states in regions, sums by county have cells of on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public
 from ppdinf.invariants.covariates import Covariates
 from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.sums import Sums
+from ppdinf.tables.frame import Frame
 
-__all__ = ["split_statements"]
+__all__ = ["outer_labels", "require_nested", "split_statements"]
 
 
 def split_statements(public: Public, by: str) -> tuple[Public, Public]:
@@ -85,3 +86,35 @@ def _sums_up(joint: Statement, local: Statement, coarser: Mapping[str, str]) -> 
         and joint.weights == local.weights
         and set(joint.by) <= determined(local, coarser)
     )
+
+
+def require_nested(parts: Iterable[Mapping[str, str]]) -> None:
+    """Refuse sums that are stated to lie within one label, but lie in two labels of different parts.
+
+    Parameters
+    ----------
+    parts : iterable of mapping of str to str
+        For each part, the outer label of each sum by its name.
+
+    Raises
+    ------
+    InvariantError
+        The message names the sum and both labels.
+    """
+    first: dict[str, str] = {}
+    for part in parts:
+        for name, outer in part.items():
+            if first.setdefault(name, outer) != outer:
+                raise InvariantError(
+                    f"{name} lies in {first[name]} and in {outer}, so the levels do not nest: give its parts distinct "
+                    f"names, or use margin({outer.partition('=')[0]!r}, ...)"
+                )
+
+
+def outer_labels(frame: Frame, by: tuple[str, ...], within: str) -> dict[str, str]:
+    """Return the label of a coarser coordinate of each combination of labels."""
+    columns = [frame.broadcast(name).tolist() for name in (*by, within)]
+    return {
+        ", ".join(f"{name}={label}" for name, label in zip(by, row, strict=False)): f"{within}={row[-1]}"
+        for row in set(zip(*columns, strict=True))
+    }

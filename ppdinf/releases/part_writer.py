@@ -44,11 +44,10 @@ from ppdinf.releases.part_index import (
     pack_index,
     read_parts,
 )
-from ppdinf.releases.part_statements import split_statements
+from ppdinf.releases.part_statements import outer_labels, require_nested, split_statements
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.releases.release_file import pack_release
 from ppdinf.releases.selection import Selection
-from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 
 __all__ = ["PreparedParts", "prepare_parts", "release_parts"]
@@ -211,7 +210,7 @@ def prepare_parts(
                     f"the labels of {name!r} are {' and '.join(kinds)} in {by}={label}, but "
                     f"{' and '.join(parts[0].kinds[name])} in {by}={labels[0]}: use one kind in all parts"
                 )
-    _require_nested(parts)
+    require_nested(part.nested for part in parts)
     guarantee = guarantee_of_parts(
         mechanism,
         by,
@@ -266,7 +265,7 @@ class _Job:
         nested = dict.fromkeys(names, f"{self.by}={label}")
         for statement in self.joint:
             if isinstance(statement, Sums) and statement.within is not None:
-                nested |= _outer_labels(frame, statement.by, statement.within)
+                nested |= outer_labels(frame, statement.by, statement.within)
         summed = sorted(set().union(*(statement.coordinates() for statement in self.joint)) & frame.coords.keys())
         kinds = {name: _kinds(frame.coords[name][1]) for name in summed}
         return _Part(frame.dims, frame.digest, kinds, guarantee.nearest, guarantee.fixed, guarantee.cells, nested)
@@ -287,27 +286,6 @@ class _Job:
         write_atomically(folder / file_of(number), data)
         joint = bind(self.joint, release.frame, release.table.values.ravel())
         return PartFile.of(data), dict(zip(joint.names, joint.values.tolist(), strict=True))
-
-
-def _require_nested(parts: list[_Part]) -> None:
-    """Refuse sums that are stated to lie within one label, but lie in two labels of different parts."""
-    first: dict[str, str] = {}
-    for part in parts:
-        for name, outer in part.nested.items():
-            if first.setdefault(name, outer) != outer:
-                raise InvariantError(
-                    f"{name} lies in {first[name]} and in {outer}, so the levels do not nest: give its parts distinct "
-                    f"names, or use margin({outer.partition('=')[0]!r}, ...)"
-                )
-
-
-def _outer_labels(frame: Frame, by: tuple[str, ...], within: str) -> dict[str, str]:
-    """Return the label of a coarser coordinate of each combination of labels."""
-    columns = [frame.broadcast(name).tolist() for name in (*by, within)]
-    return {
-        ", ".join(f"{name}={label}" for name, label in zip(by, row, strict=False)): f"{within}={row[-1]}"
-        for row in set(zip(*columns, strict=True))
-    }
 
 
 def _kinds(labels: Array) -> tuple[str, ...]:
