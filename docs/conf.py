@@ -32,10 +32,11 @@ nitpicky = False
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 
-autosummary_generate = True
+autosummary_generate = False  # `generated_pages` writes the pages
 autosummary_imported_members = True
 autodoc_typehints = "none"  # numpydoc sections give the types
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"  # the navigation of a class page lists "release()" alone
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 

@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -70,3 +71,32 @@ def test_each_public_name_has_one_page(generated_pages):
     assert len(pages) == len(set(pages))
     documented = {id(attribute(page)) for page in pages}
     assert [full for full, value in public_objects() if id(value) not in documented] == []
+
+
+def test_the_page_of_a_class_describes_each_method_that_the_package_defines(generated_pages):
+    """`Mechanism.release` is inherited, and `MutableMapping` is not a class of this package."""
+    page = generated_pages.name_page("ppdinf", "GeneralizedLaplace")
+    main, further = (part.partition(".. rubric::")[0] for part in page.split(".. rubric::")[1:3])
+    assert ".. automethod:: GeneralizedLaplace.release\n" in main
+    assert ".. automethod:: GeneralizedLaplace.plan_on\n" in further
+    for package, (own, _) in generated_pages.entries().items():
+        for name in own:
+            kind = attribute(f"{package}.{name}")
+            if not inspect.isclass(kind):
+                continue
+            page = generated_pages.name_page(package, name)
+            methods = [key for base in kind.__mro__ if base.__module__.startswith("ppdinf.")
+                       for key, value in vars(base).items() if not key.startswith("_")
+                       and isinstance(value, FunctionType | classmethod | staticmethod)]  # fmt: skip
+            assert [key for key in methods if f".. automethod:: {name}.{key}\n" not in page] == []
+
+
+def test_methods_that_pages_name_exist(generated_pages):
+    named = re.findall(r"\{meth\}`(ppdinf[\w.]+)`", (ROOT / "docs" / "how_to.md").read_text(encoding="utf-8"))
+    assert len(named) >= 13
+    described = set()
+    for package, (own, _) in generated_pages.entries().items():
+        for name in own:
+            page = generated_pages.name_page(package, name)
+            described |= {f"{package}.{method}" for method in re.findall(r"automethod:: (\S+)", page)}
+    assert sorted(set(named) - described) == []

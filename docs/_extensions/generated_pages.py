@@ -68,6 +68,51 @@ def package_page(package, own, elsewhere):
     return "\n".join(parts)
 
 
+def name_page(package, name):
+    """Return the page of a public name; the page of a class describes every method."""
+    value = getattr(importlib.import_module(package), name)
+    kind = "data" if not callable(value) else "function"
+    main, further, attributes = [], [], []
+    if inspect.isclass(value):
+        kind = "exception" if issubclass(value, Exception) else "class"
+        main, further, attributes = members_of(value)
+    title = f"{package}.{name}"
+    parts = [f"{title}\n{'=' * len(title)}\n", f".. currentmodule:: {package}\n", f".. auto{kind}:: {name}\n"]
+    for heading, methods in ("Methods", main), ("Further methods", further):
+        if methods and kind == "class":
+            parts += [f".. rubric:: {heading}\n", *(f".. automethod:: {name}.{method}\n" for method in methods)]
+    if attributes and kind == "class":
+        rows = "\n".join(f"   ~{name}.{attribute}" for attribute in attributes)
+        parts.append(f".. rubric:: Attributes\n\n.. autosummary::\n\n{rows}\n")
+    return "\n".join(parts)
+
+
+def members_of(kind):
+    """Return the names of the public methods and attributes of a class that this package defines.
+
+    Returns
+    -------
+    main : list of str
+        Methods whose docstring describes parameters, the result or an example: what users call.
+    further : list of str
+        Methods with a short docstring: what other parts of the package and new subclasses call.
+    attributes : list of str
+        Attributes and properties; parameters of the class that become attributes are described with the class.
+    """
+    described, sections = inspect.getdoc(kind) or "", re.compile(r"^(Parameters|Returns|Examples)\n-", flags=re.M)
+    main, further, attributes = [], [], []
+    for member in (name for name in dir(kind) if not name.startswith("_")):
+        owner = next(base for base in kind.__mro__ if member in vars(base))
+        if not owner.__module__.startswith("ppdinf."):
+            continue
+        value = inspect.getattr_static(kind, member)
+        if callable(value) or isinstance(value, classmethod | staticmethod):
+            (main if sections.search(inspect.getdoc(value) or "") else further).append(member)
+        elif not re.search(rf"^{member}\b.* : ", described, flags=re.M):
+            attributes.append(member)
+    return main, further, attributes
+
+
 def write(path, text):
     """Write a page unless the file already has this text, so that Sphinx rebuilds only what changed."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,6 +129,8 @@ def write_pages(app):
             stale.unlink()
     for package, (own, elsewhere) in pages.items():
         write(DOCS / "api" / f"{package}.rst", package_page(package, own, elsewhere))
+        for name in own:
+            write(DOCS / "api" / "generated" / f"{package}.{name}.rst", name_page(package, name))
     tree = "\n".join(f"   {package}" for package in pages)
     title = "API reference"
     rows = "\n".join(f"   * - :doc:`{package}`\n     - {one_line(package)}" for package in pages)

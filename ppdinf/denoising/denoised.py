@@ -67,7 +67,18 @@ class Denoised:
         )
 
     def sums(self, statement: Public) -> xr.DataArray:
-        """Sum the draws by the sums that a statement names; see `ppdinf.models.aggregate`."""
+        """Sum the draws by the sums that a statement names.
+
+        Parameters
+        ----------
+        statement : Public
+            For example ``inv.groups("area")``, as for `ppdinf.models.aggregate`.
+
+        Returns
+        -------
+        xarray.DataArray
+            Dimensions ``chain`` and ``draw``, then those of the sums.
+        """
         return aggregate(self.draws, statement)
 
     def summary(
@@ -135,7 +146,18 @@ class Denoised:
         return problems
 
     def to_dataset(self, probability: float = 0.9) -> xr.Dataset:
-        """Return estimate, standard deviation, interval and margin of error of every cell, by label."""
+        """Return estimate, standard deviation, interval and margin of error of every cell, by label.
+
+        Parameters
+        ----------
+        probability : float
+            Probability of the intervals and of the margin of error, as in `summary`.
+
+        Returns
+        -------
+        xarray.Dataset
+            One variable with the shape of the table for each column of `summary`.
+        """
         table = self.summary(probability=probability)
         shape, frame = self.data.shape, self.data.frame
         labels = {name: (dims, values) for name, (dims, values) in frame.coords.items()}

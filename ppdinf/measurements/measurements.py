@@ -188,7 +188,13 @@ class Measurements:
         return {dim: self.frame.coords[dim][1] for dim in self.dims}
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one row per noisy sum, indexed by its name: ``released`` and the type of its law."""
+        """Return one row per noisy sum.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``released`` and ``law``, the type of the law; indexed by the name of the sum.
+        """
         entries = self.entries
         law = np.empty(entries.y.size, dtype=object)
         for form, rows in entries.forms:
@@ -198,7 +204,16 @@ class Measurements:
         )
 
     def equals(self, other: Measurements) -> bool:
-        """Return whether labels, noisy sums and exact sums are equal, statement by statement."""
+        """Return whether labels, noisy sums and exact sums are equal, statement by statement.
+
+        Parameters
+        ----------
+        other : Measurements
+
+        Returns
+        -------
+        bool
+        """
         return pack_measurements(self) == pack_measurements(other)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:

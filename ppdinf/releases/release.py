@@ -352,7 +352,17 @@ class Release:
         return as_drawn(part) if self.provenance == "drawn" else part
 
     def transpose(self, *dims: str) -> xr.DataArray:
-        """Return the noisy table with reordered dimensions; the release does not change."""
+        """Return the noisy table with reordered dimensions; the release does not change.
+
+        Parameters
+        ----------
+        *dims : str
+            Dimensions in the new order.
+
+        Returns
+        -------
+        xarray.DataArray
+        """
         return self.table.transpose(*dims)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -370,7 +380,13 @@ class Release:
         return pd.DataFrame({**columns, "released": self.table.values.ravel()})
 
     def to_dataset(self) -> xr.Dataset:
-        """Return the noisy table as ``released``, with its covariates, and the public sums as ``public`` by name."""
+        """Return the noisy table and the public sums.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``released``, the noisy table with its covariates, and ``public``, the public sums by name.
+        """
         sums = xr.DataArray(self.public.values, dims="public_sum", coords={"public_sum": list(self.public.names)})
         return xr.Dataset({"released": self.table, "public": sums})
 

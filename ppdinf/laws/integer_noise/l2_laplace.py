@@ -99,6 +99,6 @@ class L2Laplace(Law):
     def dominating_law(self, cells: int) -> DoubleGeometric:
         """Return noise whose weights are not smaller than ``exp(-epsilon |z|_2)`` anywhere.
 
-        |z|_2 is at least |z|_1 divided by the square root of `cells`.
+        ``|z|_2`` is at least ``|z|_1`` divided by the square root of `cells`.
         """
         return DoubleGeometric(self.epsilon * Fraction(2**20, math.isqrt(cells * 2**40) + 1))

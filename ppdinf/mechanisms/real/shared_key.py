@@ -45,11 +45,21 @@ class SharedKey(TableMechanism):
     query: Query | None
 
     def sampler_plan(self, table: TableLike, *, allow_mcmc: bool = False, shared: bool = False) -> Plan:
-        """Describe the sampler for `table`, and the reason for this choice; see `TableMechanism.sampler_plan`.
+        """Describe the sampler for `table`, and the reason for this choice.
 
-        `shared` is for agents who share a key (`distributed`). A release assembled from their parts is
-        ``Release(parts, mechanism, plan=mechanism.sampler_plan(labels, shared=True))``; its guarantee states the
-        consequences of the key.
+        Parameters
+        ----------
+        table : xarray.DataArray, pandas object or numpy.ndarray of counts
+        allow_mcmc : bool
+            As in `release`.
+        shared : bool
+            For agents who share a key (`distributed`). A release assembled from their parts is
+            ``Release(parts, mechanism, plan=mechanism.sampler_plan(labels, shared=True))``; its guarantee states the
+            consequences of the key.
+
+        Returns
+        -------
+        Plan
         """
         plan = super().sampler_plan(answer(self.query, table), allow_mcmc=allow_mcmc)
         if not shared:

@@ -178,7 +178,23 @@ class SubspaceMechanism(SharedKey):
     def simulate(
         self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
     ) -> xr.DataArray:
-        """Draw many noisy versions of the answers for research; float64, see `TableMechanism.simulate`."""
+        """Draw many noisy versions of the answers for research; never publish them.
+
+        Parameters
+        ----------
+        table : xarray.DataArray, pandas object or numpy.ndarray of counts
+        draws : int
+            At least 1.
+        rng : int or numpy.random.Generator, optional
+            As for mechanisms of counts: the algorithm of `release` with a repeatable bit stream.
+        allow_mcmc : bool
+            As in `release`.
+
+        Returns
+        -------
+        xarray.DataArray of float64
+            The dimension ``draw``, then those of the answers.
+        """
         return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:

@@ -249,7 +249,19 @@ class KNormGradient(Mechanism):
         return self._given(records).log_density(answers.reshape(-1, d)).reshape(answers.shape[:-1])
 
     def sampler_plan(self, data: object, *, allow_mcmc: bool = False) -> Plan:
-        """Describe how answers are drawn and why; refuse chains unless they are allowed."""
+        """Describe how answers are drawn and why; refuse chains unless they are allowed.
+
+        Parameters
+        ----------
+        data : object
+            Records, as in `release`.
+        allow_mcmc : bool
+            As in `release`.
+
+        Returns
+        -------
+        Plan
+        """
         settled, records = self._settled(data)
         law = settled._law(records)
         if law is not None:

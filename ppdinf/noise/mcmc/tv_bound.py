@@ -123,13 +123,13 @@ class TVBound:
         epsilon : int, float, str or Fraction
             Privacy loss per unit of distance.
         distance : int
-            Distance |x - x'| of the two tables.
+            Distance ``|x - x'|`` of the two tables.
         steps : int
 
         Returns
         -------
         float
-            (1 + exp(epsilon |x - x'|)) times the upper limit, at most 1.
+            ``1 + exp(epsilon |x - x'|)`` times the upper limit, at most 1.
         """
         return min(1.0, (1.0 + math.exp(float(as_fraction(epsilon, "epsilon")) * distance)) * float(self.upper(steps)))
 

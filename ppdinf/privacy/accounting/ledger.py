@@ -155,7 +155,12 @@ class Ledger:
         return f"<Ledger: {len(self.releases)} releases, {self._name} = {spent} of {self.budget} spent>"
 
     def describe(self) -> str:
-        """Describe the spent loss and the public information in paragraphs."""
+        """Describe the spent loss and the public information in paragraphs.
+
+        Returns
+        -------
+        str
+        """
         spent = self.budget - self.remaining
         head = (
             f"{len(self.releases)} releases have spent {self._name} = {float(spent):.6g} of {float(self.budget):.6g}."
