@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 
-import arviz as az
 import pandas as pd
 import xarray as xr
+from arviz_base import rcParams
 
 from ppdinf.diagnostics.chain_statistics import chain_statistics
 
@@ -43,7 +43,7 @@ def convergence(draws: xr.DataArray) -> pd.DataFrame:
     """
     draws = draws.transpose("chain", "draw", ...)
     chains, length = draws.shape[:2]
-    upper = az.rcParams["stats.ci_prob"]  # ArviZ's quantiles of the tail
+    upper = rcParams["stats.ci_prob"]  # ArviZ's quantiles of the tail
     statistics = chain_statistics(draws.values.reshape(chains, length, -1), (1 - upper, upper))
     columns = dict(zip(("ess_bulk", "ess_tail", "r_hat"), statistics, strict=True))
     labels = [

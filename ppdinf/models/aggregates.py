@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal
 
-import arviz as az
 import numpy as np
 import pandas as pd
 import xarray as xr
+from arviz_stats import ess
 from scipy.stats import rankdata
 
 from ppdinf._internal.types import Array
@@ -233,7 +233,7 @@ def _depth(values: Array, probability: float) -> int:
 def _probabilities(draws: xr.DataArray) -> dict[str, Array]:
     """Return the share of true draws of each statement, and its Monte Carlo error."""
     numbers = draws.astype(np.float64)
-    n = np.asarray(az.ess(numbers, method="mean").transpose(*draws.dims[2:]).values).ravel()
+    n = np.asarray(ess(numbers, method="mean").transpose(*draws.dims[2:]).values).ravel()
     p = numbers.values.reshape(-1, n.size).mean(axis=0)
     q = (n * p + 1) / (n + 2)
     return {"estimate": p, "monte_carlo_error": np.sqrt(q * (1 - q) / n)}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
+from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
 from ppdinf._internal.pymc_compat import TensorVariable
@@ -67,7 +67,7 @@ def as_tree(
     data["observed_data"] = {rv.name: _observed(model, rv) for rv in model.observed_RVs}
     dims = {name: list(named) for name, named in model.named_vars_to_dims.items()}
     coords: dict[str, ArrayLike] = {dim: list(labels) for dim, labels in model.coords.items() if labels is not None}
-    tree = az.from_dict(data, dims=dims, coords=coords)
+    tree = from_dict(data, dims=dims, coords=coords)
     tree["sample_stats"].attrs.update(attrs)
     return tree
 
