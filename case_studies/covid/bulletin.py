@@ -109,9 +109,8 @@ def bulletin(study, draws, total, population, names, *, title, months, epsilon, 
         "fatality": "Deaths per 100 cases",
     }
     for name, x in LEFT.items():
-        rows.text(
-            x, -1.2, heads[name], fontsize=7, weight="bold", ha="left" if name == "County" else "right", color=INK
-        )
+        side = "left" if name == "County" else "right"
+        figure.text(x, top + 0.007, heads[name], fontsize=7, weight="bold", ha=side, color=INK)
     for y, (county, row) in enumerate(table.iterrows()):
         if y % 2 == 0:
             figure.patches.append(

@@ -98,20 +98,20 @@ class TableGibbs:
         B = sp.csc_array(system.B)
         self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
         self.plan = (
-            f"sampled along lines, because {observed.why_not_marginalizable}; moves: {moves.reason}; cells are updated "
-            "jointly with the level, the effects and the shape of their prior"
+            f"sampled along lines, because {observed.why_not_marginalizable}. Moves: {moves.reason} Cells are updated "
+            "jointly with the level, the effects and the shape of their prior."
         )
         if self.wide:
-            self.plan += f"; lines are updated by slice sampling, since windows contain {width:,} counts"
+            self.plan += f" Lines are updated by slice sampling, since windows contain {width:,} counts."
         if diagram is not None:
             self.plan += (
-                f"; tables are drawn exactly given the prior from a decision diagram of {diagram.diagram.edges:,} "
-                "edges, since no theorem proves that the moves connect the fiber"
+                f" Tables are drawn exactly given the prior from a decision diagram of {diagram.diagram.edges:,} "
+                "edges, since no theorem proves that the moves connect the fiber."
             )
         if isinstance(coupling, MeasuredSums) and not coupling.mixtures and (coupling.precision > 0).all():
             self.plan += (
-                "; large cells are updated jointly by Klein's algorithm on the lattice of the exact sums, since the "
-                "noise is Gaussian and sums are known more precisely than cells"
+                " Large cells are updated jointly by Klein's algorithm on the lattice of the exact sums, since the "
+                "noise is Gaussian and sums are known more precisely than cells."
             )
 
     def block(self, means: Reals) -> tuple[GaussianBlock, NDArray[np.int64]]:

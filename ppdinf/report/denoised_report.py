@@ -16,12 +16,14 @@ from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
 from ppdinf.laws.additive_law import AdditiveLaw
+from ppdinf.plots import plot_cells
 from ppdinf.plots.style import NAIVE, POSTERIOR, QUIET, clean, figure_style
 from ppdinf.report.html_page import environment, png, versions
 
 __all__ = ["write_denoised"]
 
-SHOWN = 40  # cells or sums in the figure: those with the largest estimates
+SHOWN = 40  # cells or sums in the figure: those with the widest intervals relative to their estimates
+COLUMNS = 40  # largest number of columns of the figure of all cells
 SECONDS = 20.0  # time limit of the bounds
 LISTED = 1000  # rows in the table of the page
 
@@ -47,12 +49,13 @@ def write_denoised(
             "Published sums, statement by statement; a law may have a scale for each sum.",
         ),
         _part(heading="Posterior"),
+        *_margins(posterior, table, statement),
         _image(_intervals(posterior, table, statement), _caption(table)),
         _rows(
             table.head(LISTED),
             columns + (f"; {len(table) - LISTED} more are not shown." if len(table) > LISTED else "."),
         ),
-        _part(heading="Diagnostics", text=f"{verdict}\n\nTables were {posterior.plan}."),
+        _part(heading="Diagnostics", text=f"{verdict}\n\nTables were {posterior.plan.removesuffix('.')}."),
         _image(_convergence(posterior), "Effective draws and R-hat of every cell; dashed lines: limits."),
     ]
     if posterior.parameters:
@@ -88,7 +91,11 @@ def _image(figure: Figure, caption: str) -> dict[str, object]:
 
 
 def _caption(table: pd.DataFrame) -> str:
-    shown = f"The {SHOWN} largest of {len(table)}. " if len(table) > SHOWN else ""
+    shown = (
+        f"The {SHOWN} of {len(table)} with the widest intervals relative to the estimate. "
+        if len(table) > SHOWN
+        else ""
+    )
     thin = "; thin lines: all values that the data permit" if "least" in table else ""
     return f"{shown}Posterior mean and 90 % interval{thin}; crosses: published numbers of single cells or sums."
 
@@ -152,9 +159,18 @@ def _published_cells(posterior: Denoised) -> NDArray[np.float64]:
         return np.bincount(cells, weights=values[single], minlength=d) / np.where(number, number, np.nan)
 
 
+def _margins(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> list[dict[str, object]]:
+    """Return a figure of all cells or sums if the other figure omits some and the page is wide enough."""
+    draws = posterior.draws if statement is None else posterior.sums(statement)
+    if len(table) <= SHOWN or draws.ndim < 4 or draws.shape[-1] > COLUMNS:
+        return []
+    return [_image(plot_cells(draws), "Posterior means; half of the 90 % interval divided by the estimate.")]
+
+
 def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> Figure:
-    largest = np.sort(np.argsort(-table["estimate"].to_numpy(), kind="stable")[:SHOWN])
-    shown = table.iloc[largest]
+    width = (table["upper"] - table["lower"]).to_numpy() / np.maximum(table["estimate"].to_numpy(), 1)
+    widest = np.sort(np.argsort(-width, kind="stable")[:SHOWN])
+    shown = table.iloc[widest]
     labels = [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in shown.index]
     with figure_style():
         figure = Figure(figsize=(7, 0.8 + 0.2 * len(shown)), layout="constrained")
@@ -166,7 +182,7 @@ def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | Non
         axes.hlines(places, shown["lower"], shown["upper"], color=POSTERIOR, linewidth=2, alpha=0.5)
         axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
         if statement is None:
-            axes.plot(_published_cells(posterior)[largest], places, "x", color=NAIVE, markersize=5)
+            axes.plot(_published_cells(posterior)[widest], places, "x", color=NAIVE, markersize=5)
         axes.set(yticks=places, yticklabels=labels, xlabel="persons", ylim=(len(shown) - 0.4, -0.6))
         clean(axes)
     return figure

@@ -8,12 +8,14 @@ import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from chi_square import p_value_of_tables
 
 import ppdinf as ppd
 from ppdinf.denoising import table_gibbs
 from ppdinf.denoising.learned_prior import FixedPrior
 from ppdinf.errors import InvariantError, LabelError, ModelError, ReleaseFileError
+from ppdinf.report import denoised_report
 
 MODULE = importlib.import_module("ppdinf.denoising.denoise")
 inv, laws = ppd.invariants, ppd.laws
@@ -202,7 +204,7 @@ def test_refused(call, error, words):
 
 def test_the_plan_states_the_sampler_and_the_reason():
     posterior = ppd.denoise(SEEN, draws=10, rng=1, progressbar=False)
-    assert posterior.plan.startswith("sampled along lines, because noisy and exact sums cross each other; moves: ")
+    assert posterior.plan.startswith("sampled along lines, because noisy and exact sums cross each other. Moves: ")
     assert "all 4 noisy and exact sums" in posterior.plan
     free = ppd.Measurements(
         {"a": ["A", "B"], "b": ["f", "m"]},
@@ -348,3 +350,20 @@ def test_draws_that_exceed_the_memory_are_refused_before_the_first(monkeypatch):
         ModelError, match=r"2 x 100,000,000 draws of 2 cells and the prior take 1\.6 GB, .* has 1\.0 GB"
     ):
         ppd.denoise(PAIR, 10**8, prior="flat", progressbar=False)
+
+
+def test_the_figure_of_a_large_table_shows_the_uncertain_cells():
+    """Of 60 cells, three small ones are suppressed and the others are exact."""
+    counts = np.arange(60).reshape(6, 10) + 20.0
+    counts[1, 2] = counts[3, 4] = counts[5, 9] = np.nan
+    coords = {"area": list("ABCDEF"), "age": list(range(10))}
+    table = xr.DataArray(counts, dims=("area", "age"), coords=coords)
+    cells = ppd.suppressed(table, below=10, least=1)
+    seen = ppd.Measurements(coords, public={inv.margin("area", "age"): cells})
+    posterior = ppd.denoise(seen, draws=50, rng=1, progressbar=False)
+    figure = denoised_report._intervals(posterior, posterior.summary(), None)
+    shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(shown) == denoised_report.SHOWN
+    assert {"B, 2", "D, 4", "F, 9"} <= set(shown)
+    assert len(denoised_report._margins(posterior, posterior.summary(), None)) == 1
+    assert denoised_report._margins(posterior, posterior.summary(inv.groups("area")), inv.groups("area")) == []

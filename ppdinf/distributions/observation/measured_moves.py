@@ -47,17 +47,15 @@ def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
             if (sizes > 1).any():
                 families.append((_Placed(Transfers(members, sizes), d), base, False))
                 name = "; ".join(map(str, stated.statement))
-                reasons.append(f"transfers between cells of one sum preserve {name}, whose noise may be narrow")
+                reasons.append(f"transfers between cells of one sum preserve {name}, whose noise may be narrow.")
     # moves that preserve all sums
     together = sp.csr_array(sp.vstack(held, format="csr")) if held else None
     if together is not None and together.shape[0] <= SUMS:
         moves = plan.with_sums(together, data.shape)
         if moves.families:
             families.append((Embedded(moves, np.arange(d), d), base, False))
-            reasons.append(
-                f"all {together.shape[0]:,} noisy and exact sums of several cells are preserved by further moves"
-            )
-    return replace(connected, families=families, reason=", and as often: ".join(reasons))
+            reasons.append(f"moves that preserve all {together.shape[0]:,} noisy and exact sums of several cells.")
+    return replace(connected, families=families, reason=" As often: ".join(reasons))
 
 
 class _Placed:
