@@ -100,3 +100,14 @@ def test_methods_that_pages_name_exist(generated_pages):
             page = generated_pages.name_page(package, name)
             described |= {f"{package}.{method}" for method in re.findall(r"automethod:: (\S+)", page)}
     assert sorted(set(named) - described) == []
+
+
+def test_a_constant_is_described_by_the_string_below_its_definition(generated_pages):
+    page = generated_pages.name_page("ppdinf.census", "UNITS")
+    assert ".. py:data:: UNITS\n\n   Housing units of the redistricting files.\n" in page
+    assert "An instance of :py:obj:`ppdinf.census.Histogram`" in page
+    overview = generated_pages.package_page("ppdinf.census", ["UNITS", "tree"], [])
+    assert "   * - :py:obj:`UNITS`\n     - Housing units of the redistricting files.\n" in overview
+    assert "\n   tree\n" in overview
+    with pytest.raises(ValueError, match=r"no file .* defines Axis"):
+        generated_pages.about_constant(importlib.import_module("ppdinf.census"), "Axis")

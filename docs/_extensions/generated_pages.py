@@ -6,9 +6,11 @@ The API reference has one page per public package and one per public name, so th
 A name that ``import ppdinf as ppd`` provides as ``ppd.name`` is documented under that name only.
 """
 
+import ast
 import importlib
 import inspect
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from docutils import nodes
@@ -60,28 +62,53 @@ def package_page(package, own, elsewhere):
     module = importlib.import_module(package)
     introduction = inspect.getdoc(module).partition("\n\n")[0]
     parts = [f"{package}\n{'=' * len(package)}\n", introduction + "\n", f".. module:: {package}\n"]
-    if own:
-        parts.append(summary("", own))
+    constants = [name for name in own if is_constant(getattr(module, name))]
+    if others := [name for name in own if name not in constants]:
+        parts.append(summary("", others))
+    if constants:
+        rows = "\n".join(f"   * - :py:obj:`{name}`\n     - {about_constant(module, name)}" for name in constants)
+        pages = "\n".join(f"   generated/{package}.{name}" for name in constants)
+        parts.append(f".. list-table::\n   :widths: 25 75\n\n{rows}\n\n.. toctree::\n   :hidden:\n\n{pages}\n")
     if elsewhere:
         links = ", ".join(f":py:obj:`{name}`" for name in elsewhere)
         parts.append(f"Also in this package: {links}.\n")
     return "\n".join(parts)
 
 
+def is_constant(value):
+    """Return whether a public name is neither a function nor a class nor a module."""
+    return not (callable(value) or inspect.ismodule(value))
+
+
+def about_constant(module, name):
+    """Return the string below the definition of a constant in a file of its package."""
+    for file in Path(module.__file__).parent.rglob("*.py"):
+        for node, following in pairwise(ast.parse(file.read_text(encoding="utf-8")).body):
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name:
+                return " ".join(following.value.value.split())
+    raise ValueError(f"no file of {module.__name__} defines {name}")
+
+
 def name_page(package, name):
     """Return the page of a public name; the page of a class describes every method."""
-    value = getattr(importlib.import_module(package), name)
-    kind = "data" if not callable(value) else "function"
-    main, further, attributes = [], [], []
-    if inspect.isclass(value):
-        kind = "exception" if issubclass(value, Exception) else "class"
-        main, further, attributes = members_of(value)
-    title = f"{package}.{name}"
-    parts = [f"{title}\n{'=' * len(title)}\n", f".. currentmodule:: {package}\n", f".. auto{kind}:: {name}\n"]
+    module = importlib.import_module(package)
+    value, title = getattr(module, name), f"{package}.{name}"
+    parts = [f"{title}\n{'=' * len(title)}\n", f".. currentmodule:: {package}\n"]
+    if inspect.ismodule(value):
+        return "\n".join([*parts, f".. automodule:: {value.__name__}\n   :members:\n"])
+    if is_constant(value):
+        kind = f"An instance of :py:obj:`{package}.{type(value).__name__}`."
+        return "\n".join([*parts, f".. py:data:: {name}\n\n   {about_constant(module, name)}\n\n   {kind}\n"])
+    if not inspect.isclass(value):
+        return "\n".join([*parts, f".. autofunction:: {name}\n"])
+    if issubclass(value, Exception):
+        return "\n".join([*parts, f".. autoexception:: {name}\n"])
+    main, further, attributes = members_of(value)
+    parts.append(f".. autoclass:: {name}\n")
     for heading, methods in ("Methods", main), ("Further methods", further):
-        if methods and kind == "class":
+        if methods:
             parts += [f".. rubric:: {heading}\n", *(f".. automethod:: {name}.{method}\n" for method in methods)]
-    if attributes and kind == "class":
+    if attributes:
         rows = "\n".join(f"   ~{name}.{attribute}" for attribute in attributes)
         parts.append(f".. rubric:: Attributes\n\n.. autosummary::\n\n{rows}\n")
     return "\n".join(parts)

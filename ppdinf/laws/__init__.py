@@ -36,7 +36,7 @@ from ppdinf.laws.real_valued.laplace import Laplace as Laplace
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm as NoiseNorm
 
 __all__ = [
-    "LAPLACE", "AdditiveNoise", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",
+    "AdditiveNoise", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",
     "IntegerLaw", "Interval", "JointL2", "L2Laplace", "Laplace", "Law", "LawArray", "NoiseNorm", "RandomRounding",
     "RandomizedResponse", "Rounded", "Staircase", "Thresholded", "TransitionMatrix", "read_ptable",
 ]  # fmt: skip

@@ -28,7 +28,9 @@ __all__ = ["DiscreteGaussian"]
 
 @dataclass(frozen=True)
 class DiscreteGaussian(IntegerLaw):
-    """Weight ``exp(-k**2 / (2 sigma**2))``: zCDP with rho = ``1 / (2 sigma**2)`` per unit of squared l2 distance.
+    """Discrete Gaussian noise.
+
+    Weight ``exp(-k**2 / (2 sigma**2))``: zCDP with rho = ``1 / (2 sigma**2)`` per unit of squared l2 distance.
 
     Parameters
     ----------

@@ -27,7 +27,9 @@ __all__ = ["DoubleGeometric"]
 
 @dataclass(frozen=True)
 class DoubleGeometric(IntegerLaw):
-    """Weight ``exp(-epsilon |k|)``: epsilon-differential privacy per unit of l1 distance.
+    """Double geometric noise, the integer form of Laplace noise.
+
+    Weight ``exp(-epsilon |k|)``: epsilon-differential privacy per unit of l1 distance.
 
     Parameters
     ----------

@@ -24,7 +24,9 @@ GRID = 400  # number of scales in the grid of forward draws
 
 @dataclass(frozen=True, eq=False)
 class JointL2(ObservationModel):
-    """Weight ``exp(-epsilon |y - x|_2)`` of all numbers that share one object of this class.
+    """Noise of several numbers together whose size is measured by their l2 norm.
+
+    Weight ``exp(-epsilon |y - x|_2)`` of all numbers that share one object of this class.
 
     The noise is a scale mixture. Given v with density ``exp(-v**2 / 2)``, the numbers are independent Gaussians with
     standard deviation ``v / epsilon``. Integrating over v gives the weight. Samplers draw v given the table.

@@ -28,7 +28,9 @@ __all__ = ["L2Laplace"]
 
 @dataclass(frozen=True)
 class L2Laplace(Law):
-    """Weight ``exp(-epsilon |z|_2)`` of a vector z: epsilon-differential privacy per unit of l2 distance.
+    """Integer noise of a whole table whose size is measured by its l2 norm.
+
+    Weight ``exp(-epsilon |z|_2)`` of a vector z: epsilon-differential privacy per unit of l2 distance.
 
     Parameters
     ----------

@@ -25,8 +25,9 @@ __all__ = ["Staircase"]
 
 @dataclass(frozen=True)
 class Staircase(IntegerLaw):
-    """Weight ``exp(-epsilon j)`` on stairs j of width `sensitivity`, where the top stair has `step` values from 0 on.
+    """Staircase noise: the weight is constant on stairs and falls from stair to stair.
 
+    Weight ``exp(-epsilon j)`` on stairs j of width `sensitivity`, where the top stair has `step` values from 0 on.
     The privacy loss between counts that differ by at most `sensitivity` is at most epsilon.
 
     Parameters

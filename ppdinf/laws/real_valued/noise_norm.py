@@ -20,7 +20,9 @@ __all__ = ["NoiseNorm"]
 
 @dataclass(frozen=True, eq=False)
 class NoiseNorm:
-    """The log density of noise z, without its normaliser: minus a norm of ``matrix @ z``.
+    """A log density of noise that is minus a norm of the noise.
+
+    The log density of noise z, without its normaliser, is minus a norm of ``matrix @ z``.
 
     Attributes
     ----------

@@ -36,7 +36,10 @@ __all__ = ["StatedLoss", "WassersteinExponential"]
 
 @dataclass(frozen=True)
 class WassersteinExponential(Weighted):
-    """Tables with mass proportional to ``exp(-epsilon |y - x| / (2 sensitivity))`` times a base measure.
+    """Integer tables that keep all public sums and bounds, under a Pufferfish guarantee.
+
+    The release y of a table x has mass proportional to ``exp(-epsilon |y - x| / (2 sensitivity))`` times a base
+    measure.
 
     Parameters
     ----------

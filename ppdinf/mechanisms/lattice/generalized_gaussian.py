@@ -35,7 +35,10 @@ SLACK = 1e-9  # relative to sigma, so that rounding on another machine never mak
 
 @dataclass(frozen=True)
 class GeneralizedGaussian(LatticeNoise):
-    """Integer noise with mass proportional to ``exp(-|z|_2**2 / (2 sigma**2))`` among all z with ``A z = 0``.
+    """Integer Gaussian noise that keeps all public sums exact.
+
+    The noise z has mass proportional to ``exp(-|z|_2**2 / (2 sigma**2))`` among all integer z with ``A z = 0``, where
+    the rows of A are the public sums.
 
     Parameters
     ----------

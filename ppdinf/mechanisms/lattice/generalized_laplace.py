@@ -24,7 +24,10 @@ __all__ = ["GeneralizedLaplace"]
 
 @dataclass(frozen=True)
 class GeneralizedLaplace(LatticeNoise):
-    """Integer noise with mass proportional to ``exp(-epsilon * |z|)`` among all z with ``A z = 0``.
+    """Integer Laplace noise that keeps all public sums exact.
+
+    The noise z has mass proportional to ``exp(-epsilon * |z|)`` among all integer z with ``A z = 0``, where the
+    rows of A are the public sums.
 
     Parameters
     ----------

@@ -50,7 +50,9 @@ WHITE = 24  # bits of the integer entries of the whitening matrix
 
 @dataclass(frozen=True)
 class CorrelatedGaussian(SubspaceMechanism):
-    """Gaussian noise among all real z with ``A z = 0``, wider in directions of larger sensitivity.
+    """Real-valued Gaussian noise that keeps all public sums exact, wider in directions of larger sensitivity.
+
+    The noise z satisfies ``A z = 0``, where the rows of A are the public sums.
 
     Parameters
     ----------

@@ -58,7 +58,10 @@ LIMIT = 5000  # largest number of steps until two chains meet
 
 @dataclass(frozen=True)
 class KNorm(SubspaceMechanism):
-    """Noise with density proportional to ``exp(-epsilon |z|_K)`` among all real z with ``A z = 0``.
+    """Real-valued noise that is shaped by the sensitivity of the answers and keeps all public sums exact.
+
+    The noise z has density proportional to ``exp(-epsilon |z|_K)`` among all real z with ``A z = 0``, where the
+    rows of A are the public sums.
 
     Parameters
     ----------

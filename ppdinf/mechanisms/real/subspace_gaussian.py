@@ -44,7 +44,9 @@ __all__ = ["SubspaceGaussian"]
 
 @dataclass(frozen=True)
 class SubspaceGaussian(SubspaceMechanism):
-    """Spherical Gaussian noise among all real z with ``A z = 0``.
+    """Real-valued Gaussian noise that keeps all public sums exact.
+
+    The noise z is spherical Gaussian among all real z with ``A z = 0``, where the rows of A are the public sums.
 
     Parameters
     ----------

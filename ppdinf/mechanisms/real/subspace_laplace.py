@@ -46,7 +46,9 @@ __all__ = ["SubspaceLaplace"]
 
 @dataclass(frozen=True)
 class SubspaceLaplace(SubspaceMechanism):
-    """Laplace noise among all real z with ``A z = 0``; pure guarantee.
+    """Real-valued Laplace noise that keeps all public sums exact, with a pure guarantee.
+
+    The noise z satisfies ``A z = 0``, where the rows of A are the public sums.
 
     Parameters
     ----------
