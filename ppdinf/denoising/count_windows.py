@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.observation.truncation_bounds import possible_counts
+from ppdinf.distributions.observation.truncation_bounds import is_contradictory, possible_counts
 from ppdinf.errors import ModelError
 from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.lattice.points.feasible import nearest_feasible
@@ -114,13 +114,21 @@ def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64
     """
     system = observed.system
     nonnegative = np.ones(observed.frame.size, dtype=bool)
-    low, high = possible_counts(system, nonnegative, observed.tail_inequalities())
+    low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
     below, upper = observed.truncation(low, high)
     below = np.maximum(below - EXTENSION * (upper - below) / 2, low - 1)
     bounded = np.isfinite(upper)
     if not bounded.all():
         _require_table(observed)
-        cell = system.frame.cell(int(np.argmin(bounded)))
+        first = int(np.argmin(bounded))
+        cell, of_sums = system.frame.cell(first), observed.of_sums
+        containing = np.flatnonzero(np.diff(of_sums.matrix[:, [first]].indptr))
+        if containing.size and is_contradictory(system, nonnegative, observed.tail_inequalities):
+            raise ModelError(
+                f"the count at {cell} is unbounded: noisy sums, such as {of_sums.names[int(containing[0])]!r}, are not "
+                "used as limits, since noisy sums contradict each other or exact statements by more than their noise "
+                "permits; correct a value or the scale of a law"
+            )
         raise ModelError(
             f"the count at {cell} is unbounded by everything published: every cell needs a measurement, or a noisy or "
             "exact sum of counts that contains it, or else a model (ppd.PartiallyPrivate)"

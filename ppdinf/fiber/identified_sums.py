@@ -31,7 +31,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.fiber.nested_sums.laminar import Forest, forest_of
 from ppdinf.lattice.points.fiber_tables import EXACT, PASSES, cell_intervals
 
-__all__ = ["Rows", "identified_sums"]
+__all__ = ["Rows", "bounds_of_sums", "identified_sums"]
 
 GOALS = 40  # largest number of programmes with random goals per block
 GAP = 0.02  # accepted relative distance of a random goal from its optimum
@@ -81,11 +81,42 @@ def identified_sums(
     InvariantError
         No table satisfies the statements.
     """
-    forest = forest_of(sp.csr_array(sp.vstack([rows.matrix, wanted], format="csr")))
-    if forest is not None and _depth(forest) < PASSES // 2 - 1:
+    forest = _tree_of(rows, wanted)
+    if forest is not None:
         low, high, exact = _in_tree(forest, rows, cells)
         return low, high, np.full(low.size, exact)
     return _by_programmes(rows, cells, wanted, monotonic() + seconds, progressbar)
+
+
+def bounds_of_sums(rows: Rows, cells: Ends, wanted: sp.csr_array) -> Ends:
+    """Return bounds on sums by propagation, without integer programmes.
+
+    They are exact if any two sums are nested or disjoint. Otherwise they follow from the ranges of the cells, which
+    should have been propagated.
+
+    Parameters
+    ----------
+    rows, cells, wanted
+        As for `identified_sums`.
+
+    Returns
+    -------
+    low, high : arrays of float64, shape (n,)
+        Integers or infinite.
+
+    Raises
+    ------
+    InvariantError
+        No table satisfies the statements.
+    """
+    forest = _tree_of(rows, wanted)
+    return _range_of(wanted, cells) if forest is None else _in_tree(forest, rows, cells)[:2]
+
+
+def _tree_of(rows: Rows, wanted: sp.csr_array) -> Forest | None:
+    """Return the tree of all sums; None if two sums overlap, or if it is too deep for propagation."""
+    forest = forest_of(sp.csr_array(sp.vstack([rows.matrix, wanted], format="csr")))
+    return forest if forest is not None and _depth(forest) < PASSES // 2 - 1 else None
 
 
 def _depth(forest: Forest) -> int:

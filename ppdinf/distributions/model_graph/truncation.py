@@ -80,7 +80,7 @@ def count_windows(
         A window would have more than ``ENTRIES / d`` counts; the message names the cell.
     """
     system = observed.system
-    low, high = possible_counts(system, nonnegative, observed.tail_inequalities())
+    low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
     lower, upper = observed.truncation(low, high)
     prior, law = _Prior(model, base, system.frame.shape), _noise_law(observed)
     if uninformed.any():

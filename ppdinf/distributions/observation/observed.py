@@ -93,8 +93,11 @@ class Observed(ABC):
         """Return cells on which nothing published depends, shape (d,); `nonnegative` refers to the data model."""
         return np.zeros(nonnegative.size, dtype=bool)
 
-    def tail_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Return inequalities ``B x >= limits`` that hold except with the tail probability of the noise."""
+    def tail_inequalities(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        """Return inequalities ``B x >= limits`` that hold except with the tail probability of the noise.
+
+        `low` and `high`, shape (d,), are possible counts by public statements; infinite without a bound.
+        """
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:

@@ -23,7 +23,13 @@ from ppdinf.distributions.observation.nested_plan import contradiction_error, fo
 from ppdinf.distributions.observation.observed import Observed, Reals
 from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.distributions.observation.table_function import of_table
-from ppdinf.distributions.observation.truncation_bounds import groups_of_rows, joint_reach, reaches, without_information
+from ppdinf.distributions.observation.truncation_bounds import (
+    groups_of_rows,
+    intersection,
+    joint_reach,
+    possible_sums,
+    without_information,
+)
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.fiber.nested_sums.laminar import Forest
@@ -122,23 +128,17 @@ class ObservedMeasurements(Observed):
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Return the range of counts by the noise of all measurements of a cell, jointly with the public bounds."""
         entries, cells = self.of_cells, self.of_cells.matrix.indices
-        ends = reaches(entries, cells, self._tail_probability, low[cells], high[cells])
-        lower, upper = joint_reach(cells, *ends, self.frame.size)
-        # noise whose support excludes all possible counts has the largest weight at the nearest possible count
-        below, above = np.flatnonzero(upper < low), np.flatnonzero(lower > high)
-        width = upper[below] - lower[below], upper[above] - lower[above]
-        lower[below], upper[below] = low[below], low[below] + width[0]
-        lower[above], upper[above] = high[above] - width[1], high[above]
+        lower, upper = joint_reach(entries, cells, self._tail_probability, low, high)
         # a window that ends where a law excludes all further counts contains one of these counts
-        first, last = joint_reach(cells, *entries.support_bounds(0.0), self.frame.size)
+        first, last = intersection(cells, *entries.support_bounds(0.0), self.frame.size)
         lower, upper = np.where(lower == first, first - 1, lower), np.where(upper == last, last + 1, upper)
         return np.maximum(lower, low - 1), np.minimum(upper, high + 1)
 
-    def tail_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def tail_inequalities(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Bound sums by the support radius of the noise of all their measurements."""
-        groups = self._groups
-        low, high = joint_reach(groups, *self._reaches_of_sums(self._tail_probability), int(groups.max(initial=-1)) + 1)
-        return self._within(low[groups], high[groups])
+        if not self.of_sums.y.size:
+            return super().tail_inequalities(low, high)
+        return self._within(*self._reach_of_sums(self._tail_probability, low, high))
 
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Bound sums by the support of their laws."""
@@ -155,9 +155,13 @@ class ObservedMeasurements(Observed):
         """Index of the sum that each entry of several cells measures."""
         return groups_of_rows(self.of_sums.matrix)
 
-    def _reaches_of_sums(self, tail_probability: float) -> tuple[Reals, Reals]:
-        anywhere = np.full(self.of_sums.y.size, np.inf)
-        return reaches(self.of_sums, self._groups, tail_probability, -anywhere, anywhere)
+    def _reach_of_sums(self, tail_probability: float, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        """Return the range of the sum of each entry of several cells, given the possible counts of all cells."""
+        groups = self._groups
+        one = np.unique(groups, return_index=True)[1]
+        ends = possible_sums(self.system, low, high, self.of_sums.matrix[one])
+        lower, upper = joint_reach(self.of_sums, groups, tail_probability, *ends)
+        return lower[groups], upper[groups]
 
     def _within(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
         Q = self.of_sums.matrix
@@ -211,9 +215,10 @@ class ObservedMeasurements(Observed):
         self, rows: NDArray[np.int64], lower: NDArray[np.int64], width: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return first value and number of values of sums, within the noise radius and the windows of cells."""
-        Q, (low, high) = self.of_sums.matrix[rows], self._reaches_of_sums(TABLE_TAIL)
+        Q, last = self.of_sums.matrix[rows], lower + width - 1
+        low, high = self._reach_of_sums(TABLE_TAIL, lower.astype(np.float64), last.astype(np.float64))
         up, down = Q.maximum(0), Q.minimum(0)
-        smallest, largest = up @ lower + down @ (lower + width - 1), up @ (lower + width - 1) + down @ lower
+        smallest, largest = up @ lower + down @ last, up @ last + down @ lower
         first = np.maximum(low[rows], smallest).astype(np.int64)
         return first, np.maximum(np.minimum(high[rows], largest).astype(np.int64) - first + 1, 1)
 

@@ -6,20 +6,24 @@ The same rules apply to `ppdinf.PartiallyPrivate`, `ppdinf.denoise` and `ppdinf.
    the sum of its data model over all counts, which is 1. It is drawn from its data model afterwards
    (`without_information`).
 2. The window of any other cell is the intersection of the support ranges of its measurements. If measurements disagree,
-   the ranges are extended: the tail of one measurement is compared with the weight of the count that is most
-   compatible with all of them (`reaches`, `joint_reach`).
+   the ranges are extended: the tail of one measurement is compared with the weight of the possible count that is most
+   compatible with all of them (`joint_reach`). Measurements of sums restrict the cells in the same way, given the
+   possible values of each sum (`possible_sums`).
 3. After sampling, the posterior probability outside the window of a cell is bounded from the posterior
    (`beyond_marginals`, `beyond_draws`). Above `LARGEST_SHARE` the window is enlarged, or an error names the cell.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf.errors import InvariantError
+from ppdinf.fiber.identified_sums import Rows, bounds_of_sums
 from ppdinf.invariants import System
 from ppdinf.lattice.points.fiber_tables import cell_intervals
 from ppdinf.measurements.entries import Entries
@@ -29,9 +33,11 @@ __all__ = [
     "beyond_draws",
     "beyond_marginals",
     "groups_of_rows",
+    "intersection",
+    "is_contradictory",
     "joint_reach",
     "possible_counts",
-    "reaches",
+    "possible_sums",
     "without_information",
 ]
 
@@ -40,6 +46,7 @@ LARGEST_SHARE = 1e-6
 
 type Reals = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
+type TailInequalities = Callable[[Reals, Reals], tuple[sp.csr_array, NDArray[np.int64]]]
 
 CANDIDATES = 33  # counts from which the one most compatible with several measurements is chosen
 RAREST = 280  # decimal digits of the smallest supported tail probability
@@ -73,17 +80,16 @@ def without_information(system: System, measured: NDArray[np.int64], nonnegative
     return result
 
 
-def possible_counts(
-    system: System, nonnegative: Flags, noisy: tuple[sp.csr_array, NDArray[np.int64]] | None = None
-) -> tuple[Reals, Reals]:
+def possible_counts(system: System, nonnegative: Flags, noisy: TailInequalities | None = None) -> tuple[Reals, Reals]:
     """Return the smallest and largest count of every cell, by public statements and the sign of the data model.
 
     Parameters
     ----------
     system : System
     nonnegative : array of bool, shape (d,)
-    noisy : tuple of matrix and limits, optional
-        Inequalities of noisy sums that hold except with a small probability. Ignored if they are contradictory.
+    noisy : callable, optional
+        From the possible counts by public statements to inequalities of noisy sums that hold except with a small
+        probability (`Observed.tail_inequalities`). They are ignored if they are contradictory (`is_contradictory`).
 
     Returns
     -------
@@ -91,15 +97,61 @@ def possible_counts(
         Infinite for unbounded cells. If public statements are contradictory, all bounds are infinite, and the search
         for an initial table names the statements.
     """
+    low, high = _propagated(system, nonnegative)
+    if np.any(low > high):
+        return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
+    if noisy is not None and (rows := noisy(low, high))[1].size:
+        narrow = _propagated(system, nonnegative, rows)
+        if np.all(narrow[0] <= narrow[1]):
+            return narrow
+    return low, high
+
+
+def is_contradictory(system: System, nonnegative: Flags, noisy: TailInequalities) -> bool:
+    """Return whether `possible_counts` ignores inequalities of noisy sums, since no table can satisfy them."""
+    low, high = _propagated(system, nonnegative, noisy(*possible_counts(system, nonnegative)))
+    return bool(np.any(low > high))
+
+
+def _propagated(
+    system: System, nonnegative: Flags, *further: tuple[sp.csr_array, NDArray[np.int64]]
+) -> tuple[Reals, Reals]:
+    """Return ranges of counts by propagation of public and further inequalities; low > high if they contradict."""
     cells = np.flatnonzero(nonnegative)
     units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[cells])
-    B, limits = [system.B, units], [system.limits, np.zeros(cells.size, np.int64)]
-    for further in ([noisy], []) if noisy is not None and noisy[1].size else ([],):
-        rows = sp.vstack([*B, *(matrix for matrix, _ in further)], format="csr")
-        low, high = cell_intervals(system.A, system.values, rows, np.concatenate([*limits, *(b for _, b in further)]))
-        if not np.any(low > high):
-            return low, high
-    return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
+    B = sp.vstack([system.B, units, *(matrix for matrix, _ in further)], format="csr")
+    limits = np.concatenate([system.limits, np.zeros(cells.size, np.int64), *(b for _, b in further)])
+    return cell_intervals(system.A, system.values, B, limits)
+
+
+def possible_sums(system: System, low: Reals, high: Reals, sums: sp.csr_array) -> tuple[Reals, Reals]:
+    """Return the smallest and largest value of sums, by public statements and bounds on the counts.
+
+    Parameters
+    ----------
+    system : System
+    low, high : array of float64, shape (d,)
+        Possible counts (`possible_counts`).
+    sums : scipy.sparse.csr_array of int64, shape (k, d)
+
+    Returns
+    -------
+    array of float64, shape (k,), twice
+        Infinite for unbounded sums, and for all sums if public statements are contradictory.
+    """
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    B, limits = system.B[linked], system.limits[linked].astype(np.float64)
+    from_above = B.data[B.indptr[:-1]] < 0  # stated as the sum with the opposite sign
+    signs = sp.diags_array(np.where(from_above, -1, 1), dtype=np.int64)
+    rows = Rows(
+        sp.csr_array(sp.vstack([system.A, signs @ B], format="csr")),
+        np.concatenate([system.values, np.where(from_above, -np.inf, limits)]),
+        np.concatenate([system.values, np.where(from_above, -limits, np.inf)]),
+    )
+    try:
+        return bounds_of_sums(rows, (low, high), sums)
+    except InvariantError:
+        return np.full(sums.shape[0], -np.inf), np.full(sums.shape[0], np.inf)
 
 
 def groups_of_rows(matrix: sp.csr_array) -> NDArray[np.int64]:
@@ -115,10 +167,10 @@ def groups_of_rows(matrix: sp.csr_array) -> NDArray[np.int64]:
     return np.array(result, dtype=np.int64)
 
 
-def reaches(
+def joint_reach(
     entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
 ) -> tuple[Reals, Reals]:
-    r"""Return the range of the sum of each measurement, given the other measurements of the same sum.
+    r"""Return the range of each sum given all its measurements.
 
     Parameters
     ----------
@@ -127,12 +179,13 @@ def reaches(
         Index of the sum that each entry measures.
     tail_probability : float
         Largest posterior probability, under a flat prior of the sum, of a value outside either end.
-    low, high : array of float64, shape (k,)
+    low, high : array of float64, shape (n,)
         Possible values of the sums.
 
     Returns
     -------
-    array of float64, shape (k,), twice
+    array of float64, shape (n,), twice
+        Infinite for a sum without measurements.
 
     Notes
     -----
@@ -140,7 +193,24 @@ def reaches(
     the weights. The sum of the product is at least its value at any possible c, and its part outside the range of
     measurement k is at most the tail of :math:`w_k`. The tail probability of one measurement is therefore multiplied by
     :math:`\prod_j w_j(c)`, which is near 1 if the measurements agree.
+
+    If :math:`w_k(c)` is below the smallest supported tail probability, the range of measurement k contains no possible
+    value. The range is then moved to the nearest possible value: log-concave weights decrease fastest far away.
     """
+    lower, upper = intersection(
+        groups, *_reaches(entries, groups, tail_probability, low[groups], high[groups]), low.size
+    )
+    below, above = np.flatnonzero(upper < low), np.flatnonzero(lower > high)
+    width = upper[below] - lower[below], upper[above] - lower[above]
+    lower[below], upper[below] = low[below], low[below] + width[0]
+    lower[above], upper[above] = high[above] - width[1], high[above]
+    return lower, upper
+
+
+def _reaches(
+    entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
+) -> tuple[Reals, Reals]:
+    """Return the range of the sum of each measurement, given the other measurements of the same sum."""
     digits = np.ceil(-_log_agreement(entries, groups, low, high) / np.log(10)).clip(0, RAREST).astype(np.int64)
     ends = np.empty((2, entries.y.size))
     for form, rows in entries.forms:
@@ -198,7 +268,7 @@ def _log_weights(entries: Entries, rows: NDArray[np.int64], sums: NDArray[np.int
     return result
 
 
-def joint_reach(groups: NDArray[np.int64], low: Reals, high: Reals, size: int) -> tuple[Reals, Reals]:
+def intersection(groups: NDArray[np.int64], low: Reals, high: Reals, size: int) -> tuple[Reals, Reals]:
     """Intersect the ranges of the measurements of each sum, shape (size,); infinite for a sum without measurements.
 
     If no value is within all ranges, the result is the union of the ranges.
