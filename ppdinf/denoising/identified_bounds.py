@@ -49,8 +49,8 @@ def identified_bounds(
 
         - ``lower``, ``upper``: the bounds in persons, integers (infinite if nothing limits the cell);
         - ``disclosed``: True if both are equal although the value itself is not published: the statements determine it;
-        - ``exact``: True if tables attain both bounds. False if the time was not sufficient; the bounds then hold, but
-          may be too wide.
+        - ``exact``: True if tables attain both bounds, or exceed every number where a bound is infinite. False if the
+          time was not sufficient for a proof; the bounds then hold, but may be too wide.
 
     Raises
     ------

@@ -7,7 +7,8 @@ Steps:
    more variable, and in a tree the range of a variable is the set of values that its neighbours permit;
 3. otherwise integer programmes (HiGHS), one independent block of undecided cells at a time. A table that reaches an end
    of a range by propagation proves this end, so programmes with random goals for all undecided sums of a block come
-   first, and each remaining end has its own programme.
+   first, and each remaining end has its own programme. An infinite end is proved by a table and integers that can be
+   added to it any number of times.
 
 References
 ----------
@@ -37,7 +38,9 @@ GOALS = 40  # largest number of programmes with random goals per block
 GAP = 0.02  # accepted relative distance of a random goal from its optimum
 GAIN = 0.02  # share of the undecided ends that such a programme must decide for the next one to be worthwhile
 
-INFEASIBLE, UNBOUNDED = 2, 3  # status of SciPy's programmes
+STEP = 2.0**20  # largest change of a cell by the integers that prove an infinite end
+
+INFEASIBLE = 2  # status of SciPy's programmes
 
 type Reals = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
@@ -74,7 +77,7 @@ def identified_sums(
     low, high : arrays of float64, shape (n,)
         Integers or infinite.
     exact : array of bool, shape (n,)
-        Whether both ends are proved to be attained. Otherwise they are bounds that no table exceeds.
+        Whether both ends are proved to be attained, or to be infinite. Otherwise they are bounds that no table exceeds.
 
     Raises
     ------
@@ -227,8 +230,12 @@ def _decided(
         advance(gained := int(np.sum(reached == bound)) - before)
         return gained
 
-    # 1. a table, then goals for all undecided sums, each in the direction of an undecided end
+    # 1. a table, infinite ends, then goals for all undecided sums, each in the direction of an undecided end
     keep(_solved(rows, cells, np.zeros(cells[0].size), end)[0])
+    if np.isfinite(reached).all():
+        unlimited = _unlimited(rows, cells, sums, np.isneginf(bound), end)
+        reached[unlimited] = -np.inf
+        advance(int(unlimited.sum()))
     for _ in range(GOALS):
         left = reached > bound
         open_ends = np.flatnonzero(left.any(axis=0))
@@ -245,15 +252,39 @@ def _decided(
                 x, least = _solved(rows, cells, sign * sums[[i]].toarray().ravel(), end)
                 bound[side, i] = max(bound[side, i], least)
                 keep(x)
-                if x is None and least == -np.inf == bound[side, i]:
-                    reached[side, i] = -np.inf  # unbounded
     return bound[0], -bound[1], np.all(reached == bound, axis=0)
+
+
+def _unlimited(rows: Rows, cells: Ends, sums: sp.csr_array, doubtful: Flags, end: float) -> Flags:
+    """Return which doubtful ends are infinite, shape (2, n), if a table satisfies the rows.
+
+    The proof is a step: integers that violate no row and no bound when they are added to a table any number of times,
+    and that change the sum.
+    """
+    found = np.zeros(doubtful.shape, dtype=bool)
+    low, high = (np.where(np.isfinite(limit), 0.0, side) for limit, side in ((rows.low, -np.inf), (rows.high, np.inf)))
+    room = np.where(np.isfinite(cells[0]), 0.0, -STEP), np.where(np.isfinite(cells[1]), 0.0, STEP)
+    for side, sign in ((0, 1), (1, -1)):
+        for i in np.flatnonzero(doubtful[side]).tolist():
+            if found[side, i]:
+                continue
+            falls = sp.csr_array(sp.vstack([rows.matrix, sign * sums[[i]]], format="csr"))
+            steps = Rows(falls, np.append(low, -np.inf), np.append(high, -1.0))
+            left = doubtful & ~found
+            try:
+                step = _solved(steps, room, np.asarray(sums.T @ (left[0].astype(float) - left[1])), end, GAP)[0]
+            except InvariantError:
+                continue  # there is no such step
+            if step is not None:
+                values = sums @ step
+                found |= doubtful & np.stack([values < 0, values > 0])
+    return found
 
 
 def _solved(rows: Rows, cells: Ends, goal: Reals, end: float, gap: float = 0.0) -> tuple[Reals | None, float]:
     """Minimise a goal; return a table that is verified in integers, or None, and a lower bound on the goal.
 
-    The bound is -inf if the goal is unbounded, and nan if the time has ended without one.
+    The bound is nan if the time has ended without one, or if the goal may be unbounded.
     """
     left = end - monotonic()
     if left <= 0:
@@ -267,8 +298,6 @@ def _solved(rows: Rows, cells: Ends, goal: Reals, end: float, gap: float = 0.0) 
     )
     if found.status == INFEASIBLE:
         raise InvariantError("no table satisfies all statements")
-    if found.status == UNBOUNDED:
-        return None, -np.inf
     bound = np.nan if found.mip_dual_bound is None else found.mip_dual_bound
     least = float(np.ceil(bound - 1e-6 * (1.0 + abs(bound))))
     if found.x is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 import xarray as xr
 from arviz_stats import ess
 from scipy.stats import rankdata
@@ -20,6 +21,7 @@ from ppdinf.tables.frame import Frame
 __all__ = ["aggregate", "ranks", "summary"]
 
 SAMPLE = ("chain", "draw")
+SAFE = 2.0**62  # absolute sums computed in double precision below which no 64-bit sum overflows
 
 
 def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
@@ -45,7 +47,7 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     Raises
     ------
     InvariantError
-        There are several statements, or the statement names no sums.
+        There are several statements, the statement names no sums, or a sum of a draw is not a 64-bit integer.
     LabelError
         The table does not have these labels, or the draws have no dimensions ``chain`` and ``draw``.
 
@@ -72,6 +74,8 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     if not A.shape[0]:
         raise InvariantError(f"{statement} names no sum")
     cells = ordered.values.reshape(-1, frame.size)
+    if cells.dtype.kind in "iu":
+        _require_64_bits(A, cells, names)
     sums = (A @ cells.T).T.reshape(*ordered.shape[:2], A.shape[0])
     sample = {dim: ordered.coords[dim] for dim in SAMPLE if dim in ordered.coords}
     if A.shape[0] == 1:
@@ -84,6 +88,21 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
     elif isinstance(names, GroupNames):
         dim, labels = names.dim, [*names.groups]
     return xr.DataArray(sums, dims=(*SAMPLE, dim), coords={**sample, dim: labels}, name=str(parts[0]))
+
+
+def _require_64_bits(A: sp.csr_array, cells: Array, names: Sequence[str]) -> None:
+    """Raise an error that names the first sum that exceeds 64-bit integers in a draw, shape (draws, d)."""
+    if not cells.size:
+        return
+    largest = np.maximum(cells.max(axis=0).astype(np.float64), -cells.min(axis=0).astype(np.float64))
+    sizes = abs(A.astype(np.float64)) @ np.maximum(largest, 0)
+    for row in np.flatnonzero(sizes >= SAFE).tolist():
+        inside = slice(A.indptr[row], A.indptr[row + 1])
+        exact = cells[:, A.indices[inside]].astype(object) @ A.data[inside].astype(object)
+        if not -(2**63) <= min(exact) <= max(exact) < 2**63:
+            raise InvariantError(
+                f"the sum {names[row]!r} exceeds 64-bit integers in a draw: state smaller weights, and scale the result"
+            )
 
 
 def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:

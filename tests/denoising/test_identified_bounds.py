@@ -171,3 +171,29 @@ def test_bounds_of_large_counts_are_as_tight_as_those_of_small_counts(size):
     assert two.disclosed.all()
     assert one.exact.all()
     assert two.exact.all()
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_infinite_ends_of_crossing_sums_are_exact(above):
+    """Wrong variant: integers that can be added once."""
+    law, limit = ppd.laws.Interval(), ">=4" if above else "<9"
+    by_row = ppd.measured(inv.margin("r"), [">=3", limit], law)
+    seen = ppd.Measurements(
+        {"r": ["a", "b"], "c": ["x", "y"]}, by_row, ppd.measured(inv.margin("c"), [">=4", "<9"], law)
+    )
+    cells, rows = (ppd.identified_bounds(seen, of, progressbar=False) for of in (None, inv.margin("r")))
+    largest = np.array(list(itertools.product(range(9), repeat=4)))
+    largest = largest[(largest[:, 1] + largest[:, 3] < 9) & (above | (largest[:, 2] + largest[:, 3] < 9))].max(axis=0)
+    assert cells.upper.tolist() == [np.inf, largest[1], np.inf if above else largest[2], largest[3]]
+    assert rows.upper.tolist() == [np.inf, np.inf if above else 8]
+    assert cells.exact.all()
+    assert rows.exact.all()
+
+
+def test_an_end_that_only_programmes_prove_to_be_finite_is_finite():
+    """Propagation over single rows bounds no cell: 2 a - b <= 3 and 2 b - a <= 3 have the largest table (3, 3)."""
+    law = ppd.laws.Interval()
+    seen = ppd.Measurements({"c": ["a", "b"]}, ppd.measured(inv.linear([[2, -1], [-1, 2]]), ["<=3", "<=3"], law))
+    found = ppd.identified_bounds(seen, progressbar=False)
+    assert found.upper.tolist() == [3, 3]
+    assert found.exact.all()

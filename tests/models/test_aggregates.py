@@ -5,8 +5,9 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.errors import LabelError, ModelError
-from ppdinf.models import ranks, summary
+from ppdinf import invariants as inv
+from ppdinf.errors import InvariantError, LabelError, ModelError
+from ppdinf.models import aggregate, ranks, summary
 
 RNG = np.random.default_rng(1)
 SAMPLE = ("chain", "draw")
@@ -34,6 +35,20 @@ def test_ranks_agree_with_counting(dims, kind):
         np.testing.assert_array_equal(found.transpose(*SAMPLE, "a", "b"), expected)
     with pytest.raises(LabelError, match="no dimension 'county'"):
         ranks(draws, "county")
+
+
+def test_sums_are_exact_or_refused():
+    """Weights near the largest 64-bit integer, against integers of Python."""
+    cells = [[2048, 1026, 2**50], [0, 5, 7]]
+    draws = xr.DataArray(np.array([cells]), dims=("chain", "draw", "a"))
+    weights = [[2**53, -(2**53), 8], [1, 1, 2**13], [2**20, 3, -1]]
+    exact = [[sum(w * x for w, x in zip(row, own, strict=True)) for row in weights] for own in cells]
+    assert 2048 * 2**53 > 2**63 > exact[0][0]
+    assert aggregate(draws, inv.linear(weights[::2])).values[0].tolist() == [row[::2] for row in exact]
+    assert exact[0][1] > 2**63
+    with pytest.raises(InvariantError, match="the sum 'second' exceeds 64-bit integers in a draw"):
+        aggregate(draws, inv.linear(weights, ["first", "second", "third"]))
+    assert aggregate(draws[:, 1:], inv.linear(weights)).values[0].tolist() == exact[1:]
 
 
 def test_comparisons_have_a_probability_with_labels():
