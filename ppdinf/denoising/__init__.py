@@ -3,6 +3,7 @@
 The prior learns its parameters; the table is sampled given the prior. The two parts are independent of each other's
 algorithms.
 
+contradictions   Published numbers that the posterior contradicts, with a proved false-alarm rate.
 count_priors     Priors of counts whose parameters are given.
 count_windows    Windows of non-negative counts, from the published measurements alone.
 denoise          `denoise`: the posterior of a table given everything published about it.

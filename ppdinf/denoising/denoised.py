@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
+from ppdinf.denoising.contradictions import contradiction_problem
 from ppdinf.denoising.count_windows import Ends, reached
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
@@ -117,7 +118,11 @@ class Denoised:
 
     @property
     def problems(self) -> list[str]:
-        """Reasons not to use the draws, each a sentence with a remedy; empty if none was detected."""
+        """Reasons not to use the draws, each a sentence with a remedy; empty if none was detected.
+
+        They concern convergence, windows of counts, and published numbers that the draws contradict. The latter are
+        reported with a probability of at most 1e-4 if the table is drawn from the prior.
+        """
         if self.draws.sizes["draw"] < MIN_DRAWS:
             return [f"there are fewer than {MIN_DRAWS} draws per chain, too few for diagnostics: draw more"]
         problems, table = [], self.convergence
@@ -128,6 +133,8 @@ class Denoised:
                 f"draws of {truncated.sum()} cells reach the end of the range that the noise permits, for example of "
                 f"{cell}: other published numbers contradict the noise; correct a value or the scale of a law"
             )
+        if contradicted := contradiction_problem(self.data.entries, self._flat):
+            problems.append(contradicted)
         few = table["ess_bulk"].dropna() < ESS
         if few.any():
             worst = str(table["ess_bulk"].idxmin())

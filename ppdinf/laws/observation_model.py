@@ -144,8 +144,14 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y, except with probability `tail_probability`.
 
-        The probability 0 gives bounds that hold with certainty.
+        The probability 0 gives bounds that hold with certainty. Given any count, its published number has bounds
+        that exclude the count with a probability of at most ``outside * tail_probability``.
         """
+
+    @property
+    def outside(self) -> float:
+        """Factor of the tail probability: given a count, how often `support_bounds` exclude it, for both ends."""
+        return 2.0
 
     @abstractmethod
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

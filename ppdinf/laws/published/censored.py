@@ -89,6 +89,11 @@ class Censored(PerEntry, IndependentLaw):
         possible: NDArray[np.bool_] = published | ((y == self.mark) & bool((self._below.log_weights > -np.inf).any()))
         return possible
 
+    @property
+    def outside(self) -> float:
+        """The factor of the other law, and 1 for the mark."""
+        return self._law.outside + 1.0
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y; marks usually have no lower bound."""
         y = np.asarray(y)

@@ -124,6 +124,11 @@ class RandomizedResponse(PerEntry, IndependentLaw):
         """Return whether each number has positive probability for some count."""
         return np.array([np.isfinite(self._log_p(int(value))).any() for value in y], dtype=bool)
 
+    @property
+    def outside(self) -> float:
+        """Sum of the probabilities of all reports over all counts, for both ends."""
+        return 2.0 * (self.respondents + 1)
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y, except with relative weight `tail_probability`."""
         y = np.asarray(y)

@@ -96,6 +96,11 @@ class TransitionMatrix(IndependentLaw):
         possible = np.append((self.probabilities > 0).any(axis=0), False)
         return possible[np.where((y >= 0) & (y < possible.size), y, -1)]
 
+    @property
+    def outside(self) -> float:
+        """The number of different published numbers, since each is compared with its most probable count."""
+        return float(self.probabilities.shape[1])
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y whose relative probability exceeds `tail_probability`."""
         possible = self.probabilities > tail_probability * self.probabilities.max(axis=0, initial=0)
