@@ -34,8 +34,10 @@ def check_denoised(composition):
             continue
         effective = float(min(az.ess(values), 800))
         wrong |= abs(values.mean() - mean[cell]) > 6.5 * max(sd[cell], values.std() / 3) / np.sqrt(effective)
-    if wrong and posterior.problems:
-        raise ReportedError("; ".join(posterior.problems))
+    # contradicting numbers have a posterior, which must be right in spite of the reported problem
+    problems = [problem for problem in posterior.problems if not problem.startswith("the draws contradict")]
+    if wrong and problems:
+        raise ReportedError("; ".join(problems))
     if wrong or listed.p_value(flat.reshape(800, -1)[:1]) == 0.0:
         raise FaultError(f"denoise: p = {p}, {posterior.plan}; means {flat.mean(axis=(0, 1)).tolist()}, expected "
                          f"{mean.round(3).tolist()}, sd {sd.round(3).tolist()}")  # fmt: skip

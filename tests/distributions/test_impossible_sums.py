@@ -133,6 +133,8 @@ def test_draws_are_those_of_all_tables(case):
     assert p_value_of_tables(found.draws.values.reshape(-1, tables.shape[1])[::2], tables, law) > 1e-5
 
 
+@pytest.mark.deep
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("case", "kind"), [(case, kind) for case in CASES for kind in ("geometric", "gaussian")])
 def test_models(case, kind):
     """The density of nested sums, and the windows of tables whose sums cross."""
