@@ -1,5 +1,8 @@
 """The reference on the site: each public name has a page, a docstring and names that are related to it."""
 
+import ast
+import builtins
+import doctest
 import importlib
 import inspect
 import re
@@ -111,3 +114,31 @@ def test_a_constant_is_described_by_the_string_below_its_definition(generated_pa
     assert "\n   tree\n" in overview
     with pytest.raises(ValueError, match=r"no file .* defines Axis"):
         generated_pages.about_constant(importlib.import_module("ppdinf.census"), "Axis")
+
+
+def undefined(source):
+    """Return the names that code uses and does not define."""
+    defined, used = set(dir(builtins)), set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+        elif isinstance(node, ast.alias):
+            defined.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.arg):
+            defined.add(node.arg if isinstance(node, ast.arg) else node.name)
+    return used - defined
+
+
+def test_examples_run_when_they_are_pasted(generated_pages):
+    """Doctests run in the namespace of their module; a reader has what the example imports."""
+    assert undefined("import numpy as np\nnp.sum(x)") == {"x"}
+    incomplete = {}
+    for package, (own, _) in generated_pages.entries().items():
+        for name in own:
+            value = attribute(f"{package}.{name}")
+            main, further, _ = generated_pages.members_of(value) if inspect.isclass(value) else ([], [], [])
+            for documented in (value, *(getattr(value, member) for member in (*main, *further))):
+                examples = doctest.DocTestParser().get_examples(inspect.getdoc(documented) or "")
+                if missing := undefined("\n".join(example.source for example in examples)):
+                    incomplete[f"{package}.{name}", getattr(documented, "__name__", "")] = missing
+    assert incomplete == {}

@@ -51,6 +51,7 @@ def as_fraction(value: Parameter, name: str, *, power: int = 1) -> Fraction:
 
     Examples
     --------
+    >>> from ppdinf.privacy import as_fraction
     >>> as_fraction(0.192, "epsilon")
     Fraction(24, 125)
     """

@@ -201,6 +201,7 @@ def read_nmf(
 
     Examples
     --------
+    >>> from ppdinf.census import read_nmf
     >>> import tempfile, numpy as np, xarray as xr, ppdinf as ppd
     >>> blocks = ["04410007A1", "04410007A2", "04410009B1"]
     >>> units = xr.DataArray(np.array([[1, 9], [0, 4], [2, 8]]), coords={"block": blocks, "h1": ["vacant", "occupied"]})

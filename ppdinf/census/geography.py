@@ -47,6 +47,7 @@ def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str
 
     Examples
     --------
+    >>> from ppdinf.census import tree
     >>> tree(["44001A1", "44001A2", "44003B1"], {"county": 5, "tract": 6}, "block")["county"]
     ('block', ['44001', '44001', '44003'])
     """
@@ -89,6 +90,7 @@ def off_spine_areas(blocks: Sequence[str], dim: str = "block") -> dict[str, tupl
 
     Examples
     --------
+    >>> from ppdinf.census import off_spine_areas
     >>> off_spine_areas(["0441000700491024400701070233001"])["tabulation_tract"]
     ('block', ['44007010702'])
     """

@@ -86,6 +86,7 @@ class Histogram:
 
     Examples
     --------
+    >>> from ppdinf.census import PERSONS
     >>> PERSONS.shape
     (8, 2, 2, 63)
     >>> PERSONS.query("votingage * hispanic")

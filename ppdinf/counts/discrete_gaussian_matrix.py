@@ -41,6 +41,7 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
 
     Examples
     --------
+    >>> from ppdinf.counts import discrete_gaussian
     >>> mechanism = discrete_gaussian(5, epsilon=1, delta="1/100")
     >>> bool(mechanism.audit().delta <= 0.01), mechanism.matrix[2].round(3)
     (True, array([0.206, 0.186, 0.215, 0.186, 0.206]))

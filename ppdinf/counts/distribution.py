@@ -77,6 +77,7 @@ def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
 
     Examples
     --------
+    >>> from ppdinf.counts import histogram
     >>> histogram([0, 2, 2, 1], 4)
     array([1, 1, 2, 0])
     """

@@ -82,6 +82,7 @@ def heuristic(z: ArrayLike, epsilon: Parameter, selector: Selector = "sandwich")
 
     Examples
     --------
+    >>> from ppdinf.counts import heuristic
     >>> mechanism = heuristic([0.5, 0.3, 0.2], epsilon=1)
     >>> mechanism.matrix.round(3)
     array([[0.753, 0.175, 0.072],

@@ -20,6 +20,7 @@ def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
 
     Examples
     --------
+    >>> from ppdinf.counts import wasserstein
     >>> wasserstein([0.5, 0.5, 0], [0.5, 0, 0.5])
     0.5
     """
@@ -35,6 +36,7 @@ def kolmogorov_smirnov(p: ArrayLike, q: ArrayLike) -> float:
 
     Examples
     --------
+    >>> from ppdinf.counts import kolmogorov_smirnov
     >>> kolmogorov_smirnov([0.5, 0.5, 0], [0.25, 0.25, 0.5])
     0.5
     """
@@ -50,6 +52,7 @@ def total_variation(p: ArrayLike, q: ArrayLike) -> float:
 
     Examples
     --------
+    >>> from ppdinf.counts import total_variation
     >>> total_variation([0.5, 0.5, 0], [0.5, 0, 0.5])
     0.5
     """

@@ -75,6 +75,7 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
 
     Examples
     --------
+    >>> from ppdinf.counts import optimal
     >>> best = optimal([0.1, 0.2, 0.4, 0.2, 0.1], epsilon=1)
     >>> round(best.count_error(), 4), best.audit().epsilon <= 1
     (0.641, True)

@@ -37,6 +37,7 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
 
     Examples
     --------
+    >>> from ppdinf.counts import to_distribution
     >>> to_distribution([6, 5, -1]), to_distribution([6, 5, -1], "clip").round(3)
     (array([0.55, 0.45, 0.  ]), array([0.545, 0.455, 0.   ]))
     """

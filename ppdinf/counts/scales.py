@@ -122,6 +122,7 @@ def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from ppdinf.counts import scale
     >>> import math
     >>> scale([+1, -1], math.log(2)).round(4)  # a quarter, a half, a quarter
     array([0.25, 0.5 , 0.25])
@@ -143,6 +144,7 @@ def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
 
     Examples
     --------
+    >>> from ppdinf.counts import single_peaked
     >>> single_peaked(1, 4)
     array([ True, False, False])
     """
@@ -171,6 +173,7 @@ def scales(n: int, epsilon: Parameter) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from ppdinf.counts import scales
     >>> import math
     >>> scales(3, math.log(2)).round(3)
     array([[0.571, 0.4  , 0.25 , 0.143],

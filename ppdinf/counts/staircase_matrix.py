@@ -39,6 +39,7 @@ def staircase(n: int, epsilon: Parameter) -> CountMechanism:
 
     Examples
     --------
+    >>> from ppdinf.counts import staircase
     >>> staircase(3, epsilon=1).matrix.round(3)
     array([[0.72 , 0.177, 0.103],
            [0.28 , 0.44 , 0.28 ],

@@ -54,6 +54,7 @@ def dimensions(n: int, fixed: int | None = None) -> int:
 
     Examples
     --------
+    >>> from ppdinf.counts import dimensions
     >>> dimensions(3), dimensions(3, fixed=3)
     (9, 7)
     """
@@ -87,6 +88,8 @@ def representation(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.counts import representation
     >>> M, r = representation(3, 1, z=[0.5, 0.3, 0.2])
     >>> M.shape, int(12 - np.linalg.matrix_rank(M))
     ((6, 12), 7)
@@ -108,6 +111,7 @@ def linearly_simplified(mechanism: CountMechanism) -> bool:
 
     Examples
     --------
+    >>> from ppdinf.counts import linearly_simplified
     >>> import ppdinf as ppd
     >>> linearly_simplified(ppd.counts.truncated_geometric(30, epsilon=1))
     True
@@ -138,6 +142,7 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
 
     Examples
     --------
+    >>> from ppdinf.counts import affinely_simplified
     >>> import ppdinf as ppd
     >>> affinely_simplified(ppd.counts.heuristic([0.5, 0.3, 0.1, 0.1], epsilon=1))
     True

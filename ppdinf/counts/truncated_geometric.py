@@ -44,6 +44,7 @@ def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
 
     Examples
     --------
+    >>> from ppdinf.counts import truncated_geometric
     >>> truncated_geometric(3, epsilon=1).matrix.round(3)
     array([[0.731, 0.17 , 0.099],
            [0.269, 0.462, 0.269],

@@ -65,6 +65,7 @@ def budget_share(epsilon: Parameter) -> Fraction:
 
     Examples
     --------
+    >>> from ppdinf.counts import budget_share
     >>> budget_share(1), budget_share("0.1")
     (Fraction(136221, 1000000), Fraction(506023, 1000000))
     """
@@ -127,6 +128,7 @@ class TwoStage(CellLaw):
 
     Examples
     --------
+    >>> from ppdinf.counts import TwoStage
     >>> import numpy as np, ppdinf as ppd
     >>> teachers = np.array([12, 7, 0, 9, 12, 3, 5, 0])
     >>> release = TwoStage(epsilon=1, n=20).release(teachers)

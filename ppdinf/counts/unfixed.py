@@ -46,6 +46,7 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
 
     Examples
     --------
+    >>> from ppdinf.counts import unfixed
     >>> unfixed([0.8, 0.1, 0.1], epsilon=1).matrix.round(3)  # 2 is never released
     array([[0.901, 0.099, 0.   ],
            [0.731, 0.269, 0.   ],

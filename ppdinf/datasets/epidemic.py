@@ -68,6 +68,7 @@ def epidemic() -> xr.Dataset:
 
     Examples
     --------
+    >>> from ppdinf.datasets import epidemic
     >>> epidemic().cases.sizes
     Frozen({'county': 67, 'month': 24})
     """
@@ -95,6 +96,7 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
 
     Examples
     --------
+    >>> from ppdinf.datasets import simulate_epidemic
     >>> table = simulate_epidemic(rng=1)
     >>> bool((table.deaths.cumsum("month") <= table.cases.cumsum("month")).all())
     True

@@ -59,6 +59,7 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
 
     Examples
     --------
+    >>> from ppdinf.datasets import read_epidemic
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "cases.csv")

@@ -45,6 +45,7 @@ def public_file(name: str) -> Path | None:
 
     Examples
     --------
+    >>> from ppdinf.datasets import public_file
     >>> file = public_file("county_population_2010.csv")
     >>> file is None or file.exists()
     True

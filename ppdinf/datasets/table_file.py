@@ -67,6 +67,7 @@ def read_table(
 
     Examples
     --------
+    >>> from ppdinf.datasets import read_table
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "table.csv")

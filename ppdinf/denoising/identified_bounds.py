@@ -80,10 +80,10 @@ def identified_bounds(
     >>> inv = ppd.invariants
     >>> counts = ppd.measured(inv.margin("area", "sex"), [["<5", "<5"], ["20", "<5"]], ppd.laws.Interval())
     >>> seen = ppd.Measurements({"area": ["A", "B"], "sex": ["f", "m"]}, counts, public={inv.margin("area"): [6, 23]})
-    >>> found = identified_bounds(seen)
+    >>> found = ppd.identified_bounds(seen)
     >>> found.lower.tolist(), found.upper.tolist(), found.disclosed.tolist()
     ([2, 2, 20, 3], [4, 4, 20, 3], [False, False, False, True])
-    >>> found = identified_bounds(seen, of=inv.margin("sex"))
+    >>> found = ppd.identified_bounds(seen, of=inv.margin("sex"))
     >>> found.index.tolist(), found.lower.tolist(), found.upper.tolist()
     (['sex=f', 'sex=m'], [22, 5], [24, 7])
     """

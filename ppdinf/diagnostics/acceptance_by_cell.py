@@ -33,6 +33,8 @@ def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
 
     Examples
     --------
+    >>> import xarray as xr
+    >>> from ppdinf.diagnostics import acceptance_by_cell
     >>> import numpy as np
     >>> table = xr.DataArray(np.array([[[1, 5], [2, 5], [2, 5]]]), dims=("chain", "draw", "county"))
     >>> acceptance_by_cell(table)

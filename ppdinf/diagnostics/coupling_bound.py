@@ -80,6 +80,8 @@ def coupling_bound(
 
     Examples
     --------
+    >>> import numpy as np, pymc as pm
+    >>> from ppdinf.diagnostics import coupling_bound
     >>> import ppdinf as ppd
     >>> release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:

@@ -51,6 +51,8 @@ class Diagnosis:
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from ppdinf.diagnostics import Diagnosis
     >>> print(Diagnosis(pd.DataFrame(), pd.DataFrame(), []))
     No problem found.
     """
@@ -136,7 +138,7 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
     >>> with pm.Model(coords=release.coords) as model:
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=False)
     ...     idata = pm.sample(500, tune=0, chains=4, cores=1, random_seed=1, progressbar=False, quiet=True)
-    >>> diagnose(idata, model).ok
+    >>> ppd.diagnose(idata, model).ok
     True
     """
     model, idata = pm.modelcontext(model), finished_draws(idata)

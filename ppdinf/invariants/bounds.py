@@ -122,6 +122,7 @@ def nonnegative() -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import nonnegative
     >>> print(nonnegative())
     Published exactly: nothing. Known: no count is negative.
     """
@@ -151,6 +152,7 @@ def between(low: int | None, high: int | None) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import between
     >>> print(between(0, 100))
     Published exactly: nothing. Known: every count is from 0 to 100.
     """
@@ -183,6 +185,7 @@ def at_least(larger: str | int, smaller: str | int, *, dim: str) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import at_least
     >>> print(at_least("cases", "deaths", dim="measure"))
     Published exactly: nothing. Known: cases >= deaths.
     """

@@ -119,6 +119,7 @@ def cells(where: Mapping[str, object]) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import cells
     >>> import ppdinf as ppd
     >>> table = ppd.as_table([[3, 0], [1, 2]], dims=("county", "sex"))
     >>> cells({"county": 1}).on(table).values
@@ -145,6 +146,7 @@ def zeros(where: Mapping[str, object]) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import zeros
     >>> print(zeros({"age": "under 5", "status": "married"}))
     Published exactly: nothing. Known: no one can have age = under 5 and status = married.
     """

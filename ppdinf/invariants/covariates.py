@@ -78,6 +78,7 @@ def covariates(*names: str) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import covariates
     >>> from ppdinf.invariants import total
     >>> print(total() & covariates("population"))
     Published exactly: the total; the coordinate population.

@@ -97,6 +97,7 @@ def labels(dim: str, labels: Iterable[str | int]) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import labels
     >>> import pandas as pd, ppdinf as ppd
     >>> ages = {"age": ["under 20", "20 to 64", "over 64"]}
     >>> counted = pd.Series([9, 4], pd.Index(["20 to 64", "under 20"], name="age"))  # nobody is over 64

@@ -175,6 +175,7 @@ def linear(A: MatrixLike | pd.DataFrame, labels: Sequence[str] | None = None) ->
 
     Examples
     --------
+    >>> from ppdinf.invariants import linear
     >>> linear([[1, 0, 2]], ["first and twice the third"]).on([3, 1, 2]).values
     array([7])
     """
@@ -207,6 +208,7 @@ def inequality(B: MatrixLike | pd.DataFrame, limits: Sequence[int], labels: Sequ
 
     Examples
     --------
+    >>> from ppdinf.invariants import inequality
     >>> print(inequality([[1, 1, 0]], [2], ["first two"]))
     Published exactly: nothing. Known: first two >= 2.
     """

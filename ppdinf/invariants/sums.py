@@ -167,6 +167,7 @@ def total(*, weights: str | None = None) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import total
     >>> total().on([3, 1, 2]).values
     array([6])
     """
@@ -198,6 +199,7 @@ def margin(*dims: str, weights: str | None = None) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import margin
     >>> import ppdinf as ppd
     >>> table = ppd.as_table([[3, 0], [1, 2]], dims=("county", "sex"))
     >>> margin("sex").on(table).values
@@ -234,6 +236,7 @@ def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None
 
     Examples
     --------
+    >>> from ppdinf.invariants import groups
     >>> import xarray as xr
     >>> table = xr.DataArray([3, 1, 2], dims="county", coords={"state": ("county", ["A", "A", "B"])})
     >>> groups("state").on(table).values
@@ -271,6 +274,7 @@ def hierarchy(*levels: str, parents: Mapping[Any, Any] | pd.Series | None = None
 
     Examples
     --------
+    >>> from ppdinf.invariants import hierarchy
     >>> print(hierarchy("state", "county"))
     Published exactly: the total; the sum for every state; the sum for every county.
     >>> tree = {"a1": "a", "a2": "a", "b1": "b", "a": "x", "b": "x"}

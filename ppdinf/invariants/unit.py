@@ -68,6 +68,7 @@ def unit(unit: str, *, contributions: int = 1) -> Public:
 
     Examples
     --------
+    >>> from ppdinf.invariants import unit
     >>> import ppdinf as ppd
     >>> public = ppd.invariants.total() & unit("household", contributions=4)
     >>> guarantee = ppd.GeneralizedLaplace(public, epsilon="1/8").guarantee

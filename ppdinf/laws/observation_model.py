@@ -117,7 +117,7 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
 
         Examples
         --------
-        >>> import ppdinf as ppd
+        >>> from ppdinf.laws.observation_model import ObservationModel
         >>> ObservationModel.from_dict({"name": "random-rounding", "base": "3"})
         RandomRounding(base=3)
         >>> ObservationModel.from_dict({"name": "double-geometric", "epsilon": "1/4"}).law

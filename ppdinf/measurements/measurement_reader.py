@@ -52,7 +52,7 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
     >>> seen = ppd.Measurements({"area": ["A", "B"]}, counts, public={inv.total(): 30})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     seen.save(pathlib.Path(folder, "areas.ppd"))
-    ...     again = read_measurements(pathlib.Path(folder, "areas.ppd"))
+    ...     again = ppd.read_measurements(pathlib.Path(folder, "areas.ppd"))
     >>> again.equals(seen)
     True
     """

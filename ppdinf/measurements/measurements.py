@@ -82,7 +82,7 @@ class Measurements:
     --------
     >>> import ppdinf as ppd
     >>> inv = ppd.invariants
-    >>> seen = Measurements(
+    >>> seen = ppd.Measurements(
     ...     {"county": ["A", "B"], "sex": ["f", "m"]},
     ...     ppd.measured(inv.margin("county"), [30, 12], ppd.laws.DiscreteGaussian(variance=4.95)),
     ...     ppd.measured(inv.margin("county", "sex"), [[20, 7], [8, 8]], ppd.laws.DoubleGeometric("1/10")),

@@ -79,6 +79,8 @@ def read_published_csv(
 
     Examples
     --------
+    >>> from pathlib import Path
+    >>> from ppdinf.measurements import read_published_csv
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "deaths.csv").write_text("county,sex,n\nA,f,1-9\nA,m,31\nB,f,S\nB,m,0\n")

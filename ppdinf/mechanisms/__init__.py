@@ -23,6 +23,7 @@ from ppdinf.laws import Staircase as Staircase
 from ppdinf.mechanisms.bounded.conditioned import Conditioned as Conditioned
 from ppdinf.mechanisms.bounded.dirichlet_multinomial import DirichletMultinomial as DirichletMultinomial
 from ppdinf.mechanisms.bounded.wasserstein_exponential import WassersteinExponential as WassersteinExponential
+from ppdinf.mechanisms.error_plan import ErrorPlan as ErrorPlan
 from ppdinf.mechanisms.lattice.generalized_gaussian import GeneralizedGaussian as GeneralizedGaussian
 from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace as GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing import PostProcessed as PostProcessed
@@ -48,6 +49,7 @@ __all__ = [
     "DirichletMultinomial",
     "DiscreteGaussian",
     "DoubleGeometric",
+    "ErrorPlan",
     "GeneralizedGaussian",
     "GeneralizedLaplace",
     "Gradient",

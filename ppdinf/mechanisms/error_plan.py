@@ -42,6 +42,18 @@ class ErrorPlan:
         cells; ``sd`` and ``support_radius``: in persons; ``cv_50``: standard deviation divided by a count of 50;
         ``across_5``: probability that a count at distance 5 from a limit is released beyond the limit; ``swap_5``:
         probability that two cells whose counts differ by 5 are released in reversed order; ``exact``.
+
+    See Also
+    --------
+    ppdinf.plan, ppdinf.plots.plot_plan
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> total = ppd.invariants.total()
+    >>> found = ppd.plan(lambda epsilon: ppd.GeneralizedLaplace(total, epsilon), {"county": 67}, ["1/4", 1])
+    >>> print(found.loss_for(cv="1/10", at=50))
+    5/18
     """
 
     table: pd.DataFrame
@@ -67,11 +79,12 @@ class ErrorPlan:
         cv : number, optional
             Largest coefficient of variation, such as ``"1/10"``, of a count of `at`.
         at : int, optional
+            Count for which `cv` holds.
 
         Returns
         -------
         Fraction
-            A simple fraction that suffices, at upper 2 % (and one half) above the smallest sufficient loss. Where sums
+            A simple fraction that suffices, at most 2 % (and one half) above the smallest sufficient loss. Where sums
             cross or noise is simulated, its accuracy is limited by the simulated draws.
 
         Raises
@@ -83,7 +96,7 @@ class ErrorPlan:
         Examples
         --------
         >>> import ppdinf as ppd
-        >>> error_plan = plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
+        >>> error_plan = ppd.plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
         >>> error_plan.loss_for(cv="1/10", at=50)
         Fraction(5, 18)
         """
@@ -122,7 +135,7 @@ class ErrorPlan:
         Examples
         --------
         >>> import ppdinf as ppd
-        >>> error_plan = plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
+        >>> error_plan = ppd.plan(lambda e: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=e), (67,))
         >>> print(error_plan.guarantee("1/4").describe_unit())
         One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.
         """
@@ -183,7 +196,7 @@ def plan(
     >>> public = ppd.invariants.margin("county")
     >>> def laplace(epsilon):
     ...     return ppd.GeneralizedLaplace(public, epsilon=epsilon)
-    >>> error_plan = plan(laplace, {"county": 67, "age": 5}, ["1/4", 1], sizes=[50], gaps=[5])
+    >>> error_plan = ppd.plan(laplace, {"county": 67, "age": 5}, ["1/4", 1], sizes=[50], gaps=[5])
     >>> error_plan.table.round(2).reset_index("noise of cells", drop=True).T
     loss         1/4     1
     cells        335   335

@@ -239,6 +239,7 @@ def random_rounding(base: int, upper: int, public: Public | None = None) -> Tran
 
     Examples
     --------
+    >>> from ppdinf.mechanisms import random_rounding
     >>> round(float(random_rounding(5, upper=10).guarantee.delta), 6)  # total variation distance of counts 4 and 5
     0.2
     """

@@ -57,6 +57,8 @@ def aggregate(draws: xr.DataArray, statement: Public) -> xr.DataArray:
 
     Examples
     --------
+    >>> import numpy as np, xarray as xr
+    >>> from ppdinf.models import aggregate
     >>> import ppdinf as ppd
     >>> table = xr.DataArray(np.arange(8).reshape(1, 2, 2, 2), dims=("chain", "draw", "county", "sex"))
     >>> aggregate(table, ppd.invariants.margin("county")).values.tolist()
@@ -132,6 +134,8 @@ def ranks(draws: xr.DataArray, dim: Hashable) -> xr.DataArray:
 
     Examples
     --------
+    >>> import xarray as xr
+    >>> from ppdinf.models import ranks
     >>> draws = xr.DataArray([[[30, 5, 8], [20, 9, 9]]], dims=("chain", "draw", "county"))
     >>> ranks(draws, "county").values.tolist()
     [[[3.0, 1.0, 2.0], [3.0, 1.5, 1.5]]]
@@ -187,6 +191,8 @@ def summary(draws: xr.DataArray, probability: float = 0.9, *, simultaneous: bool
 
     Examples
     --------
+    >>> import numpy as np, xarray as xr
+    >>> from ppdinf.models import summary
     >>> table = xr.DataArray(np.arange(40).reshape(1, 20, 2), coords={"sex": ["f", "m"]}, dims=("chain", "draw", "sex"))
     >>> summary(table).round(1)
          estimate    sd  lower  upper  margin_of_error

@@ -93,11 +93,12 @@ def compare(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import ppdinf as ppd
     >>> from ppdinf.models.comparators import clipped
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/2")
     >>> methods = {"conditioned": mechanism, "clipped": (mechanism, clipped)}
-    >>> scores = compare(methods, np.array([0, 1, 30]), draws=500, rng=1, progressbar=False)
+    >>> scores = ppd.compare(methods, np.array([0, 1, 30]), draws=500, rng=1, progressbar=False)
     >>> scores["bias"].sel(analysis="clipped").values.round(1)
     array([0.5, 0.3, 0.1])
     >>> bool((scores["coverage"].sel(analysis="clipped") < 0.8).all())

@@ -66,6 +66,7 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     --------
     Two groups, two outcomes, both margins known: given the odds ratio, a cell is noncentral hypergeometric (Fisher).
 
+    >>> import numpy as np
     >>> import pymc as pm, ppdinf as ppd
     >>> margins = ppd.invariants.margin("group") & ppd.invariants.margin("answer")
     >>> labels = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("group", "answer"))

@@ -132,6 +132,7 @@ def log_rates(
 
     Examples
     --------
+    >>> from ppdinf.models import log_rates
     >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.margin("dim_1"), epsilon=1)
     >>> release = ppd.Release(np.array([[3, 1], [4, 2], [0, 5]]), mechanism)

@@ -58,6 +58,8 @@ def leave_one_out(model: pm.Model | None = None, **sampling: Any) -> pd.DataFram
 
     Examples
     --------
+    >>> import pymc as pm, xarray as xr
+    >>> from ppdinf.models import leave_one_out
     >>> import ppdinf as ppd
     >>> table = xr.DataArray([3, -1, 4, 2], dims="area", coords={"area": list("abcd"), "state": ("area", list("xxyy"))})
     >>> release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.groups("state"), epsilon=1))

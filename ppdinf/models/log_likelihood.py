@@ -74,6 +74,7 @@ def log_likelihood(
 
     Examples
     --------
+    >>> import pymc as pm, xarray as xr
     >>> import pandas as pd, ppdinf as ppd
     >>> table = xr.DataArray(range(20), dims="area", coords={"area": range(20), "state": ("area", [*range(10)] * 2)})
     >>> release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.groups("state"), epsilon=1))
@@ -81,7 +82,7 @@ def log_likelihood(
     ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
     ...     idata = pm.sample(10, tune=10, chains=1, random_seed=1, progressbar=False, quiet=True,
     ...                       compute_convergence_checks=False)
-    >>> log_likelihood(idata, model).public_group.values[:2].tolist()
+    >>> ppd.log_likelihood(idata, model).public_group.values[:2].tolist()
     ['state=0', 'state=1']
     """
     model = pm.modelcontext(model)

@@ -73,6 +73,7 @@ class OneSidedTest:
 
     Examples
     --------
+    >>> from ppdinf.models import OneSidedTest
     >>> from scipy import stats
     >>> test = OneSidedTest(stats.binom(30, 0.5), rate=1)
     >>> test.p_value([15, 21, 25]).round(3).tolist()

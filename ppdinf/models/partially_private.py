@@ -138,7 +138,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
     ...     rate = pm.Gamma("rate", 2, 1)
-    ...     counts = PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release)
+    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release)
     >>> [v.name for v in model.free_RVs], [v.name for v in model.observed_RVs]
     (['rate'], ['counts_release'])
 
@@ -148,7 +148,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     >>> ages = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=groups)
     >>> release = ages.release(np.array([2, 3, 3]))
     >>> with pm.Model(coords={**release.coords, "age": ["0-17", "18-64", "65+"]}) as model:
-    ...     counts = PartiallyPrivate("counts", pm.Poisson.dist(2.0), release=release, dims="age")
+    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(2.0), release=release, dims="age")
     >>> model.named_vars_to_dims
     {'counts': ('age',), 'counts_release': ('answer',)}
     """

@@ -90,6 +90,7 @@ def sample_confidential(
 
     Examples
     --------
+    >>> import numpy as np, pymc as pm
     >>> import ppdinf as ppd
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
@@ -97,7 +98,7 @@ def sample_confidential(
     ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release)
     ...     idata = pm.sample(10, tune=10, chains=1, random_seed=1, progressbar=False, quiet=True,
     ...                       compute_convergence_checks=False)
-    >>> table = sample_confidential(idata, model, random_seed=1)
+    >>> table = ppd.sample_confidential(idata, model, random_seed=1)
     >>> table.dims, set(table.sum("dim_0").values.ravel().tolist())
     (('chain', 'draw', 'dim_0'), {6})
     """

@@ -61,6 +61,7 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
 
     Examples
     --------
+    >>> from ppdinf.models import Released
     >>> import pymc as pm, ppdinf as ppd
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
     >>> with pm.Model(coords={"county": list("ABC")}) as model:

@@ -56,6 +56,7 @@ def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorV
 
     Examples
     --------
+    >>> from ppdinf.models.reparametrize import intercept_given_total
     >>> import pymc as pm
     >>> with pm.Model() as model:
     ...     effect = pm.Normal("effect", 0, 1, shape=3)

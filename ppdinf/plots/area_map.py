@@ -55,6 +55,8 @@ def plot_map(
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from ppdinf.plots import plot_map
     >>> import geopandas as gpd
     >>> from shapely import box
     >>> areas = gpd.GeoDataFrame(geometry=[box(k, 0, k + 1, 1) for k in range(3)], index=["A", "B", "C"])

@@ -55,6 +55,8 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
 
     Examples
     --------
+    >>> import numpy as np, xarray as xr
+    >>> from ppdinf.plots import plot_cells
     >>> draws = xr.DataArray(
     ...     np.random.default_rng(1).poisson([[200, 3], [40, 0.2]], (4, 100, 2, 2)),
     ...     coords={"chain": range(4), "draw": range(100), "area": ["A", "B"], "sex": ["f", "m"]},

@@ -110,6 +110,7 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
 
     Examples
     --------
+    >>> from ppdinf.privacy import audit
     >>> import ppdinf as ppd
     >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
     >>> mechanism = ppd.GeneralizedLaplace(public, epsilon=1)

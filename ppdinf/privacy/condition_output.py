@@ -46,6 +46,7 @@ def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
 
     Examples
     --------
+    >>> from ppdinf.privacy import Guarantee, condition_output
     >>> from fractions import Fraction
     >>> pure = Guarantee("pure", Fraction(1, 4), neighbours="whether a person is in the table")
     >>> conditioned = condition_output(pure, "no count is negative")

@@ -125,6 +125,7 @@ def conditioning_cost(
 
     Examples
     --------
+    >>> from ppdinf.privacy import conditioning_cost
     >>> import ppdinf as ppd
     >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
     >>> mechanism = ppd.Conditioned(public, noise=ppd.mechanisms.DoubleGeometric(1))
@@ -197,6 +198,7 @@ def erosion(system: System) -> Erosion:
 
     Examples
     --------
+    >>> from ppdinf.privacy import erosion
     >>> import ppdinf as ppd
     >>> erosion(ppd.invariants.total().on([3, 0, 2])).nearest
     2
@@ -232,6 +234,7 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
 
     Examples
     --------
+    >>> from ppdinf.privacy import posterior_range
     >>> lower, upper = posterior_range(0.1, 1)
     >>> round(float(lower), 3), round(float(upper), 3)
     (0.039, 0.232)

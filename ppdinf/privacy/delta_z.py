@@ -58,6 +58,7 @@ def delta_z(pairs: Iterable[tuple[object, object]], *, norm: str = "l1") -> int 
 
     Examples
     --------
+    >>> from ppdinf.privacy import delta_z
     >>> from scipy import stats
     >>> delta_z([(stats.binom(9, p), stats.binom(9, p, loc=1)) for p in (0.1, 0.5)])
     1
@@ -96,6 +97,7 @@ def secret_pair(n: int, z0: Parameter, z1: Parameter) -> tuple[dict[int, Fractio
 
     Examples
     --------
+    >>> from ppdinf.privacy import secret_pair
     >>> secret_pair(2, 0, "1/3")
     ({0: Fraction(1, 1)}, {1: Fraction(2, 3), 2: Fraction(1, 3)})
     """
@@ -142,6 +144,7 @@ def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
 
     Examples
     --------
+    >>> from ppdinf.privacy import delta_z_counts
     >>> [delta_z_counts(100, z0, z1) for z0, z1 in [(0.3, 0.3), (0.3, 0.4), (0.1, 0.9), (0, 1)]]
     [1, 12, 81, 100]
     """
@@ -184,6 +187,7 @@ def delta_z_normal(covariance: ArrayLike, width: float) -> float:
     --------
     The mean of 50 independent values, and a public statistic that is their sum plus noise with variance 50:
 
+    >>> from ppdinf.privacy import delta_z_normal
     >>> delta_z_normal([[0.02, 0.02], [0.02, 1]], width=10)
     0.2
     >>> round(delta_z_normal([[0.02, 0.02, 1], [0.02, 1, 1], [1, 1, 100]], width=10), 6)

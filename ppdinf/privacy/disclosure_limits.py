@@ -35,6 +35,7 @@ class KAnonymity:
 
     Examples
     --------
+    >>> from ppdinf.privacy import KAnonymity
     >>> print(KAnonymity(20, 5), list(KAnonymity(20, 5).counts)[::5])
     the count lies between 5 and 15 of 20 persons (5-anonymity) [5, 10, 15]
     """
@@ -65,6 +66,7 @@ class TCloseness:
 
     Examples
     --------
+    >>> from ppdinf.privacy import TCloseness
     >>> print(TCloseness(20, "1/4", "0.1"), list(TCloseness(20, "1/4", "0.1").counts))
     the share of 20 persons counted is within 1/10 of 1/4 (t-closeness) [3, 4, 5, 6, 7]
     """
@@ -110,6 +112,7 @@ def condition_pairs(pairs: Iterable[tuple[Law, Law]], possible: Collection[objec
 
     Examples
     --------
+    >>> from ppdinf.privacy import KAnonymity, condition_pairs
     >>> from ppdinf.privacy import secret_pair, delta_z
     >>> pair = secret_pair(40, "0.2", "0.6")
     >>> delta_z([pair]), delta_z(condition_pairs([pair], KAnonymity(40, 15).counts))

@@ -69,6 +69,7 @@ def gaussian_delta(epsilon: Parameter, sigma: float, *, sensitivity: float = 1.0
 
     Examples
     --------
+    >>> from ppdinf.privacy import gaussian_delta
     >>> round(gaussian_delta(1, 3.7306), 7)
     1e-05
     """
@@ -108,6 +109,7 @@ def gaussian_sigma(
 
     Examples
     --------
+    >>> from ppdinf.privacy import gaussian_sigma
     >>> round(gaussian_sigma(1, 1e-5), 4), round(gaussian_sigma(1, 1e-5, calibration="printed"), 4)
     (3.7306, 4.5374)
     """

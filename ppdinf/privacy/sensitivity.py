@@ -69,6 +69,7 @@ def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced
 
     Examples
     --------
+    >>> from ppdinf.privacy import sensitivity
     >>> sensitivity([[1, 1, 0], [0, 1, 1]], p=1, neighbours="added")
     2.0
     >>> sensitivity([[1, 1, 0], [0, 1, 1]], p=2)
@@ -134,6 +135,7 @@ def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replace
 
     Examples
     --------
+    >>> from ppdinf.privacy import sensitivity_polytope
     >>> sensitivity_polytope([[1, 1, 0], [0, 0, 1]])
     array([[ 1.],
            [-1.]])

@@ -88,6 +88,8 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import wasserstein_infinity
     >>> half = Fraction(1, 2)
     >>> wasserstein_infinity({0: half, 1: half}, {1: half, 4: half})
     3

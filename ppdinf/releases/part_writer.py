@@ -158,6 +158,8 @@ def release_parts(
 
     Examples
     --------
+    >>> from pathlib import Path
+    >>> from ppdinf.releases import release_parts
     >>> import tempfile, ppdinf as ppd, xarray as xr
     >>> counts = {"A": [3, 1, 2], "B": [0, 5, 1]}
     >>> def read(state):

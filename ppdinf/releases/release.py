@@ -95,7 +95,7 @@ class Release:
     --------
     >>> import ppdinf as ppd
     >>> published = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
-    >>> release = Release([33, -2, 15], published)
+    >>> release = ppd.Release([33, -2, 15], published)
     >>> release.public.values
     array([46])
     """
@@ -238,7 +238,7 @@ class Release:
         Examples
         --------
         >>> import ppdinf as ppd
-        >>> Release([33.25, -2.0, 14.75], ppd.KNorm(ppd.invariants.total(), epsilon="1/4")).check()
+        >>> ppd.Release([33.25, -2.0, 14.75], ppd.KNorm(ppd.invariants.total(), epsilon="1/4")).check()
                found relation  public  agrees
         total   46.0        =      46    True
         """
@@ -329,7 +329,7 @@ class Release:
         --------
         >>> import ppdinf as ppd
         >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.margin("month"), epsilon=1)
-        >>> release = Release(ppd.as_table([[3, 1], [4, 7]], dims=("area", "month"), nonnegative=False), mechanism)
+        >>> release = ppd.Release(ppd.as_table([[3, 1], [4, 7]], dims=("area", "month"), nonnegative=False), mechanism)
         >>> february = release.sel(month=1)
         >>> february.dims, february.public.values
         (('area',), array([8]))
@@ -371,7 +371,7 @@ class Release:
         Examples
         --------
         >>> import ppdinf as ppd
-        >>> Release([[3, -1]], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)).to_dataframe()
+        >>> ppd.Release([[3, -1]], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)).to_dataframe()
            dim_0  dim_1  released
         0      0      0         3
         1      0      1        -1

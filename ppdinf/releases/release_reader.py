@@ -55,7 +55,7 @@ def read_release(path: str | PathLike[str]) -> Release:
     >>> release = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 2])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     release.save(pathlib.Path(folder, "small.ppd"))
-    ...     again = read_release(pathlib.Path(folder, "small.ppd"))
+    ...     again = ppd.read_release(pathlib.Path(folder, "small.ppd"))
     >>> again.table.equals(release.table)
     True
     """

@@ -109,6 +109,7 @@ def rejection(
 
     Examples
     --------
+    >>> import numpy as np, pymc as pm
     >>> import ppdinf as ppd
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:

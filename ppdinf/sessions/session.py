@@ -67,10 +67,11 @@ class Session:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> import tempfile, ppdinf as ppd
     >>> monthly = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     session = Session.open(Path(folder, "cases.budget"), epsilon="1/2")
+    ...     session = ppd.Session.open(Path(folder, "cases.budget"), epsilon="1/2")
     ...     release = session.release(monthly, [3, 1, 2], name="2024-01")
     ...     session.left
     {'epsilon': Fraction(1, 4)}

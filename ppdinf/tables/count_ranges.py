@@ -154,8 +154,9 @@ def suppressed(values: Any, below: int | None = None, *, least: int = 0, marks: 
 
     Examples
     --------
+    >>> import ppdinf as ppd
     >>> import pandas as pd
-    >>> suppressed(pd.Series({"A": "17", "B": "S", "C": None}), below=5, least=1).tolist()
+    >>> ppd.suppressed(pd.Series({"A": "17", "B": "S", "C": None}), below=5, least=1).tolist()
     ['17', '1-4', '1-4']
     """
     low = _number_range(least)[0]
@@ -188,7 +189,8 @@ def ranges(lower: Any, upper: Any) -> Any:
 
     Examples
     --------
-    >>> ranges([1, None, 7], [9, 4, 7]).tolist()
+    >>> import ppdinf as ppd
+    >>> ppd.ranges([1, None, 7], [9, 4, 7]).tolist()
     ['1-9', '<=4', '7']
     """
     if type(lower) is not type(upper) or _labels(lower) != _labels(upper):

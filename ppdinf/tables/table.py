@@ -93,13 +93,14 @@ def as_table(
 
     Examples
     --------
-    >>> as_table(np.array([[3, 0], [1, 2]]), dims=("county", "sex")).dims
+    >>> import numpy as np, pandas as pd, ppdinf as ppd
+    >>> ppd.as_table(np.array([[3, 0], [1, 2]]), dims=("county", "sex")).dims
     ('county', 'sex')
 
     A DataFrame with one row per cell, with the population by county:
 
     >>> rows = {"county": ["A", "A", "B", "B"], "sex": ["f", "m"] * 2, "n": [3, 1, 0, 2], "persons": [50, 50, 70, 70]}
-    >>> table = as_table(pd.DataFrame(rows), count="n", dims=["county", "sex"], covariates=["persons"])
+    >>> table = ppd.as_table(pd.DataFrame(rows), count="n", dims=["county", "sex"], covariates=["persons"])
     >>> table.shape, table.persons.dims
     ((2, 2), ('county',))
     """

@@ -77,6 +77,7 @@ def noisy_histogram(
 
     Examples
     --------
+    >>> from ppdinf.counts import noisy_histogram
     >>> from ppdinf.noise.primitives.stream import seeded_stream
     >>> noisy_histogram([50, 30, 20, 0], epsilon=1, stream=seeded_stream(1))
     array([48., 33., 17.,  2.])

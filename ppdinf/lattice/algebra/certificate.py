@@ -46,6 +46,7 @@ def certify(A: MatrixLike, B: MatrixLike) -> str:
 
     Examples
     --------
+    >>> from ppdinf.lattice import certify
     >>> certify([[1, 1, 1]], [[1, 0], [0, 1], [-1, -1]])
     'A B = 0; identity block'
     >>> certify([[1, 1, 1]], [[1, 1], [-1, 1], [0, -2]])
@@ -101,6 +102,7 @@ def is_saturated(B: MatrixLike) -> bool:
 
     Examples
     --------
+    >>> from ppdinf.lattice import is_saturated
     >>> is_saturated([[1, 1], [-1, 1]]), is_saturated([[2, 3], [1, 1]])
     (False, True)
     """

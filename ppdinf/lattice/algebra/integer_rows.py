@@ -82,6 +82,7 @@ def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Row
 
     Examples
     --------
+    >>> from ppdinf.lattice import row_algebra
     >>> algebra = row_algebra([[1, 1, 0, 0], [0, 0, 1, 1], [2, 2, 2, 2]])
     >>> algebra.rank, algebra.redundant
     (2, {2: {0: Fraction(2, 1), 1: Fraction(2, 1)}})
@@ -126,6 +127,7 @@ def rank(A: MatrixLike) -> int:
 
     Examples
     --------
+    >>> from ppdinf.lattice import rank
     >>> rank([[2**52, 1], [2**52 + 1, 1], [1, 0]])
     2
     """
@@ -165,6 +167,7 @@ def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = N
 
     Examples
     --------
+    >>> from ppdinf.lattice import contradiction
     >>> contradiction([[1, 0], [0, 1], [1, 1]], [2, 3, 6])
     {0: -1, 1: -1, 2: 1}
     """
@@ -207,6 +210,7 @@ def check_consistent(
 
     Examples
     --------
+    >>> from ppdinf.lattice import check_consistent
     >>> check_consistent([[1, 0], [0, 1], [1, 1]], [2, 3, 6], row_names=["a", "b", "all"])
     Traceback (most recent call last):
     ...

@@ -120,6 +120,7 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
 
     Examples
     --------
+    >>> from ppdinf.lattice import kernel
     >>> lattice = kernel([[1, 1, 0, 0, 0], [0, 0, 2, 3, 5]])
     >>> lattice.rank
     3

@@ -59,6 +59,7 @@ def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
 
     Examples
     --------
+    >>> from ppdinf.lattice import margin_kernel
     >>> lattice = margin_kernel((2, 3), [(0,), (1,)])
     >>> lattice.basis.T.toarray()
     array([[ 1,  0, -1, -1,  0,  1],
@@ -104,6 +105,7 @@ def margin_matrix(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
 
     Examples
     --------
+    >>> from ppdinf.lattice import margin_matrix
     >>> margin_matrix((2, 2), [(0,), (1,), ()]).toarray()
     array([[1, 1, 0, 0],
            [0, 0, 1, 1],

@@ -62,6 +62,7 @@ def integer_solution(
 
     Examples
     --------
+    >>> from ppdinf.lattice import integer_solution
     >>> integer_solution([[1, 1, 1, 0], [0, 0, 2, 3]], [4, 7])
     {0: -10, 2: 14, 3: -7}
     >>> integer_solution([[2, 4]], [3], row_names=["pairs"])

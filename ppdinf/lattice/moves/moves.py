@@ -105,6 +105,7 @@ class Moves:
 
         Examples
         --------
+        >>> from ppdinf.lattice import connected_moves
         >>> moves = connected_moves([[1, 1, 0], [0, 0, 1]])
         >>> abs(moves.draw(2, rng=1).toarray())
         array([[1, 1],
@@ -161,6 +162,8 @@ def connected_moves(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.lattice import connected_moves
     >>> two_way = np.vstack([np.kron(np.eye(3, dtype=int), [1] * 4), np.tile(np.eye(4, dtype=int), 3)])
     >>> print(connected_moves(two_way).reason)
     Connects every fiber with lower bounds on cells: basic swaps of a 3 x 4 table.
@@ -221,6 +224,7 @@ def margin_moves(
 
     Examples
     --------
+    >>> from ppdinf.lattice import margin_moves
     >>> print(margin_moves((2, 3, 2, 2), [(0, 1), (1, 2), (2, 3)]).reason)
     Connects every fiber with lower bounds on cells: swaps across separator (1); swaps across separator (2).
     """

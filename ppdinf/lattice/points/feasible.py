@@ -86,6 +86,8 @@ def nearest_feasible(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.lattice import nearest_feasible
     >>> nearest_feasible([[1, 1, 1]], [6], np.eye(3, dtype=int), [0, 0, 0], near=[5, -2, 4])
     array([3, 0, 3])
     >>> nearest_feasible([[1, 1]], [1], [[1, 0], [0, 1]], [1, 1], row_names=["total"])

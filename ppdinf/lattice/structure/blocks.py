@@ -96,6 +96,7 @@ class Structure:
 
         Examples
         --------
+        >>> from ppdinf.lattice import structure
         >>> structure([[1, 2, 1, 0], [0, 0, 1, 1]]).tie(3)
         (2, Fraction(-1, 1))
         """
@@ -144,6 +145,7 @@ class Structure:
 
         Examples
         --------
+        >>> from ppdinf.lattice import structure
         >>> print(structure([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 1]]).summary())
         6 cells, lattice of rank 4.
         Released without noise: none.
@@ -204,6 +206,7 @@ def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Struc
 
     Examples
     --------
+    >>> from ppdinf.lattice import structure
     >>> found = structure([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1]])
     >>> found.classes, found.is_partition
     (array([0, 0, 0, 1, 1]), True)

@@ -48,6 +48,8 @@ class AdditiveNoise(IndependentLaw):
     --------
     The sum of two independent discrete Laplace variables is a convolution.
 
+    >>> import numpy as np
+    >>> from ppdinf.laws import AdditiveNoise
     >>> import pandas as pd
     >>> z = np.arange(-60, 61)
     >>> one = np.exp(-0.5 * abs(z)) / np.exp(-0.5 * abs(z)).sum()

@@ -47,6 +47,8 @@ class BandedNoise(IndependentLaw):
     --------
     Zeros stay zeros, ones become 0 or 3, larger counts change by at most 1.
 
+    >>> import numpy as np
+    >>> from ppdinf.laws import BandedNoise
     >>> keys = BandedNoise({0: {0: 1}, 1: {-1: 0.7, 2: 0.3}, 2: {-1: 0.2, 0: 0.6, 1: 0.2}})
     >>> np.exp(keys.log_weight(3, np.array([0, 1, 2, 3, 4]))).round(3)
     array([0. , 0.3, 0.2, 0.6, 0.2])
@@ -181,6 +183,8 @@ def read_ptable(path: str | PathLike[str]) -> BandedNoise:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import read_ptable
     >>> import pathlib, tempfile
     >>> text = "i;j;p;v\n0;0;1;0\n1;0;0.5;-1\n1;2;0.5;1\n2;1;0.25;-1\n2;2;0.5;0\n2;3;0.25;1\n"
     >>> with tempfile.TemporaryDirectory() as folder:

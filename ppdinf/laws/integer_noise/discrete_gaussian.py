@@ -53,6 +53,7 @@ class DiscreteGaussian(IntegerLaw):
 
     Examples
     --------
+    >>> from ppdinf.laws import DiscreteGaussian
     >>> DiscreteGaussian(2).log_weight(-4)
     -2.0
     >>> DiscreteGaussian(2) == DiscreteGaussian(variance=4)

@@ -46,6 +46,7 @@ class DoubleGeometric(IntegerLaw):
 
     Examples
     --------
+    >>> from ppdinf.laws import DoubleGeometric
     >>> DoubleGeometric("1/2").log_weight(-3)
     -1.5
     """

@@ -47,6 +47,7 @@ class L2Laplace(Law):
 
     Examples
     --------
+    >>> from ppdinf.laws import L2Laplace
     >>> L2Laplace("1/2").log_mass([3, -4])
     -2.5
     """

@@ -49,6 +49,7 @@ class Staircase(IntegerLaw):
 
     Examples
     --------
+    >>> from ppdinf.laws import Staircase
     >>> [Staircase(1, sensitivity=2, step=1).log_weight(k) for k in range(4)]
     [-0.0, -1.0, -1.0, -2.0]
     """

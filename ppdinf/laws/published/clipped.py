@@ -38,6 +38,8 @@ class Clipped(Censored):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import Clipped
     >>> import ppdinf as ppd
     >>> clipped = Clipped(ppd.laws.DoubleGeometric(1))
     >>> np.exp(clipped.log_weight(0, np.array([0, 1, 2]))).round(3)

@@ -38,6 +38,7 @@ class Interval(IndicatorLaw):
 
     Examples
     --------
+    >>> from ppdinf.laws import Interval
     >>> import ppdinf as ppd
     >>> inv = ppd.invariants
     >>> shown = ppd.measured(inv.margin("area"), {"A": "1-9", "B": "17", "C": "<5"}, Interval())

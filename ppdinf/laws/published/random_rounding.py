@@ -39,6 +39,8 @@ class RandomRounding(PerEntry, IndependentLaw):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import RandomRounding
     >>> float(np.exp(RandomRounding(3).log_weight(6, np.array(5))).round(3))
     0.667
     """

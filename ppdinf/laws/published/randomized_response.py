@@ -59,6 +59,8 @@ class RandomizedResponse(PerEntry, IndependentLaw):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import RandomizedResponse
     >>> coin = RandomizedResponse(10, keep=0.75, flip=0.25)
     >>> coin.log_weight(np.array([5]), np.arange(11)).argmax().item()
     5

@@ -45,6 +45,8 @@ class Rounded(PerEntry, IndicatorLaw):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import Rounded
     >>> Rounded(10, ties="up").support_bounds(np.array([0, 10]), 0.0)
     (array([-5,  5]), array([ 4, 14]))
     >>> Rounded(5).publish(np.array([2, 3, 12]), np.random.default_rng()).tolist()

@@ -38,6 +38,8 @@ class TransitionMatrix(IndependentLaw):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import TransitionMatrix
     >>> rounded = TransitionMatrix(np.array([[1.0, 0.0], [0.5, 0.5]]))
     >>> np.exp(rounded.log_weight(np.array([0, 1, 2]), np.array([1, 1, 1])))
     array([0.5, 0.5, 0. ])

@@ -39,6 +39,7 @@ class Gaussian(RealNoise):
 
     Examples
     --------
+    >>> from ppdinf.laws import Gaussian
     >>> import ppdinf as ppd
     >>> inv = ppd.invariants
     >>> noisy = ppd.measured(inv.margin("area"), {"A": 11.38, "B": 3.02}, Gaussian.of_margin_of_error(2.5, 0.90))
@@ -70,6 +71,7 @@ class Gaussian(RealNoise):
 
         Examples
         --------
+        >>> from ppdinf.laws import Gaussian
         >>> round(Gaussian.of_margin_of_error(1.645, 0.90).sd, 3)
         1.0
         """

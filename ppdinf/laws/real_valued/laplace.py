@@ -39,6 +39,8 @@ class Laplace(RealNoise):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import Laplace
     >>> Laplace.of_epsilon(0.5, sensitivity=2)
     Laplace(scale=4.0)
     >>> np.exp(Laplace(1).log_weight(2.5, np.array([2, 3, 5]))).round(3)

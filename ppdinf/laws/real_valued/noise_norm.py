@@ -37,6 +37,9 @@ class NoiseNorm:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from ppdinf.laws import NoiseNorm
     >>> NoiseNorm(sparse.csc_array([[1.0, 1.0], [1.0, -1.0]]), np.inf).log_density(np.array([3.0, -2.0]))
     -5.0
     """

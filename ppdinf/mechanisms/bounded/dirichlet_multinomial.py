@@ -55,6 +55,7 @@ class DirichletMultinomial:
 
     Examples
     --------
+    >>> from ppdinf.mechanisms import DirichletMultinomial
     >>> earlier = DirichletMultinomial([3, 0], concentration="1/2")
     >>> earlier.alpha
     (Fraction(7, 4), Fraction(1, 4))

@@ -86,8 +86,9 @@ class PostProcessed(TableMechanism):
 
     Examples
     --------
+    >>> import numpy as np
     >>> import ppdinf as ppd
-    >>> release = PostProcessed(ppd.invariants.total(), epsilon="1/2").release(np.array([30, 0, 12]))
+    >>> release = ppd.PostProcessed(ppd.invariants.total(), epsilon="1/2").release(np.array([30, 0, 12]))
     >>> int(release.table.sum()), bool((release.table >= 0).all())
     (42, True)
     >>> list(release.report.index)

@@ -142,7 +142,7 @@ class TopDown(PostProcessed):
     --------
     >>> import ppdinf as ppd
     >>> table = ppd.as_table([[30, 0], [12, 5]], dims=("state", "sex"))
-    >>> mechanism = TopDown(ppd.invariants.total(), "1/2", levels=ppd.invariants.margin("state"))
+    >>> mechanism = ppd.TopDown(ppd.invariants.total(), "1/2", levels=ppd.invariants.margin("state"))
     >>> published = mechanism.simulate(table, draws=5, rng=1)
     >>> published.sum(("state", "sex")).values
     array([47, 47, 47, 47, 47])

@@ -107,6 +107,7 @@ class SharedKey(TableMechanism):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import ppdinf as ppd
         >>> whole = ppd.as_table(np.array([30, 4, 12, 7]), dims=["county"])
         >>> mechanism = ppd.SubspaceGaussian(ppd.invariants.total(), epsilon=1, delta="1e-6")

@@ -110,8 +110,9 @@ class KNormGradient(Mechanism):
 
     Examples
     --------
+    >>> import numpy as np, ppdinf as ppd
     >>> from ppdinf.mechanisms.records.quantile import Quantile
-    >>> median = KNormGradient(Quantile(0.5, 0, 100), epsilon=1)
+    >>> median = ppd.KNormGradient(Quantile(0.5, 0, 100), epsilon=1)
     >>> ages = np.arange(20, 80)
     >>> draws = median.simulate(ages, draws=1000, rng=1)
     >>> draws.shape, bool(abs(np.median(draws) - 49.5) < 1)

@@ -34,6 +34,8 @@ class Mean(Objective):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.mechanisms import Mean
     >>> Mean(1.0).gradient(np.array([[0.5], [0.1]]), np.array([[1.0]]))
     array([[1.4]])
     """

@@ -110,6 +110,8 @@ class Gradient(Objective):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.mechanisms import Gradient
     >>> ridge = Gradient(lambda x, y: y * (len(x) + 1) - sum(x), 2.0, answers=1, radius=10.0)
     >>> ridge.gradient([1.0, 0.5], np.array([[0.5]]))
     array([[0.]])

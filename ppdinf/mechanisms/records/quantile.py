@@ -41,6 +41,8 @@ class Quantile(Objective):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.mechanisms import Quantile
     >>> Quantile(0.5, 0, 10).gradient(np.array([1.0, 2.0, 7.0]), np.array([[0.5], [3.0]]))
     array([[-1.5],
            [ 0.5]])

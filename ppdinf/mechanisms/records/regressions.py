@@ -49,6 +49,8 @@ class LinearRegression(Objective):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.mechanisms import LinearRegression
     >>> LinearRegression(2.0, features=1, response=3).sensitivity(np.array([[0.0, 2.0]]), "l2")
     array([8.])
     """
@@ -148,6 +150,8 @@ class LogisticRegression(Objective):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from ppdinf.mechanisms import LogisticRegression
     >>> LogisticRegression(5.0, features=2).sensitivity(np.zeros((1, 3)), "l2")
     array([2.])
     """

@@ -101,6 +101,8 @@ class TVBound:
 
         Examples
         --------
+        >>> import numpy as np
+        >>> from ppdinf.diagnostics import TVBound
         >>> TVBound(1, np.array([4, 3, 5] * 100), limit=10).steps(0.02)
         4
         >>> TVBound(1, np.array([4, 3, 5]), limit=10).steps(0.02) is None
@@ -192,6 +194,7 @@ def tv_bound(
 
     Examples
     --------
+    >>> from ppdinf.diagnostics import tv_bound
     >>> from ppdinf.noise.mcmc.coupling import gibbs_meeting
     >>> from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves
     >>> from ppdinf.laws import DoubleGeometric

@@ -59,6 +59,8 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import Guarantee, compose
     >>> first = Guarantee("zcdp", rho=Fraction(1, 8), metric="l2", unprotected=("the total",))
     >>> second = Guarantee("zcdp", rho=Fraction(1, 4), metric="l2", unprotected=("the margin of sex",))
     >>> both = compose(first, second)
@@ -127,6 +129,9 @@ def compose_parallel(
 
     Examples
     --------
+    >>> from dataclasses import replace
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import Guarantee, compose_parallel
     >>> a = Guarantee("pure", Fraction(1), neighbours="one record added or removed")
     >>> b, c = replace(a, epsilon=Fraction(2)), replace(a, epsilon=Fraction(3))
     >>> [compose_parallel(a, b, c, disjoint=True, within=within).epsilon for within in (True, False)]

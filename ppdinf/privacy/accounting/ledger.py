@@ -62,6 +62,7 @@ class Ledger:
 
     Examples
     --------
+    >>> from ppdinf.privacy import Ledger
     >>> import numpy as np, ppdinf as ppd
     >>> table, ledger = np.array([[3, 1], [4, 2]]), Ledger(epsilon=1)
     >>> by_row = ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0"), epsilon="1/2")

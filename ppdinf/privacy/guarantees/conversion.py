@@ -44,6 +44,7 @@ def zcdp_delta(rho: Parameter, epsilon: Parameter) -> float:
 
     Examples
     --------
+    >>> from ppdinf.privacy import zcdp_delta
     >>> f"{zcdp_delta(0.5, 5):.1e}"
     '2.9e-06'
     """
@@ -76,6 +77,7 @@ def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
     --------
     The person tables of the 2020 census redistricting data were released with rho = 2.55623.
 
+    >>> from ppdinf.privacy import zcdp_epsilon
     >>> round(zcdp_epsilon(2.55623, "1e-10"), 2)
     17.14
     """
@@ -108,6 +110,7 @@ def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
 
     Examples
     --------
+    >>> from ppdinf.privacy import zcdp_rho
     >>> round(zcdp_rho(17.14357, "1e-10"), 5)
     2.55623
     """

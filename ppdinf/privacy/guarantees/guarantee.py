@@ -91,6 +91,8 @@ class Guarantee:
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import Guarantee
     >>> guarantee = Guarantee("integer-subspace", Fraction(1, 4), metric="l1")
     >>> print(guarantee.describe().splitlines()[0])
     One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.
@@ -198,6 +200,8 @@ class Guarantee:
 
         Examples
         --------
+        >>> from fractions import Fraction
+        >>> from ppdinf.privacy import Guarantee
         >>> print(Guarantee("pure", Fraction(1, 2), neighbours="one record added or removed").describe_unit())
         One person can lose at most epsilon = 1 (a factor of 2.72 in the odds), delta = 0.
         """

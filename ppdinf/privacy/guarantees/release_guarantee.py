@@ -52,6 +52,8 @@ class ReleaseGuarantee(Guarantee):
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import ReleaseGuarantee
     >>> g = ReleaseGuarantee(
     ...     "integer-subspace", Fraction(1, 4), metric="l1", nearest=2, fixed=0, cells=3, sampler="exact"
     ... )

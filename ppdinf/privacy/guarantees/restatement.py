@@ -40,6 +40,8 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import Guarantee, to_zcdp
     >>> to_zcdp(Guarantee("integer-subspace", Fraction(1, 2), metric="l1")).rho
     Fraction(1, 8)
     """
@@ -78,6 +80,8 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import Guarantee, to_approximate
     >>> census = Guarantee("zcdp", rho=Fraction("2.55623"), neighbours="one person's record")
     >>> round(float(to_approximate(census, "1e-10").epsilon), 2)
     17.14
@@ -127,6 +131,8 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from ppdinf.privacy import Guarantee, to_event
     >>> to_event(Guarantee("zcdp", rho=Fraction(1, 2), metric="l2"), distance=2)
     ZCDpEvent(rho=2.0, xi=0.0)
     """
