@@ -22,6 +22,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # that are not compiled contain single functions in C, whose compilation takes longer than their evaluation.
 os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, ("traceback__limit=0,cxx=", os.environ.get("PYTENSOR_FLAGS"))))
 
+# Garbage is collected less often, because modules such as PyMC are kept until the process ends.
+gc.set_threshold(20_000, 20, 20)
+
 # The second of two workers starts in the middle of the list of tests. The folders there share few kernels with the
 # first folders, so that with cold caches each worker compiles kernels that the other worker then loads.
 LATER = ("ppdinf", *(f"tests/{folder}" for folder in ("lattice", "noise", "plots", "privacy", "releases", "test_")))
@@ -56,12 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage less often, because modules such as PyMC are kept until the process ends.
+    """Move all modules to the oldest generation of the garbage collector.
 
     Objects are not frozen: Hypothesis requests the referrers of its generator, and the collector omits frozen objects.
     """
     gc.collect()
-    gc.set_threshold(20_000, 20, 20)
 
 
 @cache

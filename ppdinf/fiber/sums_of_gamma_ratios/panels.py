@@ -71,7 +71,10 @@ def panel_rules() -> NDArray[np.float64]:
     Recurrence coefficients of Gram's polynomials: ``k^2 (N^2 - k^2) / (4 (4 k^2 - 1))``. The rules are interpolated at
     Chebyshev points, because nodes and weights are analytic functions of ``1 / N^2``.
     """
-    rules = np.zeros(RULES)
+    rules, powers = np.zeros(RULES), np.zeros((ORDER, ORDER))
+    for j in range(ORDER):  # Chebyshev polynomials on [0, 1] by their powers
+        basis = np.polynomial.Chebyshev.basis(j, domain=[0, 1])
+        powers[: j + 1, j] = basis.convert(kind=np.polynomial.Polynomial).coef
     t = 0.5 - 0.5 * np.cos(np.pi * (np.arange(ORDER) + 0.5) / ORDER)
     for r in range(LARGEST // STEP):
         m = STEP * (r + 1)
@@ -81,10 +84,7 @@ def panel_rules() -> NDArray[np.float64]:
             node, vector = np.linalg.eigh(np.diag(side, -1))
             found[:, n] = node, np.log(vector[0] ** 2)
         for part in range(2):
-            for j in range(m):
-                fit = np.polynomial.Chebyshev.fit(t, found[part, :, j], ORDER - 1, domain=[0, 1])
-                coefficients = fit.convert(kind=np.polynomial.Polynomial).coef
-                rules[r, part, : coefficients.size, j] = coefficients
+            rules[r, part, :, :m] = powers @ np.polynomial.chebyshev.chebfit(2 * t - 1, found[part], ORDER - 1)
     return rules
 
 
