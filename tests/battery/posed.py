@@ -7,6 +7,7 @@ import pymc as pm
 import xarray as xr
 from data_models import DATA_MODELS
 from published import PUBLISHED
+from pymc.pytensorf import gradient, rewrite_pregrad
 
 import ppdinf as ppd
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
@@ -52,6 +53,12 @@ class Posed:
 
     def points(self, which):
         return [{"theta": np.array(theta)} for theta in getattr(self.law, which)]
+
+
+def with_gradient(model, **mode):
+    """Compile the log density of a model and its gradient, as PyMC does, in one function of a point."""
+    log_p = model.logp()
+    return model.compile_fn([log_p, gradient(rewrite_pregrad(log_p), model.continuous_value_vars)], **mode)
 
 
 def summed_out(model, point, draws, seed):

@@ -5,7 +5,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from data_models import DATA_MODELS
-from posed import Posed
+from posed import Posed, with_gradient
 from published import PUBLISHED
 from scipy import stats
 
@@ -48,8 +48,15 @@ def close(found, expected, scale=1.0):
 
 def check_summed_out(posed, **mode):
     model, listed = posed.model(marginalize=True), posed.listed()
-    value = model.compile_logp(**mode)
-    gradient = (lambda point: np.zeros_like(point["theta"])) if posed.law.fixed else model.compile_dlogp(**mode)
+    if posed.law.fixed:
+        value = model.compile_logp(**mode)
+    else:
+        both = with_gradient(model, **mode)
+
+    def at(point):
+        with np.errstate(all="ignore"):
+            found, slopes = (value(point), np.zeros_like(point["theta"])) if posed.law.fixed else both(point)
+        return float(found), slopes
 
     def expected(theta):
         return listed.log_marginal(posed.log_joint({"theta": theta}, listed))
@@ -60,13 +67,11 @@ def check_summed_out(posed, **mode):
             continue
         reference = expected(point["theta"])
         slopes = own.slope(expected, point["theta"])
-        with np.errstate(all="ignore"):
-            found, found_slopes = float(value(point)), gradient(point)
+        found, found_slopes = at(point)
         if not abs(found - reference) <= 1e-8 * max(1.0, abs(reference)) or not close(found_slopes, slopes, reference):
             wrong.append((point["theta"].tolist(), found, reference, found_slopes.tolist(), slopes.tolist()))
     for point in posed.points("rounded"):
-        with np.errstate(all="ignore"):
-            found, found_slopes = float(value(point)), gradient(point)
+        found, found_slopes = at(point)
         if np.isnan(found) or found == np.inf or not np.isfinite(found_slopes).all():
             wrong.append((point["theta"].tolist(), found, "rounded", found_slopes.tolist()))
     assert not wrong, "\n".join(map(str, wrong))

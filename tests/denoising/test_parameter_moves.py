@@ -1,8 +1,8 @@
-"""Parameter moves given a table: the same steps, one at a time, by densities of SciPy."""
+"""Parameter moves given a table: the same steps, one at a time, by the joint density."""
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy.special import gammaln
 
 import ppdinf as ppd
 from ppdinf.denoising import learned_prior
@@ -15,25 +15,33 @@ def effects_of(prior):
     return [prior.effects[a:b].copy() for a, b in zip(prior.first[:-1], prior.first[1:], strict=True)]
 
 
+def log_normal(x, mean, sd):
+    return -0.5 * ((x - mean) / sd) ** 2 - np.log(sd)
+
+
+def log_negative_binomial(x, mean, a):
+    return gammaln(x + a) - gammaln(a) + a * np.log(a / (a + mean)) + x * np.log(mean / (a + mean))
+
+
 class ByDensities:
     """Update level, effects of each factor, log spreads and log shape; by the joint density with the table."""
 
     def __init__(self, prior, table, rng, tune):
         self.now = [prior.state[0], *effects_of(prior), prior.log_spread.copy(), prior.state[1]]
         self.codes, self.possible, self.table, self.rng, self.tune = prior.codes, prior.possible, table, rng, tune
-        self.factors = len(prior.codes)
+        self.factors, self.here = len(prior.codes), self.density(self.now)
         self.lengths = [0.1, *[np.full(own.size, 0.2) for own in effects_of(prior)], np.full(self.factors, 0.3), 0.2]
 
     def density(self, at):
+        """Return the log density up to a constant."""
         level, *effects, log_spread, log_shape = at
-        found = stats.norm.logpdf(level, 0, learned_prior.LEVEL) + stats.norm.logpdf(log_shape, *learned_prior.SHAPE)
+        found = log_normal(level, 0, learned_prior.LEVEL) + log_normal(log_shape, *learned_prior.SHAPE)
         log_mean = np.full(self.table.size, level)
         for own, codes, of_log in zip(effects, self.codes, log_spread, strict=True):
-            found += stats.norm.logpdf(own, 0, np.exp(of_log)).sum()
-            found += stats.halfnorm.logpdf(np.exp(of_log), 0, learned_prior.SPREAD) + of_log
+            found += log_normal(own, 0, np.exp(of_log)).sum()
+            found += log_normal(np.exp(of_log), 0, learned_prior.SPREAD) + of_log
             log_mean = log_mean + own[codes]
-        a = np.exp(log_shape)
-        counts = stats.nbinom.logpmf(self.table, a, a / (a + np.exp(log_mean)))
+        counts = log_negative_binomial(self.table, np.exp(log_mean), np.exp(log_shape))
         return found + counts[self.possible].sum()
 
     def changed(self, block, entry, by):
@@ -46,14 +54,16 @@ class ByDensities:
 
     def decide(self, block, entry, step):
         proposed = self.changed(block, entry, step)
-        accepted = np.log(self.rng.random()) < self.density(proposed) - self.density(self.now)
+        there = self.density(proposed)
+        accepted = np.log(self.rng.random()) < there - self.here
         if self.tune:
             factor = np.exp(0.1 * (accepted - ACCEPTANCE))
             if entry is None:
                 self.lengths[block] *= factor
             else:
                 self.lengths[block][entry] *= factor
-        self.now = proposed if accepted else self.now
+        if accepted:
+            self.now, self.here = proposed, there
 
     def update(self):
         self.decide(0, None, self.lengths[0] * self.rng.standard_normal())
@@ -64,11 +74,10 @@ class ByDensities:
             for _ in range(SPREADS):
                 self.decide(-2, k, self.lengths[-2][k] * self.rng.standard_normal())
             own, variance = self.now[1 + k], np.exp(2 * self.now[-2][k])
-            law = stats.norm(
-                (own.sum() / variance - self.now[0] / 25) * (v := 1 / (own.size / variance + 1 / 25)), v**0.5
-            )
-            shift = law.mean() + law.std() * self.rng.standard_normal()
+            v = 1 / (own.size / variance + 1 / 25)
+            shift = (own.sum() / variance - self.now[0] / 25) * v + v**0.5 * self.rng.standard_normal()
             self.now[1 + k], self.now[0] = own - shift, self.now[0] + shift
+            self.here = self.density(self.now)
         self.decide(-1, None, self.lengths[-1] * self.rng.standard_normal())
 
 

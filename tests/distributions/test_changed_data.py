@@ -108,7 +108,6 @@ def copied(model, after):
     copy = model.copy()
     with copy:
         pm.set_data({"data": after})
-    assert np.isfinite(density(model)(0.3))  # the copy has data of its own
     return copy
 
 
@@ -136,7 +135,7 @@ def test_models_with_other_data_have_windows_of_their_own(way):
     first = density(model)(0.3)
     changed = WAYS[way](model, after)
     assert density(changed)(-0.2) == pytest.approx(log_likelihood(log_p(after, -0.2)), abs=1e-3)
-    if way in ("intervened on", "copied"):
+    if way in ("intervened on", "copied"):  # the first model keeps its data
         assert density(model)(0.3) == pytest.approx(first, abs=1e-9)
 
 
@@ -174,7 +173,7 @@ def test_posterior_after_more_trials(way, public):
         ppd.PartiallyPrivate("x", pm.Binomial.dist(n=n, p=0.9), released(public), marginalize=way)
         if way == "auto":
             pm.Normal("other", 0, 1)
-        model.compile_logp()
+        model.logp()
         pm.set_data({"n": [300, 8]})
         if way == "auto":
             given = xr.Dataset({"other": (("chain", "draw"), np.zeros((1, 800)))})

@@ -71,9 +71,15 @@ def posed(dist, way="auto", public=None):
     return model
 
 
-def log_density(model, theta, table=None):
-    point = {"theta": np.array(float(theta)), **({} if table is None else {"x": table})}
-    return float(model.compile_logp()(point)) - stats.norm.logpdf(theta)
+def log_density(model):
+    """Return the log density without the prior, as a function of theta and, if it is sampled, the table."""
+    compiled = model.compile_logp()
+
+    def of(theta, table=None):
+        point = {"theta": np.array(float(theta)), **({} if table is None else {"x": np.array(table)})}
+        return float(compiled(point)) - stats.norm.logpdf(theta)
+
+    return of
 
 
 @pytest.mark.parametrize("case", MODELS)
@@ -81,32 +87,33 @@ def test_density_given_a_total(case):
     """Wrong variant: the distribution without the transformation."""
     dist, probability = MODELS[case]
     weight = np.exp(-EPSILON * abs(TABLES - NOISY).sum(axis=1))
-    model, compiled = posed(dist), {}
+    model, compared = posed(dist), {}
+    density = log_density(model)
     for theta in (-0.4, 0.3):
-        compiled[theta] = log_density(model, theta), np.log((weight * probability(TABLES, theta).prod(axis=1)).sum())
+        compared[theta] = density(theta), np.log((weight * probability(TABLES, theta).prod(axis=1)).sum())
     assert model.named_vars.keys() >= {"theta", "x_release"}
     assert "x" not in model.named_vars
-    for found, wanted in compiled.values():
+    for found, wanted in compared.values():
         assert found == pytest.approx(wanted, abs=1e-6)
     plain = np.log((weight * pmf(TABLES, 0.3).prod(axis=1)).sum())
     if case != "multinomial with Poisson n":
-        assert abs(plain - compiled[0.3][1]) > 0.1
+        assert abs(plain - compared[0.3][1]) > 0.1
 
 
 @pytest.mark.parametrize("case", ["shifted", "clipped"])
 def test_density_of_a_sampled_table(case):
     dist, probability = MODELS[case]
-    model = posed(dist, False)
+    density = log_density(posed(dist, False))
     tables = [[4, 4], [3, 5]] if case == "shifted" else [[4, 4]]
-    found = [log_density(model, 0.3, np.array(x)) for x in tables]
+    found = [density(0.3, x) for x in tables]
     wanted = [np.log(probability(np.array([x]), 0.3).prod()) - EPSILON * abs(np.array(x) - NOISY).sum() for x in tables]
     assert found == pytest.approx(wanted, abs=1e-6)
-    assert np.isneginf(log_density(model, 0.3, np.array([0, 8])))
+    assert np.isneginf(density(0.3, [0, 8]))
 
 
 def test_multinomial_rows_without_public_totals():
     """Without a public total n is unknown, and its distribution is that of independent cells."""
-    found = log_density(posed(MODELS["multinomial with Poisson n"][0], public=inv.Public()), 0.3)
+    found = log_density(posed(MODELS["multinomial with Poisson n"][0], public=inv.Public()))(0.3)
     weights = pmf(COUNTS[:, None], 0.3) * np.exp(-EPSILON * abs(COUNTS[:, None] - NOISY))
     assert found == pytest.approx(np.log(weights.sum(axis=0)).sum(), abs=1e-6)
 
@@ -152,7 +159,7 @@ def test_censored_dependents_are_marginalized(case):
         v = law(tables, theta)
         return np.log((weight * (v.pmf(seen) + tail * v.sf(seen) * (seen == 2)).prod(axis=1)).sum())
 
-    assert log_density(model, 0.4) == pytest.approx(wanted(0.4), abs=1e-6)
+    assert log_density(model)(0.4) == pytest.approx(wanted(0.4), abs=1e-6)
     assert abs(wanted(0.4, tail=0.0) - wanted(0.4)) > 0.1
     slope = (wanted(0.4 + 1e-5) - wanted(0.4 - 1e-5)) / 2e-5 - 0.4
     assert model.compile_dlogp()({"theta": np.array(0.4)})[0] == pytest.approx(slope, abs=1e-5)
@@ -188,9 +195,10 @@ def test_refusals(case):
 
 def test_probabilities_that_do_not_sum_to_one():
     model = posed(lambda t: pm.Multinomial.dist(pm.Poisson.dist(5.0), pm.math.stack([0.5, 0.5 + t])))
-    log_density(model, 0.0)
+    density = log_density(model)
+    density(0.0)
     with pytest.raises(ModelError, match="must sum to 1"):
-        log_density(model, 0.5)
+        density(0.5)
 
 
 def test_exact_sums_of_tables_are_refused():
