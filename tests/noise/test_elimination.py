@@ -41,7 +41,7 @@ def random_problem(rng):
     return A, A @ point, [table(int(f), log) for f, log in zip(first, logs, strict=True)], weights.sum(), law
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_tables_with_bounds(seed):
     A, a, potentials, total, truth = random_problem(np.random.default_rng(seed))
     law = Elimination(A, a, potentials)

@@ -16,6 +16,7 @@ from ppdinf.privacy.sensitivity import sensitivity_polytope
 POINTS = sensitivity_polytope(np.linalg.svd(np.ones((1, 5)))[2][1:]) * np.array([[1], [1], [1], [6]])
 BODY = polytope(POINTS)
 ROOT = np.linalg.cholesky(enclosing_ellipsoid(POINTS))
+NEAR_POINTS = np.zeros(4), np.array([0.05, 0.1, -0.1, 0.3])
 
 
 def test_chains_of_certified_length_are_uniform():
@@ -32,15 +33,23 @@ def test_chains_of_certified_length_are_uniform():
     assert stats.kstest(BODY.gauge(short) ** 4, "uniform").pvalue < 1e-6
 
 
+@pytest.fixture(scope="module")
+def single_steps():
+    """4,000 single steps from each of the two points."""
+    stream = seeded_stream(5)
+    return [
+        np.array([module._step(BODY.chord, ROOT, start, *module._words(ROOT, stream)) for _ in range(4000)])
+        for start in NEAR_POINTS
+    ]
+
+
 @pytest.mark.parametrize("near", [0, 16, 1000])
-def test_each_coupled_chain_follows_the_kernel(monkeypatch, near):
+def test_each_coupled_chain_follows_the_kernel(monkeypatch, near, single_steps):
     """From two near points, both new points have the law of a single step under either coupling."""
     monkeypatch.setattr(module, "NEAR", near)
-    w, v = np.zeros(4), np.array([0.05, 0.1, -0.1, 0.3])
     stream = seeded_stream(4)
-    pairs = [module._coupled(BODY.chord, ROOT, w, v, stream) for _ in range(4000)]
-    for start, which in ((w, 0), (v, 1)):
-        alone = np.array([module._step(BODY.chord, ROOT, start, *module._words(ROOT, stream)) for _ in range(4000)])
+    pairs = [module._coupled(BODY.chord, ROOT, *NEAR_POINTS, stream) for _ in range(4000)]
+    for which, alone in enumerate(single_steps):
         coupled = np.array([pair[which] for pair in pairs])
         for direction in np.vstack([np.eye(4), np.ones(4)]):
             assert stats.ks_2samp(alone @ direction, coupled @ direction).pvalue > 1e-6

@@ -291,7 +291,7 @@ def test_enumerated_bernoulli_draws(numerator):
 
 
 def test_tables_do_not_depend_on_other_threads():
-    parameters = [Fraction(1, i) for i in range(1, 30)]
+    parameters = [Fraction(1, i) for i in range(1, 30, 3)]
     alone = [laplace(p)._tabulate(64).lower for p in parameters]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda p: laplace(p)._tabulate(64).lower, parameters))

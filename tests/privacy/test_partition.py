@@ -16,7 +16,10 @@ from ppdinf.sessions.journal import journal_line  # the forger knows the chain
 
 CELLS = list(product(("north", "south"), (0, 1)))
 DATA = [np.array(data) for data in product(range(4), repeat=2)]  # which cell each of two persons is in
-OUTPUTS = np.array(list(product(range(-5, 9), repeat=2)))
+# all counts are from 0 to 2, and l1 losses are constant outside of them; l2 losses approach their largest value slowly
+OUTPUTS = {
+    norm: np.array(list(product(range(*ends), repeat=2))) for norm, ends in {"l1": (-1, 4), "l2": (-5, 9)}.items()
+}
 
 
 def tables(data, parts):
@@ -31,7 +34,7 @@ def tables(data, parts):
 @cache
 def log_law(mechanism, *table):
     """Log probability of each output; up to a constant that is the same for all tables."""
-    return np.array([mechanism.logp(y, np.array(table)) for y in OUTPUTS])
+    return np.array([mechanism.logp(y, np.array(table)) for y in OUTPUTS[mechanism.norm]])
 
 
 def worst(mechanisms, parts):
