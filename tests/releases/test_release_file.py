@@ -12,7 +12,9 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -59,10 +61,20 @@ def round_trip(release, tmp_path):
     return again
 
 
-def small(tmp_path):
+@cache
+def small_file():
+    """Return the bytes of a release file."""
     table = xr.DataArray([5, -1, 2], dims="county", coords={"county": ["x", "y", "z"], "size": ("county", [10, 5, 7])})
     mechanism = ppd.GeneralizedLaplace(total() & covariates("size") & nonnegative(), epsilon="1/4")
-    return saved(ppd.Release(table, mechanism, plan=mechanism.sampler_plan(table)), tmp_path / "small.ppd")
+    with TemporaryDirectory() as folder:
+        release = ppd.Release(table, mechanism, plan=mechanism.sampler_plan(table))
+        return saved(release, Path(folder) / "small.ppd").read_bytes()
+
+
+def small(tmp_path):
+    path = tmp_path / "small.ppd"
+    path.write_bytes(small_file())
+    return path
 
 
 @pytest.mark.parametrize(
