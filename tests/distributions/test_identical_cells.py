@@ -47,9 +47,9 @@ def test_windows_distinguish_cells():
 
 
 def density(model):
-    names = [x.name for x in model.value_vars]
-    logp = model.compile_fn([model.logp(), *pytensor.gradient.grad(model.logp(), model.value_vars)])
-    return lambda at: np.array([float(x) for x in logp(dict(zip(names, at, strict=True)))])
+    names, logp = [x.name for x in model.value_vars], model.logp()
+    both = model.compile_fn([logp, *pytensor.gradient.grad(logp, model.value_vars)])
+    return lambda at: np.array([float(x) for x in both(dict(zip(names, at, strict=True)))])
 
 
 @pytest.mark.parametrize("public", ["groups", "nested"])

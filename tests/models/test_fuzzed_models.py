@@ -143,5 +143,6 @@ def test_a_shape_known_only_later_is_refused_by_name():
 
 def test_truncation_to_improbable_values_can_have_no_draws():
     release = ppd.Release(np.array([2, 0, 3]), NOISE["l1"](total() & zeros({"dim_0": 1}), 1))
+    improbable = pm.Truncated.dist(pm.Poisson.dist(np.array([0.2, 0.0, 1.0])), lower=1, upper=9, max_n_steps=200)
     with pm.Model(coords=release.coords), pytest.raises(PpdinfError):
-        ppd.PartiallyPrivate("x", FAMILIES["truncated"](np.array([0.2, 0.0, 1.0]), 1), release=release)
+        ppd.PartiallyPrivate("x", improbable, release=release)

@@ -20,8 +20,9 @@ PEOPLE = np.array([100, 4000, 50, 3000, 900, 70])
 
 
 def as_function(model, what):
-    """Compile a quantity of the model as a function of its unconstrained values."""
-    (of_values,) = model.replace_rvs_by_values([what])
+    """Compile a quantity of the model, or a list of them, as a function of its unconstrained values."""
+    of_values = model.replace_rvs_by_values(what if isinstance(what, list) else [what])
+    of_values = of_values if isinstance(what, list) else of_values[0]
     return model.compile_fn(of_values, inputs=model.value_vars, on_unused_input="ignore", mode="FAST_COMPILE")
 
 
@@ -119,7 +120,8 @@ def test_priors_are_those_stated_in_every_parametrization(case):
     rng = np.random.default_rng(3)
     point = {v.name: rng.normal(0, 0.3, model.initial_point()[v.name].shape) for v in model.value_vars}
     moved = [v.name for v in model.value_vars if "_spread_" not in v.name and "_mixing_" not in v.name]
-    function = as_function(model, meaning)
+    scales = [f"{name}_spread" for name in names] + [f"{name}_mixing" for name in smooth]
+    function = as_function(model, [meaning, log_rate, *(model[name] for name in scales)])
 
     def meant(flat):
         here, at = dict(point), 0
@@ -127,18 +129,19 @@ def test_priors_are_those_stated_in_every_parametrization(case):
             size = point[name].size
             here[name] = flat[at : at + size].reshape(point[name].shape)
             at += size
-        return function(here)
+        return function(here)[0]
 
     flat = np.concatenate([point[name].ravel() for name in moved])
     step = 1e-6
     jacobian = [(meant(flat + step * e) - meant(flat - step * e)) / (2 * step) for e in np.eye(flat.size)]
     value, codes = meant(flat), {name: of.frame.codes(name)[0] for name in names}
     scale, log_slope = {}, 0.0
-    for name in [f"{name}_spread" for name in names] + [f"{name}_mixing" for name in smooth]:
-        of_value = as_function(model, model[name])
+    _, rates, *found = function(point)
+    for k, name in enumerate(scales):
         (value_name,) = (v.name for v in model.value_vars if v.name.startswith(f"{name}_"))
-        scale[name] = of_value(point)
-        log_slope += np.log((of_value({**point, value_name: point[value_name] + 1e-5}) / scale[name] - 1) / 1e-5)
+        scale[name] = found[k]
+        raised = function({**point, value_name: point[value_name] + 1e-5})[2 + k]
+        log_slope += np.log((raised / scale[name] - 1) / 1e-5)
         log_slope += np.log(scale[name])
     at_risk = np.ones(of.table.size) if exposure is None else of.covariate(exposure).values
     overall = np.log(of.table.values.sum() / at_risk.sum())
@@ -165,7 +168,7 @@ def test_priors_are_those_stated_in_every_parametrization(case):
     wrong = expected - norm(overall, 2.5).logpdf(value[0]) + norm(overall, 2.0).logpdf(value[0])
     assert abs(wrong - expected) > 1e-3
     assert (abs(unscaled) > 1e-3) == bool(smooth)
-    np.testing.assert_allclose(as_function(model, log_rate)(point).ravel(), expected_rates, rtol=1e-12)
+    np.testing.assert_allclose(rates.ravel(), expected_rates, rtol=1e-12)
 
 
 def narrowness(of, names, exposure=None, build=log_rates):
