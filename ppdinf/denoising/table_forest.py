@@ -51,9 +51,10 @@ class Draws:
         self._evaluated: Evaluated | None = None
 
     def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
-        """Draw a table given its prior, then update the prior, four times; lengths of steps adapt only while tuning."""
-        for _ in range(SWEEPS):
-            if self._evaluated is None or isinstance(prior, LearnedPrior):  # a fixed prior does not change
+        """Draw a table given its prior, then update a learned prior, four times; steps adapt only while tuning."""
+        learned = isinstance(prior, LearnedPrior)
+        for _ in range(SWEEPS if learned else 1):  # a fixed prior does not change: tables are independent
+            if self._evaluated is None or learned:
                 log_h, slope = prior.log_weights()
                 weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
                 self._evaluated = self._forest.sums.evaluate(weights, slope)
