@@ -134,8 +134,10 @@ def test_margins_in_ranges_and_cells_with_holes(seed):
         exactly(y, parity), ppd.measured(inv.margin("r"), rounded, laws.RandomRounding(3)),
         public={inv.margin("c"): columns.tolist()}, bounds=inv.nonnegative(),
     )  # fmt: skip
-    counts = np.array(list(itertools.product(range(int(columns.max()) + 1), repeat=table.size)))
-    counts = counts[(counts.reshape(-1, *table.shape).sum(axis=1) == columns).all(axis=1)]
+    of_columns = [
+        [x for x in itertools.product(range(column + 1), repeat=rows.size) if sum(x) == column] for column in columns
+    ]
+    counts = np.array([np.transpose(x).ravel() for x in itertools.product(*of_columns)])
     counts = counts[((counts % 2 == table.ravel() % 2) | hidden.ravel()).all(axis=1)]
     weights = np.maximum(1 - abs(counts.reshape(-1, *table.shape).sum(axis=2) - rounded) / 3, 0).prod(axis=1)
     tables, law = counts[weights > 0], weights[weights > 0] / weights.sum()

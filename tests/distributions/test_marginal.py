@@ -28,16 +28,13 @@ LOGW = RNG.normal(0, 1.5, (5, 6))
 LOGW[3, 2] = -np.inf
 ETA = RNG.normal(0, 0.5, 5)
 PLACE = {"lo": LO, "total": TOTAL, "block": BLOCK}
+OFFSETS = np.array(list(itertools.product(range(6), repeat=5)))
+OFFSETS = OFFSETS[[all((LO + x)[b == BLOCK].sum() == TOTAL[b] for b in (0, 1)) for x in OFFSETS]]
 
 
 def enumerated(logw):
     """Return the log weight of all tables with the totals, by enumeration of every table."""
-    terms = []
-    for offsets in itertools.product(range(6), repeat=5):
-        x = LO + offsets
-        if all(x[b == BLOCK].sum() == TOTAL[b] for b in (0, 1)):
-            terms.append(logw[np.arange(5), offsets].sum())
-    return logsumexp(terms)
+    return logsumexp(logw[np.arange(5), OFFSETS].sum(axis=1))
 
 
 def weights(eta):
