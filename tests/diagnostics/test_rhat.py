@@ -33,7 +33,7 @@ def test_the_limit_holds_for_the_largest_of_many_where_the_limit_of_one_does_not
 
 def test_one_shifted_chain_in_one_quantity_of_many_is_detected():
     rng = np.random.default_rng(5)
-    assert all(largest(rng, shift=1.0) > limit(QUANTITIES, CHAINS) for _ in range(10))
+    assert all(largest(rng, shift=1.0) > limit(QUANTITIES, CHAINS) for _ in range(3))
 
 
 def test_posteriors_that_pass_the_limit_of_a_thousand_have_too_few_effective_draws():

@@ -137,8 +137,8 @@ def test_dependents_of_one_cell_are_marginalized_with_the_table(told):
     assert abs(log_l - law(lambda x: 1.0)[1]) > 0.1  # the value without the dependent
 
 
-# all dependents of several cells, and one of each type of one cell; the others are quickly marginalized above
-WALKED = [told for told in TOLD if told not in BY_CELL] + ["deaths", "mixture", "potential of two cells"]
+# all dependents of several cells, and one of one cell; the others are quickly marginalized above
+WALKED = [told for told in TOLD if told not in BY_CELL] + ["deaths"]
 MARKS = dict.fromkeys((told for told in TOLD if told not in WALKED), pytest.mark.deep)
 MARKS |= dict.fromkeys(("total", "neighbours", "potential of a mean", "potential of all"), pytest.mark.compiled)
 

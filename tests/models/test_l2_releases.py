@@ -59,7 +59,7 @@ def test_without_a_model_and_in_a_file(tmp_path):
     seen.save(tmp_path / "two.ppd")
     again = ppd.read_measurements(tmp_path / "two.ppd")
     assert again.equals(seen)
-    posterior = ppd.denoise(again, draws=4000, tune=50, prior="flat", rng=1, progressbar=False)
+    posterior = ppd.denoise(again, draws=2000, tune=50, prior="flat", rng=1, progressbar=False)
     draws = posterior.draws.values.reshape(-1, 3)
     flat = log_posterior() - (TABLES * np.log(RATES) - gammaln(TABLES + 1)).sum(axis=1)
     assert p_value(draws[::2], flat) > RARE
