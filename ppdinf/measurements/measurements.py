@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 from os import PathLike
 
 import numpy as np
@@ -13,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
-from ppdinf.errors import InvariantError, ModelError
+from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.invariants.selected_sums import SelectedSums
@@ -131,7 +133,13 @@ class Measurements:
         InvariantError
             Their public sums are contradictory; the message names the rows.
         ModelError
-            `releases` is empty, a release occurs twice, or the noise of a release is of another type.
+            `releases` is empty, an object occurs twice, or the noise of a release is of another type.
+
+        Warns
+        -----
+        DiagnosisWarning
+            Two releases have the same noisy counts. If both are one release, such as two files of it, its noise would
+            be counted twice. Independent releases of few cells can coincide by chance.
         """
         several = list(releases)
         for release in several:
@@ -142,6 +150,7 @@ class Measurements:
         frame = several[0].frame
         for release in several[1:]:
             frame.check_same(release.frame, "a further release")
+        _warn_of_equal_noise(several)
         made: Measurements = object.__new__(cls)
         noisy = [(k, release) for k, release in enumerate(several) if not isinstance(release.mechanism, Suppression)]
         parts = [_entries_of(release, k) for k, release in noisy]
@@ -329,6 +338,19 @@ def _plainly(entries: Entries) -> Array:
     return values.astype(entries.y.dtype) if {type(value) for value in values.tolist()} <= {int, float} else values
 
 
+def _warn_of_equal_noise(releases: Sequence[Release]) -> None:
+    """Warn if two releases that contain noise have the same mechanism and the same noisy counts."""
+    for (i, one), (j, other) in combinations(enumerate(releases, 1), 2):
+        drawn = type(one.mechanism) is type(other.mechanism) and not isinstance(one.mechanism, Suppression)
+        if drawn and np.array_equal(one.table.values, other.table.values):
+            warnings.warn(
+                f"releases {i} and {j} have the same noisy counts: if both are one release, pass it once, since its "
+                "noise would be counted twice",
+                DiagnosisWarning,
+                stacklevel=3,
+            )
+
+
 def _entries_of(release: Release, number: int) -> Entries:
     """Convert a release to entries, one per cell."""
     likelihood = release.likelihood
@@ -336,8 +358,8 @@ def _entries_of(release: Release, number: int) -> Entries:
     plain = likelihood.norm is None and (likelihood.auxiliary is None or mixed) and likelihood.query is None
     if not plain or likelihood.looks_at_table or not release.mechanism.is_integer:
         raise ModelError(
-            f"release {number + 1}, by {type(release.mechanism).__name__}, cannot be combined with others: its noise "
-            "is not independent between cells. Infer from this release alone"
+            f"the noise of release {number + 1}, by {type(release.mechanism).__name__}, is not independent between "
+            "cells, so that it cannot be combined with others or denoised: use PartiallyPrivate(..., release=release)"
         )
     d, frame = release.frame.size, release.frame
     names = [f"{frame.cell(k)}, release {number + 1}" for k in range(d)]

@@ -13,6 +13,7 @@ from ppdinf._internal.types import Array
 from ppdinf._internal.workers import Workers, run
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.counting_queries import answer
+from ppdinf.mechanisms.input_checks import require_draws
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
@@ -77,10 +78,13 @@ def compare(
     Raises
     ------
     ModelError
-        `interval` is not between 0 and 1, `draws` is 0, `methods` is empty, or an analysis returns another type.
+        `interval` is not between 0 and 1, `methods` is empty, an analysis returns another type, or `estimand` is given
+        for a mechanism without an analysis.
+    PrivacyError
+        `draws` is not a positive integer.
     LabelError
-        The dimensions or labels of an estimate differ from those of the truth. Their order may differ: cells are
-        matched by name and label.
+        The dimensions or labels of an estimate differ from those of the truth, or the truth has the dimension
+        ``"analysis"``. The order may differ: cells are matched by name and label.
 
     See Also
     --------
@@ -110,10 +114,18 @@ def compare(
     """
     if not 0 < interval < 1:
         raise ModelError(f"interval must be a probability between 0 and 1, found {interval!r}")
-    if not methods or draws < 1:
-        raise ModelError("nothing to compare: give at least one method and draws >= 1")
+    if not methods:
+        raise ModelError("nothing to compare: give at least one method")
     table = as_table(table)
+    draws = require_draws(draws, table.size)
     truth = table if truth is None else truth
+    if "analysis" in truth.dims:
+        raise LabelError("the result needs the dimension 'analysis': rename the dimension of the table")
+    alone = [name for name, method in methods.items() if not isinstance(method, tuple)]
+    if estimand is not None and alone:
+        raise ModelError(
+            f"{alone[0]!r} is a mechanism without an analysis, which estimates the table, not {estimand!r}"
+        )
     noise_seed, *seeds = np.random.default_rng(rng).integers(2**31, size=draws + 1).tolist()
     rows, intervals = [], []
     for name, method in methods.items():
@@ -171,9 +183,10 @@ def _aligned(name: str, estimate: xr.DataArray, truth: xr.DataArray) -> Array:
     places = {dim: _places(estimate, truth, dim) for dim in truth.dims if dim in estimate.dims}
     unmatched = [dim for dim, place in places.items() if place is None]
     if set(places) != set(truth.dims) or set(estimate.dims) - set(truth.dims) - {"draw"} or unmatched:
+        where = f", with other labels of {unmatched[0]!r}" if unmatched else ""
         raise LabelError(
-            f"{name!r} estimates a table over {estimate.dims}, but the truth is over {truth.dims}: dimensions and "
-            "labels must be equal; pass truth= for the estimand"
+            f"{name!r} estimates a table over {tuple(dim for dim in estimate.dims if dim != 'draw')}, but the truth is "
+            f"over {truth.dims}{where}: dimensions and labels must be equal; pass truth= for the estimand"
         )
     return estimate.transpose(..., *truth.dims).isel(places).values
 

@@ -60,7 +60,8 @@ def log_likelihood(
     ------
     ModelError
         No part of the release can be left out: the table is a variable of the model, one public sum contains all
-        cells, the noise has a scale or a projection shared by all cells, or the data model is over rows. For cells:
+        cells, the noise has a scale or a projection shared by all cells, or the data model is over rows.
+        Noisy sums overlap, or another observed variable or potential depends on the table. For cells:
         the release is not one by a mechanism with independent integer noise of cells given disjoint public sums.
 
     Warns

@@ -239,8 +239,13 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
     >>> round(float(lower), 3), round(float(upper), 3)
     (0.039, 0.232)
     """
-    p, size = np.asarray(prior, dtype=np.float64), float(loss)
+    try:
+        p, size = np.asarray(prior, dtype=np.float64), float(loss)
+    except (TypeError, ValueError):
+        raise PrivacyError(f"prior and loss must be numbers, found {prior!r} and {loss!r}") from None
     if not np.all((p >= 0) & (p <= 1)) or not size >= 0:
         raise PrivacyError("prior must be in [0, 1] and loss must not be negative")
     factor = math.exp(-size)
-    return p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)
+    # an impossible statement stays impossible and a certain one certain, also if the loss is infinite
+    lower = np.where(p < 1, p * factor / np.where(p < 1, 1 - p + p * factor, 1), 1.0)
+    return lower, np.where(p > 0, p / np.where(p > 0, p + (1 - p) * factor, 1), 0.0)

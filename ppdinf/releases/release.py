@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
-from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.sampler_plan import Plan
@@ -313,7 +313,7 @@ class Release:
             A public sum or bound has cells on both sides and does not follow from sums within the part; the message
             names it.
         LabelError
-            A dimension or label is unknown.
+            A dimension or label is unknown, no dimension would remain, or `indexers` and keywords are given together.
         ModelError
             The noise of the cells is not independent given the public sums: l2 noise, noise conditioned on bounds,
             real-valued noise, histograms of counts.
@@ -339,7 +339,11 @@ class Release:
                 "this is the noisy table of a post-processed table: a part of it has no guarantee of its own. Use "
                 "release.table.sel(...) for the numbers"
             )
+        if indexers and labels:
+            raise LabelError("labels are given by a mapping and by keywords: use one of them")
         chosen = {**(indexers or {}), **labels}
+        if set(chosen) == set(self.dims) and all(pd.api.types.is_scalar(v) for v in chosen.values()):
+            raise LabelError(f"a part needs a dimension: use a list of labels, {self.dims[0]}=[...]")
         frame, cells = selected_cells(self.table, chosen)
         kept = restricted_system(self.kept, frame, cells)
         public = kept if self.public is self.kept else restricted_system(self.public, frame, cells)
@@ -386,7 +390,15 @@ class Release:
         -------
         xarray.Dataset
             ``released``, the noisy table with its covariates, and ``public``, the public sums by name.
+
+        Raises
+        ------
+        LabelError
+            A dimension or covariate has the name ``released``, ``public`` or ``public_sum``.
         """
+        for name in ("released", "public", "public_sum"):
+            if name in self.table.coords or name in self.dims:
+                raise LabelError(f"the dataset needs the name {name!r}, which a dimension or covariate has: rename it")
         sums = xr.DataArray(self.public.values, dims="public_sum", coords={"public_sum": list(self.public.names)})
         return xr.Dataset({"released": self.table, "public": sums})
 

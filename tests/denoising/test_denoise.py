@@ -166,7 +166,8 @@ def test_a_probability_outside_of_0_and_1_is_refused(probability):
 
 def test_several_releases():
     table = np.array([12, 0, 31])
-    releases = [ppd.GeneralizedLaplace(inv.total(), epsilon=1).release(table) for _ in range(3)]
+    mechanism = ppd.GeneralizedLaplace(inv.total(), epsilon=1)
+    releases = [ppd.Release(y, mechanism) for y in mechanism.simulate(table, draws=3, rng=1)]
     both = ppd.denoise(releases, draws=400, rng=1, progressbar=False)
     one = ppd.denoise(releases[0], draws=400, rng=1, progressbar=False)
     assert (both.draws.sum("dim_0") == 43).all()

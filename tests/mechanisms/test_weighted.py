@@ -265,7 +265,8 @@ def test_prior_to_posterior():
     assert np.allclose(most / (1 - most) / (prior / (1 - prior)), math.exp(0.7))
     assert np.allclose(least / (1 - least) / (prior / (1 - prior)), math.exp(-0.7))
     assert np.all(most <= np.exp(0.7) * prior)  # their Theorem 1.3
-    for arguments in [(1.1, 1), (-0.1, 1), (0.5, -1)]:
+    assert np.array_equal(posterior_range([0.0, 0.5, 1.0], math.inf), [[0, 0, 1], [0, 1, 1]])
+    for arguments in [(1.1, 1), (-0.1, 1), (0.5, -1), ("x", 1), (0.5, None)]:
         with pytest.raises(PrivacyError):
             posterior_range(*arguments)
 

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.errors import LabelError, ModelError
+from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.invariants import groups, total
 from ppdinf.models.comparators import clipped, gaussian, noisy_as_true, projected
 from ppdinf.models.compare import compare
@@ -195,3 +195,12 @@ def test_bad_input_is_refused():
         compare({"a": (mechanism(), lambda release: 3)}, TABLE, draws=2, **QUIET)
     with pytest.raises(LabelError, match="'a' estimates"):
         compare({"a": (mechanism(), lambda release: release.table.sum("county"))}, TABLE, draws=2, **QUIET)
+    with pytest.raises(PrivacyError, match=r"draws must be a positive integer, found 2\.5"):
+        compare({"a": mechanism()}, TABLE, draws=2.5, **QUIET)
+    with pytest.raises(ModelError, match=r"'b' is a mechanism without an analysis, .* not 'level'"):
+        compare({"a": (mechanism(), clipped), "b": mechanism()}, TABLE, estimand="level", draws=2, **QUIET)
+    with pytest.raises(LabelError, match="rename the dimension"):
+        compare({"a": mechanism()}, TABLE.rename(county="analysis"), draws=2, **QUIET)
+    other = xr.DataArray([0, 1, 2, 40], dims="county", coords={"county": list("ABCD")})
+    with pytest.raises(LabelError, match=r"over \('county',\), but .* with other labels of 'county'"):
+        compare({"a": mechanism()}, other, truth=other.isel(county=[0, 1]), draws=2, **QUIET)

@@ -8,6 +8,7 @@ from known_parameters import known
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf.errors import DiagnosisWarning
 from ppdinf.invariants import Public, total
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
@@ -39,3 +40,30 @@ def test_sums_preserved_by_the_noise_are_added_to_the_public_statements():
     release = ppd.Release(y, ppd.GeneralizedLaplace(total(), epsilon=1), public=apart)
     assert release.public.values.tolist() == [5, 6]
     assert release.kept.values.tolist() == [6]
+
+
+def use(way, releases):
+    if way != "in a model":
+        return ppd.Measurements.of_releases(releases)
+    with pm.Model(coords=releases[0].coords):
+        return ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0, shape=3), release=releases)
+
+
+@pytest.mark.parametrize("way", ["the same file twice", "all labels selected", "in a model"])
+def test_equal_noise_is_reported(way, tmp_path):
+    """Two releases with equal noisy counts are probably one release, whose noise would be counted twice."""
+    table = ppd.as_table(np.array([3, 4, 2]), dims=["area"]).assign_coords(area=["v", "u", "w"])
+    release = ppd.GeneralizedLaplace(total(), epsilon=1).release(table)
+    release.save(tmp_path / "one.ppd")
+    again = ppd.read_release(tmp_path / "one.ppd")
+    if way == "all labels selected":
+        again = release.sel(area=["v", "u", "w"])
+    with pytest.warns(DiagnosisWarning, match="releases 1 and 2 have the same noisy counts"):
+        use(way, [release, again])
+
+
+def test_different_noise_is_not_reported():
+    y = ppd.as_table(np.array([3, 4, 2]), dims=["area"])
+    mechanism = ppd.GeneralizedLaplace(total(), epsilon=1)
+    ppd.Measurements.of_releases([ppd.Release(y, mechanism), ppd.Release(y + np.array([1, -1, 0]), mechanism)])
+    ppd.Measurements.of_releases([ppd.Release(y, ppd.Suppression(total())), ppd.Release(y, mechanism)])

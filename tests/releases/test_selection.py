@@ -214,7 +214,7 @@ def test_calibrated_noise_of_a_part_is_zcdp():
          {"month": 1}, PrivacyError, "post-processed"),
         (lambda: laplace(margin("month")), {"month": 9}, LabelError, "not a label"),
         (lambda: laplace(margin("month")), {"season": "w"}, LabelError, "'season'"),
-        (lambda: laplace(Public()), {"month": 1, "area": "u"}, CountError, "at least one cell"),
+        (lambda: laplace(Public()), {"month": 1, "area": "u"}, LabelError, r"use a list of labels, area=\["),
         (lambda: laplace(margin("month", weights="size")), {"area": "u"}, InvariantError, "cuts the public sum"),
         (lambda: laplace(margin("area", weights="size")), {"area": "u"}, InvariantError, "selection drops"),
     ],
@@ -223,6 +223,12 @@ def test_calibrated_noise_of_a_part_is_zcdp():
 def test_refusals(release, chosen, error, message):
     with pytest.raises(error, match=message):
         release().sel(chosen)
+
+
+def test_labels_are_given_in_one_way():
+    with pytest.raises(LabelError, match="a mapping and by keywords"):
+        laplace(margin("month")).sel({"month": 2}, month=1)
+    assert laplace(Public()).sel({"month": 1, "area": ["u"]}).dims == ("area",)
 
 
 def test_a_part_is_used_as_every_release():

@@ -34,7 +34,7 @@ class Conditioned(Weighted):
     ----------
     public : Public
         Sums that the release shares with the table, and bounds that both satisfy.
-    noise : DoubleGeometric, DiscreteGaussian, Staircase or another law of `ppdinf.laws`
+    noise : DoubleGeometric, DiscreteGaussian, Staircase or another subclass of `ppdinf.laws.IntegerLaw`
         Noise of each cell before conditioning.
 
     Raises

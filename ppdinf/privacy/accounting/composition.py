@@ -50,7 +50,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     Raises
     ------
     PrivacyError
-        No guarantees; several variants, or several kinds of neighbours; deltas whose sum is at least 1; Pufferfish
+        No guarantees; several variants, units or kinds of neighbours; deltas whose sum is at least 1; Pufferfish
         guarantees without stated independence, or given different public information.
 
     See Also
