@@ -21,7 +21,7 @@ plan = ppd.plan(
     lambda epsilon: ppd.GeneralizedLaplace(public, epsilon=epsilon), {"county": 67, "age": 5}, losses,
     sizes=[10, 50, 250], gaps=[5],
 )  # fmt: skip
-print(plan.table.droplevel("noise of cells").round(3))
+print(plan.table.droplevel("noise of cells")[["sd", "cv_10", "cv_50", "cv_250"]].round(3))
 
 # %%
 # The inverse question: the smallest loss for the required error, and the guarantee of one person.
