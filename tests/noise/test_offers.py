@@ -16,7 +16,8 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace, Staircase
 from ppdinf.noise import exact_noise as exact
-from ppdinf.noise.exact.scale_mixture import mixture
+from ppdinf.noise.exact.elimination import rejection
+from ppdinf.noise.exact.scale_mixture import lattice_laplace, mixture, two_way_laplace
 from ppdinf.noise.exact_noise import OFFERS, exact_noise
 from ppdinf.noise.primitives.sampler_offer import Declined, Offer
 from ppdinf.noise.primitives.stream import seeded_stream
@@ -81,9 +82,23 @@ def name(value):
 LONG = {"crossing.offer", "crossing_lattice.offer"}
 
 
+@pytest.fixture
+def rough_acceptance(monkeypatch):
+    """Short pilot runs: the acceptance rates need not be accurate, and other tests do not reuse them."""
+    kept = (two_way_laplace._prepared, lattice_laplace._prepared, rejection._split_block)
+    for function in kept:
+        function.cache_clear()
+    monkeypatch.setattr(mixture, "PILOT", 2**15)
+    monkeypatch.setattr(rejection, "PILOT", rejection.BATCH)
+    yield
+    for function in kept:
+        function.cache_clear()
+
+
 @pytest.mark.parametrize(
     "sampler", [pytest.param(o, marks=pytest.mark.deep) if name(o) in LONG else o for o in OFFERS], ids=name
 )
+@pytest.mark.usefixtures("rough_acceptance")
 def test_offered_draws_have_the_law(sampler):
     served = 0
     for law in LAWS:
