@@ -17,7 +17,7 @@ ppdinf <- function(..., creates = character()) {
   unlink(creates)
   status <- system2("ppdinf", shQuote(c(...)))
   if (status != 0 && !isTRUE(file.exists(creates))) stop("ppdinf ", ..1, " failed with exit code ", status)
-  if (status != 0) warning("the posterior of ppdinf ", ..1, " failed its checks: use more draws")
+  if (status != 0) warning("the posterior of ppdinf ", ..1, " failed its checks: its last lines state what to do")
 }
 
 # A release is a zip file: noisy counts by label in table.csv, public sums in public.csv.

@@ -97,7 +97,14 @@ def run(
     if not analysis.diagnosis.ok:
         chains = "" if settings["chains"] >= 4 else " --chains 4"
         again = f"Next: the same command with --draws {_enough(analysis, settings['draws'])}{chains}"
-        notes(console, f"{again}, unless a line above states that longer chains do not help.")
+        diverged = bool(analysis.idata.sample_stats["diverging"].any())
+        notes(
+            console,
+            "Next: a model of your own with a narrower prior for the spread of the rates (ppdinf.models.rates has the "
+            "model of this command). Chains diverged even with short steps, and more draws do not help."
+            if diverged
+            else f"{again}, unless a line above states that longer chains do not help.",
+        )
     paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
     return analysis
 

@@ -29,7 +29,8 @@ __all__ = ["RateAnalysis", "analyse_rates"]
 PROBABILITY = 0.9
 PER = 100_000
 TUNE = 500  # maximum number of tuning steps
-ACCEPTANCE = {0.8: "Sampling", 0.95: "Sampling again with shorter steps, because chains diverged"}
+AGAIN = "Sampling again with shorter steps, because chains diverged"
+ACCEPTANCE = {0.8: "Sampling", 0.95: AGAIN, 0.99: AGAIN}
 """Target acceptance probabilities in the order in which they are tried."""
 
 
@@ -184,8 +185,8 @@ def analyse_rates(
 
     Notes
     -----
-    If a chain diverges with PyMC's default step size, all chains are sampled again with ``target_accept=0.95``, which
-    takes two to four times as many gradients per draw.
+    If a chain diverges with PyMC's default step size, all chains are sampled again with ``target_accept=0.95``, and
+    once more with 0.99. Each time takes two to four times as many gradients per draw.
     """
     require_rates(release, name, exposure, previous)  # before anything slow
     model = rate_model(release, name=name, exposure=exposure, previous=previous)
