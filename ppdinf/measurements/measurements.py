@@ -357,9 +357,11 @@ def _entries_of(release: Release, number: int) -> Entries:
     mixed = isinstance(likelihood.auxiliary, MixingScale)
     plain = likelihood.norm is None and (likelihood.auxiliary is None or mixed) and likelihood.query is None
     if not plain or likelihood.looks_at_table or not release.mechanism.is_integer:
+        bounded = likelihood.normaliser is not None
+        why = "is conditioned on bounds or weighted by table" if bounded else "is not independent between integer cells"
         raise ModelError(
-            f"the noise of release {number + 1}, by {type(release.mechanism).__name__}, is not independent between "
-            "cells, so that it cannot be combined with others or denoised: use PartiallyPrivate(..., release=release)"
+            f"release {number + 1}, by {type(release.mechanism).__name__}, is not supported by denoise and in lists of "
+            f"releases: its noise {why}. Use PartiallyPrivate with this release alone"
         )
     d, frame = release.frame.size, release.frame
     names = [f"{frame.cell(k)}, release {number + 1}" for k in range(d)]

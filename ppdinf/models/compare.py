@@ -78,13 +78,11 @@ def compare(
     Raises
     ------
     ModelError
-        `interval` is not between 0 and 1, `methods` is empty, an analysis returns another type, or `estimand` is given
-        for a mechanism without an analysis.
-    PrivacyError
-        `draws` is not a positive integer.
+        `interval` is not between 0 and 1, `draws` is not a positive integer, `methods` is empty, an analysis returns
+        another type, or a model has no variable `estimand`, as a mechanism alone.
     LabelError
-        The dimensions or labels of an estimate differ from those of the truth, or the truth has the dimension
-        ``"analysis"``. The order may differ: cells are matched by name and label.
+        The dimensions or labels of an estimate differ from those of the truth. Their order may differ: cells are
+        matched by name and label. Or the truth has a dimension or coordinate called ``analysis``.
 
     See Also
     --------
@@ -114,18 +112,16 @@ def compare(
     """
     if not 0 < interval < 1:
         raise ModelError(f"interval must be a probability between 0 and 1, found {interval!r}")
-    if not methods:
-        raise ModelError("nothing to compare: give at least one method")
+    if not methods or not isinstance(draws, int | np.integer) or draws < 1:
+        raise ModelError("nothing to compare: give at least one method and an integer draws >= 1")
+    alone = [name for name, method in methods.items() if not isinstance(method, tuple)]
+    if estimand is not None and alone:
+        raise ModelError(f"{alone[0]!r} is a mechanism without a model, which has no variable {estimand!r}: omit it")
     table = as_table(table)
     draws = require_draws(draws, table.size)
     truth = table if truth is None else truth
-    if "analysis" in truth.dims:
-        raise LabelError("the result needs the dimension 'analysis': rename the dimension of the table")
-    alone = [name for name, method in methods.items() if not isinstance(method, tuple)]
-    if estimand is not None and alone:
-        raise ModelError(
-            f"{alone[0]!r} is a mechanism without an analysis, which estimates the table, not {estimand!r}"
-        )
+    if "analysis" in truth.coords or "analysis" in truth.dims:
+        raise LabelError("the truth has a dimension or coordinate 'analysis', which the result uses: rename it")
     noise_seed, *seeds = np.random.default_rng(rng).integers(2**31, size=draws + 1).tolist()
     rows, intervals = [], []
     for name, method in methods.items():
@@ -171,6 +167,8 @@ def _read(job: Job) -> Reading:
     with result:
         idata = pm.sample(**SAMPLING, random_seed=seed, compute_convergence_checks=False)
     table = estimand is None
+    if not table and estimand not in idata.posterior:
+        raise ModelError(f"the model has no variable {estimand!r}: estimand must be one of {list(idata.posterior)}")
     posterior = (
         sample_confidential(idata, result, random_seed=seed, progressbar=False) if table else idata.posterior[estimand]
     )
@@ -182,13 +180,22 @@ def _aligned(name: str, estimate: xr.DataArray, truth: xr.DataArray) -> Array:
     """Return estimates in the order of the dimensions and labels of the truth, after draws if there are any."""
     places = {dim: _places(estimate, truth, dim) for dim in truth.dims if dim in estimate.dims}
     unmatched = [dim for dim, place in places.items() if place is None]
-    if set(places) != set(truth.dims) or set(estimate.dims) - set(truth.dims) - {"draw"} or unmatched:
-        where = f", with other labels of {unmatched[0]!r}" if unmatched else ""
+    dims = tuple(dim for dim in estimate.dims if dim != "draw")
+    if set(dims) != set(truth.dims) or unmatched:
+        differ = (
+            f"; the labels of {unmatched[0]!r} differ{_example(estimate, truth, unmatched[0])}" if unmatched else ""
+        )
         raise LabelError(
-            f"{name!r} estimates a table over {tuple(dim for dim in estimate.dims if dim != 'draw')}, but the truth is "
-            f"over {truth.dims}{where}: dimensions and labels must be equal; pass truth= for the estimand"
+            f"{name!r} estimates a table over {dims}, but the truth is over {truth.dims}{differ}: dimensions and "
+            "labels must be equal; pass truth= for the estimand"
         )
     return estimate.transpose(..., *truth.dims).isel(places).values
+
+
+def _example(estimate: xr.DataArray, truth: xr.DataArray, dim: Hashable) -> str:
+    """Name a label that only one of the tables has, if there is one."""
+    different = estimate.get_index(dim).symmetric_difference(truth.get_index(dim), sort=False).tolist()
+    return f", such as {different[0]!r}" if different else ""
 
 
 def _places(estimate: xr.DataArray, truth: xr.DataArray, dim: Hashable) -> Array | None:

@@ -60,9 +60,9 @@ def log_likelihood(
     ------
     ModelError
         No part of the release can be left out: the table is a variable of the model, one public sum contains all
-        cells, the noise has a scale or a projection shared by all cells, or the data model is over rows.
-        Noisy sums overlap, or another observed variable or potential depends on the table. For cells:
-        the release is not one by a mechanism with independent integer noise of cells given disjoint public sums.
+        cells, the noise has a scale or a projection shared by all cells, or the data model is over rows. A variable
+        or potential that depends on the table is observed too, or noisy sums overlap. For cells: the release is not
+        one by a mechanism with independent integer noise of cells given disjoint public sums.
 
     Warns
     -----

@@ -74,8 +74,8 @@ def rate_model(
     Raises
     ------
     ModelError
-        `release` is of linear queries, `name` is the name of a parameter, an exposure is negative, all exposures are 0,
-        or an earlier count is negative.
+        `release` is of linear queries, `name` or a dimension has the name of a parameter, an exposure is negative, all
+        exposures are 0, or an earlier count is negative.
     LabelError
         The release has no covariate of that name.
 

@@ -226,7 +226,7 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
     Raises
     ------
     PrivacyError
-        A prior outside [0, 1] or a negative loss.
+        A prior is not a number in [0, 1], or the loss is not a number from 0 to infinity.
 
     See Also
     --------
@@ -242,10 +242,11 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
     try:
         p, size = np.asarray(prior, dtype=np.float64), float(loss)
     except (TypeError, ValueError):
-        raise PrivacyError(f"prior and loss must be numbers, found {prior!r} and {loss!r}") from None
+        raise PrivacyError(f"prior and loss must be numbers, found {prior!r:.60} and {loss!r:.60}") from None
     if not np.all((p >= 0) & (p <= 1)) or not size >= 0:
         raise PrivacyError("prior must be in [0, 1] and loss must not be negative")
     factor = math.exp(-size)
-    # an impossible statement stays impossible and a certain one certain, also if the loss is infinite
-    lower = np.where(p < 1, p * factor / np.where(p < 1, 1 - p + p * factor, 1), 1.0)
-    return lower, np.where(p > 0, p / np.where(p > 0, p + (1 - p) * factor, 1), 0.0)
+    certain = p == 1  # no release changes what is certain; without this, an infinite loss would give 0 / 0
+    lower = p * factor / np.where(certain, 1, 1 - p + p * factor)
+    upper = p / np.where(p == 0, 1, p + (1 - p) * factor)
+    return np.where(certain, 1.0, lower), upper

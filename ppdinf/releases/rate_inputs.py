@@ -29,7 +29,11 @@ def require_rates(release: Release, name: str, exposure: str | None, previous: s
             "the release answers a query, but a model of rates needs the cells behind it: write a model of the cells "
             "with PartiallyPrivate(..., dims=...)"
         )
-    taken = [*PARAMETERS, *release.frame.coords, *(f"{dim}_effect" for dim in effects(release))]
+    parameters = [*PARAMETERS, *(f"{dim}_effect" for dim in effects(release))]
+    for dim in release.dims:
+        if dim in parameters:
+            raise ModelError(f"the dimension {dim!r} has the name of a parameter of the model: rename the dimension")
+    taken = [*parameters, *release.frame.coords]
     if not name or name in taken:
         raise ModelError(
             f"name must differ from the names in the model ({', '.join(taken)}) and not be empty: {name!r}"

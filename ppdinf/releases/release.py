@@ -313,7 +313,8 @@ class Release:
             A public sum or bound has cells on both sides and does not follow from sums within the part; the message
             names it.
         LabelError
-            A dimension or label is unknown, no dimension would remain, or `indexers` and keywords are given together.
+            A dimension or label is unknown, labels are given both ways, or a single label of every dimension is
+            selected.
         ModelError
             The noise of the cells is not independent given the public sums: l2 noise, noise conditioned on bounds,
             real-valued noise, histograms of counts.
@@ -339,11 +340,10 @@ class Release:
                 "this is the noisy table of a post-processed table: a part of it has no guarantee of its own. Use "
                 "release.table.sel(...) for the numbers"
             )
-        if indexers and labels:
-            raise LabelError("labels are given by a mapping and by keywords: use one of them")
-        chosen = {**(indexers or {}), **labels}
-        if set(chosen) == set(self.dims) and all(pd.api.types.is_scalar(v) for v in chosen.values()):
-            raise LabelError(f"a part needs a dimension: use a list of labels, {self.dims[0]}=[...]")
+        given = {} if indexers is None else indexers
+        if not isinstance(given, Mapping) or (given and labels):
+            raise LabelError("sel takes labels by dimension as one mapping or as keywords, not both")
+        chosen = {**given, **labels}
         frame, cells = selected_cells(self.table, chosen)
         kept = restricted_system(self.kept, frame, cells)
         public = kept if self.public is self.kept else restricted_system(self.public, frame, cells)
@@ -394,11 +394,13 @@ class Release:
         Raises
         ------
         LabelError
-            A dimension or covariate has the name ``released``, ``public`` or ``public_sum``.
+            A dimension or covariate of the table is called ``public`` or ``public_sum``.
         """
-        for name in ("released", "public", "public_sum"):
-            if name in self.table.coords or name in self.dims:
-                raise LabelError(f"the dataset needs the name {name!r}, which a dimension or covariate has: rename it")
+        if taken := [name for name in ("public", "public_sum") if name in self.frame.coords]:
+            raise LabelError(
+                f"the table has a dimension or covariate {taken[0]!r}, which this dataset uses for the public sums: "
+                "rename it in release.table, and get the public sums from release.public"
+            )
         sums = xr.DataArray(self.public.values, dims="public_sum", coords={"public_sum": list(self.public.names)})
         return xr.Dataset({"released": self.table, "public": sums})
 

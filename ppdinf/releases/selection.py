@@ -68,9 +68,10 @@ def selected_cells(table: xr.DataArray, labels: Mapping[Any, Any]) -> tuple[Fram
     Raises
     ------
     LabelError
-        A dimension or label is unknown, or the labels of a dimension are not one label, a list or a slice.
+        A dimension or label is unknown, the labels of a dimension are not one label, a list or a slice, or a single
+        label of every dimension is selected.
     CountError
-        The part has no dimension or no cells.
+        The part has no cells.
     """
     chosen = {dim: label.values if isinstance(label, xr.DataArray) else label for dim, label in labels.items()}
     if wrong := [dim for dim, label in chosen.items() if dim not in table.dims or np.ndim(label) > 1]:
@@ -83,6 +84,11 @@ def selected_cells(table: xr.DataArray, labels: Mapping[Any, Any]) -> tuple[Fram
         part = positions.sel(chosen)
     except KeyError as error:
         raise LabelError("a selected label is not a label of the table: see release.coords") from error
+    if not part.dims:
+        raise LabelError(
+            "a single label of every dimension leaves a part without dimensions: select a list of one label, such as "
+            f"sel({table.dims[0]}=[...]), which keeps the dimension"
+        )
     return labelled_cells(part, nonnegative=False)
 
 

@@ -265,8 +265,11 @@ def test_prior_to_posterior():
     assert np.allclose(most / (1 - most) / (prior / (1 - prior)), math.exp(0.7))
     assert np.allclose(least / (1 - least) / (prior / (1 - prior)), math.exp(-0.7))
     assert np.all(most <= np.exp(0.7) * prior)  # their Theorem 1.3
-    assert np.array_equal(posterior_range([0.0, 0.5, 1.0], math.inf), [[0, 0, 1], [0, 1, 1]])
-    for arguments in [(1.1, 1), (-0.1, 1), (0.5, -1), ("x", 1), (0.5, None)]:
+    certain = [0.0, 0.5, 1.0]
+    least, most = posterior_range(certain, math.inf)
+    assert (least.tolist(), most.tolist()) == ([0, 0, 1], [0, 1, 1])
+    assert [bound.tolist() for bound in posterior_range([0.0, 1.0], 800)] == [[0, 1], [0, 1]]
+    for arguments in [(1.1, 1), (-0.1, 1), (0.5, -1), (0.5, math.nan), ("x", 1), (0.5, "x"), (None, 1), (0.5, [1, 2])]:
         with pytest.raises(PrivacyError):
             posterior_range(*arguments)
 

@@ -170,6 +170,8 @@ def test_cells_are_matched_by_dimension_and_label():
             found.transpose("analysis", *SQUARE.dims).sel(home=SQUARE["home"], work=SQUARE["work"]), expected
         )
     assert abs(float(expected["bias"].max())) < 10  # 100 and more if cells are matched by position
+    with pytest.raises(LabelError, match=r"over \('home', 'work'\).*labels of 'home' differ, such as 'c'"):
+        compare(methods, SQUARE, truth=SQUARE.assign_coords(home=list("abd")), draws=2, **QUIET)
     for truth in (SQUARE.assign_coords(home=list("abd")), SQUARE[:2], SQUARE.drop_vars("home"), SQUARE[:, 0]):
         with pytest.raises(LabelError, match="'noise' estimates"):
             compare(methods, SQUARE, truth=truth, draws=2, **QUIET)
@@ -191,6 +193,14 @@ def test_bad_input_is_refused():
         compare({"a": mechanism()}, TABLE, interval=90, **QUIET)
     with pytest.raises(ModelError, match="nothing to compare"):
         compare({}, TABLE, **QUIET)
+    for draws in (0, 2.5, "3"):
+        with pytest.raises(ModelError, match="an integer draws"):
+            compare({"a": mechanism()}, TABLE, draws=draws, **QUIET)
+    with pytest.raises(ModelError, match="no variable 'foo'"):
+        compare({"a": mechanism()}, TABLE, estimand="foo", draws=2, **QUIET)
+    for named in (TABLE.rename(county="analysis"), TABLE.rename(state="analysis")):
+        with pytest.raises(LabelError, match="'analysis'"):
+            compare({"a": mechanism(public=ppd.invariants.total())}, named, draws=2, **QUIET)
     with pytest.raises(ModelError, match="found int"):
         compare({"a": (mechanism(), lambda release: 3)}, TABLE, draws=2, **QUIET)
     with pytest.raises(LabelError, match="'a' estimates"):

@@ -244,6 +244,14 @@ def test_refusals():
     for name in ("spread", "mean_rate", "rate", "county", "persons", ""):
         with pytest.raises(ModelError, match="name must differ from the names in the model"):
             rate_model(make(), name=name)
+    for dims in [("spread",), ("mean_rate",), ("intercept",), ("deviation",), ("a", "a_effect")]:
+        table = xr.DataArray(np.ones((2,) * len(dims), dtype=int), dims=dims)
+        with pytest.raises(ModelError, match=f"dimension '{dims[-1]}' has the name of a parameter"):
+            rate_model(ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)))
+    with pytest.raises(ModelError, match="name must differ"):
+        rate_model(
+            ppd.Release(table.rename(a="count", a_effect="b"), ppd.GeneralizedLaplace(ppd.invariants.total(), 1))
+        )
     answers = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=np.array([[1, 1, 0], [0, 1, 1]]))
     with pytest.raises(ModelError, match="quer"):
         rate_model(answers.release(np.array([2, 3, 3])))

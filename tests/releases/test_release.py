@@ -98,6 +98,14 @@ def test_conversions_of_a_release():
     assert "<a>" not in page.replace("&lt;a&gt;", "")
 
 
+@pytest.mark.parametrize("name", ["public", "public_sum"])
+@pytest.mark.parametrize("kind", ["dimension", "covariate"])
+def test_names_of_a_dataset_are_not_names_of_the_table(name, kind):
+    table = NOISY.rename(county=name) if kind == "dimension" else NOISY.rename(density=name)
+    with pytest.raises(LabelError, match=f"covariate {name!r}"):
+        ppd.Release(table, laplace(total())).to_dataset()
+
+
 def test_representations_of_post_processed_releases_and_ledgers():
     public = ppd.invariants.total() & ppd.invariants.nonnegative()
     made = ppd.PostProcessed(public, epsilon=1).release(np.array([3, 0, 2]))

@@ -214,7 +214,7 @@ def test_calibrated_noise_of_a_part_is_zcdp():
          {"month": 1}, PrivacyError, "post-processed"),
         (lambda: laplace(margin("month")), {"month": 9}, LabelError, "not a label"),
         (lambda: laplace(margin("month")), {"season": "w"}, LabelError, "'season'"),
-        (lambda: laplace(Public()), {"month": 1, "area": "u"}, LabelError, r"use a list of labels, area=\["),
+        (lambda: laplace(Public()), {"month": 1, "area": "u"}, LabelError, r"sel\(area="),
         (lambda: laplace(margin("month", weights="size")), {"area": "u"}, InvariantError, "cuts the public sum"),
         (lambda: laplace(margin("area", weights="size")), {"area": "u"}, InvariantError, "selection drops"),
     ],
@@ -225,10 +225,15 @@ def test_refusals(release, chosen, error, message):
         release().sel(chosen)
 
 
-def test_labels_are_given_in_one_way():
-    with pytest.raises(LabelError, match="a mapping and by keywords"):
-        laplace(margin("month")).sel({"month": 2}, month=1)
-    assert laplace(Public()).sel({"month": 1, "area": ["u"]}).dims == ("area",)
+@pytest.mark.parametrize(
+    ("mapping", "keywords"),
+    [({"month": 1}, {"month": 2}), ({"month": 1}, {"area": "u"}), ({"month": [1]}, {"month": [1]}), (5, {}), ([], {})],
+    ids=["two labels", "two dimensions", "the same", "a number", "a list"],
+)
+def test_labels_are_given_as_a_mapping_or_as_keywords(mapping, keywords):
+    with pytest.raises(LabelError, match="as one mapping or as keywords"):
+        laplace(Public()).sel(mapping, **keywords)
+    assert laplace(Public()).sel({}, month=1).table.equals(laplace(Public()).sel({"month": 1}).table)
 
 
 def test_a_part_is_used_as_every_release():

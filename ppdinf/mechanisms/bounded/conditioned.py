@@ -34,7 +34,7 @@ class Conditioned(Weighted):
     ----------
     public : Public
         Sums that the release shares with the table, and bounds that both satisfy.
-    noise : DoubleGeometric, DiscreteGaussian, Staircase or another subclass of `ppdinf.laws.IntegerLaw`
+    noise : DoubleGeometric, DiscreteGaussian, Staircase or another `ppdinf.laws.IntegerLaw`
         Noise of each cell before conditioning.
 
     Raises

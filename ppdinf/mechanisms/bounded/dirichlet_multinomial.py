@@ -29,9 +29,9 @@ __all__ = ["DirichletMultinomial"]
 class DirichletMultinomial:
     r"""Weights of a table that resembles an earlier table: ``prod_j Gamma(y_j + alpha_j) / (Gamma(alpha_j) y_j!)``.
 
-    Up to a constant, this is the Dirichlet-multinomial distribution of a table with a given total. ``alpha_j`` is
-    ``concentration * (count_j + pseudo_count)``, with the earlier count ``count_j``. (The paper prints
-    ``Gamma(y_j)`` for ``y_j!``, ``Gamma(alpha_j + 1)`` for ``Gamma(alpha_j)``, and no pseudo-count.)
+    Up to a constant, this is the Dirichlet-multinomial distribution of a table with a given total, where ``alpha_j`` is
+    ``concentration * (previous_j + pseudo_count)``. (The paper prints ``Gamma(y_j)`` for ``y_j!``,
+    ``Gamma(alpha_j + 1)`` for ``Gamma(alpha_j)``, and no pseudo-count.)
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     Raises
     ------
     PrivacyError
-        No guarantees; several variants, units or kinds of neighbours; deltas whose sum is at least 1; Pufferfish
-        guarantees without stated independence, or given different public information.
+        No guarantees; several variants, several kinds of neighbours, or different units; deltas whose sum is at least
+        1; Pufferfish guarantees without stated independence, or given different public information.
 
     See Also
     --------

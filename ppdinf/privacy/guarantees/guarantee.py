@@ -77,7 +77,7 @@ class Guarantee:
         Number of steps between `neighbours` from a table to a table that counts one record in another cell; 0 if steps
         do not lead to every such table. By default 1 for a replaced record and 2 for other neighbours.
     tied : float
-        Distance of the nearest other table with the same public sums, where one unit's records alone keep no sum.
+        Distance of the nearest other table with the same public sums, if one unit's records alone keep no sum.
 
     Raises
     ------
