@@ -10,6 +10,7 @@ measurement_file    Files of measurements: a sealed archive of JSON and CSV, lik
 measurement_reader  Reading of measurement files, with verification of every byte.
 measurements        Everything published about one table: noisy sums, exact sums, and bounds.
 published_csv       Measurements from CSV files of published numbers, ranges and suppression marks.
+same_noise          Refusal of releases that occur twice: their noise would count as two independent draws.
 """
 
 from ppdinf.measurements.measured import Measured as Measured

@@ -30,6 +30,7 @@ from ppdinf.measurements.label_frame import frame_of_labels
 from ppdinf.measurements.measured import Measured, read_values
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.measurements.measurement_file import pack_measurements
+from ppdinf.measurements.same_noise import refuse_same_noise
 from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
@@ -133,24 +134,24 @@ class Measurements:
         InvariantError
             Their public sums are contradictory; the message names the rows.
         ModelError
-            `releases` is empty, an object occurs twice, or the noise of a release is of another type.
+            `releases` is empty, a release occurs twice, or the noise of a release is of another type. Equal tables of
+            one mechanism are one release if independent draws coincide with probability below 1e-9.
 
         Warns
         -----
         DiagnosisWarning
-            Two releases have the same noisy counts. If both are one release, such as two files of it, its noise would
-            be counted twice. Independent releases of few cells can coincide by chance.
+            Two equal releases may be one release, or small tables that coincide by chance.
         """
         several = list(releases)
         for release in several:
             if not isinstance(release, Release):
                 raise ModelError(f"releases must be ppdinf Releases, found {type(release).__name__}")
-        if not several or len(set(map(id, several))) < len(several):
-            raise ModelError("releases must contain at least one release, and each release once")
+        if not several:
+            raise ModelError("releases must contain at least one release")
         frame = several[0].frame
         for release in several[1:]:
             frame.check_same(release.frame, "a further release")
-        _warn_of_equal_noise(several)
+        refuse_same_noise(several)
         made: Measurements = object.__new__(cls)
         noisy = [(k, release) for k, release in enumerate(several) if not isinstance(release.mechanism, Suppression)]
         parts = [_entries_of(release, k) for k, release in noisy]

@@ -1,13 +1,17 @@
 """Published numbers by label: every permitted form of numbers, and every error."""
 
+import copy
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError
+from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, LabelError, ModelError, PrivacyError
 from ppdinf.laws.published.thresholded import ABSENT
+from ppdinf.measurements.same_noise import log_chance_of_equality
 
 inv, laws = ppd.invariants, ppd.laws
 LABELS = {"county": ["A", "B", "C"], "sex": ["f", "m"]}
@@ -160,3 +164,28 @@ def test_releases_of_one_table():
     assert len(ppd.Measurements.of_releases([first, mixed]).entries.forms) == 2
     with pytest.raises(ModelError, match="once"):
         ppd.Measurements.of_releases([first, first])
+
+
+def test_a_release_counts_once_however_it_is_obtained(tmp_path):
+    mechanism = ppd.GeneralizedLaplace(inv.total(), epsilon="1/10")
+    for size, proved in ((3, False), (20, True)):
+        release = mechanism.release(np.arange(size))
+        release.save(tmp_path / f"{size}.ppd")
+        equal = [ppd.read_release(tmp_path / f"{size}.ppd"), release.sel(dim_0=list(range(size)))]
+        for other in (release, copy.copy(release)):
+            with pytest.raises(ModelError, match="they are one release"):
+                ppd.Measurements.of_releases([release, other])
+        for other in equal:
+            with pytest.raises(ModelError if proved else DiagnosisWarning, match="releases 1 and 2"):
+                ppd.Measurements.of_releases([release, other])
+
+
+@pytest.mark.parametrize("public", [inv.total(), inv.Public(), inv.linear([[1, 1, 0, 0]], ["pair"])])
+def test_the_bound_on_equal_draws_holds(public):
+    """Against the weights of all noise in {-6, ..., 6}^4: the largest probability is 1 over their sum."""
+    release = ppd.Release(np.zeros(4, dtype=int), ppd.GeneralizedLaplace(public, epsilon=2))
+    z = np.array(list(itertools.product(range(-6, 7), repeat=4)))
+    kept = z[~(release.kept.A @ z.T).any(axis=0)]
+    largest = -np.log(np.exp(-2.0 * np.abs(kept).sum(axis=1)).sum())
+    assert largest <= log_chance_of_equality(release) + 1e-4
+    assert log_chance_of_equality(release) < 0
