@@ -75,6 +75,9 @@ class Law(ABC):
 class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
     """Independent integer noise for each cell: a symmetric law whose mass decreases with the absolute value.
 
+    Files name a law and state its parameters. A reader calls the class with this ``name``, which must be imported, with
+    all other items of `to_dict` as keywords. Releases with a law that this does not rebuild cannot be saved.
+
     See Also
     --------
     ppdinf.laws.Law, ppdinf.laws.AdditiveNoise

@@ -284,7 +284,7 @@ class Release:
         Raises
         ------
         ReleaseFileError
-            The file exists.
+            The file exists, or a reader could not rebuild the mechanism.
         WriteError
             The file cannot be written: disk full, no permission, or no such folder. An existing file is not changed.
         """

@@ -17,8 +17,10 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from ppdinf._internal.types import Json
+from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants.statement import plain
 from ppdinf.releases import sealed
+from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.sealed import as_csv
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ FIELDS = {
     "schema", "provenance", "mechanism", "part_of", "kept", "dimensions", "public", "plan", "guarantee", "dims",
     "coordinates", "parts", "digest",
 }  # fmt: skip
+REBUILT = "A noise law of your own needs a `name` and a constructor that takes the texts of its `to_dict`"
 NEW = {"provenance", "part_of", "dimensions"}
 
 
@@ -49,10 +52,17 @@ def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool
     Raises
     ------
     ReleaseFileError
-        The file exists.
+        The file exists, or a reader could not rebuild the mechanism.
     WriteError
         The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
     """
+    mechanism = release.mechanism
+    try:
+        again = Mechanism.from_dict(mechanism.to_dict(), mechanism.public).on(release.kept).to_dict()
+    except (PpdinfError, TypeError, ValueError, LookupError, AttributeError) as error:
+        raise ReleaseFileError(f"the mechanism cannot be read from a file again: {error}. {REBUILT}") from error
+    if again != mechanism.to_dict():
+        raise ReleaseFileError(f"a reader would rebuild another mechanism, {again}. {REBUILT}")
     sealed.save(path, pack_release(release), overwrite=overwrite, why="no release can be drawn again")
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction, ball
-from ppdinf.errors import PrivacyError
+from ppdinf.errors import PrivacyError, ReleaseFileError
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric, IntegerLaw
 from ppdinf.noise.exact_noise import exact_noise
@@ -136,3 +136,30 @@ def test_noise_without_a_guarantee_is_drawn_but_not_released():
     assert p_value_of_tables(drawn, points, np.sqrt(p) / np.sqrt(p).sum()) < 1e-6
     with pytest.raises(PrivacyError, match="no known privacy guarantee"):
         ppd.Conditioned(inv.total(), noise=law)
+
+
+class OtherParameters(HyperbolicSecant):
+    name = "secant-of-other-parameters"
+
+    def to_dict(self):
+        return {"name": self.name, "rate": str(self.epsilon)}
+
+
+class OtherValue(HyperbolicSecant):
+    name = "secant-of-another-value"
+
+    def to_dict(self):
+        return {"name": self.name, "epsilon": str(self.epsilon / 2)}
+
+
+class WithoutName(HyperbolicSecant):
+    def to_dict(self):
+        return {"name": "unknown-secant", "epsilon": str(self.epsilon)}
+
+
+@pytest.mark.parametrize("law", [OtherParameters, OtherValue, WithoutName])
+def test_a_release_that_no_reader_can_rebuild_is_not_saved(law, tmp_path):
+    release = ppd.Release(Y, ppd.Conditioned(inv.total(), noise=law("1/2")))
+    with pytest.raises(ReleaseFileError, match="constructor that takes the texts"):
+        release.save(tmp_path / "release.ppd")
+    assert not list(tmp_path.iterdir())
