@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations
 from os import PathLike
 
 import numpy as np
@@ -15,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
-from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.invariants.selected_sums import SelectedSums
@@ -337,19 +335,6 @@ def _plainly(entries: Entries) -> Array:
     """Return published values, as an array of integers or reals if all of them are numbers."""
     values = entries.published
     return values.astype(entries.y.dtype) if {type(value) for value in values.tolist()} <= {int, float} else values
-
-
-def _warn_of_equal_noise(releases: Sequence[Release]) -> None:
-    """Warn if two releases that contain noise have the same mechanism and the same noisy counts."""
-    for (i, one), (j, other) in combinations(enumerate(releases, 1), 2):
-        drawn = type(one.mechanism) is type(other.mechanism) and not isinstance(one.mechanism, Suppression)
-        if drawn and np.array_equal(one.table.values, other.table.values):
-            warnings.warn(
-                f"releases {i} and {j} have the same noisy counts: if both are one release, pass it once, since its "
-                "noise would be counted twice",
-                DiagnosisWarning,
-                stacklevel=3,
-            )
 
 
 def _entries_of(release: Release, number: int) -> Entries:

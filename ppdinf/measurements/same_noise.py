@@ -1,10 +1,10 @@
 """Refusal of releases that occur twice: their noise would count as two independent draws.
 
-Equal tables of one mechanism are the same draw, or two independent draws that coincide. The probability of the latter
-is at most the largest probability of a noise table, 1 / W, where W is the sum of weights of all noise that keeps the
-public sums. A lower bound on W: noise of cells in no public sum is free, and two cells in the same public sums can
-change by k and -k. For disjoint pairs and free cells these changes are independent, so W is at least the product of
-``sum_k w(k)**2`` over the pairs and ``sum_k w(k)`` over the free cells.
+Equal tables of one mechanism with the same public sums are the same draw, or two independent draws that coincide. The
+probability of the latter is at most the largest probability of a noise table, 1 / W, where W is the sum of weights of
+all noise that keeps the public sums. A lower bound on W: noise of cells in no public sum is free, and two cells in the
+same public sums can change by k and -k. For disjoint pairs and free cells these changes are independent, so W is at
+least the product of ``sum_k w(k)**2`` over the pairs and ``sum_k w(k)`` over the free cells.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ def log_chance_of_equality(release: Release) -> float:
 
 
 def _are_equal(one: Release, other: Release) -> bool:
-    return np.array_equal(one.table.values, other.table.values) and (
-        one.mechanism.to_dict() == other.mechanism.to_dict()
+    A, B = one.kept.A, other.kept.A
+    return (
+        np.array_equal(one.table.values, other.table.values)
+        and one.mechanism.to_dict() == other.mechanism.to_dict()
+        and A.shape == B.shape
+        and (A != B).nnz == 0
     )

@@ -78,8 +78,10 @@ def compare(
     Raises
     ------
     ModelError
-        `interval` is not between 0 and 1, `draws` is not a positive integer, `methods` is empty, an analysis returns
-        another type, or a model has no variable `estimand`, as a mechanism alone.
+        `interval` is not between 0 and 1, `methods` is empty, an analysis returns another type, or a model has no
+        variable `estimand`, as a mechanism alone.
+    PrivacyError
+        `draws` is not a positive integer.
     LabelError
         The dimensions or labels of an estimate differ from those of the truth. Their order may differ: cells are
         matched by name and label. Or the truth has a dimension or coordinate called ``analysis``.
@@ -112,8 +114,8 @@ def compare(
     """
     if not 0 < interval < 1:
         raise ModelError(f"interval must be a probability between 0 and 1, found {interval!r}")
-    if not methods or not isinstance(draws, int | np.integer) or draws < 1:
-        raise ModelError("nothing to compare: give at least one method and an integer draws >= 1")
+    if not methods:
+        raise ModelError("nothing to compare: give at least one method")
     alone = [name for name, method in methods.items() if not isinstance(method, tuple)]
     if estimand is not None and alone:
         raise ModelError(f"{alone[0]!r} is a mechanism without a model, which has no variable {estimand!r}: omit it")

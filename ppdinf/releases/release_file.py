@@ -56,12 +56,12 @@ def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool
     WriteError
         The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
     """
-    mechanism = release.mechanism
+    mechanism, stored = release.mechanism, release.mechanism.to_dict()
     try:
-        again = Mechanism.from_dict(mechanism.to_dict(), mechanism.public).on(release.kept).to_dict()
+        again = Mechanism.from_dict(stored, mechanism.public).on(release.kept).to_dict()
     except (PpdinfError, TypeError, ValueError, LookupError, AttributeError) as error:
         raise ReleaseFileError(f"the mechanism cannot be read from a file again: {error}. {REBUILT}") from error
-    if again != mechanism.to_dict():
+    if again != stored:
         raise ReleaseFileError(f"a reader would rebuild another mechanism, {again}. {REBUILT}")
     sealed.save(path, pack_release(release), overwrite=overwrite, why="no release can be drawn again")
 

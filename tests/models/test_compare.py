@@ -194,7 +194,7 @@ def test_bad_input_is_refused():
     with pytest.raises(ModelError, match="nothing to compare"):
         compare({}, TABLE, **QUIET)
     for draws in (0, 2.5, "3"):
-        with pytest.raises(ModelError, match="an integer draws"):
+        with pytest.raises(PrivacyError, match="draws must be a positive integer"):
             compare({"a": mechanism()}, TABLE, draws=draws, **QUIET)
     with pytest.raises(ModelError, match="no variable 'foo'"):
         compare({"a": mechanism()}, TABLE, estimand="foo", draws=2, **QUIET)
@@ -205,12 +205,5 @@ def test_bad_input_is_refused():
         compare({"a": (mechanism(), lambda release: 3)}, TABLE, draws=2, **QUIET)
     with pytest.raises(LabelError, match="'a' estimates"):
         compare({"a": (mechanism(), lambda release: release.table.sum("county"))}, TABLE, draws=2, **QUIET)
-    with pytest.raises(PrivacyError, match=r"draws must be a positive integer, found 2\.5"):
-        compare({"a": mechanism()}, TABLE, draws=2.5, **QUIET)
-    with pytest.raises(ModelError, match=r"'b' is a mechanism without an analysis, .* not 'level'"):
+    with pytest.raises(ModelError, match=r"'b' is a mechanism without a model, .* 'level'"):
         compare({"a": (mechanism(), clipped), "b": mechanism()}, TABLE, estimand="level", draws=2, **QUIET)
-    with pytest.raises(LabelError, match="rename the dimension"):
-        compare({"a": mechanism()}, TABLE.rename(county="analysis"), draws=2, **QUIET)
-    other = xr.DataArray([0, 1, 2, 40], dims="county", coords={"county": list("ABCD")})
-    with pytest.raises(LabelError, match=r"over \('county',\), but .* with other labels of 'county'"):
-        compare({"a": mechanism()}, other, truth=other.isel(county=[0, 1]), draws=2, **QUIET)

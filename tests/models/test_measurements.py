@@ -58,7 +58,7 @@ def test_equal_noise_is_reported(way, tmp_path):
     again = ppd.read_release(tmp_path / "one.ppd")
     if way == "all labels selected":
         again = release.sel(area=["v", "u", "w"])
-    with pytest.warns(DiagnosisWarning, match="releases 1 and 2 have the same noisy counts"):
+    with pytest.warns(DiagnosisWarning, match="releases 1 and 2 have the same mechanism"):
         use(way, [release, again])
 
 

@@ -115,14 +115,3 @@ def test_representations_of_post_processed_releases_and_ledgers():
     assert repr(ledger) == "<Ledger: 0 releases, epsilon = 0 of 2 spent>"
     ledger.add(ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4").release(np.array([3, 0, 2])))
     assert repr(ledger) == "<Ledger: 1 releases, epsilon = 1/4 of 2 spent>"
-
-
-@pytest.mark.parametrize("name", ["released", "public", "public_sum"])
-@pytest.mark.parametrize("place", ["dimension", "covariate"])
-def test_names_of_the_dataset_are_not_those_of_the_table(name, place):
-    table = xr.DataArray([3, 4], dims=name) if place == "dimension" else xr.DataArray([3, 4], dims="area")
-    table = table.assign_coords({"area": ["a", "b"]} if place == "covariate" else {})
-    if place == "covariate":
-        table = table.assign_coords({name: ("area", [1, 2])})
-    with pytest.raises(LabelError, match=name):
-        ppd.Release(table, ppd.GeneralizedLaplace(total(), epsilon=1)).to_dataset()
