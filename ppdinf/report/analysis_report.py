@@ -186,7 +186,7 @@ def analyse_rates(
     Notes
     -----
     If a chain diverges with PyMC's default step size, all chains are sampled again with ``target_accept=0.95``. If a
-    chain still diverges, they are sampled with 0.99. Each repetition takes two to four times as many gradients per draw.
+    chain still diverges, they are sampled with 0.99. Each repetition takes two to four times as many gradients.
     """
     require_rates(release, name, exposure, previous)  # before anything slow
     model = rate_model(release, name=name, exposure=exposure, previous=previous)
