@@ -131,6 +131,21 @@ def test_sums_of_other_labels_and_contradictions_are_refused(write, tmp_path):
         read_published_csv(file, value="n", dims=["county", "month"], public=[other])
 
 
+def test_columns_that_are_not_declared_as_coordinates_are_named(tmp_path):
+    """Totals of states in a table of counties: without --coords, with --dims state, and correctly."""
+    cells, states = tmp_path / "counties.csv", tmp_path / "states.csv"
+    cells.write_text("state,county,n\nX,A,1-9\nX,B,4\nY,C,1-9\n")
+    states.write_text("state,n\nX,9\nY,7\n")
+    options = ["audit", cells, "--value", "n", "--public", states]
+    text = run(*options, "--dims", "county", code=1)
+    assert "states.csv line 3 repeats the labels of line 2. Not declared as a dimension or coordinate: 'state'." in text
+    assert "--coords state" in text
+    text = run(*options, "--dims", "state,county", code=1)
+    assert "counties.csv has no row for state=X, county=C: " in text
+    assert "If 'state' depends on 'county', it is not a dimension: declare it by --coords state" in text
+    assert "determined county A 5" in run(*options, "--dims", "county", "--coords", "state", code=1)
+
+
 def test_options_that_do_not_fit_are_refused(write):
     file = write("n.csv", TRUE)
     for options, words in (

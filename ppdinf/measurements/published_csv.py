@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -135,10 +136,16 @@ def read_published_csv(
 def _coordinate(file: Path, rows: list[Row], name: str, dims: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return the dimension that determines a column, and its value for each label."""
     for dim in dims:
-        values: dict[str, str] = {}
-        if all(values.setdefault(fields[dim], fields[name]) == fields[name] for _, fields in rows):
+        if (values := _determined(rows, name, dim)) is not None:
             return dim, values
     raise LabelError(f"{file.name}: no column of {', '.join(dims)} determines {name!r}, so it is not a coordinate")
+
+
+def _determined(rows: list[Row], name: str, dim: str) -> dict[str, str] | None:
+    """Return the value of a column for each label of a dimension, or None if a label has several values."""
+    values: dict[str, str] = {}
+    one = all(values.setdefault(fields[dim], fields[name]) == fields[name] for _, fields in rows)
+    return values if one else None
 
 
 def _values(
@@ -154,7 +161,8 @@ def _values(
                 raise LabelError(f"{file.name} line {line}: the table has no label {fields[name]!r} of {name!r}")
         at = tuple(place[name][fields[name]] for name in names)
         if lines[at]:
-            raise LabelError(f"{file.name} line {line} repeats the labels of line {lines[at]}")
+            hint = _undeclared(rows, value, domain)
+            raise LabelError(f"{file.name} line {line} repeats the labels of line {lines[at]}{hint}")
         lines[at] = line
         text = fields[value].strip()
         hidden = suppressed is not None and (text in MARKS or is_missing(text))
@@ -162,8 +170,32 @@ def _values(
     if not lines.all():
         missing = np.unravel_index(int(np.argmin(lines)), lines.shape)
         words = ", ".join(f"{name}={domain[name][k]}" for name, k in zip(names, missing, strict=True))
-        raise LabelError(f"{file.name} has no row for {words}: add it, with an empty value if nothing is published")
+        raise LabelError(
+            f"{file.name} has no row for {words}: add it, with an empty value if nothing is published"
+            f"{_dependent(rows, names) or _undeclared(rows, value, domain)}"
+        )
     return values
+
+
+def _undeclared(rows: list[Row], value: str, declared: Collection[str]) -> str:
+    """Return the end of a message: columns that were not declared, although they may distinguish the rows."""
+    _, first = rows[0]
+    others = [name for name in first if name != value and name not in declared]
+    if not others:
+        return ""
+    columns = ", ".join(map(repr, others))
+    return (
+        f". Not declared as a dimension or coordinate: {columns}. If such a column labels the rows and depends on one "
+        f"dimension, as a state on its county, the file of cells needs it, too, and --coords {others[0]} (coords=)"
+    )
+
+
+def _dependent(rows: list[Row], names: Sequence[str]) -> str:
+    """Return the end of a message: a column of labels that another one determines is a coordinate."""
+    for name, dim in permutations(names, 2):
+        if _determined(rows, name, dim) is not None:
+            return f". If {name!r} depends on {dim!r}, it is not a dimension: declare it by --coords {name} (coords=)"
+    return ""
 
 
 def _is_number(text: str) -> bool:
