@@ -17,10 +17,8 @@ import ppdinf as ppd
 # The plan needs the labels of the table, the public sums and the mechanism.
 public = ppd.invariants.margin("county")
 losses = ["1/20", "1/10", "1/5", "2/5", "4/5", "8/5"]
-plan = ppd.plan(
-    lambda epsilon: ppd.GeneralizedLaplace(public, epsilon=epsilon), {"county": 67, "age": 5}, losses,
-    sizes=[10, 50, 250], gaps=[5],
-)  # fmt: skip
+labels = {"county": 67, "age": 5}
+plan = ppd.plan(lambda loss: ppd.GeneralizedLaplace(public, epsilon=loss), labels, losses, sizes=[10, 50, 250])
 print(plan.table.droplevel("noise of cells")[["sd", "cv_10", "cv_50", "cv_250"]].round(3))
 
 # %%
