@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.observation.truncation_bounds import is_contradictory, possible_counts
+from ppdinf.distributions.observation.possible_values import is_contradictory, possible_counts
 from ppdinf.errors import ModelError
 from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.lattice.points.feasible import nearest_feasible

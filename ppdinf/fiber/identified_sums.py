@@ -263,16 +263,16 @@ def _unlimited(rows: Rows, cells: Ends, sums: sp.csr_array, doubtful: Flags, end
     """
     found = np.zeros(doubtful.shape, dtype=bool)
     low, high = (np.where(np.isfinite(limit), 0.0, side) for limit, side in ((rows.low, -np.inf), (rows.high, np.inf)))
-    room = np.where(np.isfinite(cells[0]), 0.0, -STEP), np.where(np.isfinite(cells[1]), 0.0, STEP)
+    changes = np.where(np.isfinite(cells[0]), 0.0, -STEP), np.where(np.isfinite(cells[1]), 0.0, STEP)
     for side, sign in ((0, 1), (1, -1)):
         for i in np.flatnonzero(doubtful[side]).tolist():
             if found[side, i]:
                 continue
-            falls = sp.csr_array(sp.vstack([rows.matrix, sign * sums[[i]]], format="csr"))
-            steps = Rows(falls, np.append(low, -np.inf), np.append(high, -1.0))
+            with_sum = sp.csr_array(sp.vstack([rows.matrix, sign * sums[[i]]], format="csr"))
+            steps = Rows(with_sum, np.append(low, -np.inf), np.append(high, -1.0))
             left = doubtful & ~found
             try:
-                step = _solved(steps, room, np.asarray(sums.T @ (left[0].astype(float) - left[1])), end, GAP)[0]
+                step = _solved(steps, changes, np.asarray(sums.T @ (left[0].astype(float) - left[1])), end, GAP)[0]
             except InvariantError:
                 continue  # there is no such step
             if step is not None:

@@ -14,11 +14,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.observation.possible_values import possible_counts
 from ppdinf.distributions.observation.truncation_bounds import (
     LARGEST_SHARE,
     beyond_draws,
     beyond_marginals,
-    possible_counts,
 )
 from ppdinf.fiber.sums_given_totals import totals
 

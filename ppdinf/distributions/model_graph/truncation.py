@@ -30,7 +30,7 @@ from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import log_density
 from ppdinf.distributions.observation.multinomial_rows import elementwise
 from ppdinf.distributions.observation.observed import Observed, Reals
-from ppdinf.distributions.observation.truncation_bounds import possible_counts
+from ppdinf.distributions.observation.possible_values import possible_counts
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 

@@ -22,12 +22,12 @@ from ppdinf.distributions.observation.measured_moves import measured_moves
 from ppdinf.distributions.observation.nested_plan import contradiction_error, forest_of_sums, nested_sums
 from ppdinf.distributions.observation.observed import Observed, Reals
 from ppdinf.distributions.observation.observed_release import ObservedRelease
+from ppdinf.distributions.observation.possible_values import possible_sums
 from ppdinf.distributions.observation.table_function import of_table
 from ppdinf.distributions.observation.truncation_bounds import (
     groups_of_rows,
     intersection,
     joint_reach,
-    possible_sums,
     without_information,
 )
 from ppdinf.errors import InvariantError, ModelError
