@@ -62,7 +62,7 @@ def log_chance_of_equality(release: Release) -> float:
     >>> import numpy as np, ppdinf as ppd
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/10")
     >>> round(log_chance_of_equality(ppd.Release(np.arange(20), mechanism)), 1)
-    -23.0
+    -23.1
     """
     form = release.likelihood.form
     if not isinstance(form, AdditiveLaw) or not release.likelihood.is_fixed_by_cell:
