@@ -85,6 +85,25 @@ def test_import_is_light():
     assert loaded == []
 
 
+@pytest.mark.deep
+def test_a_first_model_loads_no_library_that_it_does_not_use():
+    """JAX is a lazy module of ArviZ: some functions of SciPy load it. It takes 0.8 CPU seconds, plots 0.5."""
+    import subprocess
+    import sys
+
+    code = """
+import sys
+import pymc as pm
+import ppdinf as ppd
+release = ppd.Release([33, -2, 15], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4"))
+with pm.Model():
+    ppd.PartiallyPrivate("cases", pm.Poisson.dist(pm.Gamma("rate", 2, 0.1, shape=3)), release=release)
+print(*{"jax._src", "arviz_plots", "matplotlib"} & sys.modules.keys())
+"""
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == []
+
+
 @pytest.mark.parametrize("page", ["inference.md", "measurements.md"])
 def test_a_csv_of_noisy_counts_takes_under_fifteen_lines(page):
     """From published noisy numbers to a posterior; `test_code_blocks_run` runs the lines."""

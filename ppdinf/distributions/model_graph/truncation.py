@@ -23,7 +23,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ppdinf._internal.pymc_compat import CustomDistRV, RandomVariable, TensorVariable, ancestors, compile_pymc
 from ppdinf._internal.types import Array
@@ -159,7 +158,7 @@ def _surely_within(tables: Array, lower: Reals, upper: Reals, law: Law, low: Rea
     """
     within = np.where((lower <= tables) & (tables <= upper), law(tables), -np.inf)
     beyond = [np.where(further, law(end), -np.inf) for end, further in ((lower, lower > low), (upper, upper < high))]
-    known = logsumexp(within, axis=0) - math.log(max(len(tables), 1)) if len(tables) else np.full(low.size, -np.inf)
+    known = np.logaddexp.reduce(within, axis=0) - math.log(max(len(tables), 1))  # -inf without tables
     return np.isneginf(np.maximum(*beyond)) | (known + math.log(BEYOND) > np.maximum(*beyond))
 
 
