@@ -1,6 +1,8 @@
 """Two tiers of tests: ``pytest`` runs the quick tests, ``pytest --deep`` those that take minutes; ``.ci/run`` both.
 
-If a deep test has many cases, ``pytest --deep`` runs every third one, and ``pytest --deep --all`` all of them.
+If a deep test has many cases, ``pytest --deep`` runs every third one, and ``pytest --deep --all`` all of them. A test
+marked ``quick_cases(n)`` has n quick cases; its other cases are deep tests that ``pytest --deep`` always runs. ``pytest
+--all`` runs all of its cases with the quick tests.
 """
 
 import gc
@@ -40,22 +42,28 @@ collect_ignore_glob = [
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help="run the tests marked deep instead of the others")
-    parser.addoption("--all", action="store_true", help="with --deep: all cases of tests with many cases")
+    parser.addoption("--all", action="store_true", help="all cases of tests with many cases")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    deep = config.getoption("--deep")
-    chosen = [item for item in items if (item.get_closest_marker("deep") is not None) == deep]
-    if deep and not config.getoption("--all"):
-        functions = [item.nodeid.partition("[")[0] for item in chosen]
-        cases, number = Counter(functions), Counter[str]()
-        for item, function in zip(tuple(chosen), functions, strict=True):
-            if cases[function] > MANY and number[function] % 3:
-                chosen.remove(item)
-            number[function] += 1
-    kept = {id(item) for item in chosen}
-    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
-    items[:] = sorted(chosen, key=lambda item: item.nodeid.startswith(LATER))
+    deep, every_case = config.getoption("--deep"), config.getoption("--all")
+    groups = [(item.nodeid.partition("[")[0], item.get_closest_marker("deep") is not None) for item in items]
+    cases, before = Counter(groups), Counter[tuple[str, bool]]()
+    chosen = set[pytest.Item]()
+    for item, group in zip(items, groups, strict=True):
+        number = before[group]
+        before[group] += 1
+        if group[1]:
+            in_tier = deep and (every_case or cases[group] <= MANY or number % 3 == 0)
+        elif (quick := item.get_closest_marker("quick_cases")) and (deep or not every_case):
+            (share,) = quick.args  # quick cases are spread evenly over all cases
+            in_tier = (number * share % cases[group] < share) != deep
+        else:
+            in_tier = not deep
+        if in_tier:
+            chosen.add(item)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = sorted(filter(chosen.__contains__, items), key=lambda item: item.nodeid.startswith(LATER))
 
 
 def pytest_collection_finish() -> None:

@@ -91,7 +91,7 @@ def sites(text):
 
 
 def passes(folder, tests):
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "--all", "-p", "no:cacheprovider", *tests.split()]
     environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
     try:
         return subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=300).returncode == 0

@@ -223,6 +223,7 @@ def test_bad_releases_end_in_one_plain_line(case, table, tmp_path):
     assert not (tmp_path / "x.ppd").exists()
 
 
+@pytest.mark.quick_cases(0)
 def test_plan_compares_losses_without_a_count(table, tmp_path):
     base = ["plan", table, "--count", "n", "--dims", "county,sex", "--public", "groups:state"]
     text = run(*base, "--epsilon", "1/4", "--epsilon", "1", "--rho", "1/8", "--size", "50", "--gap", "5")
@@ -444,6 +445,7 @@ def test_every_command_states_the_loss_of_one_person_first(table, tmp_path):
     )
 
 
+@pytest.mark.quick_cases(0)
 def test_a_session_keeps_the_budget(table, tmp_path):
     budget = tmp_path / "year.budget"
     assert "0 of 0.5 spent, 0.5 remaining" in run("session", "begin", budget, "--epsilon", "1/2", "--unit", "household")

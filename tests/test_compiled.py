@@ -151,6 +151,7 @@ def half_or_zero(x):
     return half(x) if x > 0 else 0.0
 
 
+@pytest.mark.quick_cases(0)
 def test_a_deferred_kernel_is_compiled_by_its_first_call(monkeypatch):
     requests = []
 
@@ -282,6 +283,7 @@ def test_kernels_import_names_from_other_files():
     assert kernels > 80
 
 
+@pytest.mark.quick_cases(0)
 def test_numba_switched_off_is_refused_by_name():
     """Kernels as plain Python would silently not overflow at 64 bits."""
     run = subprocess.run(

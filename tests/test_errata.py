@@ -25,6 +25,7 @@ def densities(mechanism, counts):
     return np.exp([[mechanism.logp(y, x) for y in tables] for x in tables])
 
 
+@pytest.mark.quick_cases(0)
 def test_ppd_algorithm_1_needs_one_bound_for_all_tables():
     """Accepting with p(y | x) / sup over y' of p(y' | x), x uniform, is valid only if noise does not depend on x."""
     free, bounded = (
@@ -68,6 +69,7 @@ def test_ppd_equation_35_needs_the_jump_levels_of_both_laws_and_left_limits_only
     assert missed > 20
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("d1", "d2"), [(12, 3), (24, 3)])
 def test_ppd_corollary_13_bounds_a_smaller_error(d1, d2):
     """Exact in l2, c = 4 / (n epsilon): d1 (d1 + 1) c^2 free, d2 (d1 + 1) c^2 projected, d2 (d2 + 1) c^2 on Span(A).
@@ -161,6 +163,7 @@ def test_isdp_meeting_times_are_those_of_the_first_chain():
     assert own_time.mean() < exact - 0.1 < exact < bound.estimate(0) + 0.05
 
 
+@pytest.mark.quick_cases(0)
 def test_isdp_thinning_at_a_hundredth_of_a_percent_keeps_one_draw_in_ten_thousand():
     """If it is read as 1 in 100, successive draws of 102 counties under one total are highly correlated."""
     system = jumps(kernel(np.ones((1, 102), dtype=int)).basis, DoubleGeometric("0.192"), a=math.exp(-2.5))

@@ -276,6 +276,7 @@ LONG_RUN = {"tables": 3000, "systems": 2000, "parameters": 500, "files": 2000, "
 KINDS = {"tables": tables, "systems": systems, "parameters": parameters, "files": files, "lines": lines}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_errors_of_ppdinf(kind, tmp_path):
     KINDS[kind](CASES, *([tmp_path] if kind in ("files", "lines") else []))

@@ -118,6 +118,7 @@ def test_denoising_prints_lines(monkeypatch, capsys):
     assert (posterior.sums(inv.total()).values == 8).all()
 
 
+@pytest.mark.quick_cases(0)
 def test_a_rate_analysis_prints_lines(monkeypatch, capsys):
     monkeypatch.setattr(module, "EVERY", 0.0)
     monkeypatch.setattr(module, "CHECKED", 1000.0)

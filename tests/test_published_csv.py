@@ -79,6 +79,7 @@ def test_marks_and_rounding_and_regions(write, tmp_path):
     np.testing.assert_array_equal(ppd.identified_bounds(seen).upper, found.upper)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("options", "law"),
     [

@@ -73,6 +73,7 @@ def page(analysis, tmp_path_factory):
     return folder / "report.html"
 
 
+@pytest.mark.quick_cases(0)
 def test_the_page_is_complete_and_loads_nothing(page):
     text = page.read_text(encoding="utf-8")
     parsed = Page(text)
@@ -121,6 +122,7 @@ def test_a_failed_check_is_loud(analysis, tmp_path):
     assert "passed" not in parsed.text
 
 
+@pytest.mark.quick_cases(0)
 def test_the_same_analysis_gives_the_same_page(page, analysis, tmp_path):
     write_report(analysis, tmp_path / "report.html", title="Cases & more", release_file="<a>.ppd", about="Made up.")
     assert (tmp_path / "report.html").read_bytes() == page.read_bytes()
@@ -137,6 +139,7 @@ def test_table_by_hand(analysis):
     np.testing.assert_allclose(table["posterior_rate"], 1e5 * rates.mean(axis=0))
 
 
+@pytest.mark.quick_cases(0)
 def test_without_exposure_the_page_has_no_rates_per_person(analysis, tmp_path):
     plain = RateAnalysis(**vars(analysis) | {"exposure": None})
     assert "naive_rate" not in plain.table()
@@ -203,6 +206,7 @@ def test_figures_do_not_state_convergence_after_failed_checks(analysis):
     assert "checks of the posterior failed" in failed.figures()["chains"].get_suptitle()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("diverging", "stored", "tried"), [((0, 0), 20, [0.8]), ((3, 0), 20, [0.8, 0.95]), ((3, 0), 7, [0.8])]
 )

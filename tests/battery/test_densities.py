@@ -77,6 +77,7 @@ def check_summed_out(posed, **mode):
     assert not wrong, "\n".join(map(str, wrong))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("data", EACH)
 def test_marginalized(data):
     check_summed_out(first(data), **QUICK)
@@ -98,12 +99,14 @@ def test_marginalized_for_another_release(data):
         check_summed_out(Posed(data, published), **QUICK)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("published", OTHERS)
 def test_every_release_marginalized(published):
     check_summed_out(Posed("Poisson", published), **QUICK)
     check_summed_out(Posed("negative binomial", published), **QUICK)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("rate", [0.3, 2.0, 7.0])
 def test_the_data_model_can_override_the_noise(rate):
     """100 released comes from a count near 19: further away than noise is with a probability of 1e-12."""
@@ -139,6 +142,7 @@ def check_walked(posed, **mode):
             assert value(point | {"x": moved.reshape(shape)}) == -np.inf
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "data", [pytest.param(data, marks=() if data in LIGHT else pytest.mark.deep) for data in DATA_MODELS]
 )

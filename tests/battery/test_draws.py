@@ -67,6 +67,7 @@ def no_normaliser(posed):
 AS_BY_DEFAULT = [pytest.param(data, marks=[pytest.mark.compiled] * (data == "Poisson")) for data in LIGHT]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("data", AS_BY_DEFAULT)
 def test_draws_of_marginalized_tables(data):
     check_draws(first(data), summed_out, 4000)
@@ -87,6 +88,7 @@ def test_draws_of_marginalized_tables_for_other_releases(data, published):
     check_draws(Posed(data, published), summed_out, 20_000)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("data", AS_BY_DEFAULT)
 def test_draws_of_sampled_tables(data):
     check_draws(first(data), walked, 2500)
@@ -142,6 +144,7 @@ def in_intervals(monkeypatch, kind=random_windows.RandomTruncation, size=4):
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("data", "published"), [("Poisson", "margins"), ("binomial", "total"), ("Poisson", "nothing")])
 def test_steps_with_truncated_windows_keep_the_posterior(data, published, monkeypatch):
     """Each step starts at its own posterior table: all are independent, even if they move little."""
@@ -158,6 +161,7 @@ def test_steps_with_truncated_windows_keep_the_posterior(data, published, monkey
     assert p[Follow] < ALARM < p[random_windows.RandomTruncation]
 
 
+@pytest.mark.quick_cases(0)
 def test_truncated_windows_with_noise_of_unknown_scale(monkeypatch):
     """l2 noise on a table with both margins public: given the scale, Gaussian."""
     in_intervals(monkeypatch, size=5)

@@ -298,6 +298,7 @@ BOTH = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if True in linked.routes])
 def test_density_of_marginalized_tables(name):
     linked = LINKED[name]
@@ -318,6 +319,7 @@ def test_density_of_marginalized_tables(name):
         np.testing.assert_allclose(slopes, own.slope(expected, flat), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if False in linked.routes])
 def test_density_of_sampled_tables(name):
     linked = LINKED[name]
@@ -328,6 +330,7 @@ def test_density_of_sampled_tables(name):
         assert own.alike(found, expected), (found, expected)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("name", "route"), BOTH)
 def test_draws(name, route):
     linked, listed = LINKED[name], FEW.listed()
@@ -339,6 +342,7 @@ def test_draws(name, route):
     assert p_value_of_tables(found, listed.tables, wrong) < ALARM
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", [name for name, linked in LINKED.items() if linked.routes == (False,)])
 def test_a_table_with_a_dependent_of_several_cells_is_not_marginalized(name):
     with pytest.raises(ppd.errors.ModelError, match=r"."):

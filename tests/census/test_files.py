@@ -186,6 +186,7 @@ def drift(root):
     (root / DATA / "County.parquet" / "_SUCCESS").write_text("")
 
 
+@pytest.mark.quick_cases(0)
 def test_drift_of_the_schema(root):
     before = read_nmf(root, DATA, SMALL, within="044")
     drift(root)
@@ -224,6 +225,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_refused_with_file_row_and_column(root, name):
     change, error, words = WRONG[name]
@@ -305,6 +307,7 @@ def test_simulator_refuses_tables_that_do_not_fit(tmp_path):
             simulate_nmf(table(), STRATEGY, tmp_path, DATA, WIDTHS, facilities=wrong)
 
 
+@pytest.mark.quick_cases(0)
 def test_facilities_are_matched_by_label(root, tmp_path):
     """Wrong variant: facilities in the order of their own labels."""
     other = facilities()[::-1, [2, 0, 1]].transpose("hhgq", "block")
@@ -344,6 +347,7 @@ def test_areas_off_the_tree():
         off_spine_areas(["0441"])
 
 
+@pytest.mark.quick_cases(0)
 def test_denoised_files_are_those_of_measurements_by_hand(root):
     seen = read_nmf(root, DATA, SMALL, within="04400003", levels=["Block"], queries=["total", "hhinstlevels"])
     rows = read_rows(root, DATA, "DPQuery", SMALL, within="04400003", levels=["Block"]).set_index("query")

@@ -44,6 +44,7 @@ def listed(root, p):
     return found
 
 
+@pytest.mark.quick_cases(0)
 def test_posterior_is_that_of_all_tables(root):
     seen = read_occupied(root)
     assert seen.frame.coords["units"][1].tolist() == [4, 5, 2]

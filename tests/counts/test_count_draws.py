@@ -28,6 +28,7 @@ def p_value(mechanism, i, draws, law=None):
     return stats.chi2.sf(((observed - mean) ** 2 / np.maximum(mean, 1e-9)).sum(), kept.sum())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_law_from_secure_words(name):
     """The false alarm rate is below 1e-4 over all rows; an error of 5 % in a band is rejected."""

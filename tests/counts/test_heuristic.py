@@ -79,6 +79,7 @@ def in_balls(z, epsilon, order, bits):
         return np.array([[float(entry.mid()) for entry in row] for row in A])
 
 
+@pytest.mark.quick_cases(16)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [21, 81, 200, 500])
 def test_sums_fixed_point_and_privacy(name, n):

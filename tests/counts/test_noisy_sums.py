@@ -57,6 +57,7 @@ def test_noise_of_sums(name, n):
     assert noise.log_density(np.append(cells[1:], -1)) == -np.inf
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", PURE)
 def test_measured_sums_follow_their_law(name):
     """Frequencies of equal sums of two neighbouring tables have the ratios of the law; twice the rate is rejected.

@@ -19,6 +19,7 @@ def spread(name, counts, epsilon, draws=4000, **more):
     return noisy - counts
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", PURE)
 def test_noise_is_unbiased_and_preserves_the_total(name):
     counts = np.array([40, 30, 20, 5, 0, 0, 3, 2])
@@ -29,6 +30,7 @@ def test_noise_is_unbiased_and_preserves_the_total(name):
         assert np.abs(noise.sum(axis=1)).max() < 1e-9
 
 
+@pytest.mark.quick_cases(0)
 def test_spread_of_the_cyclic_laplace():
     """Each bin and each partial sum has the noise of two double geometric values; independent noise accumulates."""
     rho = np.exp(-1.0)

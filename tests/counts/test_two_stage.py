@@ -29,6 +29,7 @@ from ppdinf.noise.primitives.stream import seeded_stream
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))
 
 
+@pytest.mark.quick_cases(0)
 def test_release_and_file(tmp_path):
     release = ppd.counts.TwoStage(1, 12).release(COUNTS)
     assert release.guarantee.epsilon == 1
@@ -121,6 +122,7 @@ def listed_posterior(release, log_prior, p, stages=(True, True)):
     return weight.sum(axis=0), float(weight.sum(axis=1) @ tables.mean(axis=1))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("privatizer", ["cyclic-laplace", "laplace", "privelet", "hierarchical"])
 def test_the_density_has_both_stages(privatizer):
     """Log densities of two tables differ by the data model, the matrix and the noisy sums."""
@@ -185,6 +187,7 @@ def ranks(draw, replicates, rng):
     return stats.kstest(right, "uniform"), stats.kstest(naive, "uniform")
 
 
+@pytest.mark.quick_cases(0)
 def test_ranks_with_a_public_fixed_point():
     """Ranks are uniform (p above 1e-4), but not if counts are treated as exact or the matrix is transposed."""
     rng = np.random.default_rng(8)

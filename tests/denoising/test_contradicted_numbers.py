@@ -29,6 +29,7 @@ DISAGREE = {  # readings, and the names of those that the posterior contradicts
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", DISAGREE)
 def test_numbers_that_disagree_by_many_standard_deviations_are_a_problem(case):
     readings, names = DISAGREE[case]
@@ -98,6 +99,7 @@ def tables(rng, n, law, d):
         yield y, draws[None]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("law", [SHARP, GAUSS, laws.Clipped(SHARP, 2), laws.Gaussian(4.0)], ids=str)
 def test_false_alarms_of_exact_posteriors(law, monkeypatch):
     """At a rate of 0.2, at most 0.2 of 300 tables: more than 95 have a probability of 1e-6."""

@@ -39,6 +39,7 @@ def listed():
     return tables, weight / weight.sum()
 
 
+@pytest.mark.quick_cases(0)
 def test_flat_posterior_is_that_of_all_tables():
     posterior = ppd.denoise(SEEN, draws=2000, prior="flat", rng=1, progressbar=False)
     draws = posterior.draws.values.reshape(-1, 4)
@@ -67,6 +68,7 @@ def test_sums_and_summaries():
     assert posterior.to_dataset()["estimate"].sel(a="B", b="m") == cells.loc[("B", "m"), "estimate"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("chains", [1, 2])
 def test_few_draws_are_a_problem_and_no_traceback(chains, tmp_path):
     for draws in (1, 3):
@@ -101,6 +103,7 @@ def same(one, other):
     return parameters and one.draws.identical(other.draws) and one.plan == other.plan
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("data", [SEEN, WITHOUT_MARGIN], ids=["overlapping", "nested"])
 def test_chains_elsewhere_have_the_same_draws(data, monkeypatch):
     """Every chain is copied, as to another process."""
@@ -138,6 +141,7 @@ def test_memory_must_hold_the_chains_from_elsewhere(monkeypatch):
         ppd.denoise(PAIR, 10**8, chains=4, prior="flat", progressbar=False, workers=2)
 
 
+@pytest.mark.quick_cases(0)
 def test_draws_at_the_end_of_a_window_are_a_problem():
     """Readings of 0 and the exact total 40: each count is uniform, and the noise truncates its window."""
 
@@ -164,6 +168,7 @@ def test_a_probability_outside_of_0_and_1_is_refused(probability):
         ppd.denoise(SEEN, draws=10, rng=1, progressbar=False).summary(probability=probability)
 
 
+@pytest.mark.quick_cases(0)
 def test_several_releases():
     table = np.array([12, 0, 31])
     mechanism = ppd.GeneralizedLaplace(inv.total(), epsilon=1)
@@ -218,6 +223,7 @@ def test_the_plan_states_the_sampler_and_the_reason():
     assert ppd.denoise(nested, draws=10, rng=1, progressbar=False).plan.startswith("drawn exactly")
 
 
+@pytest.mark.quick_cases(0)
 def test_report_of_sums_escapes_labels(tmp_path):
     seen = ppd.Measurements(
         {"area": ["<b>A</b>", "B", "C"]},
@@ -245,6 +251,7 @@ def test_report_shows_the_bounds_of_ranges(tmp_path):
     assert "1 of 4 are not published but determined" in text
 
 
+@pytest.mark.quick_cases(0)
 def test_command(tmp_path):
     from typer.testing import CliRunner
 
@@ -310,6 +317,7 @@ def test_intervals_cover_in_sparse_tables_and_flat_ones_do_not():
     assert flat < learned - 0.03
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("law", [laws.DiscreteGaussian(300.0), laws.DoubleGeometric("1/200")], ids=["gauss", "l1"])
 def test_slices_and_listed_lines_have_the_same_posterior(law, monkeypatch):
     """Means of cells within 5 standard errors of each other, 6 cells and 2 laws: a false alarm in 100,000 runs."""

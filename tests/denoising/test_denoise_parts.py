@@ -99,6 +99,7 @@ def sampled(top, priors, seed=1, draws=3000):
     return np.concatenate([p.draw(m, t, rng) for p, m, t in zip(parts, messages, totals.T, strict=True)], axis=1)
 
 
+@pytest.mark.quick_cases(0)
 def test_draws_have_the_enumerated_law():
     """False alarm rate 1 in 10^5. Without the region, or with the prior of one part 0.2 off, the test fails."""
     tables, _, _, log = all_tables()

@@ -48,6 +48,7 @@ def test_means_of_nested_sums_are_those_of_least_squares():
     assert found.cell_variance == pytest.approx(np.diag(covariance), rel=1e-3)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     "queries", [TREE, pytest.param(OVERLAPPING, marks=pytest.mark.deep)], ids=["tree", "overlapping"]
 )

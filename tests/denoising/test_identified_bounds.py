@@ -55,6 +55,7 @@ def wrong(seen, tables, off=0):
     return False
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("sums", SUMS)
 def test_bounds_are_those_of_all_tables(sums):
     for seed in range(10):
@@ -70,6 +71,7 @@ def test_bounds_are_those_of_all_tables_in_many_cases(sums):
         assert not wrong(*stated(seed, sums)), seed
 
 
+@pytest.mark.quick_cases(0)
 def test_integer_programmes_and_the_tree_of_sums_agree(monkeypatch):
     cases = [stated(seed, "nested")[0] for seed in range(20)]
     by_tree = [ppd.identified_bounds(seen, progressbar=False) for seen in cases]

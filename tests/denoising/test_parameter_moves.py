@@ -81,6 +81,7 @@ class ByDensities:
         self.decide(-1, None, self.lengths[-1] * self.rng.standard_normal())
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("dims", [{"a": 4, "b": 3}, {"a": 3, "b": 4, "c": 2}, {"a": 7}], ids=["two", "three", "one"])
 @pytest.mark.parametrize("tune", [True, False])
 def test_steps_are_those_of_the_densities(dims, tune):

@@ -77,6 +77,7 @@ def compare(seeds, draws, ways=WAYS, **sizes):
     return scores
 
 
+@pytest.mark.quick_cases(0)
 def test_suppressed_tables_against_all_tables():
     scores = compare(range(3), 300, largest=4, most=8)
     assert len(scores) > 12
@@ -90,6 +91,7 @@ def test_many_suppressed_tables_against_all_tables():
     assert max(scores.values()) < SCORE, max(scores, key=scores.get)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("prior", ["flat", "learned"])
 def test_a_suppressed_cell_is_not_reported_as_disclosed(prior):
     y = np.full((3, 3), np.nan)
@@ -105,6 +107,7 @@ def test_a_suppressed_cell_is_not_reported_as_disclosed(prior):
         assert found.problems == []
 
 
+@pytest.mark.quick_cases(0)
 def test_nearly_known_cells_do_not_disconnect_the_others():
     y = np.full((3, 3), np.nan)
     y[0, 0], y[1, 1], y[2, 2] = 7, 9, 11
@@ -118,6 +121,7 @@ def test_nearly_known_cells_do_not_disconnect_the_others():
     assert largest_z(denoised(seen, 800)[0], tables) < SCORE
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("seed", range(4))
 def test_margins_in_ranges_and_cells_with_holes(seed):
     """Row sums are randomly rounded to multiples of 3, column sums are exact, and cells are published by parity."""
@@ -163,6 +167,7 @@ def walked(model, draws, tune=50):
     return idata.posterior["x"].values.reshape(2, draws, -1), idata
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", WAYS)
 def test_data_models_of_suppressed_tables(way):
     rng = np.random.default_rng(5)
@@ -178,6 +183,7 @@ def test_data_models_of_suppressed_tables(way):
         assert largest_z(walked(model, 600)[0], tables, law / law.sum()) < SCORE
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("shape", "rows", "columns", "p"),
     [
@@ -236,6 +242,7 @@ def test_no_table_in_the_support_is_refused():
         ppd.models.ConstrainedCounts("x", pm.Categorical.dist([0.4, 0, 0.3, 0, 0.3]), public)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
 def test_three_way_tables_with_known_cells(order):
     """All margins of two dimensions are exact, and every count is at most 2; two cells are published exactly."""

@@ -226,6 +226,7 @@ def test_faults_are_detected_by_pieces(system, fault, seen_by):
     assert noticed(problem.simulate, problem.pieces, seen_by, replicates=400)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("system", "regime"), [(system, regime) for system, regime, _ in PIECES])
 def test_pieces_are_used_for_these_problems(system, regime):
     """Otherwise the rank tests by pieces would be those by rows: equal to 1e-9, with other last digits."""

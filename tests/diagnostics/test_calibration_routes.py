@@ -27,6 +27,7 @@ def compiled():
     return get
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("system", ["total", "groups", "hierarchy"])
 def test_likelihoods_are_those_of_partially_private(system):
     rng, model = np.random.default_rng(1), Compiled(6, False)

@@ -64,6 +64,7 @@ def test_the_bound_holds_and_is_not_trivial(monkeypatch):
     assert 3 <= bound.steps(0.05) <= 12  # the chain takes 3
 
 
+@pytest.mark.quick_cases(0)
 def test_moves_that_do_not_connect_do_not_meet(monkeypatch):
     """Moves between the first two cells only: tables that differ in other cells stay different."""
     whole = module.directions
@@ -80,6 +81,7 @@ def test_moves_that_do_not_connect_do_not_meet(monkeypatch):
     assert coupling_bound(draws, model_of(), pairs=50, limit=50, rng=1).unmet > 40
 
 
+@pytest.mark.quick_cases(0)
 def test_noise_that_couples_cells_and_seeds():
     public = ppd.invariants.total()
     release = ppd.Release(Y.astype(float), ppd.KNorm(public, epsilon=1))
@@ -101,6 +103,7 @@ def test_refusals():
         coupling_bound(draws_of(fiber()), model)
 
 
+@pytest.mark.quick_cases(0)
 def test_diagnose_reports_the_bound():
     model = model_of()
     with model:
@@ -115,6 +118,7 @@ def test_diagnose_reports_the_bound():
     assert len(np.unique(starts["x"].values[:, 0], axis=0)) > 1
 
 
+@pytest.mark.quick_cases(0)
 def test_diagnose_with_a_variable_of_several_cells():
     """Chains whose proposals can be rejected are not coupled; all other diagnostics are reported."""
     release = ppd.Release(Y, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))

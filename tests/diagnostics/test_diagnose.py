@@ -36,6 +36,7 @@ def model_and_draws(step=None, chains=4, draws=600, y=(3, 1, 2, 5), **kwargs):
         return model, pm.sample(draws, tune=300, chains=chains, step=steps, **QUIET, **kwargs)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_a_healthy_posterior_has_no_problems():
     model, idata = model_and_draws()
@@ -45,6 +46,7 @@ def test_a_healthy_posterior_has_no_problems():
     assert len(diagnosis.cells) == 4
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_a_frozen_table_is_reported_though_rhat_of_the_rate_is_acceptable():
     model, idata = model_and_draws(FrozenGibbs)
@@ -54,6 +56,7 @@ def test_a_frozen_table_is_reported_though_rhat_of_the_rate_is_acceptable():
     assert diagnosis.parameters["r_hat"].max() < 1.01
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_constant_cells_are_reported_if_the_posterior_moves_them():
     """Counts of cells with a rate of 1e-9 are 0 in every draw of a chain that mixes: more draws would not help."""
@@ -78,6 +81,7 @@ def test_cells_that_are_constant_in_one_chain():
     assert _by_chance(changes, 4).tolist() == [True, False, False]
 
 
+@pytest.mark.quick_cases(0)
 def test_a_hard_constraint_frozen_under_metropolis_is_reported():
     with pm.Model() as model:
         x = pm.Poisson("x", 2.0, shape=3, initval=[3, 1, 2])
@@ -87,6 +91,7 @@ def test_a_hard_constraint_frozen_under_metropolis_is_reported():
         assert not ppd.diagnose(idata, model).ok
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_one_chain_short_runs_and_foreign_draws_are_reported():
     model, idata = model_and_draws(chains=1, draws=50)
@@ -97,6 +102,7 @@ def test_one_chain_short_runs_and_foreign_draws_are_reported():
     assert "violate a public sum" in " ".join(ppd.diagnose(idata, model).problems)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_a_model_that_contradicts_the_release_reaches_the_edge_of_its_windows():
     release = ppd.Release(np.array([5000, 5000]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=2))
@@ -109,6 +115,7 @@ def test_a_model_that_contradicts_the_release_reaches_the_edge_of_its_windows():
     assert "exceeds the truncation windows" in " ".join(ppd.diagnose(idata, model).problems)
 
 
+@pytest.mark.quick_cases(0)
 def test_idata_of_another_model_is_refused():
     _, idata = model_and_draws(chains=1, draws=10)
     with pm.Model() as other:

@@ -21,6 +21,7 @@ def chains(r):
     return az.from_dict({"posterior": {"r": np.asarray(r).reshape(4, -1)}})
 
 
+@pytest.mark.quick_cases(0)
 def test_chains_in_one_of_two_modes_are_reported_and_right_ones_are_not():
     name = "two modes of one height"
     model, r = model_of(name), draws_of(name, 4000, 1)
@@ -40,6 +41,7 @@ def area_draws(shift=0.0):
     return model, az.from_dict({"posterior": {"level": level}}, dims=dims, coords=coords).posterior.to_dataset()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "change",
     [

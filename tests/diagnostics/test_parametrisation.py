@@ -102,6 +102,7 @@ SCALES = {  # scales of effects as functions of one number, and the number as a 
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("kind", SCALES)
 def test_scales_in_every_notation(kind):
     """Centered effects, known or not; non-centered effects likewise, with a mean or for a part of the effects."""
@@ -186,6 +187,7 @@ def test_subsets_of_draws_and_modified_models():
     assert parametrisations(idata, model, ["tau"]) == []
 
 
+@pytest.mark.quick_cases(0)
 def test_few_divergences_are_not_a_funnel():
     """A false-alarm rate below 1 % for divergences anywhere; four of four where the scale is small are reported."""
     rng, model, said = np.random.default_rng(6), little_told(centred=True), 0

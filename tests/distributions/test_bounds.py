@@ -19,6 +19,7 @@ BOUNDS = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("name", "total", "published"),
     [
@@ -52,6 +53,7 @@ def test_tables_outside_of_bounds_have_no_density(name, total, published):
 OFF = [[0, 2, -1], [0, 20, -19], [-1, 1, 1], [0, 1000, -999]]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("way", ["PartiallyPrivate", "Released"])
 @pytest.mark.parametrize("kind", ["l1", "l2", "conditioned"])
 def test_normalizers_are_not_needed_outside_of_bounds(kind, way):

@@ -58,6 +58,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("how", ["constant", "data", "latent"])
 @pytest.mark.parametrize("chain", CHAINS)
 def test_dependents_of_dependents(chain, how):

@@ -75,6 +75,7 @@ def density(model):
     return lambda theta: float(function({"theta": np.array(float(theta))}))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", CASES)
 def test_density_after_the_data_have_changed(case):
     """The posterior is pulled far below the prior mean. Windows of the first data are up to 100 units off."""
@@ -87,6 +88,7 @@ def test_density_after_the_data_have_changed(case):
         assert found(theta) == pytest.approx(log_likelihood(log_p(after, theta)), abs=1e-3)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", ["fewer trials", "covariates"])
 def test_functions_compiled_before_the_data_changed_raise(case):
     dist, _, before, after = CASES[case]
@@ -128,6 +130,7 @@ WAYS = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", WAYS)
 def test_models_with_other_data_have_windows_of_their_own(way):
     dist, log_p, before, after = CASES["more trials"]
@@ -164,6 +167,7 @@ def enumerated(trials, p, total):
     return mean, np.sqrt(law @ (tables - mean) ** 2)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("public", [None, inv.total()], ids=["no sum", "total"])
 @pytest.mark.parametrize("way", ["auto", False])
 def test_posterior_after_more_trials(way, public):

@@ -99,6 +99,7 @@ CASES = {
 }
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_or_not(case):
     outputs = CASES[case]()
@@ -113,6 +114,7 @@ def test_compiled_or_not(case):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", ["sums given totals", "sums of ratios of gamma functions", "nested sums"])
 def test_values_and_gradients_in_jax(case):
     """JAX differentiates by the rules of the Ops; wrong: the gradient of another output."""
@@ -131,6 +133,7 @@ def test_values_and_gradients_in_jax(case):
         assert abs(slope - 2 * right[k + 1]).max() > 1e-3
 
 
+@pytest.mark.quick_cases(0)
 def test_whitening_and_conditions_in_jax():
     jax = pytest.importorskip("jax")
     *outputs, by_slopes, by_weights = in_coordinates()

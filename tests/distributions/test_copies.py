@@ -45,6 +45,7 @@ def with_latent(model):
     return model
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("again", COPIES)
 @pytest.mark.parametrize("potential", [of_two, by_cell])
 def test_potentials_on_the_table_of_a_copy(potential, again):

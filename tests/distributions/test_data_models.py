@@ -82,6 +82,7 @@ def log_density(model):
     return of
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", MODELS)
 def test_density_given_a_total(case):
     """Wrong variant: the distribution without the transformation."""
@@ -141,6 +142,7 @@ CENSORED = {
 }  # fmt: skip
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", CENSORED)
 def test_censored_dependents_are_marginalized(case):
     """Counts above 2 are seen as 2. Wrong variant: the density at 2 without the tail. The gradient is finite."""

@@ -126,6 +126,7 @@ BY_CELL = [
 ]  # fmt: skip
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("told", BY_CELL)
 def test_dependents_of_one_cell_are_marginalized_with_the_table(told):
     tell, factor = TOLD[told]
@@ -143,6 +144,7 @@ MARKS = dict.fromkeys((told for told in TOLD if told not in WALKED), pytest.mark
 MARKS |= dict.fromkeys(("total", "neighbours", "potential of a mean", "potential of all"), pytest.mark.compiled)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("told", [pytest.param(told, marks=MARKS.get(told, ())) for told in TOLD])
 def test_a_sampled_table_depends_on_its_dependents(told):
     tell, factor = TOLD[told]
@@ -159,6 +161,7 @@ def test_a_sampled_table_depends_on_its_dependents(told):
     assert 0.5 * abs(law(lambda x: 1.0)[0] - p).sum() > 0.08
 
 
+@pytest.mark.quick_cases(0)
 def test_draws_of_a_marginalized_table_depend_on_its_dependents():
     tell, factor = TOLD["deaths"]
     published = release()
@@ -184,6 +187,7 @@ def test_latent_dependents_are_marginalized_if_they_have_no_transform():
     assert [v.name for v in transformed.free_RVs] == ["q", "x"]
 
 
+@pytest.mark.quick_cases(0)
 def test_the_table_becomes_a_variable_for_a_dependent_of_all_cells_or_is_refused():
     for tell, _ in (TOLD[told] for told in TOLD if told not in BY_CELL):
         assert "x" in [v.name for v in posed(tell).free_RVs]
@@ -193,6 +197,7 @@ def test_the_table_becomes_a_variable_for_a_dependent_of_all_cells_or_is_refused
         posed(lambda x: pm.Deterministic("share", x / x.sum()), marginalize=True)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "link",
     [
@@ -221,6 +226,7 @@ def test_two_tables_in_one_term_become_variables(link):
     np.testing.assert_allclose(np.diff(found), np.diff(wanted), atol=1e-9)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
 def test_masked_dependents_with_a_potential_are_marginalized():
     def tell(x):
@@ -237,6 +243,7 @@ def test_masked_dependents_with_a_potential_are_marginalized():
         assert float(found) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.quick_cases(0)
 def test_chains_start_where_observed_dependents_are_possible():
     published = release([6, -3, 3])
     with pm.Model(coords=published.coords) as model:
@@ -249,6 +256,7 @@ def test_chains_start_where_observed_dependents_are_possible():
             pm.Binomial("d", n=x, p=0.5, observed=[3, 4, 2])
 
 
+@pytest.mark.quick_cases(0)
 def test_forward_draws_share_the_table():
     model = posed(lambda x: pm.Binomial("d", n=x, p=1.0, observed=DEATHS))
     drawn = pm.sample_prior_predictive(2000, model, random_seed=1).prior_predictive
@@ -314,6 +322,7 @@ def test_cells_of_operations():
     np.testing.assert_array_equal(of(x.shape[0] * z), [-1])  # depends on no count
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("again", [pm.Model.copy, clone_model, freeze_dims_and_data])
 def test_copies_of_a_model_marginalize_the_table_with_its_dependents(again):
     model = posed(TOLD["deaths"][0])
@@ -321,6 +330,7 @@ def test_copies_of_a_model_marginalize_the_table_with_its_dependents(again):
     assert again(model).compile_logp()({}) == pytest.approx(model.compile_logp()({}), abs=1e-12)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
 def test_data_along_an_axis_of_one_label(shape):
@@ -338,6 +348,7 @@ def test_data_along_an_axis_of_one_label(shape):
     assert float(model.compile_logp()({"level": np.array(0.0)})) == pytest.approx(wanted, abs=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("number", [1, 2])
 def test_data_of_a_categorical_distribution_have_an_axis_of_counts(number):
     """Wrong variant: the axis of counts is taken for one of the table, and the model is not built."""

@@ -58,6 +58,7 @@ def compared(model):
     return max(abs(a[0] - b[0]) for a, b in pairs), max(np.abs(a[1] - b[1]).max() for a, b in pairs)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("kind", ["negative binomial", *DEEP[:2]])
 def test_densities_of_groups(kind):
     model = model_of(kind, inv.total())
@@ -67,6 +68,7 @@ def test_densities_of_groups(kind):
     assert gradient < 1e-8
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("kind", ["negative binomial", *DEEP[2:]])
 def test_densities_with_a_binomial_dependent(kind):
     model = model_of(kind, inv.groups("side"), "Gaussian", deaths=True)
@@ -76,6 +78,7 @@ def test_densities_with_a_binomial_dependent(kind):
     assert gradient < 1e-8
 
 
+@pytest.mark.quick_cases(0)
 def test_densities_of_cells_without_a_public_sum():
     model = model_of("negative binomial", inv.Public())
     assert is_used(model)
@@ -84,6 +87,7 @@ def test_densities_of_cells_without_a_public_sum():
     assert gradient < 1e-8
 
 
+@pytest.mark.quick_cases(0)
 def test_cells_with_a_very_large_shape_are_poisson():
     """Shapes above 1e10: without their reduction the log gamma functions have no digits left (a difference of 1e4)."""
     release = ppd.Release(X * 10, ppd.GeneralizedLaplace(inv.total(), epsilon="1/10"))

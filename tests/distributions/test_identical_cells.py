@@ -52,6 +52,7 @@ def density(model):
     return lambda at: np.array([float(x) for x in both(dict(zip(names, at, strict=True)))])
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("public", ["groups", "nested"])
 def test_weights_are_those_of_each_single_cell(public, monkeypatch):
     """Density and slopes with one evaluation per group, and with one per cell; a wrong group is detected."""

@@ -106,6 +106,7 @@ def lost(case, kind):
     return 1 - probability.sum(axis=1).min(), error
 
 
+@pytest.mark.quick_cases(42)
 @pytest.mark.parametrize("kind", LAWS)
 @pytest.mark.parametrize("case", CASES)
 def test_windows_and_weights_are_those_of_all_tables(case, kind):
@@ -124,6 +125,7 @@ def test_the_range_of_the_noise_alone_is_too_small(monkeypatch):
     assert lost("slightly below", "geometric")[0] > 0.1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", ["below", "crossing sums"])
 def test_draws_are_those_of_all_tables(case):
     """Chi-square tests, each with a false alarm once in 1e5."""

@@ -52,6 +52,7 @@ DRAWN = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 @pytest.mark.parametrize("index", DRAWN)
 def test_cells_by_a_random_index(index, way):
@@ -67,6 +68,7 @@ def test_cells_by_a_random_index(index, way):
         assert found(z=k) == pytest.approx(wanted, abs=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("potential", [lambda x, z: -0.4 * x[z] ** 2, lambda x, z: -0.4 * x[1] ** 2 - x[: z + 1].sum()])
 def test_potentials_by_a_random_index(potential):
     with pm.Model(coords=published().coords) as model:
@@ -94,6 +96,7 @@ def plain_table(z):
     pm.Normal("d", x[z], 1, observed=3)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 @pytest.mark.parametrize("tell", [table_of_margin, plain_table])
 def test_steps_use_the_present_index(tell):
@@ -123,6 +126,7 @@ CONSTANT = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("index", CONSTANT)
 def test_cells_by_a_constant_index_are_marginalized(index):
     of, cells = CONSTANT[index]
@@ -134,6 +138,7 @@ def test_cells_by_a_constant_index_are_marginalized(index):
     assert summed(model)() == pytest.approx(wanted, abs=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_areas_of_persons_that_change(way):
     with pm.Model(coords=published().coords) as model:
@@ -159,6 +164,7 @@ COVARIATES = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("covariate", COVARIATES)
 def test_changing_covariates_are_marginalized_with_the_table(covariate):
     of, expected, shapes = COVARIATES[covariate]
@@ -199,6 +205,7 @@ def test_sums_over_lengths_that_change():
         assert summed(model)() == pytest.approx(wanted, abs=1e-9)
 
 
+@pytest.mark.quick_cases(0)
 def test_interventions_and_observations():
     with pm.Model(coords=published().coords) as model:
         z = pm.Categorical("z", PRIOR)

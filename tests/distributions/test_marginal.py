@@ -162,6 +162,7 @@ def test_totals_may_be_data():
     assert before[1] != after[1]
 
 
+@pytest.mark.quick_cases(0)
 def test_a_large_table_is_shared_not_embedded():
     x = np.arange(40_000)
     logh = -gammaln(x + 1.0) - 0.01 * np.abs(np.array([[100], [90], [80], [400]]) - x)
@@ -174,6 +175,7 @@ def test_a_large_table_is_shared_not_embedded():
     np.testing.assert_allclose(function(at), narrow.eval({eta: at}), rtol=1e-12)
 
 
+@pytest.mark.quick_cases(0)
 def test_constants_are_computed_once_for_all_functions_of_a_model():
     eta = pt.dvector()
 
@@ -242,6 +244,7 @@ def test_nuts_is_assigned_to_every_parameter():
     assert [method.__name__ for method in chosen] == ["NUTS"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("epsilon", [P1["eps"], 0.02])
 def test_density_of_twenty_areas(epsilon):
     """Against a plain convolution, at parameters near the posterior; also with noise far larger than the counts."""

@@ -64,6 +64,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("family", "system"), PAIRS)
 def test_marginal_density_equals_enumeration(family, system):
     y, public, states = SYSTEMS[system]
@@ -82,6 +83,7 @@ def test_marginal_density_equals_enumeration(family, system):
     assert found == pytest.approx(np.logaddexp.reduce(log_joint, axis=1), abs=tolerance)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", [pytest.param("poisson", marks=pytest.mark.compiled), "zero-inflated"])
 def test_gradient_equals_finite_differences(family):
     release = release_of([1, 2, -1, 2], "1/2", groups("state"), ["A", "A", "B", "B"])
@@ -105,6 +107,7 @@ EMPTY = {  # a distribution of counts given a rate, and its log probabilities
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", EMPTY)
 def test_a_county_without_people_is_uninformative(family):
     """Its count is 0; against the sum over the counts of the other two, and its slope."""
@@ -127,6 +130,7 @@ def test_a_county_without_people_is_uninformative(family):
         assert gradient({"r": np.array(r)})[0] == pytest.approx(slope, abs=1e-6)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize("family", ["poisson", "mixture"])
 def test_table_draws_equal_enumeration_given_the_parameters(family):
@@ -168,6 +172,7 @@ def test_tables_that_cannot_be_marginalized_are_refused_with_the_reason():
             ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=True)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_bounds_that_link_cells_hold_in_every_draw():
     release = release_of([[3, -1], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))

@@ -31,6 +31,7 @@ def posed(way="auto", share=SHARE):
     return model
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_density(way):
     model = posed(way)
@@ -52,6 +53,7 @@ def law(counted):
     return WEIGHT * density.prod(axis=(1, 2))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_missing_values_are_marginalized_in_a_copy(way):
     """Wrong variant: missing values are counted as zeros."""
@@ -66,6 +68,7 @@ def test_missing_values_are_marginalized_in_a_copy(way):
     assert abs(np.log(law(True).sum()) - found) > 0.1
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_posterior_without_missing_values():
     copy = ppd.models.marginalize_missing(posed())
@@ -96,6 +99,7 @@ def several(other=None):
     return model
 
 
+@pytest.mark.quick_cases(0)
 def test_all_variables_with_missing_values_are_marginalized():
     copy = ppd.models.marginalize_missing(several())
     assert {rv.name for rv in copy.basic_RVs} == {"slope", "v_observed", "w_observed", "x_release"}
@@ -108,6 +112,7 @@ def test_all_variables_with_missing_values_are_marginalized():
         assert copy.compile_logp()({"slope": slope}) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("other", ["cost", "later", "double"])
 def test_missing_values_on_which_others_depend_are_refused(other):
     with pytest.raises(ModelError, match=f"cannot be marginalized, because '{other}' depends on them"):
@@ -122,6 +127,7 @@ def test_models_without_missing_values_are_refused():
         ppd.models.marginalize_missing(model)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 @pytest.mark.parametrize("share", [0.1, 0.95])
 def test_chains_start_where_missing_values_are_possible(way, share):
@@ -142,6 +148,7 @@ def test_later_observations_also_move_the_start():
     assert all(np.isfinite(log_density(start(seed))) for seed in range(10))
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 @pytest.mark.parametrize("way", ["auto", False])
 def test_posterior(way):
@@ -159,6 +166,7 @@ def test_posterior(way):
     assert 0.5 * abs(WEIGHT / WEIGHT.sum() - posterior).sum() > 0.2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shaped", [lambda x: x[:, None], lambda x: x[:, None] + np.zeros((3, 2), dtype=int)])
 def test_visits_of_each_shape_are_split_by_cell(shaped):
     """The mask of missing values has more dimensions than the table."""
@@ -186,6 +194,7 @@ def censored_model():
     return model
 
 
+@pytest.mark.quick_cases(0)
 def test_a_censored_dependent_with_missing_values_makes_the_table_a_variable():
     model = censored_model()
     assert "x" in model

@@ -35,6 +35,7 @@ def enumerated(release, make, s):
     return tables, log_data.eval(mode="FAST_COMPILE").sum(axis=1) + log_noise
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", ROWS)
 @pytest.mark.parametrize("marginalize", [True, False])
 def test_density_equals_enumeration(family, marginalize):
@@ -58,6 +59,7 @@ def test_density_equals_enumeration(family, marginalize):
         assert found == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", ROWS)
 def test_rows_under_crossing_sums_are_sampled(family):
     release = release_of(margin("sex") & margin("age") & nonnegative(), Y.copy(data=[[2, 0, 1], [1, 1, 0]]))

@@ -44,6 +44,7 @@ def predicted(model, idata, **kwargs):
     return pm.sample_posterior_predictive(idata, model, **options, **kwargs).predictions
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_tables_of_new_labels_follow_the_data_model(way):
     """Wrong variant: the old table, or one whose total is the old public sum. Five standard errors."""
@@ -96,6 +97,7 @@ def test_the_old_release_has_no_density_for_new_labels():
             use()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_labels_of_releases_drawn_again(way):
     old = (("chain", "draw", "area"), np.full((1, DRAWS, 3), [3, 5, 9]))

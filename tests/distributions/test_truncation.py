@@ -47,6 +47,7 @@ def seen_by(readings, statement, **more):
     return ppd.Measurements({"a": ["A"]}, *parts, **more)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("statement", [inv.margin("a"), inv.linear(np.array([[1]]), ["one"])], ids=["cell", "sum"])
 @pytest.mark.parametrize("case", CASES)
 def test_measurements_of_one_count_are_combined(case, statement):
@@ -80,6 +81,7 @@ def log_marginal(seen, dist, point):
     return float(logp(point))
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("case", ["disagree", "disagree by far", "in threes", "narrow and wide", "bounded"])
 def test_the_density_of_contradictory_measurements(case):
     rate = 37.0

@@ -54,6 +54,7 @@ DISTS = {
 }
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.deep) if kind == "zero-inflated" else kind for kind in DISTS]
 )
@@ -76,6 +77,7 @@ def test_the_density_is_that_of_the_other_cells(kind):
         assert slope == pytest.approx(wanted_slope, abs=1e-8)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("bounds", [None, inv.nonnegative()])
 def test_draws_have_the_distribution_of_the_data_model(bounds):
     x = draws_at(model_of(seen(bounds=bounds)), np.log(2))
@@ -83,6 +85,7 @@ def test_draws_have_the_distribution_of_the_data_model(bounds):
     assert p_value(np.minimum(x[:, 3], 60), OFTEN) < 1e-9  # a window that ends there
 
 
+@pytest.mark.quick_cases(0)
 def test_parameters_outside_the_prior_draws():
     x = draws_at(model_of(seen()), 6.0)
     assert p_value(x[:, 3], stats.nbinom(0.5, 0.5 / (0.5 + 8 * np.exp(6)))) > 1e-6
@@ -97,6 +100,7 @@ def test_a_prior_without_draws():
     assert np.isfinite(model_of(seen(), dist).compile_logp(mode="FAST_COMPILE")({"b": 0.1, "flat": 1.5}))
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_a_table_that_is_sampled():
     def dist(b):
@@ -118,6 +122,7 @@ def test_a_bound_not_implied_by_the_data_model_is_information():
 SUMS = {"total": (inv.total(), [170]), "groups": (inv.groups("a", dict(zip("abcd", "eegg", strict=True))), [111, 60])}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", SUMS)
 def test_a_cell_of_a_noisy_sum_is_informed(name):
     parts = (
@@ -148,6 +153,7 @@ def with_deaths(deaths):
     return model
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("deaths", [{3: 20}, {0: 12, 3: 2}, {1: 20}])
 def test_dependents_keep_a_cell_informative(deaths):
     model = with_deaths(deaths)
@@ -156,6 +162,7 @@ def test_dependents_keep_a_cell_informative(deaths):
     assert float(logp({"b": np.log(2.0)})) == pytest.approx(enumerated(deaths), abs=1e-6)
 
 
+@pytest.mark.quick_cases(0)
 def test_a_window_that_is_too_small_for_a_dependent_is_reported():
     with pytest.warns(DiagnosisWarning, match="exceeds the truncation windows"):
         draws_at(with_deaths({3: 200}), np.log(2))

@@ -57,6 +57,7 @@ def posterior(y, epsilon, log_prior, law):
     return x, np.exp(log - logsumexp(log))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("marginalize", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_windows_contain_the_posterior(family, marginalize):
@@ -88,6 +89,7 @@ def test_windows_under_gaussian_noise(sigma):
     assert law[(x <= fiber.lower[0]) | (x >= fiber.lower[0] + fiber.width - 1)].sum() < 1e-9
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("rate", [0.3, 7.0, 20.0])
 def test_the_marginal_density_where_model_and_release_differ_most(rate):
     release = ppd.Release(np.array([100]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
@@ -119,6 +121,7 @@ TABLES = {  # of few rates, and whether subsets of its cells can be evaluated
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", TABLES)
 def test_windows_of_doubtful_cells_are_those_computed_for_all(family, monkeypatch):
     monkeypatch.setattr(windows, "DRAWS", 16)  # the same for all windows that are compared
@@ -170,6 +173,7 @@ def test_windows_above_the_memory_are_refused_by_cell(monkeypatch):
         fiber_of(small, lambda: pm.Poisson.dist(pm.Uniform("rate", 0, 100)))
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("marginalize", [True, WALKED])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_a_posterior_outside_its_windows_is_reported(marginalize):
@@ -185,6 +189,7 @@ def test_a_posterior_outside_its_windows_is_reported(marginalize):
     assert "county=9: the prior, the release" in problems
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("marginalize", [True, WALKED])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_a_posterior_within_its_windows_is_not_reported(marginalize):

@@ -35,6 +35,7 @@ def posed(name):
     return (row, log_row, lower), falls, (log_h, h, slope), own
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", CASES)
 def test_weights_agree_with_sums_in_logarithms(name):
     noise, falls, prior, own = posed(name)

@@ -54,6 +54,7 @@ def test_exponentials_far_below_the_maximum_are_zero():
     assert (out == 0).all()
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 33, 150])
 def test_probabilities_and_moments_of_rows_of_any_length(n):
     k = np.arange(n)

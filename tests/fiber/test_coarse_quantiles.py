@@ -82,6 +82,7 @@ def p_value(name, anew, step):
     return stats.chisquare(groups[0][kept], groups[1][kept] * MOVES).pvalue
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_the_law_of_counts_and_parameters_is_invariant(name, anew):

@@ -49,6 +49,7 @@ def on_grids(problem, most=2**24):
     return pieces, totals.grids_of(logw, row[: blocks.size], blocks, offsets, pieces, most, near)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS)
 def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon, d, level, off):
     problem = logw, row, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)
@@ -73,6 +74,7 @@ def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon
         assert found[i] == pytest.approx(lo[i] + weight @ k / weight.sum(), rel=1e-8)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS[1:11:3])
 def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, level, off):
     """On pieces, characteristic functions, decay and log moment generating functions are within bounds."""
@@ -111,6 +113,7 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
                 assert 0.4 * entry[EXCESS + s] - 1e-9 < excess < entry[EXCESS + s] + 1e-12
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_bounds_hold_between_grid_points(seed):
     """Rows of lumps whose middle one dominates between grid points: possible cells that noise does not produce."""

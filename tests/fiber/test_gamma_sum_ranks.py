@@ -69,6 +69,7 @@ def p_values(data_sets, **wrong):
     return {name: uniformity(ranks) for name, ranks in found.items()}
 
 
+@pytest.mark.quick_cases(0)
 def test_nodes_are_used():
     rng, by_nodes = np.random.default_rng(1), []
     for _ in range(5):

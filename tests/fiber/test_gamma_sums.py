@@ -113,6 +113,7 @@ def moments(n, m, power):
     return np.exp(log_weight) @ scaled**power / n, np.mean(k**power)
 
 
+@pytest.mark.quick_cases(9)
 @pytest.mark.parametrize("m", [4, 16, 32])
 @pytest.mark.parametrize("times", [2.5, 3, 40, 1e5])
 def test_a_rule_has_the_moments_of_its_integers(m, times):
@@ -121,6 +122,7 @@ def test_a_rule_has_the_moments_of_its_integers(m, times):
         assert found == pytest.approx(expected, rel=2e-11, abs=3e-13)
 
 
+@pytest.mark.quick_cases(0)
 def test_log_weights_and_derivatives_are_those_of_gamma_functions():
     x = np.concatenate([np.linspace(0, 30, 40), [500.5, 1e4]])
     p = np.array([[0.3, 2.5, 2e4 + 3.5, 1.0, 2e4 + 1.0]])
@@ -141,6 +143,7 @@ def test_log_weights_and_derivatives_are_those_of_gamma_functions():
         assert slope == pytest.approx((ahead - behind) / (2 * step), rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("seed", range(8))
 def test_bounds_off_the_real_line_hold(seed):
     cells, _, _ = problem(seed, d=3, level=4, dependent=False)
@@ -167,6 +170,7 @@ def test_bounds_off_the_real_line_hold(seed):
         assert (second[inside] <= bend + 1e-6).all()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_bounds_of_plans_hold_for_tilted_sums_and_frequencies(seed):
     cells, _, _ = problem(seed, d=2, level=5, epsilon=0.05, dependent=False)
@@ -211,6 +215,7 @@ def convolved(cells, total):
     return shift + np.log(sums[total])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_groups_against_convolution_and_windows(family, gaussian):

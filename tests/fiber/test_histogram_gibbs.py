@@ -57,6 +57,7 @@ def drawn(fiber, log_weights, factor=None):
     return np.array(found)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", PURE)
 @pytest.mark.parametrize("public", [Public(), ppd.invariants.total()], ids=["free", "total"])
 def test_updates_against_all_tables(name, public):
@@ -81,6 +82,7 @@ def test_updates_with_another_factor():
     assert p_value_of_tables(draws, tables, both / both.sum()) > 1e-4 > p_value_of_tables(draws, tables, weight)
 
 
+@pytest.mark.quick_cases(0)
 def test_shifts_follow_their_law():
     """The quantiles of the shift at 40,000 numbers agree with its enumerated law within 3e-5."""
     for left, rate in ((np.array([3, -4, 0, 1]), 0.4), (np.array([7, 7]), 0.05)):

@@ -88,6 +88,7 @@ def moved(walk, usual, law, *, anew, step, fault="", seed=1):
     return states, found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize(
     ("exact", "law", "step", "fault"),

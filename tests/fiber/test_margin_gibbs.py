@@ -72,6 +72,7 @@ def test_two_modes_without_a_connecting_cube_are_both_visited():
     assert (np.ptp(draws, axis=1).max(axis=1) > 0).all()
 
 
+@pytest.mark.quick_cases(0)
 def test_combinations_of_the_basis_alone_do_not_leave_a_mode():
     table = twelve()
     moves = connected_moves(margin_matrix((3, 3, 3), itertools.combinations(range(3), 2)), seconds=0)

@@ -42,6 +42,7 @@ def moments(p):
     return marginals, cells, variance, sums, q @ (p.aggregate - sums) ** 2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("far", CONTRADICTIONS)
 def test_agrees_with_enumeration(far):
     for p in problems(SYSTEMS, seed=far, contradiction=far):
@@ -153,6 +154,7 @@ def convolved(a, b):
     return out
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("sds", [0, 5, 60, -60])
 def test_a_measurement_far_from_its_cells(sds):
     """Forty Poisson cells in eight blocks; blocks and their sum are measured, the sum 60 sd from its prior mean."""

@@ -69,6 +69,7 @@ def test_a_rule_for_few_integers_has_the_integers_as_nodes():
     assert weight.tolist() == [0.25, 0.5, 0.25] + 17 * [0.0]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS)
 def test_sums_by_nodes_against_convolution_and_rows(family, noise, epsilon, d, level, off):
     problem = logw, _, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)
@@ -112,6 +113,7 @@ def compare(seeds):
     return worst, slope, served
 
 
+@pytest.mark.quick_cases(0)
 def test_random_problems_against_integer_windows():
     worst, slope, served = compare(range(12))
     assert served >= 6

@@ -41,6 +41,7 @@ PROBLEMS = [
 ]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(("family", "noise", "released", "epsilon"), PROBLEMS)
 def test_polynomials_against_high_precision_sums(family, noise, released, epsilon):
     """K and K' are accurate to rounding, and characteristic functions are within the stated bounds, on pieces."""
@@ -109,6 +110,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("family", "noise", "epsilon", "d", "level", "off"), BLOCKS)
 def test_sums_of_cells_against_convolution_and_rows(family, noise, epsilon, d, level, off):
     problem = logw, row, eta, lo, _, total = block(family, noise, epsilon, d, level, 7, off)

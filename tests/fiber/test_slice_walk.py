@@ -63,11 +63,13 @@ def p_value(listed, walk):
     return chi_square.p_value(found, law, least=8)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("listed", [2, 5, 30])
 def test_the_law_of_the_table_is_invariant(listed):
     assert p_value(listed, slice_walk.walk_by_slices) > RARE
 
 
+@pytest.mark.quick_cases(0)
 def test_a_level_at_a_fixed_distance_is_rejected(monkeypatch):
     monkeypatch.setattr(slice_walk, "_level", lambda here, rng: here - 1.0)
     assert p_value(2, slice_walk.walk_by_slices.py_func) < RARE

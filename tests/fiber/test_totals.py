@@ -119,6 +119,7 @@ def problems(kind, number=25):
         yield logw, target
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_agrees_with_convolution(kind):
     for logw, target in problems(kind):
@@ -133,6 +134,7 @@ def test_agrees_with_convolution(kind):
         np.testing.assert_allclose(totals.marginals(logw, lo=0, total=target), table, rtol=0, atol=1e-9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", [flat, sparse, even, far_modes, counts, smooth])
 def test_many_cells(kind):
     rng = np.random.default_rng(7)
@@ -166,6 +168,7 @@ def evaluated_means(logw, target):
     return value[0], means[:, 0]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", [flat, even, counts, smooth, one_wide])
 def test_means_of_many_cells(kind):
     """Cells with small shares in the sum use their moments, except for marginals."""
@@ -291,6 +294,7 @@ def test_rate_zero_means_count_zero():
     assert totals.log_coefficient(logw, lo=0, total=17, eta=eta)[0] == -np.inf
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("steep", "accurate"), [(1.0, True), (20.0, True), (300.0, False)])
 def test_probabilities_and_logarithms_have_the_same_convolution(steep, accurate):
     """Cells that are 0 or between 20 and 40, with totals between the modes of their sum."""
@@ -349,6 +353,7 @@ def joint_law(logw, target):
     return tables, np.exp(log_p - logsumexp(log_p))
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("kind", [flat, rough, sparse, even, far_modes, counts, smooth])
 def test_draws_follow_the_joint_law(kind):
     rng = np.random.default_rng(5)
@@ -400,6 +405,7 @@ def test_draws_have_the_posterior_means():
     assert np.abs(z).max() < 5.5
 
 
+@pytest.mark.quick_cases(0)
 def test_one_draw_for_each_of_many_tables():
     rng = np.random.default_rng(9)
     logw, eta = counts(rng, 4, 30), rng.normal(0, 0.3, (5, 4))

@@ -41,6 +41,7 @@ TABLE = xr.DataArray(
 CELLS = pd.MultiIndex.from_product([["x", "y"], ["cases", "deaths", "tests"]])
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_cells_and_zeros_equal_loops(data):
@@ -64,6 +65,7 @@ def test_cells_and_zeros_equal_loops(data):
     assert held.names == [held.frame.cell(k) for k in np.flatnonzero(match)]
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=50, deadline=None)
 @given(tables(), st.integers(-5, 5), st.integers(6, 60))
 def test_bounds_equal_loops(table, low, high):
@@ -210,6 +212,7 @@ def test_sentences_list_published_and_known_statements():
     )
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_foreign_statements_are_refused_by_kind_and_field(data):

@@ -28,6 +28,7 @@ def labelled(bound):
     return dict(zip(bound.names, bound.values.tolist(), strict=True))
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_margins_equal_loops(data):
@@ -43,6 +44,7 @@ def test_margins_equal_loops(data):
     assert total(weights=weights).on(table).values.tolist() == [sum(expected.values())]
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_mappings_equal_groups(data):

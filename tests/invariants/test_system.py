@@ -21,6 +21,7 @@ TABLE = xr.DataArray(
 )
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=50, deadline=None)
 @given(tables(), st.data())
 def test_stated_values_are_those_read_off(table, data):

@@ -29,6 +29,7 @@ def weights_of(solutions, supports, log_weights):
     return np.array([log_weights[places] for places in at])
 
 
+@pytest.mark.quick_cases(34)
 @pytest.mark.parametrize("scale", [0.0, 1.0, 3.0, 300.0, 5000.0])
 @pytest.mark.parametrize("seed", range(12))
 def test_draws_have_the_law_of_the_weights(seed, scale):

@@ -47,6 +47,7 @@ def agrees_with_enumeration(A, a, lower, upper, near, B, b):
             nearest_feasible(A, a, B, b, near)
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(problems(partition=True))
 def test_water_filling_is_nearest(problem):
@@ -59,6 +60,7 @@ def test_integer_programme_is_nearest(problem):
     agrees_with_enumeration(*problem, *boxed(*problem[2:4]))
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(problems(partition=False), st.integers(0, 2**32))
 def test_bounds_on_several_cells(problem, seed):

@@ -28,6 +28,7 @@ def system(seed):
     return A, A @ x, B, limits, tables.min(axis=0) == tables.max(axis=0)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("part", range(10))
 def test_equals_enumeration(part):
     """Forty random systems per part; in some of them propagation alone misses a cell."""
@@ -36,6 +37,7 @@ def test_equals_enumeration(part):
         assert fixed_cells(structure(A), A, a, B, b).tolist() == expected.tolist(), seed
 
 
+@pytest.mark.quick_cases(0)
 def test_enumeration_rejects_propagation_alone_and_sums_alone(monkeypatch):
     """Wrong variants: propagation alone, and no bounds."""
     missed = {"propagation": 0, "sums": 0}
@@ -67,6 +69,7 @@ def test_large_counts_are_decided_in_integers():
         assert fixed_cells(structure(A), A, values, eye, np.zeros(4, dtype=np.int64)).all() == fixed
 
 
+@pytest.mark.quick_cases(0)
 def test_large_tables_are_propagated():
     """Row totals of zero in a table of 40,000 cells."""
     n = 200

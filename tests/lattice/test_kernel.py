@@ -14,6 +14,7 @@ from ppdinf.lattice import certify, is_saturated, kernel, margin_kernel, margin_
 fixed = settings(deadline=None, derandomize=True, max_examples=150)
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems())
 def test_basis_is_in_the_kernel_saturated_and_complete(A):
@@ -26,6 +27,7 @@ def test_basis_is_in_the_kernel_saturated_and_complete(A):
     assert lattice.certificate.startswith("A B = 0; ")
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems(max_cells=4))
 def test_every_small_solution_is_an_integer_combination(A):
@@ -39,6 +41,7 @@ def test_every_small_solution_is_an_integer_combination(A):
         assert len(solutions) == 1
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems())
 def test_saturation_agrees_with_the_minors(A):

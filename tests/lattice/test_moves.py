@@ -222,6 +222,7 @@ def test_every_short_lattice_vector_is_drawn():
     assert (0, 0, 0, 0) not in drawn
 
 
+@pytest.mark.quick_cases(0)
 def test_moves_of_large_tables_are_not_listed():
     found = structure(groups(np.arange(200_000) % 51, 51))
     moves = connected_moves(found)

@@ -16,6 +16,7 @@ from ppdinf.lattice.algebra.systems import integer_matrix
 fixed = settings(deadline=None, derandomize=True, max_examples=150)
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems())
 def test_rank_and_redundant_rows(A):
@@ -27,6 +28,7 @@ def test_rank_and_redundant_rows(A):
         assert (rebuilt == A[row]).all()
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems(), st.data())
 def test_contradictions_exist_exactly_if_the_rank_increases(A, data):
@@ -38,6 +40,7 @@ def test_contradictions_exist_exactly_if_the_rank_increases(A, data):
         assert sum(weight * a[row] for row, weight in y.items()) != 0
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems(), st.data())
 def test_integer_solutions_exist_exactly_if_smith_forms_agree(A, data):

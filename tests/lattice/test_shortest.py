@@ -16,6 +16,7 @@ def brute_force(A, reach=3, power=1):
     return int(norms.min()) if norms.size else None
 
 
+@pytest.mark.quick_cases(31)
 @pytest.mark.parametrize("seed", range(60))
 def test_equals_brute_force(seed):
     rng = np.random.default_rng(seed)

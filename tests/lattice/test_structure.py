@@ -27,6 +27,7 @@ def finest_blocks(A):
     return together
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems(max_rows=3, max_cells=4))
 def test_structure_by_definition(A):
@@ -54,6 +55,7 @@ def test_structure_by_definition(A):
     assert found.is_partition == found.determined.all()
 
 
+@pytest.mark.quick_cases(0)
 @fixed
 @given(systems())
 def test_core_variables_determine_the_class_sums(A):

@@ -80,6 +80,7 @@ def test_sums_of_weights(make, scale):
     assert (len(weights), left) == (3, 0)
 
 
+@pytest.mark.quick_cases(9)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("make", CONCRETE, ids=named)
 def test_noise_stays_within_its_support_radius(make, scale):
@@ -133,6 +134,7 @@ CASES = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("make", CONCRETE, ids=named)
 def test_draws_follow_the_weights(make, case):

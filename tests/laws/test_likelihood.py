@@ -59,6 +59,7 @@ def auxiliary(likelihood):
     return (np.float64(variable.typical),) if variable.is_scalar else (np.full(variable.directions.shape[1], 0.3),)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_numpy_and_pytensor_agree(name):
     _, _, likelihood, y = stated(name)

@@ -80,6 +80,7 @@ class TruncatedCauchy(IntegerLaw):
 LAW = HyperbolicSecant("1/2")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("public", [inv.total(), inv.total() & inv.between(-2, 5)], ids=["sum", "bounds"])
 def test_releases_have_the_law(public):
     x = np.array([1, 0, 2])
@@ -117,6 +118,7 @@ def test_marginalized_posteriors_agree_with_enumeration(tmp_path):
     assert found[1] - found[0] == pytest.approx(expected[1] - expected[0], abs=1e-8)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("right", [LAW, TruncatedCauchy(2)], ids=lambda law: law.name)
 def test_denoised_measurements_agree_with_enumeration(right):
     seen = ppd.Measurements({"a": list("ABC")}, ppd.measured(inv.margin("a"), Y, right), public={inv.total(): 7})

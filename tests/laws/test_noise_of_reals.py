@@ -76,6 +76,7 @@ def test_files(law, tmp_path):
             ppd.Measurements({"area": [0]}, ppd.measured(inv.total(), value, law))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("law", [laws.Gaussian(1.5), laws.Laplace(1.5), laws.Clipped(laws.Laplace(1.5))], ids=str)
 def test_marginal_likelihoods_in_models(law):
     y = np.array([1.7, 0.0, 4.2])

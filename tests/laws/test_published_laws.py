@@ -36,6 +36,7 @@ def agrees(problem, **changes):
     return bool(np.ptp(shift) < 1e-7)
 
 
+@pytest.mark.quick_cases(3)
 @CROSSING
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_agree_with_enumeration(kind, nested):

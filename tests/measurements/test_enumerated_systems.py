@@ -6,6 +6,7 @@ from pathlib import Path
 import measured_tables
 import nested_enumeration
 import numpy as np
+import pytest
 
 LAWS = {
     "discrete Gaussian noise": (0, "gaussian"),
@@ -55,6 +56,7 @@ def overlapping_kinds(p):
     return names | {name for name, found in zip(OTHERS[:4], there, strict=True) if found}
 
 
+@pytest.mark.quick_cases(0)
 def test_the_documented_count_is_that_of_the_tests():
     trees, overlapping = Counter(), Counter()
     for far in nested_enumeration.CONTRADICTIONS:

@@ -83,6 +83,7 @@ def p_value(draws, statistic, log_law):
     return float(stats.chisquare(observed[kept], expected[kept] * observed[kept].sum() / expected[kept].sum()).pvalue)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     "kind", [k if k in ("gaussian", "l2") else pytest.param(k, marks=pytest.mark.deep) for k in FAR]
 )

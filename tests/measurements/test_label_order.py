@@ -35,6 +35,7 @@ def measured_cells(labels, values, order, **law):
     return found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("labels", SHAPES.values(), ids=SHAPES)
 def test_arrays_with_named_dimensions_in_every_order_and_with_any_labels_omitted(labels):
     cells, values = numbers(labels)
@@ -48,6 +49,7 @@ def test_arrays_with_named_dimensions_in_every_order_and_with_any_labels_omitted
             assert measured_cells(labels, given, statement).tolist() == right, (order, left, statement)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("labels", SHAPES.values(), ids=SHAPES)
 def test_pandas_objects_and_stacked_arrays_in_every_order(labels):
     cells, values = numbers(labels)
@@ -109,6 +111,7 @@ def test_groups_without_labels_are_in_the_order_of_the_groups_and_another_dimens
             ppd.Measurements(labels, ppd.measured(statement, values, NOISE))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("labels", SHAPES.values(), ids=SHAPES)
 def test_coordinates_are_matched_to_cells_by_label(labels):
     cells, values = numbers(labels)

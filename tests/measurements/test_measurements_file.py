@@ -45,6 +45,7 @@ def log_weights(seen, tables):
     return entries.log_weights(entries.matrix @ np.asarray(tables).T).sum(axis=0)
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_systems_of_every_law_have_the_same_weights_after_a_round_trip(seed, tmp_path):
     problem = Problem(seed)
@@ -92,6 +93,7 @@ def test_scales_by_entry_are_preserved(law, tmp_path):
     assert {str(getattr(form, "law", form)): sorted(rows.tolist()) for form, rows in again.entries.forms} == forms
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_labels_values_and_sums_are_preserved(data, tmp_path):
@@ -168,6 +170,7 @@ def test_the_parts_are_readable_text(tmp_path):
     assert read["matrix-1.csv"].to_numpy().tolist() == [[0.5, 0.5], [0.25, 0.75]]
 
 
+@pytest.mark.quick_cases(0)
 def test_every_changed_byte_and_every_truncation_is_detected(tmp_path):
     data = small(tmp_path).read_bytes()
     broken = tmp_path / "broken.ppd"
@@ -189,6 +192,7 @@ def forged(path, part, old, new):
     return path
 
 
+@pytest.mark.quick_cases(14)
 @pytest.mark.parametrize(
     ("part", "old", "new", "message"),
     [

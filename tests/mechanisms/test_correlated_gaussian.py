@@ -46,6 +46,7 @@ def test_the_guarantee_holds_in_closed_form_and_is_tight(public, table, query, n
     assert np.abs(system.A @ F).max(initial=0) < 1e-9
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("public", "table", "query"), CASES.values(), ids=CASES)
 def test_draws_have_the_stated_covariance_and_density(public, table, query):
     mechanism = CorrelatedGaussian(public, 1, "1e-3", query=query)
@@ -64,6 +65,7 @@ def test_draws_have_the_stated_covariance_and_density(public, table, query):
         assert mechanism.logp(y, table) == pytest.approx(-0.5 * (white[row] ** 2).sum(), rel=1e-6)
 
 
+@pytest.mark.quick_cases(0)
 def test_overlapping_queries_gain():
     """The error of 128 cumulative counts is 1/15 of the error of spherical noise: one person moves every count."""
     query = np.tril(np.ones((128, 128), dtype=int))

@@ -175,6 +175,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.deep) if n == "margins" else n for n in FAMILIES])
 def test_the_loss_for_an_error_is_sufficient_and_nearly_minimal(name):
     family, labels = FAMILIES[name]
@@ -242,6 +243,7 @@ def test_stated_errors_agree_with_draws(name):
     assert (apart > 20).mean() + (apart == 20).mean() / 2 == pytest.approx(row["swap_20"], abs=0.02)
 
 
+@pytest.mark.quick_cases(0)
 def test_simulations_that_take_too_long_are_refused_before_any_begins(monkeypatch):
     """10 x 10 cells with loss 1 take 30 s per draw; the message names the losses that can be planned."""
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
@@ -259,6 +261,7 @@ def test_simulations_that_take_too_long_are_refused_before_any_begins(monkeypatc
         laplace(1).expected_error((10, 10))
 
 
+@pytest.mark.quick_cases(0)
 def test_a_plan_states_the_loss_of_one_person():
     """By labels alone, as releases state it: with both margins four cells change; bounds and zeros do not matter."""
     both, shape = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1"), (3, 4)

@@ -37,6 +37,7 @@ def p_value(x, low, groups, few, seed=3, reach=14):
     return stats.chisquare(seen[wanted > 0], wanted[wanted > 0]).pvalue
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     ("x", "low", "groups", "few"),
     [
@@ -139,6 +140,7 @@ def test_a_release_of_large_counts():
     assert drawn.values.min() == 0
 
 
+@pytest.mark.quick_cases(0)
 def test_a_release_of_ten_thousand_cells():
     """Elimination would take 3e10 multiplications."""
     x = np.random.default_rng(1).poisson(3, 10_000)

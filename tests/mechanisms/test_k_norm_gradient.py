@@ -85,6 +85,7 @@ def test_means_on_a_subspace_that_contains_them():
     assert "the span of two" in mechanism.guarantee.describe()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("d1", "d2"), [(12, 3), (24, 3), (24, 12)])
 def test_errors_of_projected_and_confined_means(d1, d2):
     """Their Corollary 13 in closed form: d2 (d1 + 1) c^2 when projected, d2 (d2 + 1) c^2 on the subspace."""
@@ -145,6 +146,7 @@ def by_hand(radius, d):
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("n", "radius", "epsilon"), [(400, 1.5, 2), (60, 2.0, 1)])
 def test_linear_regression_by_rejection_against_the_chain(n, radius, epsilon):
     """Two algorithms for one law, the second with answers at the edge of the ball; a scale 10 % off is detected."""
@@ -174,6 +176,7 @@ def test_linear_regression_in_one_dimension_against_integration(norm, n):
     assert (mechanism.sampler_plan(data, allow_mcmc=True).distance is None) == (n == 30)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("norm", K_NORMS)
 def test_logistic_regression_against_integration(norm):
     rng = np.random.default_rng(9)
@@ -242,6 +245,7 @@ def test_audit_of_regressions(objective):
     assert 0.35 < loss <= 1 + 1e-9
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 def test_sensitivities_are_valid_and_nearly_attained(norm, kind):

@@ -92,6 +92,7 @@ def test_unknown_mechanisms_are_refused(data):
         ppd.mechanisms.Mechanism.from_dict(data, total())
 
 
+@pytest.mark.quick_cases(0)
 def test_public_sums_survive_every_release():
     table = TABLE.drop_vars("density")
     mechanism = laplace(groups("state") & nonnegative(), epsilon="1/5")
@@ -219,6 +220,7 @@ def p_value(draws, points, law):
     return stats.chisquare(observed, expected).pvalue
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("public", "table", "width"), SYSTEMS.values(), ids=SYSTEMS)
 def test_draws_follow_the_enumerated_law(public, table, width):
     """400,000 draws; an epsilon that is 5 % off in either direction is detected.

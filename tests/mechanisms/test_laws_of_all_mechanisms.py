@@ -109,6 +109,7 @@ def some(tables, number=4):
     return tables[:: max(1, len(tables) // number)][: number + 1]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("public", "kind"), UNBOUNDED)
 def test_noise_without_bounds_has_the_same_total_for_all_tables(public, kind):
     mechanism = unbounded(PUBLIC[public])[kind]
@@ -125,6 +126,7 @@ def test_noise_without_bounds_has_the_same_total_for_all_tables(public, kind):
     assert first == pytest.approx(density(mechanism, x.ravel() + z[1:2], x)[0], abs=1e-10)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("sums", "bounds", "kind"), BOUNDED)
 def test_releases_within_bounds_have_the_same_total_for_all_tables(sums, bounds, kind):
     public = PUBLIC[sums] & BOUNDS[bounds]
@@ -169,6 +171,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("name", "mechanism"), EVERY, ids=[name for name, _ in EVERY])
 def test_axes_labels_and_statements_in_another_order(name, mechanism):
     """Density by `logp`: transposed, with labels in another order, and with the statements reversed.
@@ -193,6 +196,7 @@ def test_axes_labels_and_statements_in_another_order(name, mechanism):
     assert np.isfinite(usual) or "suppression" in name or "ordered" in name or "both margins" in name
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["geometric", "wasserstein, l1", "wasserstein, l2", "wasserstein, l2, dirichlet"])
 def test_dist_has_the_density_of_logp(kind):
     """``mechanism.dist`` in a model, at tables between which the normalizer differs."""
@@ -207,6 +211,7 @@ def test_dist_has_the_density_of_logp(kind):
     assert model.coords
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian", "staircase"])
 def test_posteriors_do_not_depend_on_the_order_of_axes_and_labels(kind):
     """The log density of a model at the same rates, of a release and of the same release in another order."""

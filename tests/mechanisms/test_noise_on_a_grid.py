@@ -71,6 +71,7 @@ def lattice_points(mechanism, system, law, reach):
     return x @ spanned.lattice.basis.toarray().T * float(law.grid), np.abs(x).max(axis=1) <= reach / 2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", CASES)
 def test_draws_follow_the_stated_law_on_the_grid(name):
     """Chi-square over the multiples that are not rare; wrong law: epsilon 15 % off."""
@@ -123,6 +124,7 @@ def test_projected_draws_are_projections_of_multiples_of_the_grid():
         assert (stats.chisquare(observed, np.append(p[common], 1 - p[common].sum()) * DRAWS).pvalue > 1e-6) == agrees
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("grid", [1, "1/4"])
 def test_the_integral_approximates_the_sum_of_a_projected_law(grid):
     """Their relative difference is below d (grid / scale)^2."""
@@ -168,6 +170,7 @@ def distinguished(mechanism, table, other, draws):
     return 1 - fits.mean()
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("mechanism", PUBLISHED, ids=repr)
 def test_digits_reveal_nothing_about_the_table(mechanism):
     """Every release is also a release of every neighbour with the same sums, by multiples of the grid within reach.
@@ -312,6 +315,7 @@ def test_bases_of_null_spaces(A):
     assert np.allclose(space.fixed.T @ z, space.weights @ (space.sums @ z))
 
 
+@pytest.mark.quick_cases(0)
 def test_triangular_noise_against_enumeration():
     """Full triangles, where every coordinate is off center; wrong law: accepted without use of the remainders."""
     R = np.array([[1.2, 0.6, -0.3], [0, 1.0, 0.5], [0, 0, 1.4]])

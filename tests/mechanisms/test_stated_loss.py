@@ -49,6 +49,7 @@ def test_the_l1_norm_stated_as_a_loss_is_the_same_mechanism(public, table):
     assert not np.allclose(stated.log_p, own.log_p, atol=0.01)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("base", [None, DirichletMultinomial([3, 0, 1])])
 @pytest.mark.parametrize(("loss", "sigma"), [(largest, 1), (weighted, 4), (by_square, 10)])
 def test_the_law_is_that_of_the_theorem(loss, sigma, base):
@@ -126,6 +127,7 @@ def test_files_and_chains_refuse_it(tmp_path):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize(
     ("loss", "table", "error", "message"),
     [

@@ -54,6 +54,7 @@ def moved(public, table, neighbours="replaced"):
     return np.array([projection[:, i] - projection[:, j] for i, j in itertools.permutations(range(d), 2)])
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("public", "table"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("method", ["projected", "extended"])
 def test_squared_errors_are_those_of_the_corollaries(public, table, method):
@@ -119,6 +120,7 @@ def test_noise_lies_in_the_null_space_and_unprojected_noise_does_not(method):
                 assert mechanism.logp(spoiled, table) == -math.inf
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(("public", "table"), CASES.values(), ids=CASES)
 def test_projected_gaussian_noise_is_conditioned_gaussian_noise(public, table):
     """Theorem 4.2. Conditioning iid noise on A e = 0 leaves covariance sigma^2 (I - A'(A A')^+ A)."""
@@ -171,6 +173,7 @@ def test_density_of_projected_laplace_noise_by_integration(cells_):
     assert mechanism.logp(table + z, table) == pytest.approx(log_density(z), abs=1e-7)
 
 
+@pytest.mark.quick_cases(0)
 def test_the_densities_of_laplace_noise_satisfy_the_guarantee():
     """Log ratios over all neighbours, at random outcomes; the bound is attained, and half of it would be too small."""
     rng = np.random.default_rng(7)
@@ -227,6 +230,7 @@ def test_the_answers_can_be_queries():
     assert gaussian_delta(1, extended.sigma(system), sensitivity=far) == pytest.approx(1e-6, rel=1e-6)
 
 
+@pytest.mark.quick_cases(0)
 def test_standard_deviation_of_the_wifi_geometry():
     """Each of 20 tables of 14 x 24 keeps both margins; noise of scale 1 (Gao et al., Section 5.2).
 

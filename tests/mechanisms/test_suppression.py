@@ -30,6 +30,7 @@ def test_tables_with_the_same_public_sums_have_the_same_release():
     assert ppd.Suppression(SUM).release([4, 0, 3]).table.values.tolist() != [2, 2, 2]
 
 
+@pytest.mark.quick_cases(0)
 def test_the_loss_is_zero_and_stated():
     system = SUM.on(THREE)
     assert np.all(audit(ppd.Suppression(SUM), system, reach=0).loss == 0)

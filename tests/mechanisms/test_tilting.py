@@ -69,6 +69,7 @@ def draws_and_normalizer(noise, public, table, draws):
     return drawn, mechanism.log_normaliser(public.on(table), table.values.ravel())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["zeros", "groups", "full cells", "staircase", "bounds that link cells"])
 def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch):
     """False alarms below 1e-6 per case; a tilt of one side only, or different tilts within a sum, are detected."""
@@ -98,6 +99,7 @@ def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch)
         assert chi_square(drawn, points, p) < 1e-6
 
 
+@pytest.mark.quick_cases(0)
 def test_a_sum_far_out_under_bounds_that_link_cells(monkeypatch):
     """Two deaths in total among 150 counties, with one more at weight 1: supports of 80 bits need the tilt."""
     cases = np.ones(150, dtype=int)
@@ -197,6 +199,7 @@ def test_cells_without_bounds_or_public_sums_are_not_tilted():
     assert tilts(QUARTER, zero, zero, np.zeros(50, dtype=int)) == {}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mean", [0.5, 3])
 def test_thousands_of_cells_near_their_bounds(mean, monkeypatch):
     """The initial supports suffice; without a tilt, the omitted mass exceeds the mass of the public sum."""

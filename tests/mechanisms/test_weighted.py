@@ -100,6 +100,7 @@ def chi_square(drawn, points, probabilities):
     return stats.chisquare(seen[expected > 0], expected[expected > 0]).pvalue
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_draws_and_normalizers_follow_the_formula(name):
     """False alarms below 1e-6 for each case; noise 10 % narrower or a missing base measure is detected."""
@@ -122,6 +123,7 @@ def test_draws_and_normalizers_follow_the_formula(name):
         assert chi_square(drawn, points, flat / flat.sum()) < 1e-6
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_density_is_normalized(name):
     make, public, table = MECHANISMS[name]
@@ -135,6 +137,7 @@ def test_density_is_normalized(name):
     assert mechanism.logp(table.copy(data=(x + step).reshape(table.shape)), table) == -np.inf
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("epsilon", ["1/100", "2", "200"])
 @pytest.mark.parametrize("name", ["wasserstein, l2", "dirichlet, l2"])
 def test_normalizers_of_l2_noise(name, epsilon):
@@ -449,6 +452,7 @@ STRONG = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("where", STRONG)
 def test_base_measures_that_outweigh_the_noise(where):
     """Weights of 1,000 earlier tables grow by powers that cancel if sums are public."""
@@ -463,6 +467,7 @@ def test_base_measures_that_outweigh_the_noise(where):
     assert chi_square(drawn, points, p**1.5 / (p**1.5).sum()) < 1e-6
 
 
+@pytest.mark.quick_cases(0)
 def test_base_measures_that_remain_too_large_are_refused_by_name(monkeypatch):
     monkeypatch.delattr(DirichletMultinomial, "around")
     base = DirichletMultinomial([1000] * 3, 1000)
@@ -471,6 +476,7 @@ def test_base_measures_that_remain_too_large_are_refused_by_name(monkeypatch):
         mechanism.simulate([3000, 0, 0], draws=1, rng=1)
 
 
+@pytest.mark.quick_cases(0)
 def test_many_cells_in_disjoint_groups_do_not_cross():
     """8,188 cells in 4 groups: the work grows with the cells, not with cells times sums."""
     table = np.random.default_rng(1).poisson(20, (4, 2047))

@@ -80,6 +80,7 @@ def test_comparisons_have_a_probability_with_labels():
     assert posterior.summary(areas.idxmax("area") == "A")["estimate"].item() > 0.5
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("p", "stay"), [(0.5, 0.0), (0.1, 0.0), (0.3, 0.8)], ids=["even", "rare", "slow"])
 def test_the_monte_carlo_error_is_the_standard_deviation_of_the_probability(p, stay):
     """Chains of bool that repeat or draw anew: their means over 1,000 posteriors of 2 x 500 draws."""

@@ -115,6 +115,7 @@ BY_MATRIX = ppd.Transition(ppd.counts.truncated_geometric(200, 1).matrix)
 EARTH = {"sensitivity": 2, "secrets": "a case"}
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize(
     "unknown",
     [
@@ -160,6 +161,7 @@ def test_intervals_of_noise_with_a_public_distribution_cover_as_stated(known):
     assert (found["coverage"] > 0.9 - 0.01 - 5 * np.sqrt(0.09 / 400)).all()
 
 
+@pytest.mark.quick_cases(0)
 def test_cells_are_matched_by_dimension_and_label():
     methods = {"noise": mechanism(), "own order": (mechanism(), lambda release: release.table.T[::-1])}
     expected = compare(methods, SQUARE, draws=20, **QUIET)

@@ -31,6 +31,7 @@ def walked(model, draws, seed=1):
     return np.array(found[1::2])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("odds", [1.0, 4.0])
 def test_two_by_two_is_noncentral_hypergeometric(odds):
     public = (margin("a") & margin("b")).on(blank((2, 2), ("a", "b")), values=[7, 9, 6, 10])
@@ -42,6 +43,7 @@ def test_two_by_two_is_noncentral_hypergeometric(odds):
     assert p_value(corner, stats.nchypergeom_fisher.pmf(np.arange(17), 16, 7, 6, odds * 1.5)) < RARE
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", [(2, 2, 2), (3, 4)])
 def test_fixed_margins_against_all_tables(shape):
     dims = ("a", "b", "c")[: len(shape)]

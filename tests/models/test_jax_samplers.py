@@ -69,6 +69,7 @@ def nested():
     return model
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     "made",
     [

@@ -33,6 +33,7 @@ def p_value(draws, log_law):
     return p_value_of_tables(draws, TABLES, np.exp(log_law - logsumexp(log_law)))
 
 
+@pytest.mark.quick_cases(0)
 def test_two_releases_in_a_model():
     """Scales are drawn in the step; wrong variants: l1 noise, and without the second release."""
     with pm.Model() as model:
@@ -54,6 +55,7 @@ def test_two_releases_in_a_model():
     assert np.allclose(np.array(found) - found[0], log_law - log_law[0])
 
 
+@pytest.mark.quick_cases(0)
 def test_without_a_model_and_in_a_file(tmp_path):
     seen = ppd.Measurements.of_releases(releases())
     seen.save(tmp_path / "two.ppd")
@@ -66,6 +68,7 @@ def test_without_a_model_and_in_a_file(tmp_path):
     assert p_value(draws[::2], 1.5 * flat) < RARE
 
 
+@pytest.mark.quick_cases(0)
 def test_scales_given_errors():
     """Moments of v squared given b: generalized inverse Gaussian, mean sqrt(b) + 1."""
     rng = np.random.default_rng(1)
@@ -76,6 +79,7 @@ def test_scales_given_errors():
         assert abs(v2.mean() - (np.sqrt(b) + 1)) < 4.5 * error
 
 
+@pytest.mark.quick_cases(0)
 def test_forward_draws():
     """Three numbers: chi-square of the squared error against its distribution, at 1e-5; epsilon +10 % fails."""
     law, rng = JointL2(laws.L2Laplace(1)), np.random.default_rng(2)

@@ -101,6 +101,7 @@ def bym2_covariance(name, labels, mixing, scaled=True):
     return mixing * s + (1 - mixing) * np.eye(len(labels))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "case",
     [
@@ -326,6 +327,7 @@ def test_large_arrays_are_not_constants_of_the_density():
     assert large == []
 
 
+@pytest.mark.quick_cases(0)
 def test_prior_draws_have_the_covariance_of_bym2():
     """Draws given parameters; a prior without the independent part is outside the Monte Carlo error."""
     with pm.Model() as model:
@@ -364,6 +366,7 @@ def test_the_expected_total_depends_only_on_the_level():
     assert sums(**{level: start[level] + 1.0}).sum() > 1.1 * before.sum()
 
 
+@pytest.mark.quick_cases(0)
 def test_models_can_be_copied_and_intervened_on():
     """Densities at one point; chains start at the rough fit, as with ``initval=``."""
     with pm.Model() as model:

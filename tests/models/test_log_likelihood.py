@@ -35,6 +35,7 @@ def draws(*values):
     return xr.DataTree.from_dict({"posterior": xr.Dataset({"scale": (("chain", "draw"), np.array([values]))})})
 
 
+@pytest.mark.quick_cases(1)
 @few_groups
 @pytest.mark.parametrize("dist", [pm.Poisson.dist, lambda mu: pm.NegativeBinomial.dist(mu=mu, alpha=3.0)])
 @pytest.mark.parametrize("free", [False, True])
@@ -91,6 +92,7 @@ NOISES = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("noise", NOISES)
 def test_cells_given_the_others_against_enumeration(noise):
     """Two groups, one with an area whose released count is negative; all releases of a cell are enumerated."""
@@ -149,6 +151,7 @@ def test_missing_pointwise_likelihoods_are_refused():
         ppd.log_likelihood(idata, built(released(epsilon=1, norm="l2")))
 
 
+@pytest.mark.quick_cases(0)
 def test_releases_drawn_again_preserve_the_public_sums_in_both_models():
     """They agree in mean: 2,000 draws each; a z of 4.5 in one of six cells on either side has probability 1e-4."""
     release, means = released(), []

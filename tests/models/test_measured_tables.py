@@ -73,6 +73,7 @@ def check_nested(seed, mode=UNCOMPILED):
         assert np.ptp(np.array(found) - expected) < 1e-8
 
 
+@pytest.mark.quick_cases(0)
 def test_nested_sums_are_marginalized():
     check_nested(0)
 
@@ -89,6 +90,7 @@ def test_further_nested_sums_are_marginalized(seed):
     check_nested(seed)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize("seed", range(2))
 def test_as_compiled_by_default(seed):

@@ -14,6 +14,7 @@ from ppdinf.invariants import Public, total
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.compiled
 @pytest.mark.parametrize("marginalize", [True, False])
 def test_public_total_known_separately_from_an_unconstrained_release(marginalize, tmp_path):

@@ -63,6 +63,7 @@ HEAVY = {"conditioned", "dirichlet", "wasserstein, l2", "l2, total"}  # six to t
 MARKS = dict.fromkeys(HEAVY, pytest.mark.deep) | {"l2, margins": pytest.mark.compiled}  # noise with an auxiliary scale
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in CASES])
 def test_posterior_of_the_table_equals_enumeration(name):
     make, public, y = CASES[name]
@@ -91,6 +92,7 @@ def test_ignoring_the_normalizer_is_detected():
     assert 0.5 * np.abs(p - without).sum() > 0.03  # more than the tolerance of the test above
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["gaussian, total", "l2, total", "real, total"])
 def test_marginal_density_equals_enumeration(name):
     """Up to a constant, over values of a rate; the scale of l2 noise is integrated out numerically."""
@@ -149,6 +151,7 @@ def test_groups_under_gaussian_noise():
     assert (draws.values @ [1, 1, 0, 0] == 1).all()
 
 
+@pytest.mark.quick_cases(0)
 def test_windows_extend_as_far_as_bounds_move_a_release():
     """Zeros can only increase, so the one large count decreases far more than its own noise would move it."""
     table = np.zeros(200, dtype=int)

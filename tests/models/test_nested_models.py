@@ -19,6 +19,7 @@ def log_total(log_rate, factor):
     return stats.norm.logpdf(log_rate) + np.log((np.exp(log_weight) * factor).sum())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", True, False])
 @pytest.mark.parametrize("name", ["", "inner"])
 @pytest.mark.parametrize("kind", ["float64", "float32"])

@@ -30,6 +30,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("family", "null", "other"), FAMILIES.values(), ids=FAMILIES)
 @pytest.mark.parametrize("rate", [0.1, 0.5, 2.0])
 def test_p_values_and_size_by_enumeration(family, null, other, rate):
@@ -58,6 +59,7 @@ def test_the_size_holds_for_the_complete_hypothesis(family, null, other):
     assert all(p <= 0.05 + 1e-12 for p, t in zip(powers, np.linspace(null / 4, other, 9), strict=True) if t <= null)
 
 
+@pytest.mark.quick_cases(0)
 def test_less_is_the_mirror_image_of_greater():
     greater, less = OneSidedTest(stats.binom(40, 0.3), 1), OneSidedTest(stats.binom(40, 0.7), 1, "less")
     np.testing.assert_allclose(less.p_value(40 - around), greater.p_value(around), atol=1e-12)
@@ -144,6 +146,7 @@ def test_treating_the_noisy_count_as_true_violates_the_size():
     assert law[OneSidedTest(stats.binom(n, theta), rate).p_value(around) <= level].sum() <= level
 
 
+@pytest.mark.quick_cases(0)
 def test_with_a_mechanism():
     """20,000 releases of counts drawn at theta_0: the share of small p-values equals the size by enumeration."""
     rng, mechanism = np.random.default_rng(1), ppd.GeneralizedLaplace(Public(), epsilon="1/2")

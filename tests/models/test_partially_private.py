@@ -53,6 +53,7 @@ def test_posterior_equals_enumeration(y, epsilon, states):
     assert abs(z) < 6 < abs(z_wrong)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_bounds_on_cells_restrict_the_posterior():
     release = small_release([6, 0, 0], 1, public=total() & between(0, 3))
@@ -122,6 +123,7 @@ def test_same_seed_same_draws_in_one_process_and_in_several():
     assert not np.array_equal(alone.posterior["X"][0], alone.posterior["X"][1])
 
 
+@pytest.mark.quick_cases(0)
 def test_forward_draws_of_table_and_release():
     release = small_release([30, 20, -1], "1/4")
     with pm.Model(coords=release.coords) as model:
@@ -190,6 +192,7 @@ def test_an_infeasible_start_is_refused_with_the_violated_row():
         step.step({"x": np.array([3, 1, 3])})
 
 
+@pytest.mark.quick_cases(0)
 def test_shares_of_a_public_total_are_not_modelled_independently():
     """Two binomial cells of 100 that sum to 100: their likelihood would count twice, sd 0.032 instead of 0.045."""
     rows = ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0"), epsilon=1)
@@ -216,6 +219,7 @@ def test_shares_of_a_public_total_are_not_modelled_independently():
         later.compile_logp()
 
 
+@pytest.mark.quick_cases(0)
 def test_parameters_are_converted_to_double_precision():
     """Short integers and single-precision numbers: the log gamma function of 30,000 would be off by 0.02."""
     n, y = 30_000, np.array([14_990, 15_010])
@@ -233,6 +237,7 @@ def test_parameters_are_converted_to_double_precision():
     assert float(sum(model.logp(sum=False)).eval()) == pytest.approx(expected, abs=1e-8)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("marginalize", [True, False])
 def test_counts_above_32_bits(marginalize):
     large = 2**31 + 5
@@ -245,6 +250,7 @@ def test_counts_above_32_bits(marginalize):
     assert model.rvs_to_values[model["x_release"]].data.tolist() == release.table.values.tolist()
 
 
+@pytest.mark.quick_cases(0)
 def test_numbers_of_trials_may_be_data_that_pymc_stores_as_real_numbers():
     """`pymc.Data` makes a real number of a Python integer. Numbers of trials that are no integers are refused."""
     release = ppd.Release(np.array([3, 5]), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))

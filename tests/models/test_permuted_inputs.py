@@ -51,6 +51,7 @@ def enumerated(theta, log_noise):
     return logsumexp((TABLES * np.log(rate) - gammaln(TABLES + 1)).sum(axis=1) - rate.sum() + log_noise)
 
 
+@pytest.mark.quick_cases(0)
 def test_measurements_in_every_order():
     """Rows with geometric noise and cells with Gaussian noise, stated in both orders."""
     noise = ppd.laws.DoubleGeometric("1/2"), ppd.laws.DiscreteGaussian(variance=2)
@@ -72,6 +73,7 @@ def test_measurements_in_every_order():
     np.testing.assert_allclose(found, right[1.5] - right[0.5], rtol=1e-6)
 
 
+@pytest.mark.quick_cases(0)
 def test_releases_in_every_order():
     totals = TABLES.sum(axis=1) == 6
     log_noise = np.where(totals, -np.abs(TABLES - RELEASED.values.ravel()).sum(axis=1), -np.inf)

@@ -70,6 +70,7 @@ def test_marginalized_rates_give_poisson_counts_with_gamma_rates():
     assert not np.allclose(found, [integral(k, 0.5) for k in range(3)], rtol=1e-2)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("told", [0.0, pytest.param(0.3, marks=pytest.mark.compiled), 1.0])
 def test_deviations_are_those_of_gamma_rates_for_every_data_weight(told):
     log_mean, spread = np.array([-1.0, 0.5, 3.0]), 0.6
@@ -104,6 +105,7 @@ def test_a_release_informs_large_counts_under_little_noise_and_no_others():
     assert told((-5, 3, 4000), "1/10")[0] < 0.05
 
 
+@pytest.mark.quick_cases(0)
 def test_counts_are_poisson_given_the_rates_and_zero_where_nobody_lives():
     """The density of the release with given deviations, against the sum over all tables."""
     release = make((3, 0, 11), persons=(400, 0, 2500), epsilon=1)
@@ -152,6 +154,7 @@ def test_rates_are_drawn_from_their_distribution_given_count_and_parameters():
     assert drawn.equals(draw_rates(idata, release, exposure="persons", rng=3))
 
 
+@pytest.mark.quick_cases(0)
 def test_variables_and_shapes():
     model = rate_model(make(), name="cases")
     assert [v.name for v in model.free_RVs] == ["intercept", "spread", "deviation"]
@@ -172,6 +175,7 @@ def test_variables_and_shapes():
         assert "deviation" not in names
 
 
+@pytest.mark.quick_cases(0)
 def test_effects_of_any_number_of_dimensions_are_summed():
     cube = xr.DataArray(np.ones((2, 3, 1, 2), dtype=int), dims=("age", "race", "year", "sex"))
     model = rate_model(ppd.Release(cube, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)))
@@ -183,6 +187,7 @@ def test_effects_of_any_number_of_dimensions_are_summed():
     assert mean[1, 2, 0, 0] == pytest.approx(np.exp(0.2 - 1 - 0.5 + 0.1))
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.usefixtures("walked")
 def test_where_nobody_lives_the_count_is_zero_and_other_cells_are_unaffected():
     """Same density and gradient as without the empty county, and draws in which its count is 0."""

@@ -117,6 +117,7 @@ def sampled(name, marginalize, number):
     return np.column_stack([x, idata.posterior["which"].values.ravel()])
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.deep) for name in CASES]
 )
@@ -222,6 +223,7 @@ def test_what_does_not_fit_is_refused():
         model_of(ppd.Release(noisy, ppd.KNorm(groups("g"), 1)), pm.Poisson.dist(1.0))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("make", [k_norm, correlated, laplace])
 def test_queries_without_noise_leave_the_data_model_unchanged(make):
     """Queries that count all records equally: x given its public total is binomial."""
@@ -237,6 +239,7 @@ def test_queries_without_noise_leave_the_data_model_unchanged(make):
     assert stats.chisquare(np.bincount(x[:, 0], minlength=4), 3000 * stats.binom.pmf(range(4), 3, 1 / 3)).pvalue > 1e-6
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("make", [k_norm, correlated, laplace])
 def test_all_cells_fixed_have_density_one(make):
     mechanism = make(total() & cells({"dim_0": 0}), **({"method": "extended"} if make is laplace else {}))

@@ -47,6 +47,7 @@ FORWARD = {
 }
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     ("kind", "wrong", "number"),
     [
@@ -121,6 +122,7 @@ def numbers(draws, tables):
     return np.array([index[tuple(x)] for x in draws.reshape(len(draws), -1).tolist()])
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_posterior_is_that_of_all_tables():
     """False alarms 1e-5; power: rates of one cell a fifth larger."""
@@ -182,6 +184,7 @@ def test_pymc_alone_samples_and_starts_where_the_sums_hold():
     assert len(np.unique(idata.posterior["x"].values.reshape(-1, 3), axis=0)) > 10
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_several_releases_and_a_multinomial_table():
     """A total that only the model states, and two releases that do not preserve it."""

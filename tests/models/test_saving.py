@@ -14,6 +14,7 @@ import xarray as xr
 import ppdinf as ppd
 
 
+@pytest.mark.quick_cases(0)
 def test_draws_and_models_are_saved_and_read_back(tmp_path):
     pytest.importorskip("h5netcdf")
     release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))

@@ -72,6 +72,7 @@ def test_variables_have_the_posterior_mean_and_covariance(case):
     assert abs(transform(other, spread, mean, moved, False, back) - log_det) > 1e-4, "the likelihood is used"
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("case", list(TOLD)[:-1])
 @pytest.mark.parametrize("spread", [0.05, 0.7, 20.0])
 def test_gradients_are_those_of_differences(case, spread):

@@ -32,6 +32,7 @@ def with_weights(system, draws, thin, power, rng):
     return out
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     "system",
     [
@@ -55,12 +56,14 @@ def test_chains_without_weights_are_rejected():
     assert p_value(with_weights(system, 20_000, 10, 0.0, np.random.default_rng(2)), points, p) < 1e-6
 
 
+@pytest.mark.quick_cases(0)
 def test_ten_by_ten_agrees_with_lattice_gibbs():
     system = annealing(margin_matrix((10, 10), [(0,), (1,)]), DoubleGeometric("1/4"), levels=100)
     noise, _ = annealed(system, 150, burn=10, chains=2, rng=3)
     assert abs(np.abs(noise).sum(axis=2).mean() - 319.3) < 12  # sd of |z| is 36; about 100 effective draws
 
 
+@pytest.mark.quick_cases(0)
 def test_meeting_times_do_not_depend_on_threads():
     system = annealing(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4"))
     one, three = (tv_bound(annealed_meeting(system), pairs=100, limit=1000, rng=4, threads=n) for n in (1, 3))

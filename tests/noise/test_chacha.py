@@ -16,6 +16,7 @@ PUBLISHED = bytes.fromhex(
 )
 
 
+@pytest.mark.quick_cases(0)
 def test_the_block_of_the_standard():
     generator = ChaCha20(KEY)
     state = generator._words.copy()

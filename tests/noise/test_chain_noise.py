@@ -217,6 +217,7 @@ def meetings(pairs, lag, spread, rng):
     return out
 
 
+@pytest.mark.quick_cases(0)
 def test_coverage_of_the_confidence_limit():
     rng, lag, spread, trials = np.random.default_rng(3), 8, 1.0, 400
     many = meetings(400_000, lag, spread, rng)

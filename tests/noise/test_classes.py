@@ -68,6 +68,7 @@ def mp_weight(n, total, epsilon, t):
     return mp.mpf(comb(t + total + n - 1, n - 1)) * comb(t + n - 1, n - 1) * mp.exp(-2 * rate * t)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("n", "total", "epsilon"), [*SMALL, *LARGER])
 def test_certified_bounds_of_t(n, total, epsilon):
     mp.mp.dps = 60
@@ -108,6 +109,7 @@ def test_every_composition_has_the_same_number_of_urn_histories(n, total):
     assert n == 2 or total == 0 or len(set(naive.values())) > 1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("n", "total", "epsilon"), SMALL[:5])
 def test_draws_and_power(monkeypatch, n, total, epsilon):
     size = 100_000

@@ -13,6 +13,7 @@ LAWS = [(normals, stats.norm), (laplaces, stats.laplace), (exponentials, stats.e
 KEY = bytes(range(32))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("sampler", "law"), LAWS)
 def test_draws_follow_their_law(sampler, law):
     draws = sampler(seeded_stream(5), 200_000)

@@ -49,6 +49,7 @@ def gibbs_pairs(z, y, moves, n_steps, rng):
             step(y[row], moves, seed, room)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("gap", [0, 1, 4])
 def test_coupled_jumps_are_maximally_coupled(gap):
     rate, k = 1.0, np.arange(-60, 61)
@@ -69,6 +70,7 @@ def test_a_wrong_coupling_is_rejected():
     assert p_value(pairs[:, [1]], k[:, None], p / p.sum()) < 1e-6
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("system", ["total", "weights", "2 x 3 margins"])
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
 def test_each_chain_of_a_published_pair_preserves_the_law(system, kind):
@@ -86,6 +88,7 @@ def test_each_chain_of_a_published_pair_preserves_the_law(system, kind):
     assert (z == y).all(axis=1).any()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("system", ["total", "weights", "2 x 3 margins"])
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
 def test_each_chain_of_a_gibbs_pair_preserves_the_law(system, kind):
@@ -111,6 +114,7 @@ def test_chains_that_have_met_stay_together():
     assert (z == y).all()
 
 
+@pytest.mark.quick_cases(0)
 def test_meeting_times_exceed_the_lag_and_do_not_depend_on_threads():
     A, law = margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4")
     for meeting in (isdp_meeting(jumps(kernel(A).basis, law, a=np.exp(-1.0))), gibbs_meeting(gibbs_moves(A, law))):

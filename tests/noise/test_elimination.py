@@ -41,6 +41,7 @@ def random_problem(rng):
     return A, A @ point, [table(int(f), log) for f, log in zip(first, logs, strict=True)], weights.sum(), law
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_tables_with_bounds(seed):
     A, a, potentials, total, truth = random_problem(np.random.default_rng(seed))
@@ -53,6 +54,7 @@ def test_random_tables_with_bounds(seed):
     assert distance < expected + 0.02
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_lattices(seed):
     rng = np.random.default_rng(300 + seed)
@@ -76,6 +78,7 @@ def chain():
     return A, [4, 4, 5], weights, dict(zip(map(tuple, x.tolist()), (mass / mass.sum()).tolist(), strict=True))
 
 
+@pytest.mark.quick_cases(0)
 def test_wrong_variants_are_rejected(monkeypatch):
     A, a, weights, truth = chain()
 
@@ -126,6 +129,7 @@ def test_error_bounds_of_double_tables_hold():
             assert all(e < b for e, b in zip(error, allowed.tolist(), strict=True))
 
 
+@pytest.mark.quick_cases(0)
 def test_a_conditioned_mechanism_with_bounds():
     # double geometric noise around counts, given two sums and non-negative cells
     counts, epsilon = [2, 0, 1, 3], Fraction(3, 4)
@@ -202,6 +206,7 @@ def test_refusals():
 # -- estimates of the work --------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("shape", [(100, 100), (90, 130), (66, 66)])
 def test_work_beyond_floating_point_raises_before_it_starts(shape):
     found = structure(margin_matrix(shape, [(0,), (1,)]))

@@ -23,6 +23,7 @@ from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 SIGMAS = [Fraction(1, 2), Fraction(3, 2), Fraction(2, 3), Fraction(10, 11), Fraction(2)]
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_lattices(seed):
     rng = np.random.default_rng(seed)
@@ -55,6 +56,7 @@ def test_acceptance_of_a_total():
 HALF = Fraction(1, 4)  # sigma = 1/2: Klein's sampler without rejection is biased
 
 
+@pytest.mark.quick_cases(0)
 def test_wrong_variants_are_rejected(monkeypatch):
     A = two_way(3, 3)
     truth = margins_law(0.5)

@@ -19,6 +19,7 @@ ROOT = np.linalg.cholesky(enclosing_ellipsoid(POINTS))
 NEAR_POINTS = np.zeros(4), np.array([0.05, 0.1, -0.1, 0.3])
 
 
+@pytest.mark.quick_cases(0)
 def test_chains_of_certified_length_are_uniform():
     bound = tv_bound(hit_and_run_meeting(BODY.chord, ROOT), pairs=200, limit=2000, rng=1)
     steps = int(bound.meetings.max()) - bound.lag
@@ -43,6 +44,7 @@ def single_steps():
     ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("near", [0, 16, 1000])
 def test_each_coupled_chain_follows_the_kernel(monkeypatch, near, single_steps):
     """From two near points, both new points have the law of a single step under either coupling."""
@@ -58,6 +60,7 @@ def test_each_coupled_chain_follows_the_kernel(monkeypatch, near, single_steps):
     assert all(np.array_equal(pair[0], pair[1]) for pair in pairs if pair[2])
 
 
+@pytest.mark.quick_cases(0)
 def test_the_density_of_a_step_integrates_to_one():
     """The density integrates to 1 over a grid of the plane, with the factor 1 / pi for two directions of each line."""
     square = polytope(np.array([[1.0, 1.0], [1.0, -1.0]]))

@@ -28,6 +28,7 @@ def with_ratio(prepared, draws, thin, rng, printed, scale):
     return out
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("law", [DoubleGeometric(1), DiscreteGaussian("10/11")], ids=str)
 @pytest.mark.parametrize("draws", [2_500, pytest.param(10_000, marks=pytest.mark.deep)])

@@ -44,6 +44,7 @@ def test_law_and_power(sampler, pmf, parameter):
     assert fit(draws, lambda k: pmf(float(parameter * WIDER), k)) < 1e-6
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("scale", [10**3, 10**9, 10**16])
 def test_huge_scales_approach_the_continuous_laws(scale):
     laplace = draw_discrete_laplace(Fraction(1, scale), 60_000, seeded_stream(9)) / scale

@@ -115,6 +115,7 @@ def all_inside(law, truth, depth=2):
     return opened
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("law", "truth"), LAWS)
 @QUICK_AND_ALL
 def test_bounds_enclose_the_distribution_function(law, truth, parameters):
@@ -133,6 +134,7 @@ def test_bounds_enclose_the_distribution_function(law, truth, parameters):
             assert (1 - exact.cdf(table.first + len(table.lower) - 1)) * 2**bits < 1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("law", "truth"), LAWS)
 @QUICK_AND_ALL
 def test_enumerated_streams_are_decided_correctly(law, truth, parameters):
@@ -155,6 +157,7 @@ def test_enumeration_rejects_rounded_bounds(monkeypatch):
         assert all_inside(laplace(parameter, width=6), TrueLaplace(parameter)) is None
 
 
+@pytest.mark.quick_cases(0)
 def test_outcome_probabilities_as_fractions():
     sampler, truth = laplace(Fraction(2, 3), width=8), TrueLaplace(Fraction(2, 3))
     mass, opened = {}, Fraction(0)
@@ -170,6 +173,7 @@ def test_outcome_probabilities_as_fractions():
         assert 0 <= missing <= real(opened)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("first", [None, -3])
 def test_blocks_accept_each_integer_with_its_probability(monkeypatch, first):
     monkeypatch.setattr(inversion, "HALF_TABLE", 2)
@@ -232,6 +236,7 @@ def fit(draws, sigma):
     return stats.chisquare(np.bincount(np.searchsorted(edges, draws), minlength=len(expected)), expected).pvalue
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("half_table", "sigma"), [(2**12, 1000), (64, 1000), (4, 30)])
 def test_wide_laws(monkeypatch, half_table, sigma):
     monkeypatch.setattr(inversion, "HALF_TABLE", half_table)

@@ -28,6 +28,7 @@ def advance(starts, system, n_steps, always, rng):
     return out
 
 
+@pytest.mark.quick_cases(9)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_enumerated_law_is_invariant(system, law):
@@ -38,6 +39,7 @@ def test_the_enumerated_law_is_invariant(system, law):
     assert p_value(end, points, p) > 1e-6
 
 
+@pytest.mark.quick_cases(0)
 def test_wrong_variants_are_rejected():
     A, law = SYSTEMS["total"], LAWS[0]
     points, p = enumerate_law(A, law)

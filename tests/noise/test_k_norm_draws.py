@@ -14,6 +14,7 @@ def in_ball(dimension, norm, rng):
     return cube[np.linalg.norm(cube, K_NORMS[norm], axis=1) <= 1][:100_000]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("dimension", [1, 2, 4])
 def test_norms_and_directions(norm, dimension):

@@ -26,6 +26,7 @@ from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 EPSILONS = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2)]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_lattices(seed):
     rng = np.random.default_rng(100 + seed)

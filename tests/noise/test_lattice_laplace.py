@@ -94,6 +94,7 @@ def score(seed, draws=None, drawn=1):
     return (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / draws)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", QUICK)
 def test_random_systems(seed):
     assert abs(score(seed, FEWEST)) < FAR
@@ -375,6 +376,7 @@ def test_acceptance_is_predicted_within_a_factor_of_two():
         assert 0.5 < law.acceptance / (kept / tries) < 2
 
 
+@pytest.mark.quick_cases(0)
 def test_margins_of_three_dimensions_are_supported():
     A = margin_matrix((4, 4, 4), [(0,), (1,), (2,)]).toarray()
     found = offer(structure(A), DoubleGeometric("1/4"), np.arange(64))

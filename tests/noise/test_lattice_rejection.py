@@ -31,6 +31,7 @@ def test_random_lattices(seed):
     assert distance < expected + 0.02
 
 
+@pytest.mark.quick_cases(0)
 def test_margins_and_wrong_variants(monkeypatch):
     split, truth = split_lattice(kernel(two_way(3, 3))), margins_law(1.5, "l1")
 

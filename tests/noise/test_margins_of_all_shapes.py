@@ -74,11 +74,13 @@ def p_value(one, other):
     return 2 * min(size, len(cells) * min(cells))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", [(10, 6), (6, 10), (9, 5)])
 def test_sums_are_preserved(shape):
     noise_of(shape, [(0,), (1,)], 5, 1)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "shape", [(3, 2), (2, 3), (3, 3), *(pytest.param(shape, marks=pytest.mark.deep) for shape in [(2, 5), (5, 2)])]
 )

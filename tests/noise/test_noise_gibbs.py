@@ -57,6 +57,7 @@ def disagreement(law, z, cells, steps, least, most, rng, *, truth=None):
     return ((got != want) & ~near_jump).mean()
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("kind", ["l1", "l2", "gaussian"])
 @pytest.mark.parametrize("bounded", [False, True])
 def test_line_quantiles_equal_enumerated_quantiles(kind, bounded):
@@ -94,6 +95,7 @@ def test_states_on_one_line_move_to_the_same_point():
         assert (quantiles(z, cells, steps, *law.kernel_id, -FAR, FAR, u) == there + 7).mean() > 0.99
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("draws", [10_000, pytest.param(40_000, marks=pytest.mark.deep)])
@@ -115,6 +117,7 @@ def test_chains_from_zero_reach_the_law_with_bounds():
     assert p_value(end, unbounded, q) < 1e-6
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("shape", [(2, 3), pytest.param((3, 3), marks=pytest.mark.deep)])
 def test_pairs_of_rows_reach_the_law(shape):
     A, law = margin_matrix(shape, [(0,), (1,)]), DoubleGeometric(1)
@@ -132,6 +135,7 @@ def test_pairs_of_rows_reach_the_law(shape):
     assert p_value(wrong, points, p) < 1e-6
 
 
+@pytest.mark.quick_cases(0)
 def test_pairs_and_lines_agree_on_a_larger_table():
     moves = gibbs_moves(margin_matrix((5, 6), [(0,), (1,)]), DoubleGeometric("1/4"))
     none = np.empty((0, 0), dtype=np.int64)

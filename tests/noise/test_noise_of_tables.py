@@ -68,6 +68,7 @@ def test_three_way_draws_against_enumeration():
     assert fit(z, enumerated(A, "gaussian", Fraction(3, 4), reach=6)) > 1e-4
 
 
+@pytest.mark.quick_cases(0)
 def test_l2_draws_against_enumeration():
     truth = margins_law(2.5, "l2")
     basis = closed_form(two_way(3, 3))
@@ -101,6 +102,7 @@ def moments(z, sigma, m, swaps):
     return total, stats.chisquare(np.bincount(np.searchsorted(edges, t), minlength=20), expected).pvalue
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("rows", "columns", "draws"), [(67, 24, 300), (200, 50, 60)])
 def test_large_two_way_tables(rows, columns, draws):
     """Wide noise: |z|^2 / sigma^2 is chi-square, and a swap's projection is discrete normal, both within 1e-9."""
@@ -174,6 +176,7 @@ def test_calibration_does_not_depend_on_the_size_of_the_table():
     assert found[0] == pytest.approx(found[1], rel=1e-8)
 
 
+@pytest.mark.quick_cases(0)
 def test_noise_too_narrow_for_many_cells_raises_with_a_remedy():
     table = np.full((60, 40), 9)
     with pytest.raises(InvariantError, match=r"from about sigma = 0\.\d+ can be drawn") as refused:

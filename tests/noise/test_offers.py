@@ -95,6 +95,7 @@ def rough_acceptance(monkeypatch):
         function.cache_clear()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "sampler", [pytest.param(o, marks=pytest.mark.deep) if name(o) in LONG else o for o in OFFERS], ids=name
 )

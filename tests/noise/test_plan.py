@@ -26,6 +26,7 @@ def used(A, law):
 
 
 # 12 is a mixture over scales: it takes seconds and has separate enumerations in the quick tests
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("seed", [pytest.param(s, marks=pytest.mark.deep) if s == 12 else s for s in range(30)])
 def test_random_systems(seed):
     rng = np.random.default_rng(400 + seed)

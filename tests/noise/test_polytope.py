@@ -22,6 +22,7 @@ BODIES = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("points", BODIES.values(), ids=BODIES)
 def test_gauges_and_chords_against_linear_programmes(points):
     body, chord = polytope(points), hull_chord(points)
@@ -35,6 +36,7 @@ def test_gauges_and_chords_against_linear_programmes(points):
         assert body.chord(start, direction) == pytest.approx(chord(start, direction), rel=1e-8)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("points", BODIES.values(), ids=BODIES)
 def test_uniform_points_against_rejection_from_a_box(points):
     """Test each coordinate, and the gauge, whose m-th power is uniform; points scaled by 0.95 are rejected."""

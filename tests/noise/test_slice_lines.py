@@ -13,6 +13,7 @@ def laplace(norm, rate=1.0):
     return lambda b: -rate * np.linalg.norm(b, K_NORMS[norm], axis=1)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.parametrize("m", [1, 3])
 def test_steps_leave_the_target_invariant(norm, m):
@@ -27,6 +28,7 @@ def test_steps_leave_the_target_invariant(norm, m):
         assert moved.all()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("m", [2, 8])
 def test_chains_started_at_the_mode_reach_the_target(m):
     """Fifty lines per dimension are sufficient; two per dimension are not."""

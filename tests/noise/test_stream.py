@@ -134,6 +134,7 @@ def test_secure_streams_return_new_writable_words():
     assert stats.binomtest(int(ones), 128_000).pvalue > 1e-9
 
 
+@pytest.mark.quick_cases(0)
 def test_a_forked_process_reads_different_words():
     code = """
 import os

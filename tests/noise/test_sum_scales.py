@@ -176,6 +176,7 @@ def ratios(law, d, starts=4):
         yield optimize.minimize(loss, np.random.default_rng(n).normal(0, 2, d), bounds=[(-12, 12)] * d).fun
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("holes", WITH_HOLES)
 def test_sums_with_structural_zeros_have_smaller_powers(holes):
     """With the power 1, which is valid for sums without shared cells, the bound does not hold."""

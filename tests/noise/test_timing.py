@@ -106,6 +106,7 @@ def test_a_sampler_with_a_counting_loop_is_detected():
     assert spearman(*words_and_sizes(unary)) > 0.9
 
 
+@pytest.mark.quick_cases(0)
 def test_documented_timing_of_l2_noise_with_one_total():
     """A narrower mixing scale requires more attempts for its Gaussian coordinates: docs/timing.md."""
     assert -0.35 < spearman(*words_and_sizes(lattice(TOTAL, "l2", "1/4"))) < -0.1

@@ -48,6 +48,7 @@ def law_of(shape, epsilon, reach):
     return enumerated(two_way(*shape), "l1", epsilon, reach)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     ("shape", "epsilon", "reach"), QUICK + [pytest.param(*one, marks=pytest.mark.deep) for one in SMALL]
 )
@@ -111,6 +112,7 @@ class TestWrongVariantsAreRejected:
         assert p_value(TwoWayLaplace((3, 3), Fraction(1))) < 1e-4
 
 
+@pytest.mark.quick_cases(0)
 def test_noise_of_larger_tables():
     """Tables with and without a spine preserve sums and have the size and correlation of independent cells."""
     for shape in ((7, 5), (5, 7), (12, 4)):
@@ -171,6 +173,7 @@ def test_gamma_variables_near_the_ends():
             assert float(enclose_gamma(Fraction(1, 2), reals.enclose(int(places[0])))) == pytest.approx(values[0])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("shape", "epsilon"), [((3, 3), Fraction(1)), ((4, 3), Fraction(1, 4)), ((9, 6), Fraction(1, 4))]
 )
@@ -232,11 +235,13 @@ def staged(shape, monkeypatch, size=40_000):
     return np.array(scores)
 
 
+@pytest.mark.quick_cases(0)
 def test_stages_have_the_law_of_a_single_stage(monkeypatch):
     """The false alarm rate is 3e-5: 4.5 standard errors of four normal scores."""
     assert np.abs(staged((9, 6), monkeypatch)).max() < 4.5
 
 
+@pytest.mark.quick_cases(0)
 def test_wrong_stages_are_rejected(monkeypatch):
     """If the first rows are compared with all rows, some probabilities to continue would exceed 1."""
     right = two_way_scales._log_keep
@@ -256,6 +261,7 @@ def test_acceptance_decreases_with_rows():
         assert min(found) > -1e-12
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("path", [2, 3, 5])
 def test_the_ratio_is_below_its_bound(path):
     """A search for the largest product of theta3 over the variances, which bounds the ratio for all noise."""
@@ -461,6 +467,7 @@ def tree_of(wide, root):
     return cells
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("path", [2, 3, 5])
 def test_acceptance_for_spanning_trees(path):
     """c(0) / c(z) by enumeration of patterns, against the acceptance that computes neither."""
@@ -516,6 +523,7 @@ def test_probabilities_to_stay_narrow():
 # -- cost -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("shape", "epsilon"), [((3, 3), Fraction(1)), ((6, 6), Fraction(1, 4)), ((10, 4), Fraction(1, 2))]
 )

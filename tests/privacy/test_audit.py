@@ -33,6 +33,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("where", TABLES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_guarantee_holds_and_half_of_it_is_too_small(name, where):
@@ -44,6 +45,7 @@ def test_the_guarantee_holds_and_half_of_it_is_too_small(name, where):
     assert not np.all(found.loss <= allowed / 2 + 1e-6)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("where", ["total", "groups", "margins"])
 @pytest.mark.parametrize(
     "make",

@@ -41,6 +41,7 @@ def scaled(mechanism, public, factor):
 LONG = {"top-down", "top-down, uneven", "rounded, margins"}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.deep) if name in LONG else name for name in CASES]
 )
@@ -58,6 +59,7 @@ def test_the_guarantee_holds_and_half_of_it_is_too_small(name):
     assert not np.all(careless.loss <= allowed + 1e-9)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize(
     ("mechanism", "reach", "draws"),
     [

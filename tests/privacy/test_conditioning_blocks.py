@@ -28,6 +28,7 @@ def enumerated(noise, system, most=2500):
     return worst
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("epsilon", RATES)
 @pytest.mark.parametrize("table", [[5, 1], [3, 0, 2], [7, 7, 6, 0], [1, 1, 0, 2, 0, 1], [1] * 6, [2, 0] * 2])
 def test_one_sum_is_exact(table, epsilon):
@@ -189,6 +190,7 @@ def test_many_groups_are_bounded_together():
     assert cost.tables < 8 * 5000
 
 
+@pytest.mark.quick_cases(0)
 def test_gamma_of_releases():
     """Millions of tables: exact for few persons and for many, a bound below 1 for two-way tables."""
     public, noise = total() & nonnegative(), DoubleGeometric("1/2")

@@ -95,6 +95,7 @@ def test_both_margins_need_two_records():
         assert release.guarantee.loss_of_unit == 2
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("records", [1, 2])
 @pytest.mark.parametrize("public", PUBLIC)
 @pytest.mark.parametrize("calibration", ["zcdp", "exact"])
@@ -274,6 +275,7 @@ REAL = {
 }
 
 
+@pytest.mark.quick_cases(34)
 @pytest.mark.parametrize("records", [1, 2])
 @pytest.mark.parametrize("neighbours", ["replaced", "added"])
 @pytest.mark.parametrize("public", ["nothing", "total", "two of three"])

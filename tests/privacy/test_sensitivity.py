@@ -27,6 +27,7 @@ def random_queries():
         yield dense
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("neighbours", ["added", "replaced"])
 def test_against_all_pairs_of_columns(p, neighbours):
@@ -36,6 +37,7 @@ def test_against_all_pairs_of_columns(p, neighbours):
         assert sensitivity(sparse.coo_array(query), p=p, neighbours=neighbours) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.quick_cases(0)
 def test_the_cells_themselves():
     """1,000,000 counts: 1 if a record is added, 2 and the square root of 2 if it is moved."""
     cells = sparse.eye_array(10**6)

@@ -107,6 +107,7 @@ def test_zcdp_states_epsilon_and_delta():
     assert "with delta = 1e-06." in first
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("budget", [{"epsilon": 3}, {"epsilon": 3, "delta": "1e-5"}, {"rho": 9}])
 @pytest.mark.parametrize("records", [1, 2])
 def test_a_session_loses_what_its_releases_lose(records, budget, tmp_path):

@@ -90,6 +90,7 @@ def test_a_law_with_two_far_points_needs_the_levels_of_the_other():
     assert at_the_levels_of_one({5: 1}, {0: Fraction(1, 100), 5: Fraction(99, 100)}) == 0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_in_the_plane_against_linear_programs(norm):
     rng, order = np.random.default_rng(3), {"l1": 1, "l2": 2, "linf": np.inf}[norm]

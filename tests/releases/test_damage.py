@@ -77,6 +77,7 @@ def unnoticed(kind, folder, flips, cuts):
 KINDS = pytest.mark.parametrize("kind", [release, measurements, session, signature])
 
 
+@pytest.mark.quick_cases(2)
 @KINDS
 def test_damage_is_noticed(kind, tmp_path):
     assert unnoticed(kind, tmp_path, 60, 20) == 0

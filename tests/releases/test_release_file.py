@@ -85,6 +85,7 @@ def test_labels_survive(labels, tmp_path):
     round_trip(ppd.GeneralizedLaplace(total(), epsilon=1).release(table), tmp_path)
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_table_survives(data, tmp_path):
@@ -155,6 +156,7 @@ def test_other_programs_read_the_tables(tmp_path):
     assert read["released"].tolist() == release.table.values.tolist()
 
 
+@pytest.mark.quick_cases(0)
 def test_the_same_release_is_the_same_file(tmp_path, monkeypatch):
     release = ppd.read_release(small(tmp_path))
     first = saved(release, tmp_path / "a.ppd").read_bytes()
@@ -193,6 +195,7 @@ def test_nothing_confidential_or_about_the_machine_is_inside(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.quick_cases(0)
 def test_every_byte_counts(tmp_path):
     data = small(tmp_path).read_bytes()
     broken = tmp_path / "broken.ppd"
@@ -202,6 +205,7 @@ def test_every_byte_counts(tmp_path):
             ppd.read_release(broken)
 
 
+@pytest.mark.quick_cases(0)
 def test_every_cut_counts(tmp_path):
     data = small(tmp_path).read_bytes()
     broken = tmp_path / "broken.ppd"
@@ -340,6 +344,7 @@ def test_edits_that_are_sealed_still_contradict_themselves(where, to, message, t
         ppd.read_release(forge(small(tmp_path), manifest=setter(*where, to=to)))
 
 
+@pytest.mark.quick_cases(0)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_sealed_edit_of_one_field_passes(data, tmp_path):
@@ -464,6 +469,7 @@ def test_foreign_files_are_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("trap*"))
 
 
+@pytest.mark.quick_cases(0)
 def test_decompression_bombs_are_refused(tmp_path):
     """250 MB of blanks, small when compressed, are refused before decompression."""
     path, bomb = small(tmp_path), tmp_path / "bomb.ppd"

@@ -73,6 +73,7 @@ def largest_difference(mechanism, parts):
     return np.ptp(list(found)) if np.isfinite(list(found)).all() else np.inf
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "mechanism",
     [

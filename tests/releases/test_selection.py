@@ -61,6 +61,7 @@ PARTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_part_has_the_sums_and_the_noise_of_its_cells(seed):
     """Against all noise in {-2, ..., 2}^6.
@@ -123,6 +124,7 @@ def density(release, rate):
     return np.array([float(value({"mu": at})) for at in rate])
 
 
+@pytest.mark.quick_cases(0)
 def test_posteriors_of_a_part_and_of_the_whole():
     """The density of independent months is the product of their parts; a part that cuts a sum has another density."""
     release, rate = laplace(margin("month") & nonnegative()), np.array([-0.5, 0.3, 1.2])
@@ -236,6 +238,7 @@ def test_labels_are_given_as_a_mapping_or_as_keywords(mapping, keywords):
     assert laplace(Public()).sel({}, month=1).table.equals(laplace(Public()).sel({"month": 1}).table)
 
 
+@pytest.mark.quick_cases(0)
 def test_a_part_is_used_as_every_release():
     part = laplace(margin("month") & nonnegative()).sel(month=2)
     draws = ppd.denoise(part, draws=50, rng=1, progressbar=False).draws

@@ -69,6 +69,7 @@ def energy_errors():
     return np.sqrt(np.mean(np.square(errors)))
 
 
+@pytest.mark.quick_cases(0)
 def test_energy_errors_are_a_sixth_of_those_of_leapfrog_steps(monkeypatch):
     ours = energy_errors()
     monkeypatch.setattr(quarter_turns, "DRIFTS", (1 / 3, 1 / 3, 1 / 3))
@@ -97,11 +98,13 @@ def largest_deviation(shape, draws=4000):
     return np.abs(scores).max()
 
 
+@pytest.mark.quick_cases(0)
 def test_draws_have_their_distribution():
     """Six scores of Student's t with 39 degrees of freedom: one above 4.5 in 17,000 runs."""
     assert largest_deviation(0.7) < 4.5
 
 
+@pytest.mark.quick_cases(0)
 def test_trajectories_accepted_without_energy_test_are_detected(monkeypatch):
     original = FixedLengthHMC._hamiltonian_step
 
@@ -153,6 +156,7 @@ def test_step_sizes_are_bounded_when_one_step_covers_the_trajectory():
     assert idata.sample_stats.step_size_bar.max() < 50  # ten times the first step
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_start_is_evaluated_again_if_other_steps_move_variables(alone):
     """With a sampled table, which its own step moves; a wrong cache is detected."""
@@ -196,6 +200,7 @@ def test_targets_outside_0_to_1_are_refused(wrong):
             FixedLengthHMC(target_accept=wrong)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("common", [0.0, 0.99])
 def test_coordinates_with_other_scales_are_reported(common, caplog):
     """15 normal variables: with a common level, the posterior is four times wider along their mean."""

@@ -33,6 +33,7 @@ def worst_z(theta, weight, density):
     return np.abs((found - p) / np.sqrt(p * (1 - p) * np.sum(weight**2))).max()
 
 
+@pytest.mark.quick_cases(0)
 def test_weighted_draws_follow_the_posterior_and_no_wrong_distribution(idata):
     theta = idata.weighted["theta"].values.ravel()
     weight = np.exp(idata.weighted["log_weight"].values.ravel())
@@ -75,11 +76,13 @@ def test_diagnose_reads_the_weights(idata, model):
             assert not ppd.diagnose(bad, model).ok
 
 
+@pytest.mark.quick_cases(0)
 def test_the_same_seed_gives_the_same_draws(idata, model):
     again = importance(model, 4000, rng=1)
     np.testing.assert_array_equal(again.posterior["theta"].values, idata.posterior["theta"].values)
 
 
+@pytest.mark.quick_cases(0)
 def test_a_spike_at_the_end_of_the_path_does_not_trap_the_proposal():
     """Effects with a common mean and an unknown spread have infinite density at equal effects and spread 0."""
     effects = np.array([0.5, -0.8, 1.3, 0.1, -1.1])
@@ -97,6 +100,7 @@ def test_a_spike_at_the_end_of_the_path_does_not_trap_the_proposal():
     assert mean == pytest.approx((grid * density).sum() / density.sum(), abs=0.05)
 
 
+@pytest.mark.quick_cases(0)
 def test_kinks_of_projected_noise_do_not_prevent_finding_the_mode():
     """Projected Laplace noise: between its kinks the log density of `x_noise_shift` is convex."""
     mechanism = ppd.SubspaceLaplace(ppd.invariants.total(), 2)
@@ -116,6 +120,7 @@ def test_kinks_of_projected_noise_do_not_prevent_finding_the_mode():
     assert worst_z(*weighted, np.exp(1.5 * noise[:, None] + data).sum(axis=0) * stats.norm.pdf(GRID)) > 5.5
 
 
+@pytest.mark.quick_cases(0)
 def test_posteriors_without_a_mode_are_refused():
     with pm.Model() as model:
         theta = pm.Flat("theta")
@@ -124,6 +129,7 @@ def test_posteriors_without_a_mode_are_refused():
         importance(model, 10, rng=1)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_tails_heavier_than_the_proposals_are_reported():
     with pm.Model() as model:

@@ -66,6 +66,7 @@ def model_of(marginalize):
     return model
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("marginalize", [True, False])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_the_draws_before_an_interrupt_are_kept(marginalize):
@@ -129,6 +130,7 @@ def stopped(chains, draws):
     return sample
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("chains", "draws"),
     [
@@ -194,6 +196,7 @@ def ragged(lengths):
     return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior.rename(rate="energy")})
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.filterwarnings("ignore:The chains have")  # draws of another distribution, which is reported
 def test_chains_of_unequal_length_are_truncated_to_the_shortest():
     model = model_of(True)

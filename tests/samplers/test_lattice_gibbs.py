@@ -66,6 +66,7 @@ def exact_law(labels, confidential, weights):
 
 
 # one total, groups, and a cell in no public sum
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", [0, 1, 4, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (2, 3, 5, 6, 7))])
 def test_stationary_distribution_equals_enumeration(seed):
     labels, confidential, y, epsilon, rates = problem(seed)
@@ -74,6 +75,7 @@ def test_stationary_distribution_equals_enumeration(seed):
     assert total_variation(chain(confidential, labels, weights, seed), points, p) < 0.01
 
 
+@pytest.mark.quick_cases(0)
 def test_the_comparison_detects_a_scale_5_percent_off_and_an_omitted_data_model():
     labels, confidential, y = np.zeros(3, dtype=np.int64), np.array([2, 1, 3]), np.array([5, -3, 4])
     epsilon, rates = 1.0, np.array([0.5, 1.0, 2.0])
@@ -115,6 +117,7 @@ def test_dense_steps_are_refused_without_a_table():
             dense_steps()
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.filterwarnings("ignore:.*released exactly")
 def test_where_everything_is_public_the_table_is_constant():
     release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0"), epsilon=1))

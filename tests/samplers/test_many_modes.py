@@ -24,6 +24,7 @@ def check_importance(name, draws):
     np.testing.assert_allclose(attrs["log_evidence_halves"], log_evidence, atol=0.1)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("name", QUICK)
 def test_importance_finds_all_modes(name):
     check_importance(name, 800)
@@ -44,6 +45,7 @@ def test_both_samplers_agree_with_quadrature(name, monkeypatch):
         assert_probabilities([np.mean(r > t) for t in POSTERIORS[name][3]], right, 4000, name)
 
 
+@pytest.mark.quick_cases(0)
 def test_searches_that_disagree_are_reported(monkeypatch):
     """One search finds both modes and the prior, the other one only the left mode."""
     model, searches = model_of("two modes of one height"), posterior_importance._searches
@@ -62,6 +64,7 @@ def test_searches_that_disagree_are_reported(monkeypatch):
         assert not ppd.diagnose(idata, model).ok
 
 
+@pytest.mark.quick_cases(0)
 def test_priors_without_density_or_draws_are_replaced_by_a_wide_distribution():
     """Improper, ordered, and unnormalized priors: weights against two variables by quadrature."""
     grid = np.linspace(-8, 8, 641)

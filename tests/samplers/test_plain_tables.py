@@ -64,6 +64,7 @@ def with_margins(truth):
     return np.array(found)
 
 
+@pytest.mark.quick_cases(0)
 def test_multinomial_with_observed_children():
     """Wrong variant: the children are ignored."""
     p, q, seen = np.array([0.3, 0.5, 0.2]), np.array([0.2, 0.6, 0.5]), np.array([1, 2, 3])
@@ -78,6 +79,7 @@ def test_multinomial_with_observed_children():
     assert p_value(draws, tables, prior) < RARE
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_rows_of_a_dirichlet_multinomial_with_a_child_of_all_cells():
     """Two rows with different totals; observed column sums give an acceptance ratio."""
@@ -93,6 +95,7 @@ def test_rows_of_a_dirichlet_multinomial_with_a_child_of_all_cells():
     assert p_value(draws, tables, per.sum(axis=1)) < RARE
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", [(2, 2, 2), (3, 4)])
 def test_observed_margins_of_poisson_counts(shape):
     """Wrong variant: odds of one cell increased by half."""
@@ -147,6 +150,7 @@ def test_refused():
         LatticeGibbs([x], model=model)
 
 
+@pytest.mark.quick_cases(0)
 def test_pm_sample_assigns_the_step():
     with pm.Model():
         p = pm.Dirichlet("p", np.ones(3))

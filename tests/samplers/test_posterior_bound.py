@@ -36,6 +36,7 @@ def log_likelihood(parts, eta):
     return totals.log_coefficient(log_h, eta=eta, lo=lower, total=total, block=block).sum() - np.exp(eta).sum()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("noise", NOISES)
 def test_bounds_hold_for_all_rates_and_are_close_to_the_maximum(noise):
     rng = np.random.default_rng(1)

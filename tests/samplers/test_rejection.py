@@ -49,6 +49,7 @@ def test_draws_follow_the_posterior_and_no_wrong_distribution(idata):
         assert p_value(draws, density) < 1e-6, name
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_bound_acceptance_and_labels_are_reported(idata):
     right, attrs = law_on_grid(), idata.sample_stats.attrs
@@ -65,6 +66,7 @@ def test_bound_acceptance_and_labels_are_reported(idata):
     assert "x_release" in idata.observed_data
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_if_a_proof_costs_too_much_the_likelihood_is_maximized(model, monkeypatch):
     monkeypatch.setattr(module, "AFFORDABLE", 1)
@@ -104,12 +106,14 @@ def test_a_bound_that_was_too_low_is_raised_and_earlier_draws_are_tested_again(m
     assert stats.binomtest(first, module.BATCH, np.exp(-2)).pvalue > 1e-6
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_the_example_runs_as_compiled_by_default():
     (example,) = doctest.DocTestFinder().find(rejection, "rejection", module)
     doctest.DebugRunner().run(example)
 
 
+@pytest.mark.quick_cases(0)
 def test_infeasible_runs_stop_with_a_remedy():
     y = np.array([300, 500, 400, 800])
     release = ppd.Release(y, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))

@@ -32,6 +32,7 @@ def released():
     pm.Binomial("d", x, 0.5, observed=seen)
 
 
+@pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("tell", [multinomial, sums, released])
 def test_plain_tables_start_at_the_present_data(tell):
     with pm.Model() as model:
@@ -55,6 +56,7 @@ def test_an_explicit_step_starts_on_the_fiber():
     assert set(draws.posterior["x"].sum("x_dim_0").values.ravel().tolist()) == {7}
 
 
+@pytest.mark.quick_cases(0)
 def test_sampled_tables_start_at_the_present_data():
     release = ppd.Release(np.array([6, -3, 3]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=0.5))
     with pm.Model(coords=release.coords) as model:

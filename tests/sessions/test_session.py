@@ -102,6 +102,7 @@ MECHANISMS = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_recorded_loss_is_the_loss_of_the_release(name, file):
     """Independent computation: the ledger, from the drawn release."""
@@ -157,6 +158,7 @@ def test_nothing_is_drawn_before_the_intent_is_on_the_disk(file, monkeypatch):
     assert file.read_bytes() == before
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_draft_draws_nothing(name, monkeypatch):
     def refused(_):
@@ -204,6 +206,7 @@ def filled(file, releases=3):
     return file.read_bytes()
 
 
+@pytest.mark.quick_cases(0)
 def test_truncated_last_lines_are_recognized(file):
     """Truncated within an intent: nothing was drawn for it.
 
@@ -287,6 +290,7 @@ def trusting(path, earlier):
         path.write_bytes(data)
 
 
+@pytest.mark.quick_cases(0)
 def test_a_reading_that_knows_an_earlier_one_is_that_of_the_whole_file(file):
     """Lines added, torn, removed or changed before and after the known lines."""
     data, rng = filled(file), np.random.default_rng(4)
@@ -446,6 +450,7 @@ def test_text_with_control_characters_is_refused(file, text):
     session.release(laplace(), TABLE, name="Jänner 2024, 日本")
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("text", HIDDEN, ids=ascii)
 def test_names_in_older_files_are_shown_escaped(file, text, monkeypatch):
     session = ppd.Session.open(file, epsilon=1)
@@ -563,6 +568,7 @@ def raced(file, releases):
     return [place.stat().st_size for place in places]
 
 
+@pytest.mark.quick_cases(0)
 @POSIX
 def test_two_processes_do_not_overspend(file):
     drawn = raced(file, 40)

@@ -95,6 +95,7 @@ def held(tables, noisy, rate, rng, **prior):
     return np.mean(inside), np.sqrt(0.95 * 0.05 / np.size(inside))
 
 
+@pytest.mark.quick_cases(0)
 def test_intervals_of_posteriors_cover_the_confidential_counts():
     """Tables drawn from the prior: coverage of at least 95 % minus 4.9 sd, as for intervals of integers."""
     rng, means = np.random.default_rng(8), 5000 * np.array([[0.17, 0.01, 0.06, 0.76]])
@@ -103,6 +104,7 @@ def test_intervals_of_posteriors_cover_the_confidential_counts():
     assert 0.95 - 4.9 * sd < share < 1
 
 
+@pytest.mark.quick_cases(0)
 def test_intervals_cover_counts_of_dependent_counties():
     rng, size = np.random.default_rng(9), np.linspace(-1.5, 1.5, 12)
     means = 20_000 * POSTERIORS.tilted(np.full(12, 1 / 12), np.array([-0.8, -0.3, 0.0, 0.3, 0.8]), size)
@@ -216,6 +218,7 @@ def page(tmp_path, draws, population):
     return (tmp_path / "bulletin.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.quick_cases(0)
 def test_the_printed_page_is_complete_and_agrees_with_the_draws(tmp_path):
     rng, population = np.random.default_rng(4), np.array([4000, 90_000, 1_200_000])
     cases = np.stack([rng.poisson(6, 400), rng.poisson(300, 400)], axis=1)
@@ -235,6 +238,7 @@ def test_the_printed_page_is_complete_and_agrees_with_the_draws(tmp_path):
     assert (tmp_path / "bulletin.png").stat().st_size < 1e6
 
 
+@pytest.mark.quick_cases(0)
 def test_counties_without_a_case_have_a_page_too(tmp_path):
     draws = np.zeros((50, 2, 2), dtype=np.int32)
     draws[:, 1] = [40, 2]

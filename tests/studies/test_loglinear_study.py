@@ -8,6 +8,7 @@ import ppdinf as ppd
 from case_studies.loglinear import run as loglinear
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", loglinear.PROBLEMS)
 def test_models_depend_on_public_sums_only(name):
     problem = loglinear.PROBLEMS[name]

@@ -37,6 +37,7 @@ def law(tables, rate, norm, alpha, misprint=False):
     return weights / weights.sum()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("alpha", [None, ALPHA])
 @pytest.mark.parametrize("rate", [0.05, 0.8])
@@ -46,6 +47,7 @@ def test_draws_have_the_enumerated_law(norm, alpha, rate):
     assert p_value_of_tables(drawn, tables, law(tables, rate, norm, alpha), least=10) > ALARM
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("alpha", [None, ALPHA])
 @pytest.mark.parametrize("rate", [0.05, 0.8])

@@ -22,6 +22,7 @@ def draw(rng, k):
     return k, float(rng.random())
 
 
+@pytest.mark.quick_cases(0)
 def test_replicates_depend_on_the_settings_alone(tmp_path):
     alone = study(tmp_path / "a").replicates(draw, 6)
     assert [k for k, _ in alone] == list(range(6))

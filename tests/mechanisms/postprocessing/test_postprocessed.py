@@ -30,6 +30,7 @@ PUBLICS = {
 }
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("public", PUBLICS.values(), ids=PUBLICS)
 @pytest.mark.parametrize("method", ["truncated", "l2", "nonnegative", "l1", "rounded"])
 def test_public_sums_and_bounds_are_kept(public, method):
@@ -108,6 +109,7 @@ def test_likelihoods_are_refused_with_a_way_out():
             ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
 
 
+@pytest.mark.quick_cases(0)
 def test_a_baseline_in_compare():
     table = xr.DataArray([0, 1, 2, 60], dims="county")
     methods = {
@@ -148,6 +150,7 @@ def test_top_down_adds_up_and_measures_the_top_well():
     assert float(states.std()) < 14  # rate 1/4 has 5.6; counties of rate 1/8 alone would have 36
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "public",
     [total(), groups("state"), margin("county"), margin("age"), groups("state") & margin("age") & between(0, 30)],

@@ -95,6 +95,7 @@ def test_integer_noise_does_not_reach_that_level():
     assert EPSILON / (2 * beta) * 1.05 < loss <= EPSILON
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "method", ["l2", pytest.param("l1", marks=pytest.mark.deep), "nonnegative", "rounded", "truncated"]
 )
