@@ -103,6 +103,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
             sampler=self._sampled(plan),
             sampler_distance=distance,
             change=change,
+            is_free=_is_free(public),
         )
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
@@ -224,6 +225,18 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
     def on(self, system: System) -> Mechanism:
         """Return the mechanism with all parameters that depend on a table's public sums; never on its counts."""
         return self
+
+
+def _is_free(public: System) -> bool:
+    """Return whether a record can move between all cells that are not fixed: they are in the same public sums.
+
+    Public bounds other than "not negative" can prevent a move.
+    """
+    low, high = public.cell_limits
+    if np.any(np.diff(public.B.indptr) > 1) or np.any(low > 0) or np.any(high < np.inf):
+        return False
+    sums = public.A.tocsc()[:, ~public.fixed]
+    return bool(sums.shape[1]) and not (sums.max(axis=1) != sums.min(axis=1)).nnz
 
 
 def _describe_step(step: NDArray[np.int64], unit: str) -> str:

@@ -12,7 +12,19 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, LabelError, PrivacyError, PrivacyWarning
-from ppdinf.invariants import Public, cells, covariates, groups, hierarchy, margin, nonnegative, total, zeros
+from ppdinf.invariants import (
+    Public,
+    at_least,
+    between,
+    cells,
+    covariates,
+    groups,
+    hierarchy,
+    margin,
+    nonnegative,
+    total,
+    zeros,
+)
 from ppdinf.privacy import Guarantee, zcdp_epsilon
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 
@@ -77,6 +89,40 @@ def test_no_alternative(public):
     assert found.nearest is None
     assert found.loss_at_nearest is None
     assert "Protected: nothing." in found.describe()
+
+
+OTHERS = "records of others change too"
+
+
+@pytest.mark.parametrize(
+    ("public", "occupied", "alone"),
+    [
+        (Public(), [0, 1, 2], True),
+        (total(), [0, 1, 2], True),
+        (total() & nonnegative(), [0, 1, 2], True),
+        (total() & zeros({"a": 0}), [1, 2], True),
+        (margin("a"), [0, 1, 2], False),
+        (margin("a") & margin("b"), [0, 1, 2], False),  # a change of c alone keeps both
+        (margin("a") & zeros({"a": [0, 1]}), [2], True),
+        (total() & between(0, 30), [0, 1, 2], False),
+        (total() & at_least(2, 1, dim="a"), [0, 1, 2], False),
+    ],
+)
+def test_the_loss_of_one_person_is_qualified_unless_each_change_keeps_the_sums(public, occupied, alone):
+    """Oracle: all changes of one person of a table whose cells are at bounds or can reach them."""
+    counts = np.zeros((3, 2, 2), dtype=np.int64)
+    counts[occupied] = [[30, 30], [30, 20]]
+    table = ppd.as_table(counts, dims=("a", "b", "c"))
+    system, people = public.on(table), np.flatnonzero(counts)
+
+    def keeps(old, new):
+        moved = counts.ravel().copy()
+        moved[[old, new]] += -1, 1
+        return system.check(table.copy(data=moved.reshape(counts.shape)))["agrees"].all()
+
+    assert alone == all(keeps(old, new) for old in people for new in people if old != new)
+    found = ppd.GeneralizedLaplace(public, epsilon="1/4").release(table).guarantee
+    assert (OTHERS not in found.describe_unit()) == alone
 
 
 def test_the_description_lists_unprotected_and_protected_information():

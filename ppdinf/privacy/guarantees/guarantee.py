@@ -207,8 +207,8 @@ class Guarantee:
         if not (self.unprotected and self.metric):
             return describe_unit(self)
         return (
-            f"{describe_unit(self)} If the public sums can be kept only by changing records of others too, the loss "
-            "is that of the whole change."
+            f"{describe_unit(self)} If the public sums stay the same only because records of others change too, the "
+            "loss is that of the whole change."
         )
 
     def numbers(self) -> Json:

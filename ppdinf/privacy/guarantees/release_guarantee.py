@@ -45,6 +45,9 @@ class ReleaseGuarantee(Guarantee):
         Difference to the nearest different table.
     part : str, optional
         For a part of a release: the selected labels.
+    is_free : bool
+        Whether it is proved that one record can be counted in any other cell, except in cells that follow from the
+        published information, without a change of public sums.
 
     See Also
     --------
@@ -68,6 +71,7 @@ class ReleaseGuarantee(Guarantee):
     sampler_distance: float = 0.0
     change: str | None = None
     part: str | None = None
+    is_free: bool = False
 
     @property
     def loss_at_nearest(self) -> Fraction | float | None:
@@ -105,7 +109,7 @@ class ReleaseGuarantee(Guarantee):
         if self.sampler_distance >= 1:
             return "The loss is unlimited: the distance of the noise from its stated law is not known."
         if not tied_distance(self):
-            return describe_unit(self)
+            return describe_unit(self) if self.is_free else super().describe_unit()
         return f"{describe_unit(self)} The public sums can be kept only by changing records of others too."
 
     def numbers(self) -> Json:
