@@ -110,6 +110,7 @@ def test_options_name_laws(options, law, write, tmp_path):
     [
         ("county,month,n\nA,x,3\nA,y,4\nB,x,5\n", LabelError, "no row for county=B, month=y"),
         ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3 repeats the labels of line 2"),
+        ("county,month,n\nA,x,3\nA,Total,3\n", LabelError, "'month' has the label 'Total' among others"),
         ("county,month,n\nA,x,3\nA,y,1-\n", CountError, "line 3, column 'n'"),
         ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n'"),
         ("county,month,k\nA,x,3\n", LabelError, "no column 'n'"),

@@ -107,6 +107,7 @@ class Measurements:
             if not isinstance(part, Measured):
                 raise ModelError(f"measurements must be stated by ppd.measured(...), found {type(part).__name__}")
         frame = frame_of_labels(labels, coords)
+        frame.refuse_totals()
         system, ranges = _exact(frame, public, bounds)
         stated = (*parts, *ranges)
         self._set(frame, [part.on(frame) for part in stated], stated, system)

@@ -109,8 +109,9 @@ class Frame:
             totals = [name for name in labels if isinstance(name, str) and name.strip().casefold() in TOTALS]
             if totals and labels.size > 1:
                 raise LabelError(
-                    f"{dim!r} has the label {totals[0]!r} among others: a total would count everybody twice. Drop it "
-                    "and declare totals public with ppdinf.invariants; if it is not a total, rename it"
+                    f"{dim!r} has the label {totals[0]!r} among others: a total would count everybody twice. "
+                    "Remove its rows and state totals as sums, with ppdinf.invariants or the options of a command; if "
+                    "it is not a total, rename it"
                 )
 
     def coordinate(self, name: str) -> Coordinate:

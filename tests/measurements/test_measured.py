@@ -189,3 +189,8 @@ def test_the_bound_on_equal_draws_holds(public):
     largest = -np.log(np.exp(-2.0 * np.abs(kept).sum(axis=1)).sum())
     assert largest <= log_chance_of_equality(release) + 1e-4
     assert log_chance_of_equality(release) < 0
+
+
+def test_a_label_of_a_total_is_refused():
+    with pytest.raises(LabelError, match="'county' has the label 'Total' among others: a total would count everybody"):
+        ppd.Measurements({"county": ["A", "B", "Total"]}, public={ppd.invariants.margin("county"): [1, 2, 3]})
