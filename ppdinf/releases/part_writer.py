@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import shutil
 import warnings
@@ -28,7 +29,7 @@ from ppdinf._internal.progress import tracked
 from ppdinf._internal.types import Array
 from ppdinf._internal.workers import Workers, run
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning, ReleaseFileError
-from ppdinf.invariants import Public
+from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import as_label, as_text
 from ppdinf.invariants.sums import Sums
 from ppdinf.invariants.system import bind
@@ -65,7 +66,7 @@ class PreparedParts:
     guarantee : ReleaseGuarantee
         The guarantee of all parts together.
     sizes : dict of str to int
-        The number of parts, by the name of their coordinate.
+        ``{"cells": n}`` for n cells in all parts together.
     draw : callable
         Draws the noise of all parts, which spends `guarantee`, and returns the `ReleaseParts`.
     """
@@ -80,12 +81,14 @@ class PreparedParts:
 class _Part:
     """What is known about a part without its counts.
 
-    `kinds` are the types of the labels of joint sums. `nested` maps the names of sums to labels, within one of which
+    `sums` is a digest of the public sums of the part, which determine its share of all joint sums. `kinds` are the
+    types of the labels of joint sums. `nested` maps the names of sums to labels, within one of which
     each sum must lie in all parts together.
     """
 
     dims: tuple[str, ...]
     labels: str
+    sums: str
     kinds: dict[str, tuple[str, ...]]
     nearest: float | Fraction | None
     fixed: int
@@ -115,7 +118,8 @@ def release_parts(
         labels that a statement names (``cells``, ``zeros``).
     read : callable
         ``read(label)`` returns the confidential table of one part, for example from a Parquet file. The table has the
-        dimension or coordinate `by`, with this label only. `read` is called twice for each part.
+        dimension or coordinate `by`, with this label only. `read` is called twice for each part: the first table is
+        validated, the second is released.
     labels : sequence of str or int
         The parts: all labels of `by` in the complete table.
     by : str
@@ -132,7 +136,8 @@ def release_parts(
     Raises
     ------
     InvariantError
-        A public statement makes the noise of the parts dependent. Nothing was drawn.
+        A public statement makes the noise of the parts dependent. Nothing was drawn. Or the public sums of a part
+        changed after they were validated. Nothing was published.
     PrivacyError, ModelError
         The noise does not factor over the cells (l2 Laplace noise, bounds, real-valued noise), or losses do not add up
         over parts. Nothing was drawn.
@@ -233,7 +238,7 @@ def prepare_parts(
             write_atomically(unfinished / INDEX, pack_index(index))
         return read_parts(folder)
 
-    return PreparedParts(mechanism, guarantee, {by: len(labels)}, draw)
+    return PreparedParts(mechanism, guarantee, {"cells": guarantee.cells}, draw)
 
 
 @dataclass(frozen=True)
@@ -270,7 +275,8 @@ class _Job:
                 nested |= outer_labels(frame, statement.by, statement.within)
         summed = sorted(set().union(*(statement.coordinates() for statement in self.joint)) & frame.coords.keys())
         kinds = {name: _kinds(frame.coords[name][1]) for name in summed}
-        return _Part(frame.dims, frame.digest, kinds, guarantee.nearest, guarantee.fixed, guarantee.cells, nested)
+        sums = _digest(draft.public)
+        return _Part(frame.dims, frame.digest, sums, kinds, guarantee.nearest, guarantee.fixed, guarantee.cells, nested)
 
     def write(self, folder: Path, task: tuple[int, tuple[Label, _Part]]) -> tuple[PartFile, dict[str, int]]:
         """Draw a part and write its file; return its digest, and its share of the public sums over several parts."""
@@ -278,16 +284,22 @@ class _Job:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)  # the first pass has warned
             draft = self.draft(label)
+        changed = f"of {self.by}={label} changed after they were validated: release all parts again, in a new folder"
         if draft.public.frame.digest != part.labels:
-            raise LabelError(
-                f"the labels of {self.by}={label} changed while the parts were released: release them again"
-            )
+            raise LabelError(f"the labels {changed}")
+        if _digest(draft.public) != part.sums:
+            raise InvariantError(f"the public sums {changed}")
         release = draft.draw()
         release.selection = Selection(self.whole, {self.by: (label,)})
         data = pack_release(release)
         write_atomically(folder / file_of(number), data)
         joint = bind(self.joint, release.frame, release.table.values.ravel())
         return PartFile.of(data), dict(zip(joint.names, joint.values.tolist(), strict=True))
+
+
+def _digest(public: System) -> str:
+    """Return the SHA-256 digest of the values of public sums and bounds."""
+    return hashlib.sha256(public.values.tobytes() + public.limits.tobytes()).hexdigest()
 
 
 def _kinds(labels: Array) -> tuple[str, ...]:

@@ -241,7 +241,7 @@ def test_all_parts_are_one_expense(tmp_path):
     parts = session.release_parts(MECHANISM, table, STATES, folder=tmp_path / "out", **options)
     assert parts["A"].provenance == "drawn"
     assert session.left == {"epsilon": 1 - MECHANISM.epsilon}
-    assert session.table()[["name", "cells", "outcome"]].values.tolist() == [["2030", "3", "drawn"]]
+    assert session.table()[["name", "cells", "outcome"]].values.tolist() == [["2030", "18", "drawn"]]
     dear = ppd.GeneralizedLaplace(MECHANISM.public, epsilon=2)
     with pytest.raises(BudgetError):  # before a part is read
         session.release_parts(dear, lambda state: pytest.fail("read"), STATES, folder=tmp_path / "more", **options)
@@ -285,6 +285,15 @@ def test_a_table_that_changes_between_the_passes(tmp_path):
 
     with pytest.raises(LabelError, match="state=A changed"):
         released(tmp_path / "out", read=renamed)
+    assert list(tmp_path.iterdir()) == []
+    reads.clear()
+
+    def more(state):
+        reads[state] += 1
+        return table(state) + (reads["C"] == 2)
+
+    with pytest.raises(InvariantError, match="the public sums of state=C changed after they were validated"):
+        released(tmp_path / "out", read=more)
     assert list(tmp_path.iterdir()) == []
 
 
