@@ -67,7 +67,8 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
     delta : int, float, str or Fraction
         Required delta; at least the delta of the guarantee at that distance, including a Markov chain's share.
     distance : float
-        Distance in its metric, or in steps between neighbours.
+        Distance in its metric, or in steps between neighbours. All records of one unit are at the distance
+        ``guarantee.distance_of_unit``: 2 for one person under l1 noise.
 
     Raises
     ------
@@ -114,6 +115,7 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     guarantee : Guarantee
         zCDP or pure; the event of a pure guarantee is randomized response, the worst case for its epsilon.
     distance : float
+        As for `to_approximate`: the default is the loss per unit of distance, or between neighbours.
 
     Returns
     -------
