@@ -207,6 +207,18 @@ def test_a_long_frame_is_read_with_its_covariates():
         ppd.as_table(np.array([1, 2]), count="n", dims=["county"])
 
 
+@pytest.mark.parametrize("dims", [["county"], ["county", "sex"]])
+def test_a_long_frame_without_rows_has_no_cells(dims):
+    """Covariates do not change the error, and all labels of all dimensions give a table of zeros."""
+    for covariates in ([], ["persons"]):
+        with pytest.raises(CountError, match="at least one cell in each dimension"):
+            ppd.as_table(LONG[:0], count="n", dims=dims, covariates=covariates)
+    labels = {"county": ["A", "B"], "sex": ["f", "m"]}
+    table = ppd.as_table(LONG[:0], count="n", dims=dims, labels={dim: labels[dim] for dim in dims})
+    assert table.shape == (2,) * len(dims)
+    assert not table.any()
+
+
 def test_rows_of_persons_are_named_as_such():
     with pytest.raises(LabelError, match=r"one row per person, count them first, pd.crosstab") as caught:
         ppd.as_table(LONG[["sex", "county"]])

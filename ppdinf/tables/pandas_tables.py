@@ -85,8 +85,8 @@ def along(values: Array, dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...]
     """
     kept = list(dims)
     for axis in reversed(range(len(kept))):
-        first = values.take([0], axis)
-        if len(kept) > 1 and np.array_equal(values, np.broadcast_to(first, values.shape)):
+        first = values[(slice(None),) * axis + (slice(1),)]  # empty if there are no labels
+        if len(kept) > 1 and first.size and np.array_equal(values, np.broadcast_to(first, values.shape)):
             values = first.squeeze(axis)
             del kept[axis]
     return tuple(kept), values

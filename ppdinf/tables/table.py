@@ -57,7 +57,6 @@ def as_table(
     dims : sequence of str, optional
         Names of the dimensions if `data` has no names (NumPy arrays, unnamed pandas indexes); with `count`, the
         columns of labels.
-        columns that span the table.
     count : str, optional
         Column of counts of a DataFrame with one row per cell.
     covariates : sequence of str

@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from typer.testing import CliRunner
@@ -177,6 +178,16 @@ def test_a_part_under_another_label_is_refused(tmp_path):
     vars(parts)["files"].update(files)
     with pytest.raises(ReleaseFileError, match="is not the part state=A"):
         parts["A"]
+
+
+def test_a_part_without_rows_is_named(tmp_path):
+    rows = pd.DataFrame({"state": ["A", "A"], "county": ["A0", "A1"], "n": [3, 1]})
+
+    def read(state):
+        return ppd.as_table(rows[rows.state == state], count="n", dims=["county"], covariates=["state"])
+
+    with pytest.raises(CountError, match=r"^state=B: the table has shape"):
+        released(tmp_path / "out", ppd.GeneralizedLaplace(inv.margin("state"), epsilon=1), read, ["A", "B"])
 
 
 def test_a_signature_covers_every_part(tmp_path):
