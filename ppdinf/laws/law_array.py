@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import PrivacyError
+from ppdinf.tables.labels import native
 
 if TYPE_CHECKING:
     from ppdinf.laws.law import IntegerLaw
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 type Labelled = Array | xr.DataArray | pd.DataFrame | pd.Series
 
-__all__ = ["LawArray", "PerEntry", "law_array"]
+__all__ = ["LawArray", "PerEntry", "law_array", "law_of_each"]
 
 NONE = -1
 """Index of an entry without a law, whose parameter is nan."""
@@ -75,7 +77,7 @@ def law_array(kind: type[PerEntry], args: tuple[Any, ...], kwargs: dict[str, Any
     Raises
     ------
     PrivacyError
-        More than one parameter is an array, or an entry is out of range.
+        More than one parameter is an array, or an entry is out of range; the message names its position or label.
     """
     arrays = [("", k, value) for k, value in enumerate(args) if np.ndim(value) or isinstance(value, LawArray)]
     arrays += [(name, -1, value) for name, value in kwargs.items() if np.ndim(value) or isinstance(value, LawArray)]
@@ -89,12 +91,53 @@ def law_array(kind: type[PerEntry], args: tuple[Any, ...], kwargs: dict[str, Any
 
     if isinstance(given, LawArray):
         return LawArray(tuple(law_of(law) for law in given.laws), given.number)
+    laws: LawArray = law_of_each(law_of, given)
+    return laws
+
+
+def law_of_each(law_of: Callable[[Any], Any], given: Any) -> Any:
+    """Return the law of a number, or a `LawArray` with the law of each entry of an array.
+
+    Parameters
+    ----------
+    law_of : callable
+        Returns the law of a number.
+    given : number or array_like
+        nan and None are entries without a law.
+
+    Raises
+    ------
+    PrivacyError
+        The law refuses an entry; the message names its position or label.
+    """
+    if not np.ndim(given):
+        return law_of(given)
     labelled = given if isinstance(given, xr.DataArray | pd.Series | pd.DataFrame) else np.asarray(given)
+    if isinstance(given, list | tuple) and labelled.dtype.kind == "U":
+        labelled = np.asarray(given, dtype=object)  # NumPy would convert the numbers of the list to text
     missing = np.asarray(pd.isna(np.asarray(labelled)))
     different, inverse = _different(np.asarray(labelled)[~missing])
     number = np.full(missing.shape, NONE)
     number[~missing] = inverse
-    return LawArray(tuple(law_of(value) for value in different), _with_labels_of(labelled, number))
+    laws = []
+    for k, value in enumerate(different):
+        try:
+            laws.append(law_of(value))
+        except PrivacyError as error:
+            raise PrivacyError(f"{_place(labelled, np.argwhere(number == k)[0].tolist())}: {error}") from None
+    return LawArray(tuple(laws), _with_labels_of(labelled, number))
+
+
+def _place(like: Labelled, index: list[int]) -> str:
+    """Return the labels of an entry for messages, or its position."""
+    if isinstance(like, xr.DataArray):
+        return ", ".join(
+            f"{dim}={like.coords[dim].values[k]}" if dim in like.coords else f"position {k} of {dim!r}"
+            for dim, k in zip(like.dims, index, strict=True)
+        )
+    if isinstance(like, pd.Series | pd.DataFrame):
+        return "label " + ", ".join(repr(native(axis[k])) for axis, k in zip(like.axes, index, strict=True))
+    return f"position {', '.join(map(str, index))}"
 
 
 def _different(values: Array) -> tuple[list[object], NDArray[np.int64]]:

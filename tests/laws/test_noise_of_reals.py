@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
@@ -36,6 +37,47 @@ def test_scales_from_published_accuracy():
 def test_wrong_parameters_are_refused(wrong):
     with pytest.raises(PrivacyError):
         wrong()
+
+
+PER_ENTRY = {
+    "Gaussian": laws.Gaussian,
+    "Laplace": laws.Laplace,
+    "Gaussian margin": lambda margin: laws.Gaussian.of_margin_of_error(margin, 0.9),
+    "Laplace margin": lambda margin: laws.Laplace.of_margin_of_error(margin, 0.9),
+    "Laplace sd": laws.Laplace.of_sd,
+    "Laplace epsilon": laws.Laplace.of_epsilon,
+}
+
+
+@pytest.mark.parametrize("of", PER_ENTRY.values(), ids=PER_ENTRY)
+def test_parameters_of_each_entry(of):
+    for given in ([2, None, 1.0, 2], (2, np.nan, 1, 2), np.array([2, np.nan, 1, 2]), pd.Series([2, None, 1, 2])):
+        found = of(given)
+        assert found.laws == (of(2), of(1))
+        assert np.asarray(found.number).tolist() == [0, -1, 1, 0]
+    series = pd.Series([1, "*****"], ["A", "B"], dtype=object)
+    for wrong, place in {
+        "list": ([1, "*****"], "position 1: "),
+        "texts": (np.array(["±1", "2"]), "position 0: "),
+        "matrix": ([[1.0, 2.0], [3.0, -1.0]], "position 1, 1: "),
+        "series": (series, "label 'B': "),
+        "frame": (pd.DataFrame({"f": series, "m": [1, 2]}), "label 'B', 'f': "),
+        "array": (xr.DataArray([[1.0, -2.0]], {"age": [5, 9]}, ("sex", "age")), "position 0 of 'sex', age=9: "),
+    }.values():
+        with pytest.raises(PrivacyError, match=f"^{place}.* must be a positive number, found "):
+            of(wrong)
+
+
+def test_numbers_without_noise_are_exact():
+    for of in list(PER_ENTRY.values())[:-1]:
+        with pytest.raises(PrivacyError, match=r"^label 'B': .* is 0, so the published number is exact: .*public="):
+            of(pd.Series({"A": 2.0, "B": 0.0}))
+    with pytest.raises(PrivacyError, match="epsilon must be a positive number, found 0"):
+        laws.Laplace.of_epsilon([0])
+    exact = {inv.margin("area"): [3, np.nan]}
+    counts = ppd.measured(inv.margin("area"), [np.nan, 7.5], laws.Gaussian.of_margin_of_error([np.nan, 2], 0.9))
+    seen = ppd.Measurements({"area": ["A", "B"]}, counts, public=exact)
+    assert ppd.identified_bounds(seen).upper.tolist() == [3, np.inf]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)

@@ -12,7 +12,8 @@ from scipy import special
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.real_valued.real_noise import RealNoise, positive
+from ppdinf.laws.law_array import law_of_each
+from ppdinf.laws.real_valued.real_noise import RealNoise, scale_of_noise
 
 __all__ = ["Gaussian"]
 
@@ -31,7 +32,7 @@ class Gaussian(RealNoise):
     Raises
     ------
     PrivacyError
-        The standard deviation is not positive.
+        The standard deviation is not positive; the message names the position or label in an array.
 
     See Also
     --------
@@ -52,7 +53,7 @@ class Gaussian(RealNoise):
     sd: float
 
     def __post_init__(self) -> None:
-        assign(self, sd=positive(self.sd, "the standard deviation"))
+        assign(self, sd=scale_of_noise(self.sd, "the standard deviation"))
 
     @classmethod
     def of_margin_of_error(cls, margin: Any, confidence: float) -> Any:
@@ -61,13 +62,15 @@ class Gaussian(RealNoise):
         Parameters
         ----------
         margin : float or array of float
+            nan for numbers without noise; a margin of 0 means that the number is exact, which ``public=`` states.
         confidence : float
             Between 0 and 1. The margins of error of the U.S. Census Bureau usually have 0.90.
 
         Raises
         ------
         PrivacyError
-            The margin is not positive, or the confidence is not between 0 and 1.
+            The margin is not positive, or the confidence is not between 0 and 1. In an array, the message names the
+            position or label.
 
         Examples
         --------
@@ -77,7 +80,8 @@ class Gaussian(RealNoise):
         """
         if not 0 < confidence < 1:
             raise PrivacyError(f"confidence must be between 0 and 1, found {confidence!r}")
-        return cls(margin / float(special.ndtri((1 + confidence) / 2)))
+        quantile = float(special.ndtri((1 + confidence) / 2))
+        return law_of_each(lambda each: cls(scale_of_noise(each, "the margin of error") / quantile), margin)
 
     def to_dict(self) -> Json:
         """Return the name and the standard deviation."""

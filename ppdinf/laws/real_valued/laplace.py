@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.real_valued.real_noise import RealNoise, positive
+from ppdinf.laws.law_array import law_of_each
+from ppdinf.laws.real_valued.real_noise import RealNoise, positive, scale_of_noise
 
 __all__ = ["Laplace"]
 
@@ -31,7 +32,7 @@ class Laplace(RealNoise):
     Raises
     ------
     PrivacyError
-        The scale is not positive.
+        The scale is not positive; the message names the position or label in an array.
 
     See Also
     --------
@@ -51,7 +52,7 @@ class Laplace(RealNoise):
     scale: float
 
     def __post_init__(self) -> None:
-        assign(self, scale=positive(self.scale, "the scale"))
+        assign(self, scale=scale_of_noise(self.scale, "the scale"))
 
     @classmethod
     def of_epsilon(cls, epsilon: Any, sensitivity: float = 1.0) -> Any:
@@ -66,14 +67,15 @@ class Laplace(RealNoise):
         Raises
         ------
         PrivacyError
-            A parameter is not positive.
+            A parameter is not positive; the message names the position or label in an array.
         """
-        return cls(positive(sensitivity, "the sensitivity") / epsilon)
+        numerator = positive(sensitivity, "the sensitivity")
+        return law_of_each(lambda each: cls(numerator / positive(each, "epsilon")), epsilon)
 
     @classmethod
     def of_sd(cls, sd: Any) -> Any:
-        """Return the law with a standard deviation, ``scale = sd / sqrt(2)``."""
-        return cls(sd / math.sqrt(2))
+        """Return the law with a standard deviation or an array of them, ``scale = sd / sqrt(2)``."""
+        return law_of_each(lambda each: cls(scale_of_noise(each, "the standard deviation") / math.sqrt(2)), sd)
 
     @classmethod
     def of_margin_of_error(cls, margin: Any, confidence: float) -> Any:
@@ -82,11 +84,13 @@ class Laplace(RealNoise):
         Raises
         ------
         PrivacyError
-            The margin is not positive, or the confidence is not between 0 and 1.
+            The margin is not positive, or the confidence is not between 0 and 1. In an array, the message names the
+            position or label.
         """
         if not 0 < confidence < 1:
             raise PrivacyError(f"confidence must be between 0 and 1, found {confidence!r}")
-        return cls(margin / -math.log1p(-confidence))
+        quantile = -math.log1p(-confidence)
+        return law_of_each(lambda each: cls(scale_of_noise(each, "the margin of error") / quantile), margin)
 
     def to_dict(self) -> Json:
         """Return the name and the scale."""

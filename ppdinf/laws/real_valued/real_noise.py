@@ -18,7 +18,7 @@ from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["RealNoise", "positive"]
+__all__ = ["RealNoise", "positive", "scale_of_noise"]
 
 EXACT = 10**7  # largest number of counts whose probabilities of a clipped number are tabulated
 
@@ -135,3 +135,19 @@ def positive(value: object, what: str) -> float:
     if not 0 < number < math.inf:
         raise PrivacyError(f"{what} must be a positive number, found {value!r}")
     return number
+
+
+def scale_of_noise(value: object, what: str) -> float:
+    """Require a positive finite number, and say of 0 that numbers without noise are exact.
+
+    Raises
+    ------
+    PrivacyError
+        The message names `what`.
+    """
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool) and value == 0:
+        raise PrivacyError(
+            f"{what} is 0, so the published number is exact: state it in public= of ppdinf.Measurements, and write nan "
+            "for the number and its noise in ppdinf.measured"
+        )
+    return positive(value, what)
