@@ -11,6 +11,7 @@ denoise_parts    `denoise_parts`: the posterior of a table that does not fit in 
 denoised         The posterior of a table: draws, sums by label, estimates with intervals, exported tables.
 gibbs_sweeps     Sweeps of a chain of tables and parameters of their prior, in one kernel.
 identified_bounds  The smallest and largest value of every cell and sum, given everything certain.
+impossible_numbers  Published numbers that no count can have by themselves.
 joint_updates    Updates of the learned prior's parameters, each jointly with the table.
 learned_prior    A prior of the cells that learns its level, spread and sparsity.
 parameter_moves  Random-walk Metropolis steps of the prior's parameters given a table.

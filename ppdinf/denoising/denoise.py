@@ -18,6 +18,7 @@ from ppdinf._internal.types import Array
 from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.count_windows import Ends, published_windows
 from ppdinf.denoising.denoised import Denoised
+from ppdinf.denoising.impossible_numbers import require_possible_numbers
 from ppdinf.denoising.learned_prior import FixedPrior, LearnedPrior
 from ppdinf.denoising.table_forest import TableForest
 from ppdinf.denoising.table_gibbs import TableGibbs
@@ -103,7 +104,8 @@ def denoise(
         A count is unbounded by everything published (the message names the cell), or windows or draws exceed the
         memory.
     InvariantError
-        No table satisfies everything public.
+        No table satisfies everything public. A number that is impossible for every table, such as a published -2
+        without noise, is named.
 
     See Also
     --------
@@ -140,6 +142,7 @@ def denoise(
         raise ModelError(f"prior must be 'learned' or 'flat', found {prior!r}")
     if min(draws, chains) < 1 or (tune is not None and tune < 0):
         raise ModelError(f"draws and chains must be at least 1, found {draws} and {chains}")
+    require_possible_numbers(data)
     tune = draws // 2 if tune is None else tune
     generators = np.random.default_rng(rng).spawn(chains)
     task = partial(_sample, data, draws, tune, prior, chains)

@@ -7,6 +7,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf.denoising.impossible_numbers import require_possible_numbers
 from ppdinf.distributions.observation.truncation_bounds import groups_of_rows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.identified_sums import Rows, identified_sums
@@ -55,7 +56,8 @@ def identified_bounds(
     Raises
     ------
     InvariantError
-        No table agrees with all statements. The message names statements that contradict each other.
+        No table agrees with all statements. The message names statements that contradict each other, or a number that
+        is impossible for every table, such as a published -2 without noise.
 
     Notes
     -----
@@ -93,6 +95,7 @@ def identified_bounds(
         raise ModelError(f"identified_bounds takes Measurements or releases, found {type(data).__name__}")
     if not isinstance(of, Public | None):
         raise InvariantError(f"of must be a statement such as ppd.invariants.margin('county'), found {of!r}")
+    require_possible_numbers(data)
     system, frame, entries = data.public, data.frame, data.entries
     low, high = entries.support_bounds(0.0)
     certain = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
@@ -104,8 +107,8 @@ def identified_bounds(
     cells = np.zeros(frame.size), np.where(system.empty, 0.0, np.inf)
     wanted, index = _wanted(data, of)
     single = np.diff(rows.matrix.indptr) == 1  # statements about single cells are bounds, not rows
-    rows, cells = _without_single_cells(rows, single, cells)
     try:
+        rows, cells = _without_single_cells(rows, single, cells)
         lower, upper, exact = identified_sums(rows, cells, wanted, seconds, progressbar)
     except InvariantError:
         _name_contradiction(data, certain, low, high)

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 
 from ppdinf.denoising.count_priors import BinomialPrior
 from ppdinf.denoising.count_windows import LARGEST, Ends, ends_by_noise, published_ranges, reached
+from ppdinf.denoising.impossible_numbers import require_possible_numbers
 from ppdinf.distributions.observation.nested_plan import (
     contradiction_error,
     forest_of_sums,
@@ -97,6 +98,7 @@ class PartSums:
     """
 
     def __init__(self, data: Measurements, prior: BinomialPrior | None) -> None:
+        require_possible_numbers(data)
         self.data, self._observed, self._prior = data, ObservedMeasurements(data), prior
         system, of_sums, d = self._observed.system, self._observed.of_sums, data.frame.size
         every = sp.csr_array(np.ones((1, d), dtype=np.int64))

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf.denoising.impossible_numbers import require_possible_numbers
 from ppdinf.denoising.part_sums import TotalMessage
 from ppdinf.distributions.observation.nested_plan import (
     forest_of_sums,
@@ -58,7 +59,7 @@ class PartTotals:
     LabelError
         The labels of `top` are not the names of the parts.
     InvariantError
-        Two sums overlap.
+        Two sums overlap, or a published number is impossible for every table of counts.
     """
 
     def __init__(self, parts: Sequence[str], top: Measurements | None) -> None:
@@ -69,6 +70,7 @@ class PartTotals:
                 f"..., found {dict(zip(top.dims, top.shape, strict=True))}"
             )
         self.dim, self._system, self._entries = top.dims[0], top.public, top.entries
+        require_possible_numbers(top)
         forest = forest_of_sums(self._system, self._entries, sp.eye_array(len(parts), dtype=np.int64, format="csr"))
         if forest is None:
             raise InvariantError(f"top: {why_no_forest(self._system, self._entries)}: state nested sums of parts")

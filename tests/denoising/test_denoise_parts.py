@@ -369,6 +369,11 @@ REFUSED = {
     "weighted": (measurements(inv.linear(WEIGHTED), [3]), InvariantError, "the sum .* has weights other than 1"),
     "not measurements": (lambda: 3, ModelError, "its function must return Measurements, found int"),
     "named as draws": (ppd.Measurements({"draw_0": ["a"]}, TOTAL_3), LabelError, "rename the coordinate 'draw_0'"),
+    "negative": (
+        ppd.Measurements({"block": ["a", "b"]}, TOTAL_3, public={inv.margin("block"): [4, -1]}),
+        InvariantError,
+        "'block=b' is published as -1",
+    ),
     "trials": (HALF, ModelError, "the coordinate 'units' must contain integers >= 0"),
 }
 
@@ -387,6 +392,7 @@ def test_arguments_are_refused(tmp_path):
         (
             ({"top": measurements(inv.total(), [9])}, LabelError, "names of the parts"),
             ({"top": nation(99)}, InvariantError, "'total' contradicts"),
+            ({"top": nation(-1)}, InvariantError, "'total' is published as -1"),
             ({"sources": outside, "top": measurements(inv.total(), [3], outside)}, LabelError, "name of a file"),
             ({"sources": {}}, ModelError, "at least one part"),
             ({"prior": "learned"}, ModelError, "prior must be 'flat'"),

@@ -135,6 +135,48 @@ def test_contradictions_are_named():
         ppd.identified_bounds(ppd.Measurements(LABELS, cells, public={inv.margin("area"): [13, 2]}))
 
 
+CELLS = inv.margin("area", "sex")
+IMPOSSIBLE = {
+    "exact": (lambda: ppd.Measurements(LABELS, public={CELLS: [[1, 2, 3], [4, -2, 6]]}), "'area=B, sex=m' .* as -2,"),
+    "exact total": (lambda: ppd.Measurements(LABELS, public={inv.total(): -3}), "'total' is published as -3,"),
+    "public range": (lambda: ppd.Measurements(LABELS, public={inv.total(): "<0"}), "'total' is published as <=-1,"),
+    "range": (lambda: numbers(["<9", "<0"], ppd.laws.Interval()), "'area=B' is published as <=-1,"),
+    "rounded": (lambda: numbers([5, -5], ppd.laws.Rounded(5)), "'area=B' is published as -5,"),
+    "noise": (lambda: numbers([-4, -5], ppd.laws.AdditiveNoise({-4: 0.5, 4: 0.5})), "'area=B' is published as -5,"),
+    "bound": (lambda: ppd.Measurements(LABELS, bounds=inv.between(-5, -2)), "the public bound .*area=A, sex=f"),
+    "negative weights": (
+        lambda: ppd.Measurements(LABELS, public={inv.linear([[-1] * 6], ["minus"]): [3]}),
+        "'minus' is published as 3,",
+    ),
+}
+
+
+def numbers(values, law):
+    return ppd.Measurements(LABELS, ppd.measured(inv.margin("area"), values, law))
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_a_number_that_no_count_can_have_is_named(case):
+    seen, message = IMPOSSIBLE[case][0](), f"{IMPOSSIBLE[case][1]}.*counts are not negative"
+    with pytest.raises(InvariantError, match=message):
+        ppd.identified_bounds(seen, progressbar=False)
+    with pytest.raises(InvariantError, match=message):
+        ppd.denoise(seen, draws=10, rng=1, progressbar=False)
+
+
+def test_negative_numbers_with_noise_and_differences_are_possible():
+    difference = inv.linear([[1, 0, 0, -1, 0, 0]], ["difference"])
+    rounded = ppd.measured(inv.margin("area"), [-2, 0], ppd.laws.AdditiveNoise({-4: 0.5, 4: 0.5}))
+    seen = ppd.Measurements(LABELS, rounded, public={difference: [-2]}, bounds=inv.between(-3, 9))
+    assert ppd.identified_bounds(seen, inv.margin("area"), progressbar=False).upper.tolist() == [2, 4]
+
+
+def test_two_numbers_of_one_cell_that_contradict_each_other_are_named():
+    both = [ppd.measured(inv.margin("area"), [3, n], ppd.laws.Interval()) for n in (1, 2)]
+    with pytest.raises(InvariantError, match="area=B"):
+        ppd.identified_bounds(ppd.Measurements({"area": ["A", "B"]}, *both), progressbar=False)
+
+
 @pytest.mark.parametrize(
     ("of", "message"),
     [("area", "must be a statement"), (inv.nonnegative(), "states no sum"), (3, "must be a statement")],
