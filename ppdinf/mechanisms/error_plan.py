@@ -165,6 +165,7 @@ def plan(
         Only the labels are used. A shape suffices where the statements name no labels, or sizes by dimension,
         ``{"county": 67, "sex": 2}``.
     losses : iterable of int, float, str or Fraction
+        A sequence, even for one loss: ``["1/4"]``.
     sizes : sequence of int
         Counts for which to state the coefficient of variation.
     gaps : sequence of int
@@ -179,8 +180,8 @@ def plan(
     Raises
     ------
     PrivacyError
-        The error depends on the counts, as for mechanisms with bounds, base measures or post-processing; or sizes or
-        gaps are not positive integers.
+        The error depends on the counts, as for mechanisms with bounds, base measures or post-processing; or losses are
+        not a sequence; or sizes or gaps are not positive integers.
     InvariantError
         Where sums cross, the error is computed from simulated draws: for one of the losses they would take more than
         20 seconds, or no sampler applies. The message states the time that they would take, and names the losses that
@@ -207,6 +208,8 @@ def plan(
     swap_5       0.2  0.01
     exact       True  True
     """
+    if isinstance(losses, str) or not isinstance(losses, Iterable):
+        raise PrivacyError(f"losses must be a sequence such as ['1/4'] or ['1/10', 1], found {losses!r:.60}")
     labels = labels_alone(table)
     blank = labels.table(np.zeros(labels.size, dtype=np.int64))
     mechanisms = {str(exact): family(exact) for exact in (as_fraction(loss, "a loss") for loss in losses)}

@@ -163,6 +163,9 @@ def test_a_plan_compares_losses_and_no_count_enters_it():
     for wrong in ((0,), {"a": -1}, ()):
         with pytest.raises(PpdinfError):
             ppd.plan(laplace(), wrong)
+    for losses in (0.25, "1/4", Fraction(1, 4)):
+        with pytest.raises(PrivacyError, match=r"losses must be a sequence such as \['1/4'\]"):
+            ppd.plan(laplace(), (67,), losses)
     with pytest.raises(PrivacyError, match="noise is always 0"):
         plot_plan(ppd.plan(laplace(), (1,), [1]))
 
