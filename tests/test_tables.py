@@ -284,10 +284,19 @@ def test_frames_differ_by_name():
         (county(labels=[1, 2, 3]), "has 1 at position 0"),
         (county(state=["A", "B", "B"]), "'B' at position 1 of 'state'"),
         (county()[:2], r"\(2,\) labels along"),
-        (county().rename(county="place"), "transpose it first"),
+        (county().rename(county="place"), "it lacks 'county'; 'place' is not expected"),
     ]:
         with pytest.raises(LabelError, match=message):
             frame.check_same(labelled_cells(other)[0], "the other table")
+    table = xr.DataArray(np.ones((1, 1), dtype=int), dims=("county", "sex"))
+    both, one, turned = (labelled_cells(each)[0] for each in (table, table[:, 0], table.T))
+    for first, second, message in [
+        (both, one, r"expected \('county', 'sex'\): it lacks 'sex'$"),
+        (one, both, r"expected \('county',\): 'sex' is not expected$"),
+        (both, turned, "transpose it first$"),
+    ]:
+        with pytest.raises(LabelError, match=message):
+            first.check_dims(second, "the other table")
     frame.check_same(labelled_cells(county())[0], "a table without the coordinate")
 
 

@@ -186,6 +186,25 @@ class Frame:
         """Return the name of the cell at flat `index` for error messages."""
         return ", ".join(f"{dim}={self.label(dim, index)}" for dim in self.dims)
 
+    def check_dims(self, other: Frame, what: str) -> None:
+        """Refuse `other` unless its dimensions are the same, in the same order.
+
+        Raises
+        ------
+        LabelError
+            The message names the dimensions that differ.
+        """
+        if other.dims == self.dims:
+            return
+        absent, further = (
+            " and ".join(repr(dim) for dim in one.dims if dim not in two.dims)
+            for one, two in ((self, other), (other, self))
+        )
+        differences = [f"it lacks {absent}"] if absent else []
+        differences += [f"{further} is not expected"] if further else []
+        advice = "; ".join(differences) or "transpose it first"
+        raise LabelError(f"{what} has dimensions {other.dims}, expected {self.dims}: {advice}")
+
     def check_same(self, other: Frame, what: str) -> None:
         """Refuse `other` unless its dimensions and labels are the same, in the same order.
 
@@ -196,8 +215,7 @@ class Frame:
         LabelError
             The message names the first dimension or label that differs; xarray would align silently.
         """
-        if other.dims != self.dims:
-            raise LabelError(f"{what} has dimensions {other.dims}, expected {self.dims}; transpose it first")
+        self.check_dims(other, what)
         if other.shape != self.shape:
             raise LabelError(f"{what} has {other.shape} labels along {self.dims}, expected {self.shape}")
         for name in (name for name in self.coords if name in other.coords):

@@ -121,10 +121,7 @@ class SharedKey(TableMechanism):
         frame, _ = labelled_cells(labels)
         part_frame, cells = labelled_cells(part)
         refuse_undeclared(part_frame, self.public)
-        if part_frame.dims != frame.dims:
-            raise LabelError(
-                f"the part has dimensions {part_frame.dims}, the whole table {frame.dims}: transpose it first"
-            )
+        frame.check_dims(part_frame, "the part")
         for dim, size, n in zip(frame.dims, frame.shape, part_frame.shape, strict=True):
             if n < size and dim not in getattr(part, "coords", {}):
                 raise LabelError(f"the part has no labels along {dim!r}: labels must identify its cells")
