@@ -24,7 +24,7 @@ def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
     Parameters
     ----------
     path : Path
-        UTF-8, with or without a byte order mark.
+        Fields separated by commas, in UTF-8, with or without a byte order mark.
 
     Returns
     -------
@@ -53,7 +53,8 @@ def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
         raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
     for line, fields in lines:
         if len(fields) != len(header):
-            raise LabelError(f"{path.name} line {line} has {len(fields)} fields, but the header has {len(header)}")
+            widths = f"has {len(fields)} fields, but the header has {len(header)}"
+            raise LabelError(f"{path.name} line {line} {widths}{_separator(header)}")
     return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
 
 
@@ -61,7 +62,15 @@ def require_columns(path: Path, header: list[str], names: list[str] | tuple[str,
     """Require the columns `names` in a header."""
     for name in names:
         if name not in header:
-            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}")
+            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}{_separator(header)}")
+
+
+def _separator(header: list[str]) -> str:
+    """Return the end of a message if the fields of a header seem to be separated by another character than a comma."""
+    for character, name in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a vertical bar")):
+        if len(header) == 1 and character in header[0]:
+            return f". The fields of a line must be separated by commas, but the header contains {name}"
+    return ""
 
 
 def parse_count(where: str, text: str) -> int:
