@@ -56,18 +56,28 @@ def audit(
     seen = data if isinstance(data, ppd.Measurements) else ppd.Measurements.of_releases(data)
     found = ppd.identified_bounds(seen, seconds=seconds)
     disclosed, open_cells = found[found.disclosed], found[~found.exact]
-    notes(console, f"{len(found)} cells; {int((found.lower < found.upper).sum())} have more than one possible count.")
+    several = int((found.lower < found.upper).sum())
+    have = "has" if several == 1 else "have"
+    notes(console, f"{_cells(len(found))}; {several} {have} more than one possible count.")
     if len(disclosed):
-        title = f"{len(disclosed)} cells are not published, but determined"
+        title = f"{_cells_are(len(disclosed))} not published, but determined"
         paragraphs(console, title, disclosed.lower.rename("count").head(SHOWN).to_string())
         if len(disclosed) > SHOWN:
             notes(console, f"... and {len(disclosed) - SHOWN} more.")
     else:
         notes(console, "No cell that is not published is determined.")
     if len(open_cells):
-        notes(console, f"{len(open_cells)} cells are undecided after {seconds:g} s: allow more by --seconds.")
+        notes(console, f"{_cells_are(len(open_cells))} undecided after {seconds:g} s: allow more by --seconds.")
     if output is not None:
         write_atomically(output, found.to_csv())
         notes(console, f"Wrote {output.name}: {len(found)} rows.")
     if len(disclosed) or len(open_cells):
         raise typer.Exit(1)
+
+
+def _cells(number: int) -> str:
+    return "1 cell" if number == 1 else f"{number} cells"
+
+
+def _cells_are(number: int) -> str:
+    return f"{_cells(number)} {'is' if number == 1 else 'are'}"
