@@ -112,8 +112,11 @@ def test_options_name_laws(options, law, write, tmp_path):
         ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3 repeats the labels of line 2"),
         ("county,month,n\nA,x,3\nA,Total,3\n", LabelError, "'month' has the label 'Total' among others"),
         ("county,month,n\nA,x,3\nA,y,1-\n", CountError, "line 3, column 'n'"),
-        ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n'"),
-        ("county,month,k\nA,x,3\n", LabelError, "no column 'n'"),
+        ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n': .*--suppressed 1-4"),
+        ("county,month,k\nA,x,3\n", LabelError, "no column 'n'; it has county, month, k$"),
+        ("county;month;n\nA;x;3\n", LabelError, "no column 'n'; .*by commas, but the header contains a semicolon$"),
+        ("county;month;n\nA;x;3,5\n", LabelError, "line 2 has 2 fields.*the header contains a semicolon$"),
+        ("county\tmonth\tn\nA\tx\t3\n", LabelError, "the header contains a tab$"),
     ],
 )
 def test_errors_name_the_line(text, error, message, tmp_path):
@@ -121,6 +124,25 @@ def test_errors_name_the_line(text, error, message, tmp_path):
     file.write_text(text)
     with pytest.raises(error, match=message):
         read_published_csv(file, value="n", dims=["county", "month"])
+
+
+def test_messages_of_commands_name_options_and_rows(tmp_path):
+    file, out = tmp_path / "n.csv", tmp_path / "out.csv"
+    options = ["--value", "n", "--dims", "county"]
+    file.write_text("county,n\nA,5\nB,-2\nC,4\n")
+    for command in (["audit", file], ["denoise", file, "--output", out]):
+        assert "'county=B' is published as -2, which is possible for no table of counts" in run(
+            *command, *options, code=1
+        )
+    file.write_text("county,n\nA,50\nB,30\n")
+    few = ["denoise", file, *options, "--noise", "geometric:1/4", "--draws", 10, "--output", out]
+    assert "draw more by --draws 40 (draws=40)" in run(*few, code=1)
+    file.write_text("county,n\nA,<5\nB,30\n")
+    (tmp_path / "total.csv").write_text("n\n33\n")
+    text = run("audit", file, *options, "--public", tmp_path / "total.csv", code=1)
+    assert "2 cells; 0 have more than one possible count." in text
+    assert "1 cell is not published, but determined" in text
+    assert "2 cells; 1 has more than one possible count." in run("audit", file, *options)
 
 
 def test_sums_of_other_labels_and_contradictions_are_refused(write, tmp_path):

@@ -138,9 +138,10 @@ class Denoised:
         few = table["ess_bulk"].dropna() < ESS
         if few.any():
             worst = str(table["ess_bulk"].idxmin())
+            needed = 4 * self.draws.sizes["draw"]
             problems.append(
                 f"{few.sum()} of {few.size} cells have fewer than {ESS} effective draws, the fewest {worst}: "
-                f"draw more, denoise(..., draws={4 * self.draws.sizes['draw']})"
+                f"draw more by --draws {needed} (draws={needed})"
             )
         cells, chains = int(table["r_hat"].count()), self.draws.sizes["chain"]
         threshold = max(R_HAT, limit(cells, chains))  # exceeds chance variation of the largest R-hat

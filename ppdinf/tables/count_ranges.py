@@ -107,8 +107,9 @@ def _text_range(text: str) -> Range:
             return -math.inf, limit - (sign == "<")
         return limit + (sign == ">"), math.inf
     raise CountError(
-        f"{text!r:.40} is not an integer or a range such as '1-9', '<5', '>=100': write thousands without separators, "
-        "and state the counts behind a suppression mark by ppd.suppressed(values, below=5)"
+        f"{text!r:.40} is not an integer or a range such as '1-9', '<5', '>=100': write thousands without separators. "
+        "Replace a suppression mark by its range, such as '1-4': by --suppressed 1-4 (suppressed=) for a CSV file, or "
+        "by ppd.suppressed(values, below=5)"
     )
 
 
