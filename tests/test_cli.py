@@ -1,3 +1,4 @@
+import importlib
 import inspect
 import os
 import re
@@ -116,14 +117,62 @@ def test_release_check_infer(released, tmp_path):
     assert "Do not use this posterior" in page
 
 
-def test_infer_refuses_before_it_makes_or_loads_anything(released, tmp_path):
+def _forbidden(*arguments, **options):
+    raise AssertionError("sampled before everything was validated")
+
+
+def test_infer_refuses_before_it_makes_or_samples_anything(released, tmp_path, monkeypatch):
+    monkeypatch.setattr("ppdinf.report.analysis_report.rate_model", _forbidden)
     file, _ = released("--public", "total", "--covariate", "before")
     for options, message in {
         ("--exposure", "persons"): "no dimension or coordinate 'persons'",
         ("--name", "spread"): "name must differ from the names in the model",
+        ("--name", "a/b"): "name must not contain a slash",
     }.items():
         assert message in run("infer", file, "--output", tmp_path / "none", *options, code=1)
+    assert "--seed" in run("infer", file, "--output", tmp_path / "none", "--seed", "-1", code=2)
     assert not (tmp_path / "none").exists()
+
+    (tmp_path / "full" / "posterior.csv").mkdir(parents=True)
+    assert "posterior.csv could not be written" in run("infer", file, "--output", tmp_path / "full", code=1)
+
+
+def test_infer_refuses_tables_without_a_report_before_it_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr("ppdinf.report.analysis_report.rate_model", _forbidden)
+    for dim, public, message in (
+        ("rate_lower", ppd.invariants.total(), "'rate_lower' would name two columns"),
+        ("sex", ppd.invariants.margin("sex"), "the public sums determine every cell"),
+    ):
+        table = ppd.as_table([[3, 4], [7, 5]], dims=(dim, "age")).sum("age")
+        file = tmp_path / f"{dim}.ppd"
+        ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon=1)).save(file)
+        assert message in run("infer", file, "--output", tmp_path / "none", code=1)
+
+
+def test_denoise_refuses_before_it_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("ppdinf.denoising.denoise"), "_sample", _forbidden)
+    path, out = tmp_path / "published.csv", tmp_path / "out.csv"
+    path.write_text("county,sd,n\nA,x,1-4\nA,y,3\nB,x,2\nB,y,4\n")
+    (tmp_path / "folder.csv").mkdir()
+    base = ["denoise", path, "--value", "n", "--dims", "county,sd", "--output"]
+    for options, message in {
+        (out, "--by", "region"): "no dimension or coordinate 'region'",
+        (out, "--by", "county", "--by", "county"): "over a dimension twice",
+        (out, "--by", "sd"): "'sd' would name two columns",
+        (out,): "'sd' would name two columns",
+        (tmp_path / "folder.csv",): "folder.csv could not be written",
+        (tmp_path / "none" / "out.csv",): "out.csv cannot be written",
+        (tmp_path / "out.txt",): "must end in .csv or .parquet",
+        (out, "--report", tmp_path / "none" / "out.html"): "out.html cannot be written",
+        (out, "--report", out): "name the same file, out.csv",
+    }.items():
+        assert message in run(*base, *options, code=1)
+    assert "--seed" in run(*base, out, "--seed", "-1", code=2)
+    with pytest.raises(AssertionError, match="sampled before"):  # the valid command does sample
+        run(*base, out, "--by", "county")
+    monkeypatch.setattr("ppdinf.denoising.denoised.find_spec", lambda name: None)
+    assert "needs pyarrow" in run(*base, tmp_path / "out.parquet", "--by", "county", code=1)
+    assert not out.exists()
 
 
 def test_the_order_of_rows_is_not_published(tmp_path):

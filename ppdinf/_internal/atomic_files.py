@@ -18,7 +18,15 @@ from pathlib import Path
 
 from ppdinf.errors import PpdinfError, WriteError
 
-__all__ = ["as_path", "flush_folder", "make_folder", "require_place", "unwritable", "write_atomically"]
+__all__ = [
+    "as_path",
+    "flush_folder",
+    "make_folder",
+    "require_place",
+    "require_replaceable",
+    "unwritable",
+    "write_atomically",
+]
 
 
 def as_path(path: str | PathLike[str], error: type[PpdinfError] = WriteError) -> Path:
@@ -107,6 +115,20 @@ def require_place(path: str | PathLike[str]) -> None:
         raise WriteError(
             errno.ENOENT, f"{Path(path).name} cannot be written: make its folder, and check that you may write there"
         )
+
+
+def require_replaceable(path: str | PathLike[str]) -> None:
+    """Refuse, before any work, a file that `write_atomically` could not write or replace afterwards.
+
+    Raises
+    ------
+    WriteError
+        Its folder is missing or read-only, or the name exists and is a folder or a write-protected file.
+    """
+    goal = Path(os.path.realpath(as_path(path)))
+    require_place(goal)
+    with unwritable(goal.name):
+        _mode_of(goal)
 
 
 def make_folder(path: str | PathLike[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import ppdinf as ppd
-from ppdinf._internal.atomic_files import require_place
+from ppdinf._internal.atomic_files import require_replaceable
 from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout
 from ppdinf.cli.published_options import (
     CLIPPED,
@@ -22,6 +22,7 @@ from ppdinf.cli.published_options import (
     VALUE,
     read_table,
 )
+from ppdinf.errors import PpdinfError
 
 __all__ = ["denoise"]
 
@@ -48,7 +49,7 @@ def denoise(
     ] = None,
     draws: Annotated[int, typer.Option(help="Draws per chain, of two chains.", min=10)] = 1000,
     report: Annotated[Path | None, typer.Option(help="Page with figures, .html.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)] = 1,
 ) -> None:
     """Estimate counts from releases of a table, its measurements, or a CSV file, without a data model.
 
@@ -58,16 +59,20 @@ def denoise(
     are estimated from the published data. Exit code 1 if the chains disagree. After Ctrl-C, the results use the
     finished draws.
     """
-    from ppdinf.denoising.denoised import require_name
+    from ppdinf.denoising.denoised import require_columns, require_name
 
     require_name(output)
     for path in [output, *([] if report is None else [report])]:
-        require_place(path)
+        require_replaceable(path)
+    if report is not None and report.resolve() == output.resolve():
+        raise PpdinfError(f"--output and --report name the same file, {output.name}: choose two names")
+    statement = ppd.invariants.margin(*by) if by else None
     console = stdout()
-    published = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, sums, public)
+    found = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, sums, public)
+    published = found if isinstance(found, ppd.Measurements) else ppd.Measurements.of_releases(found)
+    require_columns(published, statement)
     with plain_warnings(console):
         denoised = ppd.denoise(published, draws, rng=seed)
-    statement = ppd.invariants.margin(*by) if by else None
     table = denoised.summary(statement)
     denoised.save(output, statement)
     paragraphs(console, "Counts, with 90 % intervals", table.head(SHOWN).round(1).to_string())

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 import ppdinf as ppd
-from ppdinf._internal.atomic_files import make_folder, write_atomically
+from ppdinf._internal.atomic_files import make_folder, require_replaceable, write_atomically
 from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stage, stdout
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["CHAINS", "CORES", "DRAWS", "SEED", "infer", "run"]
 DRAWS = typer.Option(help="Draws per chain, after as many tuning steps, but at most 500.", min=10)
 CHAINS = typer.Option(help="Chains.", min=2)
 CORES = typer.Option(help="Number of parallel processes; by default the number of cores.", min=1)
-SEED = typer.Option(help="Seed of the analysis. The noise of a release has no seed.")
+SEED = typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)
 
 
 def infer(
@@ -71,11 +71,13 @@ def run(
     about: str = "",
 ) -> RateAnalysis:
     """Fit the ready model to a release, print the results and write the report."""
-    from ppdinf.releases.rate_inputs import require_rates
     from ppdinf.report import analyse_rates, write_report
+    from ppdinf.report.analysis_report import FIGURES, require_report
 
-    require_rates(release, *(settings[name] for name in ("name", "exposure", "previous")))
+    require_report(release, *(settings[name] for name in ("name", "exposure", "previous")))
     make_folder(output)
+    for written in ("report.html", "posterior.csv", *(f"{figure}.png" for figure in FIGURES)):
+        require_replaceable(output / written)
     live = console.is_terminal
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
         analysis = analyse_rates(release, **settings, progressbar=True)

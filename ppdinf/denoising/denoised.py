@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cached_property
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 
@@ -17,14 +18,16 @@ from ppdinf.denoising.contradictions import contradiction_problem
 from ppdinf.denoising.count_windows import Ends, reached
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
-from ppdinf.errors import ReleaseFileError
+from ppdinf.errors import LabelError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
 from ppdinf.models.aggregates import aggregate, summary
+from ppdinf.tables.frame import Frame
 
-__all__ = ["Denoised", "require_name"]
+__all__ = ["Denoised", "require_columns", "require_name"]
 
 ESS, R_HAT = 400, 1.02
+COLUMNS = ("estimate", "sd", "lower", "upper", "margin_of_error")  # of a saved table, after its labels
 
 PAGES = "ppdinf.report.denoised_report"
 """Module that writes pages, imported on first use."""
@@ -57,15 +60,8 @@ class Denoised:
         plan: str,
         ends: Ends,
     ) -> None:
-        frame, (chains, draws) = data.frame, cells.shape[:2]
         self.data, self.parameters, self.plan, self._ends = data, parameters, plan, ends
-        labels = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
-        self.draws = xr.DataArray(
-            cells.reshape(chains, draws, *frame.shape),
-            dims=("chain", "draw", *frame.dims),
-            coords={"chain": np.arange(chains), "draw": np.arange(draws), **labels},
-            name="count",
-        )
+        self.draws = _labelled(data.frame, cells)
 
     def sums(self, statement: Public) -> xr.DataArray:
         """Sum the draws by the sums that a statement names.
@@ -186,11 +182,14 @@ class Denoised:
         Raises
         ------
         ReleaseFileError
-            The name has another ending.
+            The name has another ending; or it ends in ``.parquet``, and pyarrow is not installed.
+        LabelError
+            The labels have the name of another column, such as ``estimate``.
         WriteError
             The file cannot be written; an existing file is unchanged.
         """
         require_name(path)
+        require_columns(self.data, statement)
         table = self.summary(statement, probability).reset_index()
         if as_path(path).suffix == ".csv":
             write_atomically(path, table.to_csv(index=False))
@@ -224,6 +223,38 @@ class Denoised:
 
 
 def require_name(path: str | PathLike[str]) -> None:
-    """Refuse a file name whose ending is not a supported format."""
+    """Refuse a file name whose ending is not a supported format, or one whose format needs a missing package."""
     if as_path(path).suffix not in (".csv", ".parquet"):
         raise ReleaseFileError(f"the file name must end in .csv or .parquet, found {Path(path).name}")
+    if as_path(path).suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ReleaseFileError(
+            f"{Path(path).name} needs pyarrow: pip install pyarrow, or choose a name that ends in .csv"
+        )
+
+
+def require_columns(data: Measurements, statement: Public | None) -> None:
+    """Refuse, before any draw, sums that `Denoised.save` could not write.
+
+    Raises
+    ------
+    InvariantError
+        The statement names no sums.
+    LabelError
+        The table does not have the labels of the statement, or the labels have the name of another column.
+    """
+    one = _labelled(data.frame, np.zeros((1, 1, data.frame.size), dtype=np.int64))
+    for name in (one if statement is None else aggregate(one, statement)).dims:
+        if name in COLUMNS:
+            raise LabelError(f"{name!r} would name two columns of the results, labels and numbers: rename the labels")
+
+
+def _labelled(frame: Frame, cells: NDArray[np.integer]) -> xr.DataArray:
+    """Return draws of a table, shape (chains, draws, d), with all coordinates of the table."""
+    chains, draws = cells.shape[:2]
+    labels = {name: (dims, values) for name, (dims, values) in frame.coords.items()}
+    return xr.DataArray(
+        cells.reshape(chains, draws, *frame.shape),
+        dims=("chain", "draw", *frame.dims),
+        coords={"chain": np.arange(chains), "draw": np.arange(draws), **labels},
+        name="count",
+    )

@@ -15,6 +15,7 @@ import xarray as xr
 from ppdinf import plots
 from ppdinf._internal.progress import progress, shows_bars
 from ppdinf.diagnostics import Diagnosis, diagnose
+from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.models import sample_confidential
 from ppdinf.models.rates import draw_rates, rate_model
 from ppdinf.releases import Release
@@ -24,10 +25,13 @@ from ppdinf.samplers.interrupts import between_draws
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["RateAnalysis", "analyse_rates"]
+__all__ = ["FIGURES", "RateAnalysis", "analyse_rates", "require_report"]
 
 PROBABILITY = 0.9
 PER = 100_000
+FIGURES = ("posterior", "noise", "chains")
+COUNTS = ("posterior_mean", "posterior_lower", "posterior_upper")
+RATES = ("posterior_rate", "rate_lower", "rate_upper")
 TUNE = 500  # maximum number of tuning steps
 AGAIN = "Sampling again with shorter steps, because chains diverged"
 ACCEPTANCE = {0.8: "Sampling", 0.95: AGAIN, 0.99: AGAIN}
@@ -82,9 +86,7 @@ class RateAnalysis:
         frame = self.release.frame
         table = pd.DataFrame({dim: frame.broadcast(dim) for dim in frame.dims})
         table["released"] = self.release.table.values.ravel()
-        table[["posterior_mean", "posterior_lower", "posterior_upper"]] = _summarise(
-            self.idata.posterior[self.name], frame.dims
-        )
+        table[[*COUNTS]] = _summarise(self.idata.posterior[self.name], frame.dims)
         at_risk = exposures(self.release, self.exposure).ravel()
         somebody = np.where(at_risk > 0, at_risk, np.nan)  # the rate is undefined if nobody is at risk
         if self.exposure is not None:
@@ -93,7 +95,7 @@ class RateAnalysis:
         scale = PER if self.exposure is not None else 1
         rates = scale * _summarise(self.idata.posterior["rate"], frame.dims)
         rates[np.isnan(somebody)] = np.nan
-        table[["posterior_rate", "rate_lower", "rate_upper"]] = rates
+        table[[*RATES]] = rates
         return table
 
     def model(self) -> str:
@@ -120,13 +122,12 @@ class RateAnalysis:
     def figures(self) -> dict[str, Figure]:
         """Figures by file name: posterior, noise, chains."""
         rate = "rate" if self.exposure is not None else None
-        return {
-            "posterior": plots.plot_posterior_table(
-                self.idata, self.release, self.name, rate=rate, exposure=self.exposure
-            ),
-            "noise": plots.plot_noise(self.release),
-            "chains": plots.plot_chains(self.idata, self.parameters, trusted=self.diagnosis.ok),
-        }
+        drawn = (
+            plots.plot_posterior_table(self.idata, self.release, self.name, rate=rate, exposure=self.exposure),
+            plots.plot_noise(self.release),
+            plots.plot_chains(self.idata, self.parameters, trusted=self.diagnosis.ok),
+        )
+        return dict(zip(FIGURES, drawn, strict=True))
 
     def code(self, path: str) -> str:
         """Return Python code that repeats the analysis from the release file at `path`."""
@@ -144,6 +145,27 @@ class RateAnalysis:
             f"confidential = ppd.sample_confidential(idata, model, random_seed={self.sampling['random_seed'] + 1})\n"
             f"rates = draw_rates(idata, release, {rates}, rng={self.sampling['random_seed']})\n"
         )
+
+
+def require_report(release: Release, name: str, exposure: str | None, previous: str | None) -> None:
+    """Refuse inputs of which no model of rates can be fitted, or no report written.
+
+    Raises
+    ------
+    ModelError, LabelError
+        As `ppdinf.models.rates.rate_model`; or `name` contains a slash or is a dot, or a name would be that of two
+        columns of `RateAnalysis.table`.
+    PrivacyError
+        The public sums determine every cell, so that nothing is unknown.
+    """
+    require_rates(release, name, exposure, previous)
+    if "/" in name or name in (".", ".."):
+        raise ModelError(f"name must not contain a slash or be a dot, because results are stored by name: {name!r}")
+    columns = [*release.dims, *([] if exposure is None else [exposure]), *COUNTS, "naive_rate", *RATES]
+    if twice := [column for column in columns if columns.count(column) > 1]:
+        raise LabelError(f"{twice[0]!r} would name two columns of the results: rename the dimension or covariate")
+    if release.public.structure.fixed.all():
+        raise PrivacyError("the public sums determine every cell: there is no noise, and nothing to infer")
 
 
 def analyse_rates(
@@ -175,8 +197,8 @@ def analyse_rates(
 
     Raises
     ------
-    ModelError, LabelError
-        The release does not fit the model.
+    ModelError, LabelError, PrivacyError
+        The release does not fit the model, or the report; see `require_report`.
 
     Warns
     -----
@@ -188,7 +210,7 @@ def analyse_rates(
     If a chain diverges with PyMC's default step size, all chains are sampled again with ``target_accept=0.95``. If a
     chain still diverges, they are sampled with 0.99. Each repetition takes two to four times as many gradients.
     """
-    require_rates(release, name, exposure, previous)  # before anything slow
+    require_report(release, name, exposure, previous)  # before anything slow
     model = rate_model(release, name=name, exposure=exposure, previous=previous)
     tune = min(draws, TUNE)
     for target_accept, words in ACCEPTANCE.items():

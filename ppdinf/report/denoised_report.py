@@ -81,7 +81,7 @@ def _part(**fields: object) -> dict[str, object]:
 
 
 def _rows(table: pd.DataFrame, caption: str) -> dict[str, object]:
-    flat = table.reset_index()
+    flat = table.reset_index(allow_duplicates=True)
     rows = [[f"{x:g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
     return _part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
 
