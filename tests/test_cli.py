@@ -59,6 +59,10 @@ def test_help_is_written_for_analysts():
         text = run(command, "--help")
         assert "Usage" in text
         assert len(text) > 200
+    for command in ("infer", "denoise", "demo", "audit"):
+        assert "replaced" in run(command, "--help")
+    for command in ("release", "counts"):
+        assert "must not exist yet" in run(command, "--help")
     assert ppdinf.__version__ in run("--version")
 
 

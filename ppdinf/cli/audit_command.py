@@ -41,7 +41,9 @@ def audit(
     suppressed: SUPPRESSED = None,
     sums: SUMS = None,
     public: PUBLIC = None,
-    output: Annotated[Path | None, typer.Option(help="Table of all cells with their bounds, .csv.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Table of all cells with their bounds, .csv. An existing file is replaced.")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="Time limit of integer programmes.", min=0)] = 300.0,
 ) -> None:
     """Find the smallest and largest count of every cell, and cells that are not published but determined.

@@ -33,7 +33,9 @@ def demo(
     ] = None,
     month: Annotated[str, typer.Option(help="Month to release; the previous month is assumed public.")] = MONTH,
     epsilon: Annotated[str, typer.Option(help="Privacy loss per unit of distance.")] = "1/10",
-    output: Annotated[Path, typer.Option(help="Folder for release, report and figures.")] = Path("ppdinf-demo"),
+    output: Annotated[
+        Path, typer.Option(help="Folder for release, report and figures. Earlier ones in it are replaced.")
+    ] = Path("ppdinf-demo"),
     draws: Annotated[int, DRAWS] = 1000,
     chains: Annotated[int, CHAINS] = 4,
     cores: Annotated[int | None, CORES] = None,

@@ -33,7 +33,7 @@ def denoise(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="A CSV file, a file of measurements, or releases of one table.")
     ],
-    output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet.")],
+    output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet. An existing file is replaced.")],
     value: VALUE = None,
     dims: DIMS = None,
     coords: COORDS = None,
@@ -48,7 +48,7 @@ def denoise(
         typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
     ] = None,
     draws: Annotated[int, typer.Option(help="Draws per chain, of two chains.", min=10)] = 1000,
-    report: Annotated[Path | None, typer.Option(help="Page with figures, .html.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Page with figures, .html. An existing file is replaced.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)] = 1,
 ) -> None:
     """Estimate counts from releases of a table, its measurements, or a CSV file, without a data model.

@@ -27,7 +27,9 @@ SEED = typer.Option(help="Seed of the analysis. The noise of a release has no se
 
 def infer(
     file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file of a table.")],
-    output: Annotated[Path, typer.Option(help="Folder for report, table and figures.")],
+    output: Annotated[
+        Path, typer.Option(help="Folder for report, table and figures. Earlier ones in it are replaced.")
+    ],
     exposure: Annotated[
         str | None, typer.Option(help="Covariate with the persons at risk (0 allowed); the model then has rates.")
     ] = None,
