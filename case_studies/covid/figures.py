@@ -4,6 +4,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from ppdinf.plots.style import label_round_numbers
+
 EPSILONS, LOSSES = (0.01, 1.0), ("l2", "l1")
 METHODS = {  # base measure, or post-processing: title, colour
     "counting": ("counting measure,\nnothing imposed", "#767676"),
@@ -45,6 +47,7 @@ def rates(study, released, table, months, norm):
         axes.set_title(title, fontsize=10)
     for axes in panels.ravel():
         axes.set_yscale("symlog", linthresh=10)
+        label_round_numbers(axes.yaxis, 10)
         axes.set_xticks(at[::step], table.month.values[months][::step], rotation=45, fontsize=8)
         axes.axhline(0, color="#BBBBBB", linewidth=0.7, zorder=0)
     for own, epsilon in zip(panels, EPSILONS, strict=True):
@@ -154,6 +157,7 @@ def one_month(study, released, estimates, table, month):
     axes.plot(at, post, "^", color="#D55E00", markersize=5, clip_on=False, label="the same noisy table, post-processed")
     axes.plot(at, truth, "_", color="#222222", markersize=9, markeredgewidth=1.6, label="confidential")
     axes.set_yscale("symlog", linthresh=100)
+    label_round_numbers(axes.yaxis, 100)
     axes.set(xlim=(-0.7, len(order) - 0.3), ylim=(0, None))
     names = [f"{name} ({n / 1000:,.0f})" for name, n in zip(table.county.values[order], persons, strict=True)]
     axes.set_xticks(at, names, rotation=90, fontsize=7)

@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 from scipy.stats import gamma
 
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, figure_style
+from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, figure_style, label_round_numbers
 from ppdinf.releases import Release
 
 __all__ = ["naive_interval", "plot_posterior_table"]
 
 PROBABILITY = 0.9
+LINEAR = 10  # counts up to here are on a linear scale in every figure
 ROWS = 80
 """Number of rows that are readable on one page."""
 
@@ -135,10 +136,14 @@ def _counts_panel(axes: Axes, draws: np.ndarray, released: np.ndarray) -> None:
     axes.hlines(rows, lower, upper, color=POSTERIOR, linewidth=2.4, alpha=0.55)
     axes.plot(draws.mean(axis=0), rows, "o", color=POSTERIOR, markersize=3.6)
     axes.plot(released, rows, "D", color=NAIVE, markersize=3.6, markerfacecolor="white", markeredgewidth=1.1)
-    axes.set_xscale("symlog", linthresh=10, linscale=0.7)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
+    if max(np.abs(released).max(), np.abs(upper).max()) > 10 * LINEAR:
+        axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.7)
+        label_round_numbers(axes.xaxis, LINEAR)
+        axes.set_xlabel(f"persons (linear between -{LINEAR} and {LINEAR}, logarithmic beyond)")
+    else:
+        label_round_numbers(axes.xaxis)
+        axes.set_xlabel("persons")
     axes.axvline(0, color=QUIET, linewidth=0.8)
-    axes.set_xlabel("persons (linear between -10 and 10, logarithmic beyond)")
     clean(axes)
     _key(axes, "Counts", "released, with its noise", "none", f"posterior mean and {PROBABILITY:.0%} interval")
 

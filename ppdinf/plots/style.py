@@ -11,17 +11,32 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import Locator, MaxNLocator, NullLocator
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-__all__ = ["INK", "NAIVE", "POSTERIOR", "QUIET", "clean", "figure_style", "headline"]
+__all__ = [
+    "INK",
+    "NAIVE",
+    "POSTERIOR",
+    "QUIET",
+    "RoundNumbers",
+    "clean",
+    "figure_style",
+    "headline",
+    "label_round_numbers",
+]
 
 POSTERIOR = "#0072B2"
 NAIVE = "#D55E00"
 INK = "#222222"
 QUIET = "#767676"
+
+FEWEST = 4  # labels along an axis
 
 _STYLE: dict[RcKeyType, str | float] = {
     "font.family": "sans-serif",
@@ -53,6 +68,60 @@ def clean(axes: Axes) -> None:
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
+
+
+class EqualDistances(MaxNLocator):
+    """At least four ticks at multiples of 1, 2 or 5 times a power of ten, and at integers if the range permits."""
+
+    def __init__(self) -> None:
+        super().__init__(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=FEWEST)
+
+
+class RoundNumbers(Locator):
+    """Ticks of an axis that is linear between -`threshold` and `threshold`, and logarithmic beyond.
+
+    Parameters
+    ----------
+    threshold : int
+        A power of ten.
+
+    Notes
+    -----
+    The ticks are 0 and positive and negative powers of ten from `threshold`. If fewer than four are in the shown range,
+    2 and 5 times the powers join them. If these are still fewer than four, the ticks have equal distances.
+
+    Examples
+    --------
+    >>> RoundNumbers(10).tick_values(0, 2000), RoundNumbers(10).tick_values(0, 150)
+    ([0, 10, 100, 1000], [0, 10, 20, 50, 100])
+    """
+
+    def __init__(self, threshold: int) -> None:
+        self._threshold = threshold
+
+    def __call__(self) -> list[float]:
+        """Return the ticks of the shown range."""
+        assert self.axis is not None
+        return self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two numbers."""
+        low, high = sorted((vmin, vmax))
+        decades = int(np.log10(max(abs(low), abs(high), self._threshold) / self._threshold)) + 1
+        for multiples in ((1,), (1, 2, 5)):
+            positive = [multiple * self._threshold * 10**k for k in range(decades) for multiple in multiples]
+            ticks = [tick for tick in sorted({0, *positive, *(-tick for tick in positive)}) if low <= tick <= high]
+            if len(ticks) >= FEWEST:
+                return ticks
+        equal = EqualDistances().tick_values(low, high)
+        return [float(tick) for tick in equal if low <= tick <= high]
+
+
+def label_round_numbers(axis: Axis, threshold: int | None = None) -> None:
+    """Label at least four round numbers along an axis that is linear, or logarithmic beyond a power of ten."""
+    axis.set_major_locator(EqualDistances() if threshold is None else RoundNumbers(threshold))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:,.0f}")
 
 
 def headline(axes: Axes, title: str, subtitle: str = "") -> None:

@@ -12,6 +12,7 @@ from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.plots import plot_cells, plot_chains, plot_map, plot_noise, plot_posterior_table
 from ppdinf.plots.noise import noise_values
 from ppdinf.plots.posterior_table import naive_interval
+from ppdinf.plots.style import RoundNumbers
 
 COUNTIES = ["Big", "Middle $x$", "Small"]
 PERSONS = np.array([90_000, 20_000, 1_000])
@@ -81,6 +82,35 @@ def test_a_large_table_shows_its_smallest_cells():
     figure = plot_posterior_table(xr.DataTree.from_dict({"posterior": draws}), release, "n")
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == [f"c{i}" for i in range(79, -1, -1)]
+
+
+@pytest.mark.parametrize("largest", [3, 12, 37, 99, 101, 180, 950, 20_000, 3_000_000])
+def test_at_least_four_labels_cover_the_axis_of_counts(largest):
+    """Up to 100 the axis is linear. The largest count is at most a few times the largest label."""
+    counts = np.linspace(0, largest, 6).astype(int)
+    table = xr.DataArray(counts, dims="cell", coords={"cell": list("abcdef")})
+    release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    draws = xr.Dataset({"n": (("chain", "draw", "cell"), counts[None, None].repeat(10, 1))}, table.coords)
+    (axes,) = plot_posterior_table(xr.DataTree.from_dict({"posterior": draws}), release, "n").axes
+    low, high = axes.get_xlim()
+    shown = [tick for tick in axes.get_xticks() if low <= tick <= high]
+    assert len(shown) >= 4
+    assert 0 in shown
+    assert max(shown) > largest / (1.6 if largest <= 100 else 10)
+    assert len({axes.xaxis.get_major_formatter()(tick) for tick in shown}) == len(shown)
+    assert (axes.get_xscale() == "linear") == (largest <= 100) == (axes.get_xlabel() == "persons")
+
+
+def test_round_numbers_along_a_partly_logarithmic_axis():
+    for low, high, ticks in (
+        (-30, 2000, [-10, 0, 10, 100, 1000]),
+        (2000, -30, [-10, 0, 10, 100, 1000]),  # a reversed axis
+        (0, 150, [0, 10, 20, 50, 100]),
+        (0, 40, [0, 10, 20, 30, 40]),
+        (120, 180, [120, 130, 140, 150, 160, 170, 180]),
+    ):
+        assert RoundNumbers(10).tick_values(low, high) == ticks
+    assert RoundNumbers(100).tick_values(0, 1500) == [0, 100, 200, 500, 1000]
 
 
 def test_refusals(idata, release):
