@@ -106,6 +106,17 @@ def test_the_page_agrees_with_the_release(page, analysis):
     assert "exposure='persons'" in parsed
 
 
+def test_the_page_and_its_figure_agree_about_the_noise(page, analysis):
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    often, rare = re.search(
+        r"at least half of the counts by (\d+) or less and at most one count in twenty by more than (\d+)\.", text
+    ).groups()
+    figure = analysis.figures()["noise"]
+    drawn = " ".join(part.get_text() for part in figure.findobj(lambda artist: hasattr(artist, "get_text")))
+    assert f"at least half of them by {often} or less" in drawn
+    assert f"by more than {rare}" in drawn
+
+
 def test_figures_are_next_to_the_page(page):
     for name in ("posterior", "noise", "chains"):
         assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")

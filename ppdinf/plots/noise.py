@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def plot_noise(release: Release) -> Figure:
     """
     noise = noise_values(release)
     distance = np.abs(noise)
-    often, tail_probability = (int(np.quantile(distance, q, method="inverted_cdf")) for q in (0.5, 0.95))
+    often, tail_probability = (math.ceil(np.quantile(distance, q, method="inverted_cdf")) for q in (0.5, 0.95))
     edge = int(np.quantile(distance, 0.999, method="inverted_cdf")) + 1
     width = 2 * (edge // 60) + 1  # odd, so that one bar is centered at zero
     edges = np.arange(-(edge // width) - 1, edge // width + 2) * width + np.array([-width / 2])
@@ -102,7 +103,7 @@ def plot_noise(release: Release) -> Figure:
         )
         headline(
             axes,
-            f"Noise changes a count by {noise.std():.1f} persons (sd), half of the counts by {often} or less",
+            f"Noise changes counts by {noise.std():.1f} persons (sd), at least half of them by {often} or less",
             f"{_law(release)}; frequencies of {noise.size:,} new draws",
         )
     return figure

@@ -1,3 +1,5 @@
+import re
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -148,6 +150,16 @@ def test_noise_has_the_distribution_of_the_release(release):
     middle = np.array([bar.get_x() + bar.get_width() / 2 for bar in axes.patches])
     np.testing.assert_allclose(bars, np.interp(middle, k, law), atol=0.006)
     assert f"{noise.std():.1f} persons" in texts(figure)
+
+
+def test_the_stated_quantiles_of_the_noise_are_true(release):
+    """At least half are at most the first number, at most 5 % exceed the second; no smaller number has this."""
+    distance, said = abs(noise_values(release)), texts(plot_noise(release))
+    often = int(re.search(r"at least half of them by (\d+) or less", said)[1])
+    share, rare = re.search(r"([\d.]+)% of cells are off\s+by more than (\d+)", said).groups()
+    assert (distance <= often - 1).mean() < 0.5 <= (distance <= often).mean()
+    assert (distance > int(rare)).mean() <= 0.05 < (distance > int(rare) - 1).mean()
+    assert float(share) == pytest.approx(100 * (distance > int(rare)).mean(), abs=0.05)
 
 
 def test_wide_noise_is_binned_around_zero(release):
