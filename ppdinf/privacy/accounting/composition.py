@@ -269,13 +269,16 @@ def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
             raise PrivacyError(f"compose needs guarantees, such as release.guarantee; found {type(guarantee).__name__}")
     variants = {g.variant for g in guarantees}
     if len(variants) > 1:
-        raise PrivacyError(f"guarantees of variants {sorted(variants)} do not add up: restate them with to_zcdp first")
+        raise PrivacyError(
+            f"guarantees of variants {sorted(variants)} do not add up as stated: restate them with to_zcdp first, or "
+            "open a session for each of them"
+        )
     units = {(g.unit, g.contributions) for g in guarantees}
     if len(units) > 1:
         kinds = "; ".join(f"one {unit} with at most {count} records" for unit, count in sorted(units))
         raise PrivacyError(f"guarantees of different units ({kinds}) do not add up")
     if len({(g.neighbours, g.steps) for g in guarantees}) > 1:
-        raise PrivacyError("guarantees between different kinds of neighbours do not add up")
+        raise PrivacyError("guarantees between different kinds of neighbours do not add up: open a session for each")
     return guarantees[0]
 
 
