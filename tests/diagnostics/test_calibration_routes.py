@@ -60,7 +60,7 @@ def test_ranks_of_the_truth_are_uniform(route, system, regime, compiled):
 
 CASES = [  # fault, the quantity that detects it, and replicates for a p-value far below the threshold
     ("rejection", "groups", "epsilon off by 20 %", "noise", 800),
-    ("rejection", "groups", "M too small", "fit", 500),
+    ("rejection", "groups", "M too small", "fit", 1500),
     ("rejection", "groups", "P(Z | theta) dropped", "fit", 200),
     ("importance", "groups", "epsilon off by 20 %", "noise", REPLICATES),
     ("importance", "groups", "a public sum dropped", "noise", REPLICATES),
