@@ -223,7 +223,7 @@ class Denoised:
 
 
 def require_name(path: str | PathLike[str]) -> None:
-    """Refuse a file name whose ending is not a supported format, or one whose format needs a missing package."""
+    """Refuse a file name whose ending is not a supported format, or needs a package that is not installed."""
     if as_path(path).suffix not in (".csv", ".parquet"):
         raise ReleaseFileError(f"the file name must end in .csv or .parquet, found {Path(path).name}")
     if as_path(path).suffix == ".parquet" and find_spec("pyarrow") is None:
@@ -242,8 +242,9 @@ def require_columns(data: Measurements, statement: Public | None) -> None:
     LabelError
         The table does not have the labels of the statement, or the labels have the name of another column.
     """
-    one = _labelled(data.frame, np.zeros((1, 1, data.frame.size), dtype=np.int64))
-    for name in (one if statement is None else aggregate(one, statement)).dims:
+    draw = _labelled(data.frame, np.zeros((1, 1, data.frame.size), dtype=np.int64))
+    sums = draw if statement is None else aggregate(draw, statement)
+    for name in sums.dims:
         if name in COLUMNS:
             raise LabelError(f"{name!r} would name two columns of the results, labels and numbers: rename the labels")
 
