@@ -100,7 +100,6 @@ def test_pages(page):
     assert faults(re.sub(r"^ {4}.*$", "\n\n", text, flags=re.MULTILINE)) == []  # formulas are indented
 
 
-@pytest.mark.quick_cases(16)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
 def test_docstrings_and_messages(folder):
     found = []

@@ -76,7 +76,6 @@ def idle_imports(package):
     ]
 
 
-@pytest.mark.quick_cases(0)
 def test_imports_within_functions_load_something_heavy():
     assert idle_imports(PACKAGE) == []
 

@@ -165,7 +165,7 @@ def require_report(release: Release, name: str, exposure: str | None, previous: 
     if twice := [column for column in columns if columns.count(column) > 1]:
         raise LabelError(f"{twice[0]!r} would name two columns of the results: rename the dimension or covariate")
     if release.public.structure.fixed.all():
-        raise PrivacyError("the public sums determine every cell: there is no noise, and nothing to infer")
+        raise PrivacyError("the public sums determine every cell, so that nothing is unknown")
 
 
 def analyse_rates(
