@@ -55,6 +55,13 @@ def test_ranges_with_margins_are_denoised_and_audited(write, tmp_path):
     assert "No cell that is not published is determined" in run("audit", file, *TABLE)
 
 
+def test_a_folder_as_output_is_refused_before_the_audit(tmp_path, monkeypatch):
+    file = tmp_path / "cells.csv"
+    file.write_text("a,n\nx,1\ny,2\n")
+    monkeypatch.setattr(ppd, "identified_bounds", lambda *_, **__: pytest.fail("the audit has begun"))
+    assert "folder" in run("audit", file, "--value", "n", "--output", tmp_path, code=1)
+
+
 def test_marks_and_rounding_and_regions(write, tmp_path):
     """Nearest 5 with separately rounded regions, marks for counts below 6."""
     shown = np.where(TRUE < 6, "S", (5 * ((TRUE + 2) // 5)).astype(str))

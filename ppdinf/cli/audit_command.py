@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import ppdinf as ppd
-from ppdinf._internal.atomic_files import require_place, write_atomically
+from ppdinf._internal.atomic_files import require_replaceable, write_atomically
 from ppdinf.cli.plain_output import notes, paragraphs, stdout
 from ppdinf.cli.published_options import (
     CLIPPED,
@@ -52,7 +52,7 @@ def audit(
     this.
     """
     if output is not None:
-        require_place(output)
+        require_replaceable(output)
     console = stdout()
     data = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, sums, public)
     seen = data if isinstance(data, ppd.Measurements) else ppd.Measurements.of_releases(data)

@@ -28,6 +28,7 @@ from ppdinf.distributions.model_graph.build_fiber import build_fiber
 from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
 from ppdinf.distributions.model_graph.data_models import as_distribution, with_independent_cells, with_positions
 from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.model_graph.dims_of_parameters import refuse_other_dimensions
 from ppdinf.distributions.model_graph.model_hooks import as_free_rvs
 from ppdinf.distributions.model_graph.shared_data import note_data
 from ppdinf.distributions.observation.float64 import in_double
@@ -97,9 +98,10 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     ------
     ModelError
         `dist` is not elementwise over integers or does not fit the shape of the table; the coordinates of the model
-        differ from the labels of the release; `dims` are not those of the cells. With ``marginalize=True``, the
-        public statements or the noise do not permit it, or a variable does not depend on the table cell by cell.
-        K-norm noise has more than 8 dimensions, a query leaves a count unbounded, or a window exceeds the memory.
+        differ from the labels of the release; `dims` are not those of the cells; a parameter with named dimensions has
+        one of them along another dimension of the table. With ``marginalize=True``, the public statements or the noise
+        do not permit it, or a variable does not depend on the table cell by cell. K-norm noise has more than 8
+        dimensions, a query leaves a count unbounded, or a window exceeds the memory.
     InvariantError
         No table in the support of `dist` satisfies everything public.
 
@@ -169,6 +171,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     dist = with_positions(dist, dims or release.dims)
     dist = with_independent_cells(as_distribution(dist))
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
+    refuse_other_dimensions(root, dist, dims or ())
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     # data model, and whether the table can be marginalized
     base = in_double(_fit_to_table(dist, observed), root)

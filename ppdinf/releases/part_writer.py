@@ -258,6 +258,9 @@ class _Job:
             found = pd.unique(draft.public.frame.coordinate(self.by)[1].ravel()).tolist()
         except (CountError, LabelError, InvariantError) as error:
             raise type(error)(f"{self.by}={label}: {error}") from error
+        except Exception as error:
+            error.add_note(f"The error occurred in the part {self.by}={label}.")
+            raise
         if found != [label]:
             others = ", ".join(repr(other) for other in found if other != label)
             raise LabelError(f"the table of {self.by}={label!r} must have this label only, found {others}")

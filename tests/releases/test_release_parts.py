@@ -426,6 +426,12 @@ def test_tables_are_validated_before_anything_is_drawn(tmp_path, monkeypatch, re
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_error_of_the_reader_names_the_part(tmp_path):
+    with pytest.raises(ZeroDivisionError) as caught:
+        released(tmp_path / "out", read=lambda state: table(state) if state == "A" else 1 // 0)
+    assert caught.value.__notes__ == ["The error occurred in the part state=B."]
+
+
 def test_folders_and_labels(tmp_path):
     with pytest.raises(LabelError, match="at least one part, each once, found 0 labels"):
         released(tmp_path / "out", labels=[])

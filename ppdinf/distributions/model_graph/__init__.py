@@ -5,6 +5,7 @@ counted_twice       Refusal of independent models of the shares of a public tota
 data_model_draws    Draws of cells from the data model alone, for cells on which nothing published depends.
 data_models         Data models written as expressions: shifted, clipped, with pymc.dims, multinomial with Poisson n.
 dependents          Dependents of the confidential tables of a model, and their factors.
+dims_of_parameters  Dimensions of the parameters of a data model, by the dims of named variables of the model.
 latent_tables       Latent integers of plain models as tables with exactly known sums and optional releases.
 marginal_rewrite    Marginal likelihood of a release and all dependents of its table.
 model_hooks         Handling of variables that are added to a model with a marginalized table.
