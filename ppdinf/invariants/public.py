@@ -17,7 +17,7 @@ __all__ = ["Public"]
 
 @dataclass(frozen=True)
 class Public:
-    """All public statements about a table, joined by ``&``.
+    """All public statements about a table, joined by ``&``; ``Public()`` if nothing is exact.
 
     See Also
     --------
@@ -25,9 +25,11 @@ class Public:
 
     Examples
     --------
-    >>> from ppdinf.invariants import groups, nonnegative, total
+    >>> from ppdinf.invariants import Public, groups, nonnegative, total
     >>> print(total() & groups("state") & nonnegative())
     Published exactly: the total; the sum for every state. Known: no count is negative.
+    >>> print(Public())
+    Published exactly: nothing.
     """
 
     statements: tuple[Statement, ...] = ()

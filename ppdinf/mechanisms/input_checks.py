@@ -77,7 +77,10 @@ def _require_slack(frame: Frame, cells: NDArray[np.int64]) -> None:
 def require_public(public: object) -> None:
     """Require public statements as the first argument."""
     if not isinstance(public, Public):
-        raise InvariantError("the first argument must be public statements, for example ppdinf.invariants.total()")
+        raise InvariantError(
+            "the first argument must be public statements, for example ppdinf.invariants.total(), or "
+            "ppdinf.invariants.Public() if nothing is exact"
+        )
 
 
 def refuse_undeclared(frame: Frame, public: Public) -> None:
