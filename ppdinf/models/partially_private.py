@@ -112,8 +112,9 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     Notes
     -----
     Counts are truncated to a window. Its complement has noise probability below 1e-12, unless draws of the prior show
-    that the data model favours counts further away (`ppdinf.distributions.model_graph.truncation`). A window has a
-    ``width`` of about ``70 / epsilon`` counts. Costs of a gradient and of a table draw are given in docs/speed.md.
+    that the data model or the data of a dependent favour counts further away
+    (`ppdinf.distributions.model_graph.truncation`). A window has a ``width`` of about
+    ``70 / epsilon`` counts. Costs of a gradient and of a table draw are given in docs/speed.md.
 
     Cost of a gradient of the marginalized model:
 
@@ -171,10 +172,10 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     dist = with_positions(dist, dims or release.dims)
     dist = with_independent_cells(as_distribution(dist))
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
-    refuse_other_dimensions(root, dist, dims or ())
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     # data model, and whether the table can be marginalized
     base = in_double(_fit_to_table(dist, observed), root)
+    refuse_other_dimensions(root, dist, dims or ())
     refuse_counted_twice(root, base, observed)
     above = as_free_rvs(model, base, name)
     hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.why_not_marginalizable

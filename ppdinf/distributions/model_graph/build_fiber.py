@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -29,8 +29,10 @@ from ppdinf._internal.pymc_compat import (
     inputvars,
 )
 from ppdinf.distributions.densities.confidential_rv import log_density
+from ppdinf.distributions.model_graph.data_of_dependents import DataOfDependents, data_of_dependents
+from ppdinf.distributions.model_graph.dependents import dependents_of
 from ppdinf.distributions.model_graph.shared_data import note_data
-from ppdinf.distributions.model_graph.truncation import common_width, count_windows
+from ppdinf.distributions.model_graph.truncation import common_width, count_windows, exceeded_by_data
 from ppdinf.distributions.observation.linear_queries import cell_windows
 from ppdinf.distributions.observation.multinomial_rows import elementwise
 from ppdinf.distributions.observation.observed import Observed
@@ -43,7 +45,7 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.lattice.points.tables_with_holes import nearest_table
 
-__all__ = ["at_initial_point", "build_fiber", "feasible_start", "give_windows", "renew_windows"]
+__all__ = ["at_initial_point", "build_fiber", "feasible_start", "give_windows", "renew_windows", "widen_windows"]
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
@@ -56,6 +58,7 @@ def build_fiber(
     *,
     gaps: bool = False,
     read: NDArray[np.bool_] | None = None,
+    data: DataOfDependents | None = None,
 ) -> tuple[Fiber, NDArray[np.int64]]:
     """Compute the windows, choose moves for the given bounds, and find an initial table.
 
@@ -70,6 +73,8 @@ def build_fiber(
     read : array of bool, shape (d,), optional
         Cells on which other variables of the model depend; they need a window even if nothing published depends on
         them.
+    data : DataOfDependents, optional
+        Log density of the observed dependents of the table.
 
     Returns
     -------
@@ -89,7 +94,7 @@ def build_fiber(
     if read is not None:
         uninformed &= ~read
     if likelihood.query is None:
-        lower, width = count_windows(model, base, observed, nonnegative, uninformed)
+        lower, width = count_windows(model, base, observed, nonnegative, uninformed, data)
     else:
         lower, upper = cell_windows(observed, nonnegative)
         width = common_width(lower, upper, system)
@@ -131,7 +136,31 @@ def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model
         renew_windows(table, read | ~uninformed, model)
 
 
-def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
+def widen_windows(table: TensorVariable, dependents: Sequence[TensorVariable], model: pm.Model) -> None:
+    """Compute windows again if data of dependents of a table make counts outside its windows possible.
+
+    Windows of linear queries depend on the release alone.
+
+    Raises
+    ------
+    ModelError, InvariantError
+        As for `build_fiber`.
+    """
+    law = table.owner.op
+    data = data_of_dependents(table, dependents, model)
+    if data is not None and law.observed.likelihood.query is None:
+        dist, _ = law.base(table.owner.inputs)
+        if exceeded_by_data(model, dist, law.observed, law.fiber, data):
+            renew_windows(table, ~law.fiber.uninformed, model, dependents)
+    note_data(table, model, dependents)
+
+
+def renew_windows(
+    table: TensorVariable,
+    read: NDArray[np.bool_],
+    model: pm.Model,
+    dependents: Sequence[TensorVariable] | None = None,
+) -> None:
     """Compute windows, moves and initial table from the present data of a model.
 
     Parameters
@@ -140,6 +169,8 @@ def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Mode
     read : array of bool, shape (d,)
         Cells that need a window even if nothing published depends on them.
     model : pymc.Model
+    dependents : sequence of TensorVariable, optional
+        Dependents of the table; by default those of the model.
 
     Raises
     ------
@@ -147,14 +178,15 @@ def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Mode
         As for `build_fiber`.
     """
     law = table.owner.op
+    dependents = dependents_of(table, model) if dependents is None else dependents
     for rv in model.free_RVs:  # a variable that is being added has no initial value yet
         model.rvs_to_initial_values.setdefault(rv, None)
     dist, _ = law.base(table.owner.inputs)
-    marginalized = table not in model.free_RVs
-    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=marginalized, read=read)
+    data, marginalized = data_of_dependents(table, dependents, model), table not in model.free_RVs
+    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=marginalized, read=read, data=data)
     for name in ("groups", "nested"):
         law.__dict__.pop(name, None)
-    note_data(table, model)
+    note_data(table, model, dependents)
 
 
 def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:

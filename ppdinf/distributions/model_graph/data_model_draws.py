@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import RandomType, TensorVariable, Variable, compile_pymc, graph_inputs, reseed_rngs
 from ppdinf._internal.types import Array
-from ppdinf.distributions.model_graph.truncation import subset_distribution
+from ppdinf.distributions.model_graph.prior_draws import subset_distribution
 from ppdinf.errors import ModelError
 
 __all__ = ["DataModelDraws", "uninformed_cells"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import pymc as pm
@@ -28,6 +28,7 @@ __all__ = [
     "depends_on",
     "drawn_for",
     "factors_of_variable",
+    "observed_among",
     "parts_of",
     "tables_of",
 ]
@@ -139,6 +140,11 @@ def parts_of(var: TensorVariable, model: pm.Model | None = None) -> list[TensorV
 def dependents_of(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
     """Return the random variables and potentials that depend on a table given all others, except its release."""
     return [var for var in (*model.basic_RVs, *model.potentials) if depends_on(var, table, model)]
+
+
+def observed_among(variables: Sequence[TensorVariable], model: pm.Model) -> list[TensorVariable]:
+    """Return the variables without a value to sample: observed variables without missing parts, and potentials."""
+    return [x for x in variables if x not in model.free_RVs and set(parts_of(x, model)) == set(parts_of(x))]
 
 
 def dependent_factors(

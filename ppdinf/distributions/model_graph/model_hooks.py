@@ -19,13 +19,13 @@ from ppdinf._internal.pymc_compat import DiracDeltaRV, MeasurableOp, PartialObse
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.factors import CellFactor, read_cells
 from ppdinf.distributions.densities.released_rv import ReleasedRV
-from ppdinf.distributions.model_graph.build_fiber import at_initial_point, feasible_start, give_windows
+from ppdinf.distributions.model_graph.build_fiber import at_initial_point, feasible_start, give_windows, widen_windows
 from ppdinf.distributions.model_graph.dependents import (
     all_above,
     dependents_of,
     depends_on,
     factors_of_variable,
-    parts_of,
+    observed_among,
     tables_of,
 )
 from ppdinf.distributions.model_graph.marginal_rewrite import not_by_cell
@@ -61,7 +61,9 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     _add(model, var, dims)
     if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
         for table in above:
-            restart_among(table, list(dict.fromkeys([*dependents_of(table, root), var])), root)
+            dependents = list(dict.fromkeys([*dependents_of(table, root), var]))
+            widen_windows(table, dependents, root)
+            restart_among(table, dependents, root)
 
 
 pm.Model.add_named_variable = _add_named_variable
@@ -128,7 +130,7 @@ def restart_among(table: TensorVariable, depending: list[TensorVariable], model:
     InvariantError
         As for `restart`.
     """
-    observed = [x for x in depending if x not in model.free_RVs and set(parts_of(x, model)) == set(parts_of(x))]
+    observed = observed_among(depending, model)
     if observed and any(x in model.free_RVs for x in (table, *depending)):
         restart(table, observed, model)
 

@@ -1,13 +1,13 @@
 """Digest of the data of a table's distribution, and conditions that they are unchanged.
 
 Windows of counts are computed from these data (`ppdinf.distributions.model_graph.build_fiber`). Windows also depend on
-prior draws, so data of the priors of the parameters are included.
+prior draws, so data of the priors of the parameters are included, and on the data of observed dependents of the table.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pymc as pm
@@ -24,39 +24,42 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.marginal_logp import fixed
+from ppdinf.distributions.model_graph.dependents import dependents_of, observed_among
 
 __all__ = ["note_data", "windows_are_stale"]
 
 
 def windows_are_stale(table: TensorVariable, model: pm.Model) -> bool:
     """Return whether data differ from those from which the windows of a table were computed."""
-    return table.owner.op.data_digest != _digest(table, model)
+    return table.owner.op.data_digest != _digest(table, model, dependents_of(table, model))
 
 
-def note_data(table: TensorVariable, model: pm.Model) -> None:
+def note_data(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] | None = None) -> None:
     """Store the data from which the windows of a table were computed.
 
-    A function compiled from the table's weights later raises an error if the data differ when it is called.
+    A function compiled from the table's weights later raises an error if the data of the table's distribution differ
+    when it is called. By default the dependents are those of the model.
     """
     law = table.owner.op
-    law.data_digest = _digest(table, model)
+    law.data_digest = _digest(table, model, dependents_of(table, model) if dependents is None else dependents)
     shared = dict.fromkeys(leaf for leaf in _leaves(table, model) if isinstance(leaf, SharedVariable))
     law.unchanged = [_equals(leaf, np.asarray(leaf.get_value())) for leaf in shared]
 
 
-def _leaves(table: TensorVariable, model: pm.Model) -> Iterator[Variable]:
+def _leaves(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] = ()) -> Iterator[Variable]:
     """Yield constants and shared data on which a table depends, in the same order for copies of a model."""
     given = [x for x in table.owner.inputs if not isinstance(x.type, RandomType)]
+    given += observed_among(dependents, model)
     above = set(ancestors(given))
-    values = [value for rv, value in model.rvs_to_values.items() if rv in above and rv in model.observed_RVs]
+    values = [value for rv, value in model.rvs_to_values.items() if rv in above and rv not in model.free_RVs]
     for leaf in graph_inputs([*given, *values]):
         if isinstance(leaf, Constant | SharedVariable) and not isinstance(leaf.type, RandomType):
             yield leaf
 
 
-def _digest(table: TensorVariable, model: pm.Model) -> bytes:
+def _digest(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable]) -> bytes:
     digest = hashlib.sha256()
-    for leaf in _leaves(table, model):
+    for leaf in _leaves(table, model, dependents):
         values = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
         if isinstance(values, np.ndarray | np.generic):
             digest.update(f"{values.shape} {values.dtype}".encode() + values.tobytes())

@@ -1,0 +1,224 @@
+"""Draws of the prior of a data model, and weights of counts under them.
+
+The weight of a count x of a cell is m(x) q(y - x). Here q is the noise probability and m the mean of the data model's
+density over the draws. With the data of dependents of the table, m is the mean of the product with their density.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import CustomDistRV, RandomVariable, TensorVariable, ancestors, compile_pymc
+from ppdinf._internal.types import Array
+from ppdinf.distributions.densities.confidential_rv import log_density
+from ppdinf.distributions.model_graph.data_of_dependents import DataOfDependents
+from ppdinf.distributions.observation.multinomial_rows import elementwise
+from ppdinf.distributions.observation.observed import Reals
+
+__all__ = ["BEYOND", "Law", "PriorDraws", "subset_distribution"]
+
+BEYOND = 1e-10  # share of a cell's weight outside its window
+DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
+INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
+FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
+DRAWS, POINTS = 128, 256  # draws of the parameters, and counts at which each cell is evaluated under every draw
+EVALUATIONS = 2**24  # maximum number of density evaluations
+ROUNDS = 6  # refinements of the evaluated counts
+EXTENSIONS = 10  # doublings of the range of counts in search of those at which data of dependents are possible
+
+type Law = Callable[[Array], Reals]
+
+
+class PriorDraws:
+    """Draws of a data model's parameters and tables; empty if the prior has no draws.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    base : TensorVariable
+        The data model, with the shape of the table.
+    shape : tuple of int
+    data : DataOfDependents, optional
+
+    Attributes
+    ----------
+    tables : array, shape (draws, d)
+    """
+
+    def __init__(
+        self, model: pm.Model, base: TensorVariable, shape: tuple[int, ...], data: DataOfDependents | None
+    ) -> None:
+        read = [base] if data is None else [base, data.log_density]
+        near = set(ancestors(read, blockers=model.free_RVs))
+        self._parameters = [free for free in model.free_RVs if free in near]
+        observed_values = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs if rv in set(ancestors(read))}
+        self._given = {rv: rv.type.filter_variable(value) for rv, value in observed_values.items()}
+        self._base, self._shape, self._has_data, drawn = base, shape, data is not None, []
+        if data is not None:
+            self._of_data: Callable[..., Reals] = compile_pymc(
+                [data.counts, *self._parameters],
+                data.log_density,
+                givens=self._given,
+                mode="FAST_COMPILE",
+                on_unused_input="ignore",
+            )
+        with np.errstate(all="ignore"):
+            draw = compile_pymc([], [base, *self._parameters], givens=self._given, mode="FAST_COMPILE", random_seed=1)
+            tail_probability = 0
+            for _ in range(DRAWS):
+                try:
+                    drawn.append(draw())
+                except (NotImplementedError, ValueError, OverflowError):
+                    continue  # flat priors, Poisson counts with a mean above 1e18
+                except pm.exceptions.TruncationError:
+                    tail_probability += 1  # truncation to improbable values: takes half a second of attempts
+                    if tail_probability == FAILURES:
+                        break
+        self._draws = [parameters for _, *parameters in drawn]
+        self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
+
+    def moved_by_data(
+        self, lower: Reals, upper: Reals, low: Reals, high: Reals, law: Law, beyond: Reals
+    ) -> NDArray[np.bool_]:
+        """Return cells of which data of dependents move a share above `DOUBT` out of their windows.
+
+        Parameters
+        ----------
+        lower, upper : array of float64, shape (d,)
+            Ends of the windows.
+        low, high : array of float64, shape (d,)
+            Possible counts.
+        law : callable
+            Log weights of noise given counts of each cell, (..., d).
+        beyond : array of float64, shape (d,)
+            Largest log weight of noise outside each window.
+        """
+        if not self._has_data or not self._draws:
+            return np.zeros(lower.size, dtype=bool)
+        lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+        grid = np.rint(lower + INSIDE * (upper - lower))
+        inside, outside = np.full((2, lower.size), -np.inf)
+        for table, parameters in zip(self.tables, self._draws, strict=True):
+            within = np.vstack([grid, np.clip(table, lower, upper)])
+            log_f = self._log_data(np.vstack([within, table]), parameters)
+            inside = np.maximum(inside, (law(within) + log_f[:-1]).max(axis=0))
+            outside = np.maximum(outside, beyond + log_f[[0, len(grid) - 1, -1]].max(axis=0))
+        with np.errstate(invalid="ignore"):  # -inf - -inf
+            return ~(outside - inside <= math.log(DOUBT)) & np.isfinite(beyond)
+
+    def weigh(
+        self,
+        subset: NDArray[np.intp],
+        lower: Reals,
+        upper: Reals,
+        law: Law,
+        smallest: Reals,
+        largest: Reals,
+        *,
+        with_data: bool = False,
+    ) -> tuple[Reals, Reals, NDArray[np.bool_]]:
+        """Find the range of significant weight of a subset of cells, within windows and prior draws.
+
+        The weight is evaluated on successively finer grids of counts. With data of dependents, the range is first
+        doubled until its ends have no significant weight. Windows of other cells are unchanged. Also return cells
+        for which no such range was found.
+        """
+
+        def of_all(counts: Reals) -> Reals:
+            every = np.repeat(lower[None], len(counts), axis=0)
+            every[:, subset] = counts
+            return every
+
+        density, cells = self._density(subset, of_all)
+        tables, smallest, largest = self.tables[:, subset], smallest[subset], largest[subset]
+        # initial range: window and prior draws
+        first = np.clip(np.minimum(lower[subset], tables.min(axis=0) - 1), smallest, largest)
+        last = np.clip(np.maximum(upper[subset], tables.max(axis=0) + 1), smallest, largest)
+        points = int(np.clip(EVALUATIONS // (len(self._draws) * cells), 32, POINTS))
+        share = np.linspace(0, 1, points // 2)[:, None]
+        drawn = np.quantile(tables, share.ravel(), axis=0, method="nearest")
+        open_ended = np.zeros(subset.size, dtype=bool)
+        for _ in range(ROUNDS + EXTENSIONS * with_data):
+            counts = np.sort(
+                np.concatenate([first + np.rint(share * (last - first)), np.clip(drawn, first, last)]), axis=0
+            )
+            # m(x) q(y - x) on a grid of counts, averaged over prior draws of the parameters
+            weight = np.full(counts.shape, -np.inf)
+            for table, parameters in zip(self.tables, self._draws, strict=True):
+                log_p = density(counts, parameters)
+                if with_data:  # dependents may have no density at impossible counts, for which the draw is substituted
+                    at = np.repeat(table[None].astype(np.float64), len(counts), axis=0)
+                    at[:, subset] = np.where(np.isneginf(log_p), table[subset], counts)
+                    log_p += self._log_data(at, parameters)[:, subset]
+                weight = np.logaddexp(weight, log_p)
+            weight += law(of_all(counts))[:, subset]
+            # shrink the range to counts with significant weight, plus one grid point on either side
+            size, before = last - first, (first, last)
+            heavy = weight > weight.max(axis=0) + math.log(BEYOND) - np.log(size + 1)
+            begin = np.maximum(heavy.argmax(axis=0) - 1, 0)
+            end = len(counts) - 1 - np.maximum(heavy[::-1].argmax(axis=0) - 1, 0)
+            first, last = (np.take_along_axis(counts, at[None], 0)[0] for at in (begin, end))
+            if with_data:  # or double it
+                impossible = np.isneginf(weight).all(axis=0)
+                open_ended = ((heavy[0] | impossible) & (before[0] > smallest)) | (
+                    (heavy[-1] | impossible) & (before[1] < largest)
+                )
+                first = np.where(open_ended, np.maximum(before[0] - size, smallest), first)
+                last = np.where(open_ended, np.minimum(before[1] + size, largest), last)
+            if not open_ended.any() and np.all(last - first > size / 2):
+                break
+        begins, ends, failed = lower.copy(), upper.copy(), np.zeros(lower.size, dtype=bool)
+        begins[subset], ends[subset], failed[subset] = first, last, open_ended
+        return begins, ends, failed
+
+    def _density(
+        self, subset: NDArray[np.intp], of_all: Callable[[Reals], Reals]
+    ) -> tuple[Callable[[Reals, list[Array]], Reals], int]:
+        """Compile the log density of counts of a subset of cells, shape (n, k), given a draw of the parameters.
+
+        Also return the number of evaluated cells: all cells if the data model has no distribution of a subset.
+        """
+        cells = elementwise(self._base, self._shape)[0]
+        alone = subset_distribution(cells, self._shape, subset)
+        dist, shape = (cells, self._shape) if alone is None else (alone, (subset.size,))
+        counts = pt.tensor(dtype=dist.dtype, shape=(None, *shape))
+        function = compile_pymc(
+            [counts, *self._parameters],
+            log_density(dist, counts),
+            givens=self._given,
+            mode="FAST_COMPILE",
+            on_unused_input="ignore",
+        )
+
+        def of_counts(at: Reals, parameters: list[Array]) -> Reals:
+            table = (of_all(at) if alone is None else at).astype(dist.dtype)
+            with np.errstate(all="ignore"):
+                log_p = function(table.reshape(-1, *shape), *parameters).reshape(len(at), -1)
+            return np.nan_to_num(log_p[:, subset] if alone is None else log_p, nan=-np.inf, neginf=-np.inf)
+
+        return of_counts, math.prod(shape)
+
+    def _log_data(self, counts: Reals, parameters: list[Array]) -> Reals:
+        """Return the log density of the data of dependents by cell, at counts of shape (n, d)."""
+        table = counts.astype(self._base.dtype).reshape(-1, *self._shape)
+        with np.errstate(all="ignore"):
+            log_f = self._of_data(table, *parameters).T
+        return np.nan_to_num(log_f, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+
+
+def subset_distribution(
+    dist: TensorVariable, shape: tuple[int, ...], subset: NDArray[np.intp]
+) -> TensorVariable | None:
+    """Return the distribution of a subset of cells, or None unless its parameters are elementwise."""
+    op, at = dist.owner.op, np.unravel_index(subset, shape)
+    if not isinstance(op, RandomVariable) or isinstance(op, CustomDistRV) or any(op.ndims_params):
+        return None
+    generator, parameters = dist.owner.inputs[0], op.dist_params(dist.owner)
+    log_p: TensorVariable = op.make_node(generator, None, *[pt.broadcast_to(p, shape)[at] for p in parameters]).out
+    return log_p

@@ -1,0 +1,145 @@
+"""Windows of counts under the data of variables that depend on a table: enumeration of a much wider range."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import gammaln, logsumexp
+
+import ppdinf as ppd
+from ppdinf.distributions.model_graph import build_fiber
+from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.model_graph.prior_draws import PriorDraws
+from ppdinf.errors import ModelError
+
+NOISY = np.array([3, 5])
+RELEASE = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1))
+MANY = np.arange(1000)
+
+
+def deaths(table, data):
+    pm.Binomial("deaths", n=table, p=0.5, observed=data)
+
+
+def visits(table, data):
+    pm.Poisson("visits", mu=2.0 * table + 0.1, observed=data)
+
+
+def reading(table, data):
+    pm.Normal("reading", mu=table, sigma=2.0, observed=data)
+
+
+def weight(table, data):
+    pm.Potential("weight", pm.logp(pm.NegativeBinomial.dist(mu=table + 0.5, alpha=np.float64(20)), data))
+
+
+def log_visits(x, y):
+    return stats.poisson.logpmf(y, 2.0 * x + 0.1)
+
+
+DEPENDENTS = {  # variable, its log density at counts x, data that agree with the release, and data far from it
+    "binomial": (deaths, lambda x, y: stats.binom.logpmf(y, x, 0.5), [2, 3], [20, 2]),
+    "impossible near the release": (deaths, lambda x, y: stats.binom.logpmf(y, x, 0.5), [2, 3], [2, 60]),
+    "impossible under all draws of the prior": (deaths, lambda x, y: stats.binom.logpmf(y, x, 0.5), [2, 3], [300, 60]),
+    "Poisson": (visits, log_visits, [5, 12], [200, 12]),
+    "normal": (reading, lambda x, y: stats.norm.logpdf(y, x, 2.0), [1.5, 7.0], [60.5, 7.0]),
+    "potential": (weight, lambda x, y: stats.nbinom.logpmf(y, 20, 20 / (20.5 + x)), [2, 6], [2, 250]),
+}
+
+
+def posed(add, data, marginalize="auto"):
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 0.1)
+        add(ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), RELEASE, marginalize=marginalize), np.array(data))
+    return model
+
+
+def enumerated(rate, log_f, data):
+    """Log density of everything observed given the rate, where the noise has weights exp(-|y - x|)."""
+    log_p = MANY * np.log(rate) - rate - gammaln(MANY + 1) - abs(NOISY[:, None] - MANY)
+    return logsumexp(log_p + log_f(MANY, np.array(data)[:, None]), axis=1).sum()
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("case", DEPENDENTS)
+def test_the_density_is_that_of_all_counts(case):
+    add, log_f, agreeing, far = DEPENDENTS[case]
+    for data in (agreeing, far):
+        model = posed(add, data)
+        found = model.compile_logp(vars=model.observed_RVs)
+        for rate in (25.0, 40.0):
+            right = enumerated(rate, log_f, data)
+            assert float(found({"rate_log__": np.log(rate)})) == pytest.approx(right, abs=1e-6)
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("case", DEPENDENTS)
+def test_windows_without_the_data_lose_mass(case, monkeypatch):
+    monkeypatch.setattr(PriorDraws, "moved_by_data", lambda self, lower, *_: np.zeros(lower.size, dtype=bool))
+    add, log_f, _, far = DEPENDENTS[case]
+    model = posed(add, far)
+    found = model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(25.0)})
+    assert float(found) < enumerated(25.0, log_f, far) - 1e-5
+
+
+@pytest.mark.quick_cases(0)
+@pytest.mark.parametrize("case", DEPENDENTS)
+def test_sampled_tables_have_the_same_windows(case):
+    add, _, _, far = DEPENDENTS[case]
+    laws = [tables_of(posed(add, far, way))[0].law for way in (True, False)]
+    assert laws[0].fiber.lower.tolist() == laws[1].fiber.lower.tolist()
+    assert laws[0].fiber.width == laws[1].fiber.width
+
+
+def test_agreeing_data_leave_the_windows(monkeypatch):
+    monkeypatch.setattr(build_fiber, "renew_windows", lambda *_: pytest.fail("the windows were computed again"))
+    for add, _, agreeing, _ in DEPENDENTS.values():
+        posed(add, agreeing)
+
+
+def test_parameters_of_dependents_and_several_dependents():
+    with pm.Model() as model:
+        rate, fatality = pm.Gamma("rate", 2, 0.1), pm.Beta("fatality", 20, 20)
+        table = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), RELEASE)
+        deaths(table, np.array([2, 3]))
+        pm.Binomial("severe", n=table, p=fatality, observed=[35, 3])
+    found = model.compile_logp(vars=model.observed_RVs)
+    for p in (0.4, 0.6):
+
+        def log_f(x, severe, p=p):
+            both = np.array([2, 3])[:, None]
+            return stats.binom.logpmf(both, x, 0.5) + stats.binom.logpmf(severe, x, p)
+
+        point = {"rate_log__": np.log(20.0), "fatality_logodds__": np.log(p / (1 - p))}
+        assert float(found(point)) == pytest.approx(enumerated(20.0, log_f, [35, 3]), abs=1e-6)
+
+
+def test_data_that_change():
+    _, log_f, agreeing, far = DEPENDENTS["binomial"]
+    with pm.Model() as model:
+        table = ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 0.1)), RELEASE)
+        pm.Binomial("deaths", n=table, p=0.5, observed=pm.Data("data", agreeing))
+        for data in (agreeing, far, agreeing):
+            pm.set_data({"data": data})
+            found = model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(25.0)})
+            assert float(found) == pytest.approx(enumerated(25.0, log_f, data), abs=1e-6)
+
+
+def test_data_that_nothing_explains_are_refused_by_cell():
+    with pytest.raises(ModelError, match="contradict the prior and everything published at dim_0=1"):
+        posed(deaths, [2, 10**9])
+
+
+def test_a_public_bound_ends_the_window():
+    bounded = ppd.Measurements(
+        {"a": ["A", "B"]},
+        ppd.measured(ppd.invariants.margin("a"), NOISY, ppd.laws.DoubleGeometric(1)),
+        public=ppd.invariants.between(0, 40),
+    )
+    with pm.Model() as model:
+        deaths(ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 0.1)), bounded), np.array([30, 2]))
+    x = MANY[:41]
+    log_p = x * np.log(25.0) - 25.0 - gammaln(x + 1) - abs(NOISY[:, None] - x)
+    right = logsumexp(log_p + stats.binom.logpmf(np.array([[30], [2]]), x, 0.5), axis=1).sum()
+    found = model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(25.0)})
+    assert float(found) == pytest.approx(right, abs=1e-6)
