@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from ppdinf._internal.pymc_compat import (
     inputvars,
 )
 from ppdinf.distributions.densities.confidential_rv import log_density
+from ppdinf.distributions.densities.factors import CellFactor
 from ppdinf.distributions.model_graph.data_of_dependents import DataOfDependents, data_of_dependents
 from ppdinf.distributions.model_graph.dependents import dependents_of
 from ppdinf.distributions.model_graph.shared_data import note_data
@@ -136,10 +137,15 @@ def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model
         renew_windows(table, read | ~uninformed, model)
 
 
-def widen_windows(table: TensorVariable, dependents: Sequence[TensorVariable], model: pm.Model) -> None:
+def widen_windows(
+    table: TensorVariable,
+    dependents: Sequence[TensorVariable],
+    model: pm.Model,
+    known: Mapping[TensorVariable, list[CellFactor]],
+) -> None:
     """Compute windows again if data of dependents of a table make counts outside its windows possible.
 
-    Windows of linear queries depend on the release alone.
+    Windows of linear queries depend on the release alone. `known` holds factors that are already computed.
 
     Raises
     ------
@@ -147,7 +153,7 @@ def widen_windows(table: TensorVariable, dependents: Sequence[TensorVariable], m
         As for `build_fiber`.
     """
     law = table.owner.op
-    data = data_of_dependents(table, dependents, model)
+    data = data_of_dependents(table, dependents, model, known)
     if data is not None and law.observed.likelihood.query is None:
         dist, _ = law.base(table.owner.inputs)
         if exceeded_by_data(model, dist, law.observed, law.fiber, data):

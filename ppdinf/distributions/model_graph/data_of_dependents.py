@@ -6,7 +6,8 @@ They move the posterior of a table. Windows of counts therefore take them into a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pymc as pm
@@ -14,6 +15,7 @@ import pytensor.tensor as pt
 
 from ppdinf._internal.pymc_compat import TensorVariable, ancestors, graph_inputs, graph_replace
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.densities.factors import CellFactor
 from ppdinf.distributions.model_graph.dependents import drawn_for, factors_of_variable, observed_among
 
 __all__ = ["DataOfDependents", "data_of_dependents"]
@@ -34,18 +36,22 @@ class DataOfDependents(NamedTuple):
 
 
 def data_of_dependents(
-    table: TensorVariable, dependents: Sequence[TensorVariable], model: pm.Model
+    table: TensorVariable,
+    dependents: Sequence[TensorVariable],
+    model: pm.Model,
+    known: Mapping[TensorVariable, list[CellFactor]] = MappingProxyType({}),
 ) -> DataOfDependents | None:
     """Return the log density of the observed among the dependents of a table by cell, or None without such dependents.
 
-    Dependents of several cells are left out, and dependents whose parameters depend on a confidential table.
+    Dependents of several cells are left out, and dependents whose parameters depend on a confidential table. `known`
+    holds factors that are already computed.
     """
     shape = table.owner.op.start.shape
     counts = pt.tensor("counts", dtype=table.dtype, shape=(None, *shape))
     one = model.rvs_to_values[table] if table in model.free_RVs else table.type()
     terms = []
     for var in observed_among(dependents, model):
-        factors = factors_of_variable(var, table, one, model, shape)
+        factors = known.get(var) or factors_of_variable(var, table, one, model, shape)
         for factor in factors if isinstance(factors, list) else []:
             term = factor.by_cell(counts)
             if isinstance(term, float):

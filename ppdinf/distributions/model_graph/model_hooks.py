@@ -50,7 +50,7 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     try:
         _refuse_as_a_table(var, root)
         _refuse_sum_of_cells(var, above, root)
-        is_observed = _marginalize_or_add(var, above, model)
+        is_observed, factors = _marginalize_or_add(var, above, model)
     except ModelError:
         if var in root.potentials:
             _withdraw(var, model)
@@ -62,7 +62,7 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
         for table in above:
             dependents = list(dict.fromkeys([*dependents_of(table, root), var]))
-            widen_windows(table, dependents, root)
+            widen_windows(table, dependents, root, {var: factors} if factors else {})
             restart_among(table, dependents, root)
 
 
@@ -78,12 +78,17 @@ def as_free_rvs(model: pm.Model, expression: TensorVariable, name: str) -> list[
     return [table.name for table in tables_of(root) if depends_on(expression, table.variable, root)]
 
 
-def _marginalize_or_add(var: TensorVariable, above: list[TensorVariable], model: pm.Model) -> bool:
-    """Make tables variables where required; return whether the dependent is a potential split by cell of one table."""
+def _marginalize_or_add(
+    var: TensorVariable, above: list[TensorVariable], model: pm.Model
+) -> tuple[bool, list[CellFactor] | None]:
+    """Make tables variables where required.
+
+    Return whether the dependent is a potential split by cell of one table, and its factors if they are computed.
+    """
     root = model.root
     waiting = [table for table in above if table not in root.basic_RVs]
     if not waiting:
-        return False
+        return False, None
     is_potential = var in root.potentials
     factors = _factors_by_cell(var, above[0], root) if len(above) == 1 else None
     by_cell = factors is not None
@@ -96,7 +101,7 @@ def _marginalize_or_add(var: TensorVariable, above: list[TensorVariable], model:
             _make_variable(table, model, var.name)
     else:
         give_windows(above[0], read_cells(factors, [], above[0].owner.op.start.size), root)
-    return is_potential and by_cell
+    return is_potential and by_cell, factors
 
 
 def restart(

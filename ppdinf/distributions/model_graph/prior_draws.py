@@ -26,6 +26,7 @@ __all__ = ["BEYOND", "Law", "PriorDraws", "subset_distribution"]
 BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
+DOUBTING = 32  # draws of the parameters at which the comparison is made
 FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 DRAWS, POINTS = 128, 256  # draws of the parameters, and counts at which each cell is evaluated under every draw
 EVALUATIONS = 2**24  # maximum number of density evaluations
@@ -104,7 +105,7 @@ class PriorDraws:
         lower, upper = np.maximum(lower, low), np.minimum(upper, high)
         grid = np.rint(lower + INSIDE * (upper - lower))
         inside, outside = np.full((2, lower.size), -np.inf)
-        for table, parameters in zip(self.tables, self._draws, strict=True):
+        for table, parameters in zip(self.tables[:DOUBTING], self._draws, strict=False):
             within = np.vstack([grid, np.clip(table, lower, upper)])
             log_f = self._log_data(np.vstack([within, table]), parameters)
             inside = np.maximum(inside, (law(within) + log_f[:-1]).max(axis=0))
