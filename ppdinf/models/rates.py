@@ -41,7 +41,7 @@ from ppdinf.releases.rate_inputs import effects, exposures, log_earlier_rates, r
 __all__ = ["draw_rates", "rate_model"]
 
 TYPICAL_SPREAD = 0.5  # relative standard deviation of rates, for the parametrization only
-LEAST_VARIANCE = 1e-12  # of a log rate, for the parametrization only: counts above 10^12 are exact to rounding
+MANY = 1e4  # shape of a gamma distribution above which two terms of Stirling's series are exact to rounding
 RADIUS_IN_SD = 16  # radius of the noise in standard deviations, roughly
 
 
@@ -68,8 +68,7 @@ def rate_model(
     pymc.Model
         Variables: ``intercept``, ``spread``, ``slope`` (with `previous`), ``{dim}_effect`` for each dimension of a
         table of several, and ``mean_rate`` per unit of exposure. A marginalized table adds ``deviation``, a coordinate
-        of the log rate of each cell, between the log rate and its deviation from the mean (`draw_rates` returns
-        rates); a sampled table adds `name`.
+        of the log rate of each cell (`draw_rates` returns rates); a sampled table adds `name`.
 
     Raises
     ------
@@ -89,7 +88,9 @@ def rate_model(
     require_rates(release, name, exposure, previous)
     at_risk = exposures(release, exposure)
     overall = max(float(release.table.sum()), 1) / at_risk.sum()
-    data_weight = _information(release)
+    precision = _precision(release, at_risk)
+    odds = TYPICAL_SPREAD**2 * precision
+    data_weight = odds / (1 + odds)
     with pm.Model(coords=release.coords) as model:
         log_mean = pm.Normal("intercept", np.log(overall), 2.5, transform=_scaled(data_weight, 2.5))
         # the prior has no mass at 0, where the likelihood is flat; PyMC applies transforms after its log transform
@@ -113,22 +114,22 @@ def rate_model(
             p = pm.math.switch(at_risk == 0, 1.0, size / (size + mean * np.where(at_risk == 0, 1, at_risk)))
             counts = pm.NegativeBinomial.dist(n=size, p=p)
         else:
-            rate = pm.math.exp(_log_rates(log_mean, spread, data_weight, release.dims))
+            log_observed = np.log(np.maximum(release.table.values, 0.5) / np.where(at_risk == 0, 1, at_risk))
+            rate = pm.math.exp(_log_rates(log_mean, spread, precision, log_observed, release.dims))
             counts = pm.Poisson.dist(rate * at_risk)
         PartiallyPrivate(name, counts, release=release, marginalize=not sampled)
     return model
 
 
-def _information(release: Release) -> NDArray[np.float64]:
-    """Return the share of the release, relative to the prior, in the information on the log rate of each cell.
+def _precision(release: Release, at_risk: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the approximate precision of the log rate of each cell in the release, 0 where nobody is at risk.
 
-    The share is approximate: it uses counts instead of expectations, a spread of `TYPICAL_SPREAD`, and noise with a
-    standard deviation of 1/16 of its radius (exact values are 1/24 for l1 noise and 1/8 for Gaussian noise).
+    The precision uses counts instead of expectations, and noise with a standard deviation of 1/16 of its radius (exact
+    values are 1/24 for l1 noise and 1/8 for Gaussian noise).
     """
     counts = np.maximum(release.table.values, 1.0)
     noise = release.likelihood.support_radius / RADIUS_IN_SD
-    data_weight = TYPICAL_SPREAD**2 * counts**2 / (counts + noise**2)
-    return data_weight / (1 + data_weight)
+    return np.where(at_risk == 0, 0.0, counts**2 / (counts + noise**2))
 
 
 def _scaled(information: NDArray[np.float64], prior_sd: float) -> Scaled:
@@ -137,36 +138,62 @@ def _scaled(information: NDArray[np.float64], prior_sd: float) -> Scaled:
 
 
 def _log_rates(
-    log_mean: TensorVariable, spread: TensorVariable, data_weight: NDArray[np.float64], dims: tuple[str, ...]
+    log_mean: TensorVariable,
+    spread: TensorVariable,
+    precision: NDArray[np.float64],
+    log_observed: NDArray[np.float64],
+    dims: tuple[str, ...] | None,
 ) -> TensorVariable:
     """Give each cell a log rate such that the rate is gamma with the given mean and relative standard deviation.
 
-    The chain moves ``deviation``, which interpolates between two parametrizations by `data_weight`. At 0 it is the log
-    deviation from the mean in units of `spread` (non-centered), at 1 the log rate (centered). Given the mean and a
-    spread s, the posterior standard deviation of the log rate is about ``s sqrt(1 - data_weight)``.
+    Suppose that log rates were normal with standard deviation s, and that the release were a normal observation of each
+    log rate: `log_observed`, with variance 1 / `precision`. With w = s**2 precision / (1 + s**2 precision), the
+    posterior mean of a log rate would be log_mean + w (log_observed - log_mean), and its variance s**2 (1 - w). The
+    chain moves ``deviation``, the distance from this mean in standard deviations. It is nearly independent of other
+    parameters.
     """
     deviation = pm.CustomDist(
-        "deviation", log_mean, spread, data_weight, dist=_deviation, logp=_deviation_logp, dims=dims,
-        transform=Scaled(TYPICAL_SPREAD**data_weight * np.sqrt(np.maximum(1 - data_weight, LEAST_VARIANCE))),
-        support_point=lambda rv, size, log_mean, spread, data_weight: data_weight * log_mean,
+        "deviation", log_mean, spread, precision, log_observed, dist=_deviation, logp=_deviation_logp, dims=dims,
+        support_point=lambda rv, size, log_mean, spread, precision, log_observed: pt.zeros(size),
     )  # fmt: skip
-    return log_mean + spread ** (1 - data_weight) * (deviation - data_weight * log_mean)
+    shift, scale = _conditional(log_mean, spread, precision, log_observed)
+    return log_mean + shift + scale * deviation
+
+
+def _conditional(
+    log_mean: TensorVariable, spread: TensorVariable, precision: TensorVariable, log_observed: TensorVariable
+) -> tuple[TensorVariable, TensorVariable]:
+    """Return the mean of the log of rate over mean given a normal observation, and its standard deviation."""
+    odds = spread**2 * precision
+    return odds / (1 + odds) * (log_observed - log_mean), spread / pt.sqrt(1 + odds)
 
 
 def _deviation_logp(
-    value: TensorVariable, log_mean: TensorVariable, spread: TensorVariable, data_weight: TensorVariable
+    value: TensorVariable,
+    log_mean: TensorVariable,
+    spread: TensorVariable,
+    precision: TensorVariable,
+    log_observed: TensorVariable,
 ) -> TensorVariable:
-    scaled = (value - data_weight * log_mean) * spread ** (1 - data_weight)  # log of rate over mean
-    shape = 1 / spread**2
-    density = shape * pt.log(shape) - pt.gammaln(shape) + shape * (scaled - pt.exp(scaled))
-    return density + (1 - data_weight) * pt.log(spread)
+    shift, scale = _conditional(log_mean, spread, precision, log_observed)
+    log_ratio, shape = shift + scale * value, 1 / spread**2
+    # shape log(shape) - shape - log Gamma(shape), by Stirling's series where the terms cancel
+    few = pt.minimum(shape, MANY)
+    exact = few * pt.log(few) - few - pt.gammaln(few)
+    remainder = pt.switch(shape > MANY, pt.log(shape / (2 * np.pi)) / 2 - 1 / (12 * shape), exact)
+    return remainder + shape * (log_ratio - pt.expm1(log_ratio)) + pt.log(scale)
 
 
 def _deviation(
-    log_mean: TensorVariable, spread: TensorVariable, data_weight: TensorVariable, size: Variable
+    log_mean: TensorVariable,
+    spread: TensorVariable,
+    precision: TensorVariable,
+    log_observed: TensorVariable,
+    size: Variable,
 ) -> TensorVariable:
-    shape = 1 / spread**2 + pt.zeros_like(log_mean + data_weight)
-    return data_weight * log_mean + spread ** (data_weight - 1) * pt.log(pm.Gamma.dist(shape, shape, size=size))
+    shift, scale = _conditional(log_mean, spread, precision, log_observed)
+    shape = 1 / spread**2 + pt.zeros_like(shift)
+    return (pt.log(pm.Gamma.dist(shape, shape, size=size)) - shift) / scale
 
 
 def draw_rates(

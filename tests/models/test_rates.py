@@ -1,3 +1,4 @@
+import mpmath
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -35,9 +36,9 @@ def at(model, **values):
     """Return a point with given values of parameters, as the model's value variables."""
     transforms = {name: model.rvs_to_transforms[model[name]] for name in values}
     names = [model.rvs_to_values[model[name]].name for name in values]
-    return {
-        x: transforms[name].forward(pt.constant(values[name])).eval() for x, name in zip(names, values, strict=True)
-    }
+    given = {name: pt.constant(np.asarray(value, dtype=float)) for name, value in values.items()}
+    moved = {name: x if transforms[name] is None else transforms[name].forward(x) for name, x in given.items()}
+    return {x: moved[name].eval() for x, name in zip(names, values, strict=True)}
 
 
 @pytest.fixture
@@ -70,39 +71,64 @@ def test_marginalized_rates_give_poisson_counts_with_gamma_rates():
     assert not np.allclose(found, [integral(k, 0.5) for k in range(3)], rtol=1e-2)
 
 
+LOG_OBSERVED = np.array([-1.5, 0.5, 2.0])
+
+
+def log_rate_of(deviation, log_mean, spread, precision, log_observed):
+    """Mean and standard deviation of a normal log rate given a normal observation, by precisions that add up."""
+    variance = 1 / (1 / spread**2 + precision)
+    mean = variance * (log_mean / spread**2 + precision * log_observed)
+    return mean + np.sqrt(variance) * deviation
+
+
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("told", [0.0, pytest.param(0.3, marks=pytest.mark.compiled), 1.0])
-def test_deviations_are_those_of_gamma_rates_for_every_data_weight(told):
-    log_mean, spread = np.array([-1.0, 0.5, 3.0]), 0.6
+@pytest.mark.parametrize("precision", [0.0, pytest.param(2.0, marks=pytest.mark.compiled), 1e6])
+def test_deviations_are_those_of_gamma_rates_for_every_precision(precision):
+    log_mean, spread, told = np.array([-1.0, 0.5, 3.0]), 0.6, np.full(3, precision)
     law = gamma(1 / spread**2, scale=np.exp(log_mean) * spread**2)
     with pm.Model() as model:
-        log_rates = rates._log_rates(pm.math.constant(log_mean), pm.math.constant(spread), np.full(3, told), None)
+        of_mean = pm.math.constant(log_mean), pm.math.constant(spread)
+        log_rates = rates._log_rates(*of_mean, told, LOG_OBSERVED, None)
     value = np.array([-0.4, 0.2, 2.0])
 
     def log_rate(value):
         return log_rates.eval({model["deviation"]: value})
 
-    step = 1e-6
+    np.testing.assert_allclose(log_rate(value), log_rate_of(value, log_mean, spread, told, LOG_OBSERVED))
+    step = 1e-3
     slope = (log_rate(value + step) - log_rate(value - step)) / (2 * step)
     expected = law.logpdf(np.exp(log_rate(value))) + log_rate(value) + np.log(slope)
-    found = model.compile_logp(sum=False, jacobian=False)(at(model, deviation=value))[0]
+    found = model.compile_logp(sum=False, jacobian=False)({"deviation": value})[0]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     drawn = pm.draw(pm.math.exp(log_rates), 4000, random_seed=1)
     for k in range(3):
         assert kstest(drawn[:, k], gamma(1 / spread**2, scale=np.exp(log_mean[k]) * spread**2).cdf).pvalue > 1e-5
         assert kstest(drawn[:, k], gamma(1 / 0.5**2, scale=np.exp(log_mean[k]) * 0.5**2).cdf).pvalue < 1e-5
-    (start,) = model.initial_point().values()
-    scale = model.rvs_to_transforms[model["deviation"]].scale
-    np.testing.assert_allclose(log_rate(start * scale), log_mean)
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.0099, 0.0101, 1e-5])
+def test_the_density_of_small_spreads_is_exact_to_rounding(spread):
+    """Terms of the density of the gamma distribution cancel: with 50 digits as the oracle."""
+    with pm.Model() as model:
+        of_mean = pm.math.constant(np.zeros(1)), pm.math.constant(spread)
+        rates._log_rates(*of_mean, np.zeros(1), np.zeros(1), None)
+    density = model.compile_logp(jacobian=False)
+    with mpmath.workdps(50):
+        shape, log_ratio = 1 / mpmath.mpf(spread) ** 2, mpmath.mpf(spread) * mpmath.mpf(1.5)
+        right = shape * mpmath.log(shape) - mpmath.loggamma(shape) + shape * (log_ratio - mpmath.exp(log_ratio))
+        right += mpmath.log(spread)
+    assert float(density({"deviation": np.array([1.5])})) == pytest.approx(float(right), abs=1e-9)
 
 
 def test_a_release_informs_large_counts_under_little_noise_and_no_others():
-    def told(values, epsilon):
-        return rates._information(make(values, epsilon=epsilon))
+    def precision(values, epsilon):
+        return rates._precision(make(values, epsilon=epsilon), np.array([1.0, 2.0, 0.0]))
 
-    assert (told((3000, 4000, 5000), 1) > 0.9).all()
-    assert (told((3000, 4000, 5000), "1/10000") < 0.05).all()
-    assert told((-5, 3, 4000), "1/10")[0] < 0.05
+    large = precision((3000, 4000, 5000), 1)
+    assert (large[:2] > 100).all()
+    assert large[2] == 0  # nobody is at risk
+    assert (precision((3000, 4000, 5000), "1/10000") < 0.2).all()
+    assert precision((-5, 3, 4000), "1/10")[0] < 0.2
 
 
 @pytest.mark.quick_cases(0)
@@ -112,8 +138,9 @@ def test_counts_are_poisson_given_the_rates_and_zero_where_nobody_lives():
     model = rate_model(release, exposure="persons")
     deviation = np.array([0.3, 0.5, -0.2])
     point = at(model, intercept=-5.2, spread=0.6, deviation=deviation)
-    told, log_mean = rates._information(release), -5.2
-    log_rate = log_mean + 0.6 ** (1 - told) * (deviation - told * log_mean)
+    observed = np.log([3 / 400, 0.5, 11 / 2500])
+    told, log_mean = rates._precision(release, np.array([400, 0, 2500])), -5.2
+    log_rate = log_rate_of(deviation, log_mean, 0.6, told, observed)
     mean = np.exp(log_rate) * [400, 0, 2500]
     first = np.arange(15)
     weights = poisson.pmf(first, mean[0]) * poisson.pmf(14 - first, mean[2])
@@ -124,7 +151,7 @@ def test_counts_are_poisson_given_the_rates_and_zero_where_nobody_lives():
 
     deviation = np.array([-0.4, 0.5, 0.1])
     other = point | at(model, deviation=deviation)
-    log_rate = log_mean + 0.6 ** (1 - told) * (deviation - told * log_mean)
+    log_rate = log_rate_of(deviation, log_mean, 0.6, told, observed)
     mean = np.exp(log_rate) * [400, 0, 2500]
     others = poisson.pmf(first, mean[0]) * poisson.pmf(14 - first, mean[2])
     expected = np.log((others * noise).sum() / (weights * noise).sum())
