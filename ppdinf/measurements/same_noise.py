@@ -9,26 +9,27 @@ least the product of ``sum_k w(k)**2`` over the pairs and ``sum_k w(k)`` over th
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
-from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.errors import DiagnosisWarning, InvariantError, LabelError, ModelError
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.releases import Release
 
-__all__ = ["log_chance_of_equality", "refuse_same_noise"]
+__all__ = ["log_chance_of_equality", "refuse_noise_in_use", "refuse_same_noise"]
 
 LOG_NEGLIGIBLE = math.log(1e-9)  # log probability below which equal tables are one draw
 COUNTED = 1000  # weights of noise up to this size enter the bound
 
 
 def refuse_same_noise(releases: Sequence[Release]) -> None:
-    """Refuse releases with the same noise, and warn if equal tables may be independent draws.
+    """Refuse releases of one table with the same noise, and warn if equal tables may be independent draws.
 
     Raises
     ------
@@ -41,17 +42,60 @@ def refuse_same_noise(releases: Sequence[Release]) -> None:
         Two releases are equal, and independent draws would be equal with a larger probability.
     """
     for (i, one), (j, other) in combinations(enumerate(releases, 1), 2):
-        same = one is other or one.table is other.table
-        if not same and not _are_equal(one, other):
-            continue
-        which = f"releases {i} and {j} have the same mechanism and the same noisy table"
-        if same or log_chance_of_equality(one) < LOG_NEGLIGIBLE:
-            raise ModelError(f"{which}: they are one release, which counts once. Give each release once")
+        which = f"releases {i} and {j}"
+        if _is_same_noise(one, other, which):
+            raise ModelError(
+                f"{which} have the same mechanism and the same noisy table: they are one release, which counts once. "
+                "Give each release once"
+            )
+
+
+def refuse_noise_in_use(releases: Sequence[Release], earlier: Sequence[Release], name: str) -> None:
+    """Refuse releases with the noise of an earlier table `name` of the same model.
+
+    A part of a release has the noise of the complete release.
+
+    Raises
+    ------
+    ModelError
+        As for `refuse_same_noise`.
+
+    Warns
+    -----
+    DiagnosisWarning
+        As for `refuse_same_noise`, for releases with the same labels.
+    """
+    for one, other in product(releases, earlier):
+        if _is_same_noise(*_common_cells(one, other), f"the release and that of {name!r}"):
+            raise ModelError(f"the release is already in the model as that of {name!r}: observe it only once")
+
+
+def _common_cells(one: Release, other: Release) -> tuple[Release, Release]:
+    """Restrict a complete release to the cells of the other release, if that is a part of a release like it."""
+    for part, whole in ((one, other), (other, one)):
+        selected = part.selection
+        if selected is not None and selected.mechanism.to_dict() == whole.mechanism.to_dict():
+            with contextlib.suppress(InvariantError, LabelError):  # other labels or public sums
+                return part, whole.sel({dim: list(labels) for dim, labels in selected.labels.items()})
+    return one, other
+
+
+def _is_same_noise(one: Release, other: Release, which: str) -> bool:
+    """Return whether two releases have the same noise; warn if this is not certain."""
+    if one is other or one.table is other.table:
+        return True
+    if not _are_equal(one, other):
+        return False
+    if log_chance_of_equality(one) < LOG_NEGLIGIBLE:
+        return True
+    if one.frame.digest == other.frame.digest:
         warnings.warn(
-            f"{which}: if they are one release, give it once, otherwise its noise is counted as two independent draws",
+            f"{which} have the same mechanism and the same noisy table: if they are one release, give it once, "
+            "otherwise its noise is counted as two independent draws",
             DiagnosisWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+    return False
 
 
 def log_chance_of_equality(release: Release) -> float:
@@ -80,7 +124,7 @@ def log_chance_of_equality(release: Release) -> float:
 def _are_equal(one: Release, other: Release) -> bool:
     A, B = one.kept.A, other.kept.A
     return (
-        np.array_equal(one.table.values, other.table.values)
+        np.array_equal(one.table.values.ravel(), other.table.values.ravel())
         and one.mechanism.to_dict() == other.mechanism.to_dict()
         and A.shape == B.shape
         and (A != B).nnz == 0

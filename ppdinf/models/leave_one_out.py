@@ -16,7 +16,7 @@ from ppdinf.models.posterior_tables import of_draws
 __all__ = ["leave_one_out"]
 
 
-def leave_one_out(model: pm.Model | None = None, **sampling: Any) -> pd.DataFrame:
+def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **sampling: Any) -> pd.DataFrame:
     """Return the log predictive density of each public group of a release given all other groups.
 
     For each group the model is sampled without the likelihood of this group. ``az.loo`` approximates this from a single
@@ -26,6 +26,8 @@ def leave_one_out(model: pm.Model | None = None, **sampling: Any) -> pd.DataFram
     ----------
     model : pymc.Model, optional
         The model, outside its context. Its table must be marginalized.
+    name : str, optional
+        Name of the table, if the model has several.
     **sampling
         Arguments of `pm.sample`, such as ``draws=1000, random_seed=1``.
 
@@ -70,14 +72,14 @@ def leave_one_out(model: pm.Model | None = None, **sampling: Any) -> pd.DataFram
     ['state=x', 'state=y']
     """
     model = pm.modelcontext(model)
-    _, names = pointwise(model)
+    _, names = pointwise(model, name)
     rows = []
     for k in range(len(names)):
         without = model.copy()
         with without:
-            pm.Potential("left_out_group", -pointwise(without)[0][k])
+            pm.Potential("left_out_group", -pointwise(without, name)[0][k])
             posterior = pm.sample(**sampling).posterior
-        of_draw = of_draws([pointwise(model)[0][k]], posterior, model)
+        of_draw = of_draws([pointwise(model, name)[0][k]], posterior, model)
         lead = posterior.sizes["chain"], posterior.sizes["draw"]
         values = np.array([of_draw(at)[0] for at in np.ndindex(lead)]).reshape(lead)
         density = np.exp(values - values.max())

@@ -34,7 +34,11 @@ FEWEST = 10  # groups for the normal approximations of az.loo
 
 
 def log_likelihood(
-    idata: xr.DataTree, model: pm.Model | None = None, of: Literal["groups", "cells"] = "groups"
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    of: Literal["groups", "cells"] = "groups",
+    *,
+    name: str | None = None,
 ) -> xr.DataArray:
     """Return the log likelihood of each part of a release for each posterior draw; add it to ``idata``.
 
@@ -48,6 +52,8 @@ def log_likelihood(
         Groups are the cells under one public sum, and each cell in no public sum. ``"cells"`` is the alternative if
         there are few groups: the density of each released cell given the other released cells of its group. Leaving
         out a released cell also leaves out the public sum, which would determine it.
+    name : str, optional
+        Name of the table, if the model has several.
 
     Returns
     -------
@@ -87,10 +93,10 @@ def log_likelihood(
     ['state=0', 'state=1']
     """
     model = pm.modelcontext(model)
-    table = only_table(model)
+    table = only_table(model, name)
     lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
     if of == "cells":
-        law, dim = _require_units(model), "cell"
+        law, dim = _require_units(model, name), "cell"
         require_cells(law)
         counts = counts_of_cells(law)
         log_p = law.log_data_model(table.variable.owner.inputs, pt.constant(counts))
@@ -98,7 +104,7 @@ def log_likelihood(
         names = [law.observed.frame.cell(k) for k in range(law.fiber.lower.size)]
         rows = [log_densities_of_cells(law, counts, of_draw(at)[0]) for at in np.ndindex(lead)]
     elif of == "groups":
-        groups, names = pointwise(model)
+        groups, names = pointwise(model, name)
         dim, of_draw = GROUP, of_draws([groups], idata.posterior, model)
         rows = [of_draw(at)[0] for at in np.ndindex(lead)]
         if len(names) < FEWEST:
@@ -118,7 +124,11 @@ def log_likelihood(
 
 
 def sample_release(
-    idata: xr.DataTree, model: pm.Model | None = None, *, random_seed: int | np.random.Generator | None = None
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    *,
+    name: str | None = None,
+    random_seed: int | np.random.Generator | None = None,
 ) -> xr.DataArray:
     """Draw posterior predictive releases: release each posterior table again, with the same public sums.
 
@@ -129,6 +139,8 @@ def sample_release(
     ----------
     idata : xarray.DataTree
     model : pymc.Model, optional
+    name : str, optional
+        Name of the table, if the model has several.
     random_seed : int or numpy.random.Generator, optional
 
     Returns
@@ -145,9 +157,9 @@ def sample_release(
     ppdinf.sample_confidential, ppdinf.compare
     """
     model = pm.modelcontext(model)
-    observed, rng = only_table(model).law.observed, np.random.default_rng(random_seed)
+    observed, rng = only_table(model, name).law.observed, np.random.default_rng(random_seed)
     noisy = observed.noisy
-    tables = sample_confidential(idata, model, random_seed=rng).values
+    tables = sample_confidential(idata, model, name=name, random_seed=rng).values
     flat = tables.reshape(-1, *tables.shape[2:])
     again = ReleasedRV(observed, ndim=tables.ndim - 2)
     values = np.array([again.rng_fn(rng, table, np.zeros(0, dtype=np.int64)) for table in flat])
@@ -157,7 +169,7 @@ def sample_release(
     return xr.DataArray(values.reshape(*tables.shape[:2], *noisy.shape), dims=dims, coords=coords)
 
 
-def pointwise(model: pm.Model) -> tuple[TensorVariable, list[str]]:
+def pointwise(model: pm.Model, name: str | None = None) -> tuple[TensorVariable, list[str]]:
     """Build the log likelihood of each public group and of each cell in no public sum, and return their names.
 
     Raises
@@ -165,7 +177,7 @@ def pointwise(model: pm.Model) -> tuple[TensorVariable, list[str]]:
     ModelError
         As `log_likelihood`.
     """
-    law, given = _require_units(model), only_table(model).variable.owner.inputs
+    law, given = _require_units(model, name), only_table(model, name).variable.owner.inputs
     names = _names(law)
     if len(names) < 2:
         raise ModelError(
@@ -175,9 +187,9 @@ def pointwise(model: pm.Model) -> tuple[TensorVariable, list[str]]:
     return _pointwise(law, given), names
 
 
-def _require_units(model: pm.Model) -> ConfidentialRV:
+def _require_units(model: pm.Model, name: str | None) -> ConfidentialRV:
     """Return the law of the table; refuse models in which no part of the release can be left out."""
-    table = only_table(model)
+    table = only_table(model, name)
     law, given = table.law, table.variable.owner.inputs
     if not table.is_marginalized:
         raise ModelError(

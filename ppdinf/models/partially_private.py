@@ -39,6 +39,7 @@ from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.measurements import Measurements
+from ppdinf.measurements.same_noise import refuse_noise_in_use
 from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
@@ -98,10 +99,11 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     ------
     ModelError
         `dist` is not elementwise over integers or does not fit the shape of the table; the coordinates of the model
-        differ from the labels of the release; `dims` are not those of the cells; a parameter with named dimensions has
-        one of them along another dimension of the table. With ``marginalize=True``, the public statements or the noise
-        do not permit it, or a variable does not depend on the table cell by cell. K-norm noise has more than 8
-        dimensions, a query leaves a count unbounded, or a window exceeds the memory.
+        differ from the labels of the release; `dims` are not those of the cells. The release, a copy or a part of it is
+        already in the model. A parameter with named dimensions has one of them along another dimension of the table
+        that has other labels (dimensions with equal labels match by position). With ``marginalize=True``, the public
+        statements or the noise do not permit it, or a variable does not depend on the table cell by cell. K-norm noise
+        has more than 8 dimensions, a query leaves a count unbounded, or a window exceeds the memory.
     InvariantError
         No table in the support of `dist` satisfies everything public.
 
@@ -166,8 +168,10 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if model.name_for(name) in model.named_vars:
         raise ModelError(f"the model already has a variable {name!r}: choose another name for the table")
     for table in tables_of(root):
-        if _releases_of(table.law.observed.published) & _releases_of(release):
+        earlier = table.law.observed.published
+        if earlier is release:
             raise ModelError(f"the release is already in the model as that of {table.name!r}: observe it only once")
+        refuse_noise_in_use(_releases_of(release), _releases_of(earlier), table.name)
     _match_coords(model, release)
     dist = with_positions(dist, dims or release.dims)
     dist = with_independent_cells(as_distribution(dist))
@@ -202,9 +206,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     return table
 
 
-def _releases_of(published: Release | Measurements) -> set[int]:
-    """Return the identities of the published objects."""
-    return set(map(id, published.releases or [published])) if isinstance(published, Measurements) else {id(published)}
+def _releases_of(published: Release | Measurements) -> Sequence[Release]:
+    return [published] if isinstance(published, Release) else published.releases
 
 
 def _match_coords(model: pm.Model, release: Release | Measurements) -> None:

@@ -182,3 +182,26 @@ def test_several_releases_drawn_again_preserve_their_own_sums():
     assert (states == [2, 6, 7]).all()
     assert kept[:, :5].std(axis=0).min() > 0.5
     assert free.sum(axis=1).std() > 1
+
+
+@few_groups
+def test_one_of_several_tables():
+    release, other = released(), released(slice(0, 5))
+    with pm.Model(coords=release.coords) as model:
+        scale = pm.Gamma("scale", 2, 2)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(scale * RATES), release=release)
+        table = xr.DataArray(NOISY[:5], dims="place", coords={"place": AREAS[:5], "state": ("place", STATES[:5])})
+        second = ppd.Release(table, other.mechanism)
+        ppd.PartiallyPrivate("y", pm.Poisson.dist(scale * RATES[:5]), release=second)
+    idata = draws(0.5, 1.0)
+    for name, alone in (("x", release), ("y", second)):
+        found = ppd.log_likelihood(idata, model, name=name)
+        rates = RATES if name == "x" else RATES[:5]
+        np.testing.assert_allclose(found, ppd.log_likelihood(draws(0.5, 1.0), built(alone, rates)))
+        drawn = ppd.sample_release(idata, model, name=name, random_seed=1)
+        assert drawn.dims == ("chain", "draw", *alone.dims)
+    with pytest.raises(ModelError, match=r"pass name=, one of \['x', 'y'\]"):
+        ppd.sample_release(idata, model)
+    sampling = {"draws": 20, "tune": 20, "chains": 1, "random_seed": 1, "progressbar": False, "quiet": True}
+    left_out = ppd.models.leave_one_out(model, name="y", **sampling, compute_convergence_checks=False)
+    assert left_out.index.tolist() == ["state=x", "state=y"]
