@@ -71,8 +71,8 @@ def denoise(
     """Draw the posterior of a table of counts given everything published about it.
 
     Every draw satisfies everything exact. Counts are non-negative. The default prior is negative binomial with a
-    level, effects of the labels of each dimension and further coordinate, and a sparsity. Its parameters are learned
-    from the published measurements.
+    level, effects of the labels of dimensions and further coordinates, and a sparsity. Its parameters are learned from
+    the published measurements.
 
     Parameters
     ----------
@@ -117,6 +117,12 @@ def denoise(
     cell). Otherwise they are sampled by Markov chain: a sweep of a county of 2,016 cells with 11 overlapping queries
     takes about 8 ms, and a draw has four sweeps. After Ctrl-C, the draws that all chains have are returned; with
     `workers`, the finished chains.
+
+    The prior of a count is negative binomial with a log mean of a level, normal a priori with mean 0 and standard
+    deviation 5, plus one effect of its label in each dimension or coordinate of at least two labels. Dimensions with
+    more labels than a third of the cells (and more than 2), or more than 5,000, have no effects. Effects are normal
+    with a standard deviation that is half-normal with scale 1.5. The log of the shape is normal with mean -1 and
+    standard deviation 2.
 
     Draws are stored as int32 if every possible count is below 2**30, otherwise as int64. The sum of two cells cannot
     overflow; sums by statement, or by xarray and NumPy, are int64.

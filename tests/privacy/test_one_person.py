@@ -18,6 +18,7 @@ from scipy.stats import norm
 import ppdinf as ppd
 from ppdinf.counts import TwoStage, truncated_geometric
 from ppdinf.invariants import Public, covariates, linear, margin, nonnegative, total
+from ppdinf.privacy import compose
 
 SUMS = {"nothing": [[0, 0, 0]], "total": [[1, 1, 1]], "two of three": [[1, 1, 0]], "weighted": [[1, 1, 2]]}
 PUBLIC = {"nothing": Public(), "total": total(), "two of three": linear([[1, 1, 0]]), "weighted": linear([[1, 1, 2]])}
@@ -332,7 +333,7 @@ def test_statistics_of_records(objective):
     for found in (mechanism.guarantee, mechanism.release(np.array([0.5, 2.0, 3.5])).guarantee):
         assert (found.loss_of_unit, found.delta_of_unit) == (1, 0)
         assert worst <= found.loss_of_unit
-        assert found.describe().startswith("A secret about one person can lose at most epsilon = 1 ")
+        assert found.describe().startswith("Under the models stated below, a secret can lose at most epsilon = 1 ")
 
 
 @pytest.mark.parametrize("records", [1, 2])
@@ -343,3 +344,30 @@ def test_post_processed_and_suppressed_tables(records):
     for found in (release.guarantee, release.noisy.guarantee):
         assert found.loss_of_unit == 2 * records * Fraction(1, 2)
     assert ppd.Suppression(public).guarantee.loss_of_unit == 0
+
+
+def test_the_models_of_composed_pufferfish_guarantees_are_those_of_all():
+    """With distances 2 and 4 the sum of the losses holds for distance 2 only: log ratios by enumeration."""
+    counts = np.array([(k, 12 - k) for k in range(13)])
+    public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    stated = {"secrets": "whether one person is a case"}
+    one, other = (
+        ppd.WassersteinExponential(public, epsilon=epsilon, sensitivity=distance, **stated).release(counts[3]).guarantee
+        for epsilon, distance in ((1, 2), ("1/2", 4))
+    )
+    both = compose(one, other, independent=True)
+
+    def log_ratio(steps):
+        worst = 0.0
+        for k in range(13 - steps):
+            total = 0.0
+            for epsilon, distance in ((1, 2), (0.5, 4)):
+                log = -epsilon * abs(counts[None] - counts[[k, k + steps], None]).sum(axis=2) / (2 * distance)
+                laws = log - logsumexp(log, axis=1, keepdims=True)
+                total += abs(laws[0] - laws[1]).max()
+            worst = max(worst, total)
+        return worst
+
+    assert log_ratio(1) <= both.epsilon < log_ratio(2)
+    assert "in l1 and in which, at the same time, the secret moves" in both.describe()
+    assert compose(both, one, independent=True).models == both.models

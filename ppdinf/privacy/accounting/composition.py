@@ -27,6 +27,8 @@ from ppdinf.privacy.guarantees.unit_loss import tied_distance
 
 __all__ = ["compose", "compose_parallel", "compose_partition"]
 
+EVERY, ALSO = "every model of the data in which ", " and in which, at the same time, "
+
 
 def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarantee:
     """Add the losses of releases of one table.
@@ -297,12 +299,21 @@ def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...], total: Callable
         known=tuple(dict.fromkeys(what for g in guarantees for what in g.known)),
         unit=first.unit,
         contributions=first.contributions,
-        models=" and ".join(dict.fromkeys(g.models for g in guarantees if g.models)) or None,
+        models=_models_of_all([g.models for g in guarantees if g.models]),
         assumed=tuple(dict.fromkeys(what for g in guarantees for what in g.assumed)),
         concentrated=_concentrated(guarantees, total),
         steps=first.steps,
         tied=max(_tied_in(g, metric) for g in guarantees),
     )
+
+
+def _models_of_all(models: Sequence[str]) -> str | None:
+    """Describe the models that all releases were designed for: the intersection, not the union."""
+    if not models:
+        return None
+    prefix = EVERY if all(model.startswith(EVERY) for model in models) else ""
+    conditions = dict.fromkeys(x for model in models for x in model.removeprefix(prefix).split(ALSO))
+    return prefix + ALSO.join(conditions)
 
 
 def _tied_in(guarantee: Guarantee, metric: str | None) -> float | Fraction:

@@ -172,7 +172,10 @@ class Guarantee:
 
     @property
     def loss_of_unit(self) -> Fraction | float:
-        """Privacy loss of one unit with all its records: epsilon, or rho in zCDP; infinite if no bound is known."""
+        """Privacy loss of one unit with all its records: epsilon, or rho in zCDP; infinite if no bound is known.
+
+        In Pufferfish privacy, the loss of one secret under the stated models. It does not depend on the unit.
+        """
         return self.unit_loss.loss
 
     @property

@@ -198,6 +198,6 @@ def describe_unit(guarantee: Guarantee) -> str:
         who += f" with up to {guarantee.contributions} records"
     if guarantee.unit_loss.loss == math.inf:
         return f"No limit on the loss of {who} follows from this guarantee."
-    if guarantee.variant == "pufferfish":
-        who = f"a secret about {who}"
+    if guarantee.variant == "pufferfish":  # whatever the secret is about
+        return f"Under the models stated below, a secret can lose at most {describe_loss(guarantee)}."
     return f"{who[0].upper()}{who[1:]} can lose at most {describe_loss(guarantee)}."
