@@ -151,7 +151,11 @@ def show_plans(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], 
             within = f"±{row['support_radius']:g}"
             shown.add_row(f"{name} = {loss}", f"{row['cells']} {kind}", f"{row['sd']:.2f}", within, *shares)
     console.print(shown)
-    notes(console, "CV: standard deviation of the noise divided by the count. The last columns: probability that noise")
-    notes(console, "reverses the order. No count of the table was used.")
+    notes(
+        console,
+        "CV: standard deviation of the noise divided by the count. Across a limit: probability that a count at this "
+        "distance from a limit is released beyond it. Order: probability that two counts at this distance are released "
+        "in the reverse order. No count of the table was used.",
+    )
     if simulated:
         notes(console, "Where public sums cross, and for l2 noise, from simulated noise, accurate to 2 %.")

@@ -52,7 +52,10 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
             f"draw about {_times(ESS / low['ess_bulk'].min())} as many (draws=) before using intervals."
         )
     if diverged := int(diverging(idata).sum()):
-        problems.append(f"{diverged} transitions diverged: raise target_accept to 0.95, then 0.99, or reparametrize.")
+        plural = "" if diverged == 1 else "s"
+        problems.append(
+            f"{diverged} transition{plural} diverged: raise target_accept to 0.95, then 0.99, or reparametrize."
+        )
     if not independent(idata):
         problems += parametrisations(idata, model, list(low["variable"]))
     return problems + window_problems(idata, model)

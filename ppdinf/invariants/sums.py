@@ -228,7 +228,8 @@ def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None
     Raises
     ------
     LabelError
-        `parents` is not a mapping, is empty, or holds labels that look alike.
+        `parents` is not a mapping or is empty; it has a label twice; or two of its groups look alike, or have one
+        name as a string and as a number. Binding to a table raises LabelError if `parents` lacks a label of the table.
 
     See Also
     --------

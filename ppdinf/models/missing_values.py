@@ -53,9 +53,10 @@ def marginalize_missing(model: pm.Model) -> pm.Model:
 
     Examples
     --------
-    >>> import numpy as np, pymc as pm, pytest, ppdinf as ppd
+    >>> import warnings, numpy as np, pymc as pm, ppdinf as ppd
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> with pm.Model(coords=release.coords) as model, pytest.warns(pm.exceptions.ImputationWarning):
+    >>> with pm.Model(coords=release.coords) as model, warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release)
     ...     visits = pm.Binomial("visits", x, 0.5, observed=np.ma.masked_array([1, 0, 2], [False, True, False]))
     >>> [variable.name for variable in model.free_RVs]

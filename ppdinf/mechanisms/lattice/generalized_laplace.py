@@ -34,9 +34,9 @@ class GeneralizedLaplace(LatticeNoise):
     public : Public
         Statements that are published exactly.
     epsilon : int, float, str or Fraction
-        Privacy loss per unit of distance between tables with the same public information. Moving one person
-        between two cells is an l1 distance of 2, hence a loss of ``2 * epsilon``, and an l2 distance of
-        the square root of 2.
+        Privacy loss per unit of distance between tables with the same public information. With ``norm="l1"``, moving
+        one person to another cell is a distance of 2, hence a loss of ``2 * epsilon``. With ``norm="l2"`` it is a
+        distance of ``sqrt(2)``, hence a loss of ``sqrt(2) * epsilon``.
     norm : {"l1", "l2"}
         Norm of the noise, and of the distances between tables.
 
