@@ -182,6 +182,13 @@ def links_to_studies(app, name, source):
     source[0] = re.sub(r"\]\(\.\./case_studies/(\w+)/(?:README\.md)?\)", r"](studies/\1.md)", source[0])
 
 
+def alternative_texts(app, name, source):
+    """Describe a figure without titles by the title of its example; Sphinx-Gallery uses the name of the file."""
+    if name.startswith("gallery/") and (title := re.search(r"^(.+)\n=+$", source[0], flags=re.M)):
+        file = name.removeprefix("gallery/").replace("_", " ")
+        source[0] = re.sub(rf"^(\s*:alt: ){file}$", lambda found: found[1] + title[1], source[0], flags=re.M)
+
+
 def links_to_reference(app, document):
     """Let code in the text that begins with ``ppd.name`` link to the page of the name."""
     for literal in list(document.findall(nodes.literal)):
@@ -199,5 +206,6 @@ def setup(app):
     """Register the extension."""
     app.connect("config-inited", lambda app, config: write_pages(app))
     app.connect("source-read", links_to_studies)
+    app.connect("source-read", alternative_texts)
     app.connect("doctree-read", links_to_reference)
     return {"parallel_read_safe": True}
