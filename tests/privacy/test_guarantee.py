@@ -91,7 +91,7 @@ def test_no_alternative(public):
     assert "Protected: nothing." in found.describe()
 
 
-OTHERS = "records of others change too"
+OTHERS = "together with changes of the records of others"
 
 
 @pytest.mark.parametrize(

@@ -210,8 +210,8 @@ class Guarantee:
         if not (self.unprotected and self.metric):
             return describe_unit(self)
         return (
-            f"{describe_unit(self)} If the public sums stay the same only because records of others change too, the "
-            "loss is that of the whole change."
+            f"{describe_unit(self)} If a change keeps the public sums only together with changes of the records of "
+            "others, the loss is that of all these changes together."
         )
 
     def numbers(self) -> Json:
