@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -76,11 +77,15 @@ def plot_posterior_table(
     -------
     matplotlib.figure.Figure
         One row per cell, in decreasing order; of more than 80 cells only the 80 smallest, which noise affects most.
+        Draws are matched to the release by label.
 
     Raises
     ------
     ModelError
-        The posterior has no variable `name` or `rate`.
+        The posterior has no variable `name` or `rate`, or draws of `name` are nan.
+    LabelError
+        The posterior has other dimensions than the release, repeats a label, or lacks one. Only one of `rate` and
+        `exposure` is given.
 
     See Also
     --------
@@ -89,6 +94,12 @@ def plot_posterior_table(
     if (rate is None) != (exposure is None):
         raise LabelError("the panel of rates requires both rate and exposure")
     draws = _cells(idata, name, release)
+    if (unknown := np.isnan(draws).any(axis=0)).any():
+        cell = release.frame.cell(int(unknown.argmax()))
+        raise ModelError(
+            f"the posterior of {name!r} has draws that are nan in {unknown.sum()} cells, such as {cell}: pass the "
+            "posterior as it was drawn"
+        )
     released = release.table.values.ravel()
     size = release.frame.broadcast(exposure) if exposure else draws.mean(axis=0)
     order = np.argsort(-size, kind="stable")[-ROWS:]
@@ -116,8 +127,32 @@ def _cells(idata: xr.DataTree, name: str, release: Release) -> np.ndarray:
     """Return draws of a posterior variable, one column per cell of the release."""
     if name not in idata.posterior:
         raise ModelError(f"the posterior has no {name!r}; it has {', '.join(map(repr, idata.posterior.data_vars))}")
-    draws: xr.DataArray = idata.posterior[name].transpose("chain", "draw", *release.dims)
-    return draws.values.reshape(-1, release.frame.size)
+    draws: xr.DataArray = idata.posterior[name]
+    expected = ("chain", "draw", *release.dims)
+    if set(draws.dims) != set(expected):
+        raise LabelError(
+            f"the posterior of {name!r} has dimensions {draws.dims}: expected {expected}, those of draws of the release"
+        )
+    places = {
+        dim: _places(draws.get_index(dim), release.coords[dim], f"{name!r} along {dim!r}") for dim in release.dims
+    }
+    return draws.transpose(*expected).isel(places).values.reshape(-1, release.frame.size)
+
+
+def _places(labels: pd.Index, wanted: np.ndarray, where: str) -> np.ndarray:
+    """Return the positions of the labels of a release among those of a posterior variable."""
+    if not labels.is_unique:
+        repeated = labels[labels.duplicated()].tolist()[0]
+        times = int((labels == repeated).sum())
+        raise LabelError(f"the posterior of {where} has the label {repeated!r} {times} times: labels must be unique")
+    places = labels.get_indexer(pd.Index(wanted))
+    if (places < 0).any():
+        absent = wanted.tolist()[int(np.argmin(places))]
+        raise LabelError(
+            f"the posterior of {where} has no label {absent!r}; its labels are such as {labels[:3].tolist()}: "
+            "pass a posterior with all labels of the release"
+        )
+    return places
 
 
 def _label(release: Release, cell: int) -> str:

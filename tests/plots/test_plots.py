@@ -77,6 +77,61 @@ def test_counts_alone_without_an_exposure(idata, release):
     figure.savefig(__import__("io").BytesIO())  # a dollar sign in a label is printed
 
 
+def marked(axes):
+    """Return the posterior mean that the panel marks at each label."""
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    means = next(line for line in axes.lines if line.get_marker() == "o")
+    return dict(zip(labels, means.get_xdata().tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda posterior: posterior.sel(county=COUNTIES[::-1]),
+        lambda posterior: posterior.sortby("county", ascending=False),
+        lambda posterior: posterior.reindex(county=[*COUNTIES[1:], COUNTIES[0]]),
+        lambda posterior: posterior.transpose("county", "draw", "chain"),
+        lambda posterior: posterior.pad(county=(1, 0), constant_values=7).assign_coords(county=["Other", *COUNTIES]),
+    ],
+    ids=["sel", "sortby", "reindex", "transpose", "further label"],
+)
+def test_the_posterior_is_matched_by_label(idata, release, change):
+    changed = xr.DataTree.from_dict({"posterior": change(idata.posterior.to_dataset())})
+    figure = plot_posterior_table(changed, release, "cases", rate="rate", exposure="population")
+    mean = idata.posterior.mean(("chain", "draw"))
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert marked(figure.axes[0]) == pytest.approx(dict(zip(COUNTIES, mean["cases"].values, strict=True)))
+    rates = next(line for line in figure.axes[1].lines if line.get_marker() == "o").get_xdata()
+    assert dict(zip(labels, rates, strict=True)) == pytest.approx(
+        dict(zip(COUNTIES, 1e5 * mean["rate"].values, strict=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda posterior: posterior.isel(county=[0, 1]), "'cases' along 'county' has no label 'Small'"),
+        (lambda posterior: posterior.assign_coords(county=["Big", "Small", "Small"]), "the label 'Small' 2 times"),
+        (lambda posterior: posterior.drop_vars("county"), "along 'county' has no label 'Big'"),
+        (lambda posterior: posterior.assign_coords(county=[1, 2, 3]), "along 'county' has no label 'Big'"),
+        (lambda posterior: posterior.rename(county="place"), "dimensions .*'place'.*: expected .*'county'"),
+        (lambda posterior: posterior.isel(chain=0), "dimensions .*: expected .*'chain'"),
+    ],
+    ids=["absent", "repeated", "without labels", "other kind", "other name", "no chain"],
+)
+def test_a_posterior_with_other_labels_is_refused(idata, release, change, words):
+    changed = xr.DataTree.from_dict({"posterior": change(idata.posterior.to_dataset())})
+    with pytest.raises(LabelError, match=words):
+        plot_posterior_table(changed, release, "cases")
+
+
+def test_a_posterior_without_values_in_a_cell_is_refused(idata, release):
+    """Such as after reindex, which fills new labels with nan."""
+    changed = idata.posterior.to_dataset().isel(county=[0, 1]).reindex(county=COUNTIES)
+    with pytest.raises(ModelError, match=r"'cases' .* nan .*county=Small"):
+        plot_posterior_table(xr.DataTree.from_dict({"posterior": changed}), release, "cases")
+
+
 def test_a_large_table_shows_its_smallest_cells():
     table = xr.DataArray(np.arange(200), dims="cell", coords={"cell": [f"c{i}" for i in range(200)]})
     release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
