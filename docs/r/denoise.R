@@ -20,23 +20,36 @@ ppdinf <- function(..., creates = character()) {
   if (status != 0) warning("the posterior of ppdinf ", ..1, " failed its checks: its last lines state what to do")
 }
 
+# Read a table. Labels are text: as numbers, "01", "1" and "1.0" would be one label, and "NA" a missing value.
+read_table <- function(file, numbers) {
+  table <- read.csv(file, colClasses = "character", na.strings = character(), check.names = FALSE)
+  numbers <- intersect(numbers, names(table))
+  table[numbers] <- lapply(table[numbers], as.numeric)
+  table
+}
+
 # A release is a zip file: noisy counts by label in table.csv, public sums in public.csv.
-noisy <- read.csv(unz(release, "table.csv"))
-public <- read.csv(unz(release, "public.csv"))
+noisy <- read_table(unz(release, "table.csv"), c("released", "population"))
+public <- read_table(unz(release, "public.csv"), "value")
 ppdinf("check", release)
 
 # 1. Counts with intervals, without a model
 ppdinf("denoise", release, "--output", counts_file, "--draws", draws, creates = counts_file)
-estimates <- read.csv(counts_file)
-labels <- intersect(names(noisy), names(estimates))
-counts <- merge(noisy, estimates, sort = FALSE)
+results_of_denoise <- c("estimate", "sd", "lower", "upper", "margin_of_error")
+estimates <- read_table(counts_file, results_of_denoise)
+labels <- setdiff(names(estimates), results_of_denoise)
+counts <- merge(noisy[c(labels, "released")], estimates, by = labels, sort = FALSE)
+stopifnot(nrow(counts) == nrow(noisy))
 print(counts)
 
 # 2. Rates by the ready model, with a report
 if ("population" %in% names(noisy)) {
   rates_file <- file.path(report, "posterior.csv")
   ppdinf("infer", release, "--exposure", "population", "--output", report, "--draws", draws, creates = rates_file)
-  print(read.csv(rates_file))
+  rates <- read_table(rates_file, character())
+  numbers <- setdiff(names(rates), labels)
+  rates[numbers] <- lapply(rates[numbers], as.numeric)
+  print(rates)
 }
 
 # 3. A figure: released counts, and estimates with intervals
