@@ -96,7 +96,7 @@ def read_occupied(
             measured(inv.margin(name), measured_values, law)
             for measured_values in (values.sel(h1="occupied", drop=True), left)
         ]
-    names = [f"units of {code}" for code in units.index]
+    names = [f"-(occupied units of {code})" for code in units.index]
     limits = inv.inequality(-sp.eye_array(units.size, dtype=np.int64, format="csr"), (-units).tolist(), names)
     coords: dict[str, tuple[str, np.ndarray]] = {name: (dim, labels.to_numpy()) for name, labels in above.items()}
     coords["units"] = (dim, units.to_numpy())

@@ -1,5 +1,6 @@
 """Occupied housing units: against enumeration of all tables, and files that contradict themselves."""
 
+import re
 from itertools import product
 
 import numpy as np
@@ -63,6 +64,15 @@ def test_posterior_is_that_of_all_tables(root):
     assert here[1] - here[0] == pytest.approx(there[1] - there[0], abs=1e-6)
     wrong = [np.logaddexp.reduce(0.95 * log_weights) for log_weights in all_tables]
     assert abs(wrong[1] - wrong[0] - (here[1] - here[0])) > 1e-2  # everything 5 % weaker
+
+
+def test_the_printed_bounds_are_true(root):
+    """Each is a sentence on minus the occupied units, because bounds are printed with >=."""
+    public = read_occupied(root).public
+    stated = re.findall(r"-\(occupied units of (\w+)\) >= (-\d+)", str(public.public))
+    assert stated == [("04400001A", "-4"), ("04400001C", "-5"), ("04400003A", "-2")]
+    assert str(public.public).count(">=") == 3
+    np.testing.assert_array_equal(public.B.toarray(), -np.eye(3))
 
 
 def edited(root, level, change):
