@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.atomic_files import as_path, write_atomically
 from ppdinf.denoising.contradictions import contradiction_problem
 from ppdinf.denoising.count_windows import Ends, reached
+from ppdinf.denoising.identified_bounds import identified_bounds
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
 from ppdinf.errors import LabelError, ReleaseFileError
@@ -27,6 +28,7 @@ from ppdinf.tables.frame import Frame
 __all__ = ["Denoised", "require_columns", "require_name"]
 
 ESS, R_HAT = 400, 1.02
+SECONDS = 10.0  # time limit of the proof that cells are determined
 COLUMNS = ("estimate", "sd", "lower", "upper", "margin_of_error")  # of a saved table, after its labels
 
 PAGES = "ppdinf.report.denoised_report"
@@ -112,12 +114,19 @@ class Denoised:
         """Effective sample sizes and R-hat of every cell: ``ess_bulk``, ``ess_tail``, ``r_hat``."""
         return convergence(self.draws)
 
+    @cached_property
+    def _determined(self) -> NDArray[np.bool_]:
+        """Whether certain statements prove that a cell has one possible count, shape (d,)."""
+        bounds = identified_bounds(self.data, seconds=SECONDS, progressbar=False)
+        return (bounds["lower"] == bounds["upper"]).to_numpy()
+
     @property
     def problems(self) -> list[str]:
         """Reasons not to use the draws, each a sentence with a remedy; empty if none was detected.
 
         They concern convergence, windows of counts, and published numbers that the draws contradict. The latter are
-        reported with a probability of at most 1e-4 if the table is drawn from the prior.
+        reported with a probability of at most 1e-4 if the table is drawn from the prior. Cells that exact sums and
+        ranges determine need no draws.
         """
         if self.draws.sizes["draw"] < MIN_DRAWS:
             return [f"there are fewer than {MIN_DRAWS} draws per chain, too few for diagnostics: draw more"]
@@ -132,8 +141,10 @@ class Denoised:
         if contradicted := contradiction_problem(self.data.entries, self._flat):
             problems.append(contradicted)
         few = table["ess_bulk"].dropna() < ESS
+        if (few & table["r_hat"].isna()).any():  # R-hat is nan if all draws are equal
+            few = few[~self._determined[table["ess_bulk"].notna()]]
         if few.any():
-            worst = str(table["ess_bulk"].idxmin())
+            worst = str(table["ess_bulk"][few.index].idxmin())
             needed = 4 * self.draws.sizes["draw"]
             problems.append(
                 f"{few.sum()} of {few.size} cells have fewer than {ESS} effective draws, the fewest {worst}: "

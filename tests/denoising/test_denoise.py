@@ -156,6 +156,36 @@ def test_draws_at_the_end_of_a_window_are_a_problem():
         assert "draws of 2 cells reach the end of the range" in problems(40, prior)[0]
 
 
+def few_draws(**statements):
+    """Return the problems of 2 x 20 draws of two rows and two columns with noisy cells and some certain statements."""
+    seen = ppd.Measurements(
+        {"a": ["A", "B"], "b": ["f", "m"]},
+        ppd.measured(inv.margin("a", "b"), [[4, 1], [1, 2]], laws.DiscreteGaussian(variance=2)),
+        **statements,
+    )
+    return " ".join(ppd.denoise(seen, draws=20, prior="flat", rng=1, progressbar=False).problems)
+
+
+def test_cells_that_statements_determine_need_no_draws():
+    assert few_draws(public={inv.margin("a", "b"): [[3, 1], [0, 2]]}) == ""
+    assert few_draws(public={inv.margin("a"): [0, 0]}) == ""  # and no count is negative
+    assert "2 of 2 cells have fewer than 400 effective draws" in few_draws(public={inv.margin("a"): [4, 0]})
+    # noise of which 0 has almost the whole weight does not prove that a cell is constant
+    seen = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [4, 3], laws.DoubleGeometric(60)))
+    found = ppd.denoise(seen, draws=20, prior="flat", rng=1, progressbar=False)
+    assert (found.draws == [4, 3]).all()
+    assert "2 of 2 cells have fewer than 400" in found.problems[0]
+
+
+def test_cells_that_ranges_determine_need_no_draws():
+    """The ranges and the sum leave one table, but no cell is published."""
+    ranges = ppd.measured(inv.margin("a"), ["<5", "3-9"], laws.Interval())
+    seen = ppd.Measurements({"a": ["A", "B"]}, ranges, public={inv.total(): 13})
+    found = ppd.denoise(seen, draws=20, prior="flat", rng=1, progressbar=False)
+    assert (found.draws == [4, 9]).all()
+    assert found.problems == []
+
+
 def test_counts_whose_prior_cannot_be_listed_are_refused():
     seen = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [2**36, 5], NOISE))
     with pytest.raises(ModelError, match=r"the count at a=A can exceed 134,217,728"):
