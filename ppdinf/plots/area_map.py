@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
-from ppdinf.errors import LabelError
+from ppdinf.errors import CountError, LabelError, ModelError
 from ppdinf.plots.style import INK, QUIET, figure_style, headline
 
 if TYPE_CHECKING:
@@ -42,12 +43,17 @@ def plot_map(
     Returns
     -------
     matplotlib.figure.Figure
-        Polygons without a value are grey, and the legend says how many there are.
+        Polygons without a value are grey, and the legend says how many there are. The title compares only areas whose
+        margin of error is known.
 
     Raises
     ------
     LabelError
-        A label is repeated, a row has no polygon, or `table` has no column `value`.
+        A label is repeated, a row has no polygon, `table` has no column `value`, or `areas` is not a GeoDataFrame.
+    CountError
+        A column contains text or infinite numbers, or no area has a value.
+    ModelError
+        `uncertain` is negative or not finite.
 
     See Also
     --------
@@ -64,21 +70,32 @@ def plot_map(
     >>> plot_map(table, areas).axes[0].get_title(loc="left").strip()
     'In 1 of 2 areas the margin of error exceeds 30% of the estimate'
     """
+    if getattr(areas, "active_geometry_name", None) is None:
+        raise LabelError(
+            f"areas must be a GeoDataFrame with polygons, found {type(areas).__name__}: read it by geopandas"
+        )
+    if not 0 <= uncertain < np.inf:
+        raise ModelError(f"uncertain must be a share of at least 0, such as 0.3, found {uncertain}")
     for name, index in (("the table", table.index), ("the areas", areas.index)):
         if index.has_duplicates:
             raise LabelError(f"labels must be unique; {name} repeats {index[index.duplicated()].unique()[:3].tolist()}")
-    unknown = table.index.difference(areas.index)
-    if len(unknown):
-        kinds = f"labels of areas are {areas.index.dtype}, such as {areas.index[:3].tolist()}"
-        raise LabelError(f"{len(unknown)} rows have no polygon, such as {unknown[:3].tolist()}; {kinds}")
+    areas = areas[areas.geometry.notna()]
+    unknown = table.index.difference(areas.index).tolist()
+    if unknown:
+        rows = "1 row has" if len(unknown) == 1 else f"{len(unknown)} rows have"
+        kinds = f"labels of polygons are {areas.index.dtype}, such as {areas.index[:3].tolist()}"
+        raise LabelError(f"{rows} no polygon, such as {', '.join(map(repr, unknown[:3]))}; {kinds}")
     if value not in table:
         raise LabelError(f"the table has no column {value!r}; it has {', '.join(map(str, table.columns))}")
     table = table[table[value].notna()]
+    if table.empty:
+        raise CountError(f"the table has no number in column {value!r}: a map needs the value of at least one area")
     drawn, empty = areas.loc[table.index], areas[~areas.index.isin(table.index)]
-    values = table[value].to_numpy(np.float64)
-    doubtful = np.zeros(values.size, dtype=bool)
+    values, margins = _numbers(table, value), np.full(len(table), np.nan)
     if {"lower", "upper"} <= set(table.columns):
-        doubtful = (table["upper"] - table["lower"]).to_numpy(np.float64) / 2 > uncertain * np.abs(values)
+        margins = (_numbers(table, "upper") - _numbers(table, "lower")) / 2
+    compared = _areas(int(np.isfinite(margins).sum()))
+    doubtful = margins > uncertain * np.abs(values)
     with figure_style(), mpl.rc_context({"hatch.linewidth": 0.6}):
         figure = Figure(figsize=(7, 6), layout="constrained")
         axes = figure.add_subplot()
@@ -93,14 +110,28 @@ def plot_map(
             key.append(Patch(facecolor="white", edgecolor=INK, hatch="////", label=label))
         if len(empty):
             empty.plot(ax=axes, color=MISSING, edgecolor=QUIET, linewidth=0.4)
-            key.append(Patch(facecolor=MISSING, edgecolor=QUIET, label=f"{len(empty)} areas without a value"))
+            key.append(Patch(facecolor=MISSING, edgecolor=QUIET, label=f"{_areas(len(empty))} without a value"))
         if key:
             figure.legend(handles=key, loc="outside lower left", frameon=False, fontsize=8)
         axes.set_axis_off()
         headline(
             axes,
-            f"In {doubtful.sum()} of {values.size} areas the margin of error exceeds {uncertain:.0%} of the {value}"
+            f"In {doubtful.sum()} of {compared} the margin of error exceeds {uncertain:.0%} of the {value}"
             if doubtful.any()
-            else f"{value} of {values.size} areas",
+            else f"{value} of {_areas(values.size)}",
         )
     return figure
+
+
+def _numbers(table: pd.DataFrame, column: str) -> NDArray[np.float64]:
+    """Return a column of numbers, where nan is unknown."""
+    numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(np.float64)
+    wrong = table[column].notna().to_numpy() & ~np.isfinite(numbers)
+    if wrong.any():
+        found = table[column].tolist()[int(wrong.argmax())]
+        raise CountError(f"column {column!r} must contain numbers, or nan where they are unknown: found {found!r}")
+    return numbers
+
+
+def _areas(number: int) -> str:
+    return "1 area" if number == 1 else f"{number} areas"

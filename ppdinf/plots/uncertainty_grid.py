@@ -10,7 +10,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ppdinf.errors import LabelError
+from ppdinf.errors import LabelError, ModelError
 from ppdinf.plots.style import INK, figure_style, headline
 
 __all__ = ["SHADES", "STEPS", "plot_cells"]
@@ -42,12 +42,14 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
     matplotlib.figure.Figure
         Numbers are posterior means in persons. A cell with estimate 0 and margin 0 counts as certain. Of more than 60
         rows, only the 60 rows with the most cells in the upper two classes are shown, in their order; the subtitle
-        says so.
+        says so. Cells with draws that are nan are blank, and the subtitle states their number.
 
     Raises
     ------
     LabelError
         The draws have no cells, `columns` are not dimensions of them, or there are more than 40 columns.
+    ModelError
+        `probability` is not between 0 and 1; the draws are empty, text, or nan in every cell.
 
     See Also
     --------
@@ -74,21 +76,27 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
     shape = [int(np.prod([draws.sizes[dim] for dim in part], dtype=int)) for part in (down, across)]
     if shape[1] > COLUMNS:
         raise LabelError(f"{shape[1]} columns do not fit on a page of {COLUMNS}: select some, or sum the draws")
-    values = ordered.values.reshape(-1, *shape)
+    if not 0 < probability < 1:
+        raise ModelError(f"probability must be between 0 and 1, found {probability}")
+    values = ordered.values.reshape(draws.sizes["chain"] * draws.sizes["draw"], *shape)
+    if not values.size or values.dtype.kind not in "biuf" or np.isnan(values).any(axis=0).all():
+        raise ModelError("draws must be numbers, and not nan in every cell: pass the draws of a posterior")
     estimate, ratio = _relative_margins(values, probability)
+    known = ~np.isnan(ratio)
     uncertain = ratio > STEPS[1]
     shown = np.sort(np.argsort(-uncertain.sum(axis=1), kind="stable")[:ROWS])
+    classes = np.ma.array(np.digitize(ratio[shown], STEPS, right=True), mask=~known[shown])
     names = [_labels(ordered, part) for part in (down, across)]
     with figure_style():
         figure = Figure(figsize=(max(2.2 + 0.62 * shape[1], WIDTH), 1.5 + 0.22 * shown.size), layout="constrained")
         axes = figure.add_subplot()
         colours = ListedColormap(list(SHADES))
         axes.pcolormesh(
-            np.digitize(ratio[shown], STEPS, right=True), cmap=colours, norm=BoundaryNorm(np.arange(-0.5, 4.5), 4),
+            classes, cmap=colours, norm=BoundaryNorm(np.arange(-0.5, 4.5), 4),
             edgecolors="white", linewidth=1,
         )  # fmt: skip
         for i, row in enumerate(shown.tolist()):
-            for j in range(shape[1]):
+            for j in np.flatnonzero(known[row]).tolist():
                 digits = 1 if estimate[row, j] < 9.95 else 0
                 axes.text(
                     j + 0.5, i + 0.5, f"{estimate[row, j]:,.{digits}f}", ha="center", va="center", fontsize=7,
@@ -101,9 +109,11 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         some = f"; {shown.size} of {shape[0]} rows" if shown.size < shape[0] else ""
+        if blank := int((~known).sum()):
+            some += f"; {blank} cell{'s' * (blank > 1)} with draws that are nan {'are' if blank > 1 else 'is'} blank"
         headline(
             axes,
-            f"In {uncertain.sum()} of {uncertain.size} cells the margin of error exceeds 30% of the estimate",
+            f"In {uncertain.sum()} of {known.sum()} cells the margin of error exceeds 30% of the estimate",
             f"numbers: posterior means in persons{some}",
         )
         figure.legend(
@@ -114,12 +124,12 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
 
 
 def _relative_margins(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return estimates, and margins of error divided by them, where 0 / 0 is 0."""
+    """Return estimates, and margins of error divided by them, where 0 / 0 is 0 and draws that are nan give nan."""
     tail = (1 - probability) / 2
     lower, upper = np.quantile(values, [tail, 1 - tail], axis=0)
     estimate, margin = values.mean(axis=0), (upper - lower) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        return estimate, np.where(margin > 0, margin / np.abs(estimate), 0.0)
+        return estimate, np.where(margin == 0, 0.0, margin / np.abs(estimate))
 
 
 def _labels(draws: xr.DataArray, dims: list[str]) -> list[str]:

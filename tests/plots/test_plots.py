@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from scipy.stats import poisson
 
 import ppdinf as ppd
-from ppdinf.errors import LabelError, ModelError, PrivacyError
+from ppdinf.errors import CountError, LabelError, ModelError, PrivacyError
 from ppdinf.plots import plot_cells, plot_chains, plot_map, plot_noise, plot_posterior_table
 from ppdinf.plots.noise import noise_values
 from ppdinf.plots.posterior_table import naive_interval
@@ -310,6 +310,39 @@ def test_cells_that_cannot_be_drawn(draws, columns, words):
         plot_cells(draws, columns)
 
 
+@pytest.mark.parametrize("probability", [2, 1, 0, -0.1, np.nan])
+def test_a_probability_is_between_0_and_1(probability):
+    with pytest.raises(ModelError, match="probability must be between 0 and 1"):
+        plot_cells(table_draws((3, 2)), probability=probability)
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [
+        table_draws((3, 2)).isel(draw=slice(0)),
+        table_draws((0, 2)),
+        table_draws((3, 2)).astype(str),
+        table_draws((3, 2)).astype(float).where(False),
+    ],
+    ids=["no draws", "no cells", "text", "nan"],
+)
+def test_draws_without_numbers_are_refused(draws):
+    with pytest.raises(ModelError, match="draws must be numbers, and not nan in every cell"):
+        plot_cells(draws)
+
+
+def test_cells_without_numbers_are_not_certain():
+    draws = table_draws((3, 2)).astype(float)
+    draws[0, 0, 0, 0] = np.nan  # one draw
+    draws[..., 1, 0] = np.arange(50) % 2 * 100
+    figure = plot_cells(draws)
+    axes = figure.axes[0]
+    assert "In 1 of 5 cells" in axes.get_title(loc="left")
+    assert "1 cell with draws that are nan is blank" in axes.texts[-1].get_text()
+    assert axes.collections[0].get_array().mask.tolist() == [[True, False], [False, False], [False, False]]
+    assert len(axes.texts) == 6  # five numbers and the subtitle
+
+
 def test_a_map_shows_uncertain_areas_and_areas_without_a_value():
     gpd, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
     areas = gpd.GeoDataFrame(geometry=[shapely.box(k, 0, k + 1, 1) for k in range(4)], index=list("ABCD"))
@@ -321,10 +354,54 @@ def test_a_map_shows_uncertain_areas_and_areas_without_a_value():
     np.testing.assert_array_equal(values.get_array(), [4, 90, 20])
     assert [len(part.get_paths()) for part in (values, hatched, grey)] == [3, 1, 1]
     assert hatched.get_paths()[0].get_extents().x0 == 2  # C, the third polygon
-    assert [text.get_text() for text in figure.legends[0].get_texts()][1] == "1 areas without a value"
-    with pytest.raises(LabelError, match="1 rows have no polygon"):
+    assert [text.get_text() for text in figure.legends[0].get_texts()][1] == "1 area without a value"
+    with pytest.raises(LabelError, match="1 row has no polygon"):
         plot_map(table.rename(index={"C": "X"}), areas)
     with pytest.raises(LabelError, match="repeats"):
         plot_map(pd.concat([table, table]), areas)
     with pytest.raises(LabelError, match="no column 'rate'"):
         plot_map(table, areas, "rate")
+
+
+@pytest.fixture
+def areas():
+    gpd, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
+    return gpd.GeoDataFrame(geometry=[shapely.box(k, 0, k + 1, 1) for k in range(3)], index=list("ABC"))
+
+
+ROWS = pd.DataFrame({"estimate": [90.0, 4.0], "lower": [80.0, 1.0], "upper": [99.0, 8.0]}, index=["A", "B"])
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (ROWS.assign(estimate=["many", "few"]), "column 'estimate' must contain numbers, .* found 'many'"),
+        (ROWS.assign(estimate=[np.inf, 1]), "column 'estimate' must contain numbers, .* found inf"),
+        (ROWS.assign(upper=["99", "few"]), "column 'upper' must contain numbers"),
+        (ROWS.assign(estimate=np.nan), "no number in column 'estimate'"),
+        (ROWS.iloc[:0], "no number in column 'estimate'"),
+    ],
+    ids=["text", "infinite", "text in upper", "nan", "empty"],
+)
+def test_values_that_a_map_cannot_show(table, words, areas):
+    with pytest.raises(CountError, match=words):
+        plot_map(table, areas)
+
+
+@pytest.mark.parametrize("uncertain", [-1, np.nan, np.inf])
+def test_a_share_that_no_margin_has(uncertain, areas):
+    with pytest.raises(ModelError, match="uncertain must be a share of at least 0"):
+        plot_map(ROWS, areas, uncertain=uncertain)
+
+
+def test_areas_without_polygons(areas):
+    with pytest.raises(LabelError, match=r"areas must be a GeoDataFrame .*found DataFrame"):
+        plot_map(ROWS, pd.DataFrame({"name": [1, 2, 3]}, index=list("ABC")))
+    areas.loc["B", "geometry"] = None
+    with pytest.raises(LabelError, match="1 row has no polygon, such as 'B'"):
+        plot_map(ROWS, areas)
+
+
+def test_areas_without_a_margin_of_error_are_not_certain(areas):
+    title = plot_map(ROWS.assign(lower=[np.nan, 1]), areas).axes[0].get_title(loc="left")
+    assert "In 1 of 1 area the" in title
