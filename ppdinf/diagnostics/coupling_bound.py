@@ -24,6 +24,7 @@ from ppdinf.distributions.model_graph.dependents import dependent_factors
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.random_windows import Whole
+from ppdinf.models.model_order import in_model_order
 from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
@@ -106,7 +107,7 @@ def coupling_bound(
     function = of_draws(rv.owner.op.conditional(rv, by_cell), idata.posterior, model)
     laws = [[np.array(part) for part in function((chain, draw))] for chain, draw in places]
     cells, (truncation, variances) = fiber.lower.size, scales_of(rv, model)
-    draws = idata.posterior[rv.name].transpose("chain", "draw", ...).values.reshape(-1, cells)
+    draws = in_model_order(idata.posterior[rv.name], rv.name, model).values.reshape(-1, cells)
 
     def meeting(lag: int, limit: int, rng: np.random.Generator) -> int:
         law = laws[rng.integers(LAWS)]

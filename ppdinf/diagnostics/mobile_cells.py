@@ -17,6 +17,7 @@ from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.distributions.model_graph.dependents import dependent_factors
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.models.model_order import in_model_order
 from ppdinf.models.posterior_tables import of_draws
 from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
 
@@ -40,7 +41,7 @@ def mobile_cells(table: TensorVariable, idata: xr.DataTree, model: pm.Model) -> 
     """
     law, posterior, rng = table.owner.op, idata.posterior, np.random.default_rng(0)
     fiber = law.fiber
-    draws = posterior[table.name].transpose("chain", "draw", ...).values
+    draws = in_model_order(posterior[table.name], table.name, model).values
     moved = np.zeros(fiber.lower.size, dtype=bool)
     by_cell, _ = dependent_factors(table, model)
     try:

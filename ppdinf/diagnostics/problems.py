@@ -13,6 +13,7 @@ from ppdinf.diagnostics.parametrization import diverging, parametrisations
 from ppdinf.diagnostics.rhat import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
 from ppdinf.diagnostics.truncation_check import window_problems
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.models.model_order import in_model_order
 
 __all__ = ["ESS", "fiber_problems", "independent", "problems_of"]
 
@@ -172,7 +173,7 @@ def fiber_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     for rv in model.free_RVs:
         if isinstance(rv.owner.op, ConfidentialRV) and rv.name in idata.posterior:
             fiber = rv.owner.op.fiber
-            draws = idata.posterior[rv.name].values.reshape(-1, fiber.lower.size)
+            draws = in_model_order(idata.posterior[rv.name], rv.name, model).values.reshape(-1, fiber.lower.size)
             violations = np.count_nonzero(np.any(fiber.system.values[:, None] != fiber.system.A @ draws.T, axis=0))
             if violations:
                 problems.append(

@@ -13,6 +13,7 @@ from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.errors import ModelError
 from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
+from ppdinf.models.model_order import in_model_order
 from ppdinf.models.posterior_tables import law_of_draws
 
 __all__ = ["window_problems"]
@@ -49,7 +50,7 @@ def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
                 problems.append(f"The windows of {table.name!r} cannot be checked against the posterior: {error}.")
                 continue
         elif table.name in posterior:
-            share = outside_of_draws(table.law, posterior[table.name])
+            share = outside_of_draws(table.law, in_model_order(posterior[table.name], table.name, model))
         else:
             continue
         problems.append(window_problem(table.name, table.law, share))

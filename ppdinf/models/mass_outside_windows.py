@@ -63,10 +63,10 @@ def outside_of_law(
 
 
 def outside_of_draws(law: ConfidentialRV, draws: xr.DataArray) -> Reals:
-    """Estimate the posterior probability of each cell outside its window from draws of a sampled table."""
+    """Estimate the posterior probability of each cell outside its window from draws in the order of the model."""
     fiber = law.fiber
     nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
-    cells = draws.transpose("chain", "draw", ...).values.reshape(-1, fiber.lower.size)
+    cells = draws.values.reshape(-1, fiber.lower.size)
     ends = possible_counts(law.observed.system, nonnegative)
     lower, upper = fiber.lower.astype(float), (fiber.lower + fiber.width - 1).astype(float)
     shares = beyond_draws(cells, lower, upper, *ends).sum(axis=0)

@@ -21,6 +21,7 @@ from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
+from ppdinf.models.model_order import in_model_order
 
 __all__ = ["Posterior", "finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
 
@@ -110,7 +111,9 @@ def sample_confidential(
     if not table.is_marginalized:
         if table.name not in idata.posterior:
             raise ModelError(f"the posterior has no {table.name!r}: pass the result of pm.sample() for this model")
-        _warn_of_windows(table, outside_of_draws(table.law, idata.posterior[table.name]))
+        _warn_of_windows(
+            table, outside_of_draws(table.law, in_model_order(idata.posterior[table.name], table.name, model))
+        )
         return idata.posterior[table.name]
     number = idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"]
     with progress("Drawing tables", number, disable=not progressbar) as advance:
@@ -300,4 +303,4 @@ def _given_draws(
         raise ModelError(
             f"the posterior has no draws of {missing[0]!r}, on which the law of the table depends: keep them"
         )
-    return outputs, parameters, [posterior[p.name].transpose("chain", "draw", ...).values for p in parameters]
+    return outputs, parameters, [in_model_order(posterior[p.name], p.name, model).values for p in parameters]

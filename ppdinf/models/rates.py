@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Variable
 from ppdinf.distributions.observation.observed_release import ObservedRelease
-from ppdinf.errors import ModelError
+from ppdinf.errors import LabelError, ModelError
 from ppdinf.models.partially_private import PartiallyPrivate
 from ppdinf.models.scaled import Scaled
 from ppdinf.releases import Release
@@ -220,6 +220,11 @@ def draw_rates(
     xarray.DataArray, dimensions ``("chain", "draw", *release.dims)``
         Expected count per unit of exposure. Where nobody is at risk, the rate that the model expects there.
 
+    Raises
+    ------
+    ModelError, LabelError
+        The posterior has no draws of the model's variables, or other labels than the release.
+
     Examples
     --------
     >>> import numpy as np, ppdinf as ppd
@@ -233,6 +238,11 @@ def draw_rates(
     missing = [variable for variable in (name, "mean_rate", "spread") if variable not in posterior]
     if missing:
         raise ModelError(f"the posterior has no {missing[0]!r}: pass the result of pm.sample() for rate_model()")
+    for dim, labels in release.coords.items():
+        if set(posterior[name][dim].values.tolist()) != set(labels.tolist()):
+            raise LabelError(
+                f"the posterior has other labels of {dim!r} than the release: pass all draws of its labels"
+            )
     shape = 1 / posterior["spread"] ** 2
     at_risk = xr.DataArray(exposures(release, exposure), dims=release.dims, coords=release.coords)
     scale = 1 / (shape / posterior["mean_rate"] + at_risk)
