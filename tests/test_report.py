@@ -180,7 +180,11 @@ def two_way(**changes):
         "rate": (dims, rng.gamma(3, size=(4, 100, 2, 2))),
         "intercept": (("chain", "draw"), rng.normal(size=(4, 100))),
     }
-    groups = {"posterior": xr.Dataset(posterior), "sample_stats": xr.Dataset({"moved": (("chain", "draw"), [[1]])})}
+    labels = {dim: table[dim] for dim in table.dims}
+    groups = {
+        "posterior": xr.Dataset(posterior, labels),
+        "sample_stats": xr.Dataset({"moved": (("chain", "draw"), [[1]])}),
+    }
     sampling = {"draws": 100, "tune": 100, "chains": 4, "random_seed": 1}
     idata, diagnosis = xr.DataTree.from_dict(groups), Diagnosis(pd.DataFrame(), pd.DataFrame(), [])
     return RateAnalysis(release, "count", "persons", None, sampling, idata, diagnosis)
