@@ -55,6 +55,13 @@ def test_ranges_with_margins_are_denoised_and_audited(write, tmp_path):
     assert "No cell that is not published is determined" in run("audit", file, *TABLE)
 
 
+def test_blank_labels_are_refused(tmp_path):
+    file = tmp_path / "cells.csv"
+    file.write_text("a,n\nx,1\n ,2\n")
+    text = run("audit", file, "--value", "n", "--dims", "a", code=1)
+    assert "cells.csv line 3, column 'a': the label is blank" in text
+
+
 def test_a_folder_as_output_is_refused_before_the_audit(tmp_path, monkeypatch):
     file = tmp_path / "cells.csv"
     file.write_text("a,n\nx,1\ny,2\n")

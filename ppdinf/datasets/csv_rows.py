@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.table import LARGEST
 
-__all__ = ["Row", "parse_count", "read_csv_rows", "require_columns"]
+__all__ = ["Row", "parse_count", "read_csv_rows", "require_columns", "require_labels"]
 
 Row = tuple[int, dict[str, str]]
 """Line number in the file, and the fields by column."""
@@ -56,6 +57,20 @@ def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
             widths = f"has {len(fields)} fields, but the header has {len(header)}"
             raise LabelError(f"{path.name} line {line} {widths}{_separator(header)}")
     return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
+
+
+def require_labels(path: Path, rows: list[Row], names: Sequence[str]) -> None:
+    """Refuse blank labels.
+
+    Raises
+    ------
+    LabelError
+        The message names the line and the column.
+    """
+    for line, row in rows:
+        for name in names:
+            if not row[name].strip():
+                raise LabelError(f"{path.name} line {line}, column {name!r}: the label is blank")
 
 
 def require_columns(path: Path, header: list[str], names: list[str] | tuple[str, ...]) -> None:

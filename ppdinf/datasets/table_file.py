@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.csv_rows import Row, parse_count, read_csv_rows, require_columns
+from ppdinf.datasets.csv_rows import Row, parse_count, read_csv_rows, require_columns, require_labels
 from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.pandas_tables import along
@@ -101,12 +101,10 @@ def read_table(
 
 
 def _cells(path: Path, rows: list[Row], dims: Sequence[str]) -> dict[tuple[str, ...], Row]:
+    require_labels(path, rows, dims)
     cells: dict[tuple[str, ...], Row] = {}
     for line, row in rows:
         cell = tuple(row[dim] for dim in dims)
-        for dim, label in zip(dims, cell, strict=True):
-            if not label.strip():
-                raise LabelError(f"{path.name} line {line}, column {dim!r}: the label is blank")
         if cell in cells:
             raise LabelError(f"{path.name} line {line}: {_show(dims, cell)} is on line {cells[cell][0]} already")
         cells[cell] = (line, row)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ppdinf.datasets.csv_rows import Row, read_csv_rows, require_columns
+from ppdinf.datasets.csv_rows import Row, read_csv_rows, require_columns, require_labels
 from ppdinf.errors import CountError, LabelError
 from ppdinf.invariants import Public, margin, total
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
@@ -66,8 +66,8 @@ def read_published_csv(
     Raises
     ------
     LabelError
-        A column is missing, a combination of labels is missing or repeated, or a label of a sum is not in the table.
-        The message names file and line.
+        A column is missing, a label is blank, a combination of labels is missing or repeated, or a label of a sum is
+        not in the table. The message names file and line.
     CountError
         A value is neither a number nor a range; the message names file, line and column.
     InvariantError
@@ -99,6 +99,7 @@ def read_published_csv(
     model = None if law is None else as_observation_model(law)
     header, rows = read_csv_rows(file)
     require_columns(file, header, [value, *dims, *coords])
+    require_labels(file, rows, dims)
     labels = {dim: list(dict.fromkeys(fields[dim] for _, fields in rows)) for dim in dims}
     known = {name: _coordinate(file, rows, name, dims) for name in coords}
     statements: list[Measured] = []
