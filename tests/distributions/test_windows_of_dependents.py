@@ -114,6 +114,25 @@ def test_parameters_of_dependents_and_several_dependents():
         assert float(found(point)) == pytest.approx(enumerated(20.0, log_f, [35, 3]), abs=1e-6)
 
 
+@pytest.mark.parametrize("family", ["Poisson", "normal"])
+def test_vague_parameters_that_can_explain_the_data_leave_the_windows(family):
+    """No draw of the prior fits counts of a million to 0.1 %, but parameters between the draws do."""
+    counts = np.array([1_000_000, 1_300_000, 900_000, 1_100_000])
+    release = ppd.Release(counts, ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon="1/50"))
+    windows = []
+    for has_data in (False, True):
+        with pm.Model():
+            table = ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 2e-6, shape=4)), release)
+            if has_data and family == "Poisson":
+                pm.Poisson("visits", pm.math.exp(pm.Normal("level", 0, 2)) * table, observed=counts)
+            if has_data and family == "normal":
+                mean = pm.Normal("shift", 0, 1e6) + pm.Normal("slope", 0, 10) * table
+                pm.Normal("reading", mean, 1.0, observed=[5e6, 6.5e6, 4.5e6, 5.5e6])
+        law = table.owner.op
+        windows.append((law.fiber.lower.tolist(), law.fiber.width))
+    assert windows[0] == windows[1]
+
+
 def test_data_that_change():
     _, log_f, agreeing, far = DEPENDENTS["binomial"]
     with pm.Model() as model:

@@ -62,7 +62,8 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
         for table in above:
             dependents = list(dict.fromkeys([*dependents_of(table, root), var]))
-            widen_windows(table, dependents, root, {var: factors} if factors else {})
+            if var not in root.free_RVs:
+                widen_windows(table, dependents, root, {var: factors} if factors else {})
             restart_among(table, dependents, root)
 
 

@@ -26,7 +26,7 @@ __all__ = ["BEYOND", "Law", "PriorDraws", "subset_distribution"]
 BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
-DOUBTING = 32  # draws of the parameters at which the comparison is made
+DOUBTING = 64  # draws of the parameters at which the comparison is made
 FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 DRAWS, POINTS = 128, 256  # draws of the parameters, and counts at which each cell is evaluated under every draw
 EVALUATIONS = 2**24  # maximum number of density evaluations
@@ -85,9 +85,12 @@ class PriorDraws:
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
 
     def moved_by_data(
-        self, lower: Reals, upper: Reals, low: Reals, high: Reals, law: Law, beyond: Reals
+        self, lower: Reals, upper: Reals, low: Reals, high: Reals, law: Law, ends: Reals
     ) -> NDArray[np.bool_]:
-        """Return cells of which data of dependents move a share above `DOUBT` out of their windows.
+        """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows.
+
+        This must hold under all draws of the parameters. If the data move a cell upwards under some draws and downwards
+        under others, parameters between them explain the data by counts within the window.
 
         Parameters
         ----------
@@ -97,21 +100,24 @@ class PriorDraws:
             Possible counts.
         law : callable
             Log weights of noise given counts of each cell, (..., d).
-        beyond : array of float64, shape (d,)
-            Largest log weight of noise outside each window.
+        ends : array of float64, shape (2, d)
+            Log weights of noise at both ends; -inf if no count is possible further outside.
         """
         if not self._has_data or not self._draws:
             return np.zeros(lower.size, dtype=bool)
         lower, upper = np.maximum(lower, low), np.minimum(upper, high)
         grid = np.rint(lower + INSIDE * (upper - lower))
-        inside, outside = np.full((2, lower.size), -np.inf)
+        everywhere, moved = np.zeros(lower.size, dtype=bool), np.ones((2, lower.size), dtype=bool)
         for table, parameters in zip(self.tables[:DOUBTING], self._draws, strict=False):
             within = np.vstack([grid, np.clip(table, lower, upper)])
             log_f = self._log_data(np.vstack([within, table]), parameters)
-            inside = np.maximum(inside, (law(within) + log_f[:-1]).max(axis=0))
-            outside = np.maximum(outside, beyond + log_f[[0, len(grid) - 1, -1]].max(axis=0))
-        with np.errstate(invalid="ignore"):  # -inf - -inf
-            return ~(outside - inside <= math.log(DOUBT)) & np.isfinite(beyond)
+            inside = (law(within) + log_f[:-1]).max(axis=0)
+            beyond = np.where([table < lower, table > upper], log_f[-1], -np.inf)
+            outside = ends + np.maximum(log_f[[0, len(grid) - 1]], beyond)
+            possible = np.isfinite(np.maximum(inside, outside.max(axis=0)))
+            moved &= ~possible | (outside > inside + math.log(DOUBT))
+            everywhere |= possible
+        return (np.isfinite(ends) & (moved | ~everywhere)).any(axis=0)
 
     def weigh(
         self,

@@ -91,7 +91,7 @@ def count_windows(
             large, np.maximum(first - margin, low - 1), np.where(doubtful, np.minimum(lower, first), lower)
         )
         upper = np.where(large, np.minimum(last + margin, high + 1), np.where(doubtful, np.maximum(upper, last), upper))
-    moved = prior.moved_by_data(lower, upper, low, high, law, _beyond(lower, upper, law, low, high)) & ~uninformed
+    moved = prior.moved_by_data(lower, upper, low, high, law, _ends(lower, upper, law, low, high)) & ~uninformed
     if moved.any():
         first, last, failed = prior.weigh(np.flatnonzero(moved), lower, upper, law, low - 1, high + 1, with_data=True)
         if failed.any():
@@ -111,7 +111,7 @@ def exceeded_by_data(
     low, high = possible_counts(observed.system, nonnegative, observed.tail_inequalities)
     lower, upper = fiber.lower.astype(np.float64), (fiber.lower + fiber.width - 1).astype(np.float64)
     prior, law = PriorDraws(model, base, observed.system.frame.shape, data), _noise_law(observed)
-    moved = prior.moved_by_data(lower, upper, low, high, law, _beyond(lower, upper, law, low, high))
+    moved = prior.moved_by_data(lower, upper, low, high, law, _ends(lower, upper, law, low, high))
     return bool((moved & ~fiber.uninformed).any())
 
 
@@ -174,12 +174,11 @@ def _surely_within(tables: Array, lower: Reals, upper: Reals, law: Law, low: Rea
     The weight inside is estimated from prior tables.
     """
     within = np.where((lower <= tables) & (tables <= upper), law(tables), -np.inf)
-    beyond = _beyond(lower, upper, law, low, high)
+    beyond = _ends(lower, upper, law, low, high).max(axis=0)  # if noise decreases outside
     known = np.logaddexp.reduce(within, axis=0) - math.log(max(len(tables), 1))  # -inf without tables
     return np.isneginf(beyond) | (known + math.log(BEYOND) > beyond)
 
 
-def _beyond(lower: Reals, upper: Reals, law: Law, low: Reals, high: Reals) -> Reals:
-    """Return the largest log weight of noise outside each window, if noise decreases outside; -inf if none."""
-    ends = [np.where(further, law(end), -np.inf) for end, further in ((lower, lower > low), (upper, upper < high))]
-    return np.maximum(*ends)
+def _ends(lower: Reals, upper: Reals, law: Law, low: Reals, high: Reals) -> Reals:
+    """Return log weights of noise at both ends of windows, (2, d); -inf if no count is possible further outside."""
+    return np.array([np.where(lower > low, law(lower), -np.inf), np.where(upper < high, law(upper), -np.inf)])
