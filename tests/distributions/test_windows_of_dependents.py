@@ -92,7 +92,7 @@ def test_sampled_tables_have_the_same_windows(case):
 
 
 def test_agreeing_data_leave_the_windows(monkeypatch):
-    monkeypatch.setattr(build_fiber, "renew_windows", lambda *_: pytest.fail("the windows were computed again"))
+    monkeypatch.setattr(build_fiber, "_set_fiber", lambda *_, **__: pytest.fail("the windows were computed again"))
     for add, _, agreeing, _ in DEPENDENTS.values():
         posed(add, agreeing)
 

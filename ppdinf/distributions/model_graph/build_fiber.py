@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -33,7 +33,7 @@ from ppdinf.distributions.densities.factors import CellFactor
 from ppdinf.distributions.model_graph.data_of_dependents import DataOfDependents, data_of_dependents
 from ppdinf.distributions.model_graph.dependents import dependents_of
 from ppdinf.distributions.model_graph.shared_data import note_data
-from ppdinf.distributions.model_graph.truncation import common_width, count_windows, exceeded_by_data
+from ppdinf.distributions.model_graph.truncation import common_width, count_windows, widened_windows
 from ppdinf.distributions.observation.linear_queries import cell_windows
 from ppdinf.distributions.observation.multinomial_rows import elementwise
 from ppdinf.distributions.observation.observed import Observed
@@ -60,6 +60,7 @@ def build_fiber(
     gaps: bool = False,
     read: NDArray[np.bool_] | None = None,
     data: DataOfDependents | None = None,
+    windows: tuple[NDArray[np.int64], int] | None = None,
 ) -> tuple[Fiber, NDArray[np.int64]]:
     """Compute the windows, choose moves for the given bounds, and find an initial table.
 
@@ -76,6 +77,8 @@ def build_fiber(
         them.
     data : DataOfDependents, optional
         Log density of the observed dependents of the table.
+    windows : tuple of array and int, optional
+        First count and number of counts of the windows, if they are known.
 
     Returns
     -------
@@ -94,7 +97,9 @@ def build_fiber(
     uninformed = observed.without_information(nonnegative)
     if read is not None:
         uninformed &= ~read
-    if likelihood.query is None:
+    if windows is not None:
+        lower, width = windows
+    elif likelihood.query is None:
         lower, width = count_windows(model, base, observed, nonnegative, uninformed, data)
     else:
         lower, upper = cell_windows(observed, nonnegative)
@@ -156,17 +161,13 @@ def widen_windows(
     data = data_of_dependents(table, dependents, model, known)
     if data is not None and law.observed.likelihood.query is None:
         dist, _ = law.base(table.owner.inputs)
-        if exceeded_by_data(model, dist, law.observed, law.fiber, data):
-            renew_windows(table, ~law.fiber.uninformed, model, dependents)
+        windows = widened_windows(model, dist, law.observed, law.fiber, data)
+        if windows is not None:
+            _set_fiber(table, model, read=~law.fiber.uninformed, windows=windows)
     note_data(table, model, dependents)
 
 
-def renew_windows(
-    table: TensorVariable,
-    read: NDArray[np.bool_],
-    model: pm.Model,
-    dependents: Sequence[TensorVariable] | None = None,
-) -> None:
+def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
     """Compute windows, moves and initial table from the present data of a model.
 
     Parameters
@@ -175,24 +176,25 @@ def renew_windows(
     read : array of bool, shape (d,)
         Cells that need a window even if nothing published depends on them.
     model : pymc.Model
-    dependents : sequence of TensorVariable, optional
-        Dependents of the table; by default those of the model.
 
     Raises
     ------
     ModelError, InvariantError
         As for `build_fiber`.
     """
+    _set_fiber(table, model, read=read, data=data_of_dependents(table, dependents_of(table, model), model))
+    note_data(table, model)
+
+
+def _set_fiber(table: TensorVariable, model: pm.Model, **known: Any) -> None:
+    """Build the fiber of a table again; `known` are arguments of `build_fiber`."""
     law = table.owner.op
-    dependents = dependents_of(table, model) if dependents is None else dependents
     for rv in model.free_RVs:  # a variable that is being added has no initial value yet
         model.rvs_to_initial_values.setdefault(rv, None)
     dist, _ = law.base(table.owner.inputs)
-    data, marginalized = data_of_dependents(table, dependents, model), table not in model.free_RVs
-    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=marginalized, read=read, data=data)
+    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=table not in model.free_RVs, **known)
     for name in ("groups", "nested"):
         law.__dict__.pop(name, None)
-    note_data(table, model, dependents)
 
 
 def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:

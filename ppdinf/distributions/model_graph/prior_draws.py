@@ -26,7 +26,6 @@ __all__ = ["BEYOND", "Law", "PriorDraws", "subset_distribution"]
 BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
-DOUBTING = 64  # draws of the parameters at which the comparison is made
 FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 DRAWS, POINTS = 128, 256  # draws of the parameters, and counts at which each cell is evaluated under every draw
 EVALUATIONS = 2**24  # maximum number of density evaluations
@@ -34,6 +33,7 @@ ROUNDS = 6  # refinements of the evaluated counts
 EXTENSIONS = 10  # doublings of the range of counts in search of those at which data of dependents are possible
 
 type Law = Callable[[Array], Reals]
+type Density = Callable[[Reals, list[Array]], Reals]
 
 
 class PriorDraws:
@@ -89,8 +89,9 @@ class PriorDraws:
     ) -> NDArray[np.bool_]:
         """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows.
 
-        This must hold under all draws of the parameters. If the data move a cell upwards under some draws and downwards
-        under others, parameters between them explain the data by counts within the window.
+        Without the data model, this must hold under all draws of the parameters. If the data move a cell upwards under
+        some draws and downwards under others, parameters between them explain the data by counts within the window.
+        With the data model, it must hold on average.
 
         Parameters
         ----------
@@ -103,21 +104,35 @@ class PriorDraws:
         ends : array of float64, shape (2, d)
             Log weights of noise at both ends; -inf if no count is possible further outside.
         """
+        none = np.zeros(lower.size, dtype=bool)
         if not self._has_data or not self._draws:
-            return np.zeros(lower.size, dtype=bool)
+            return none
+        inside, outside = self._inside_and_outside(lower, upper, low, high, law, ends, None)
+        possible = np.isfinite(np.maximum(inside, outside.max(axis=0)))
+        under_all = (~possible | (outside > inside + math.log(DOUBT))).all(axis=1)
+        if not (np.isfinite(ends) & under_all).any():
+            return none
+        density, _ = self._density(np.arange(lower.size), lambda counts: counts)  # compiled only if necessary
+        inside, outside = self._inside_and_outside(lower, upper, low, high, law, ends, density)
+        inside, outside = np.logaddexp.reduce(inside, axis=0), np.logaddexp.reduce(outside, axis=1)
+        on_average = (outside > inside + math.log(DOUBT)) | np.isneginf(np.maximum(inside, outside))
+        return (np.isfinite(ends) & under_all & on_average).any(axis=0)
+
+    def _inside_and_outside(
+        self, lower: Reals, upper: Reals, low: Reals, high: Reals, law: Law, ends: Reals, density: Density | None
+    ) -> tuple[Reals, Reals]:
+        """Return the largest log weights within windows, (draws, d), and beyond their ends, (2, draws, d)."""
         lower, upper = np.maximum(lower, low), np.minimum(upper, high)
         grid = np.rint(lower + INSIDE * (upper - lower))
-        everywhere, moved = np.zeros(lower.size, dtype=bool), np.ones((2, lower.size), dtype=bool)
-        for table, parameters in zip(self.tables[:DOUBTING], self._draws, strict=False):
-            within = np.vstack([grid, np.clip(table, lower, upper)])
-            log_f = self._log_data(np.vstack([within, table]), parameters)
-            inside = (law(within) + log_f[:-1]).max(axis=0)
-            beyond = np.where([table < lower, table > upper], log_f[-1], -np.inf)
-            outside = ends + np.maximum(log_f[[0, len(grid) - 1]], beyond)
-            possible = np.isfinite(np.maximum(inside, outside.max(axis=0)))
-            moved &= ~possible | (outside > inside + math.log(DOUBT))
-            everywhere |= possible
-        return (np.isfinite(ends) & (moved | ~everywhere)).any(axis=0)
+        inside, outside = np.empty(self.tables.shape), np.empty((2, *self.tables.shape))
+        for k, (table, parameters) in enumerate(zip(self.tables, self._draws, strict=True)):
+            counts = np.vstack([grid, np.clip(table, lower, upper), table])
+            log_w = np.zeros(counts.shape) if density is None else density(counts, parameters)
+            log_w += self._log_data(np.where(np.isneginf(log_w), table, counts), parameters)
+            inside[k] = (law(counts[:-1]) + log_w[:-1]).max(axis=0)
+            beyond = np.where([table < lower, table > upper], log_w[-1], -np.inf)
+            outside[:, k] = ends + np.maximum(log_w[[0, len(grid) - 1]], beyond)
+        return inside, outside
 
     def weigh(
         self,
@@ -184,9 +199,7 @@ class PriorDraws:
         begins[subset], ends[subset], failed[subset] = first, last, open_ended
         return begins, ends, failed
 
-    def _density(
-        self, subset: NDArray[np.intp], of_all: Callable[[Reals], Reals]
-    ) -> tuple[Callable[[Reals, list[Array]], Reals], int]:
+    def _density(self, subset: NDArray[np.intp], of_all: Callable[[Reals], Reals]) -> tuple[Density, int]:
         """Compile the log density of counts of a subset of cells, shape (n, k), given a draw of the parameters.
 
         Also return the number of evaluated cells: all cells if the data model has no distribution of a subset.

@@ -33,7 +33,7 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.invariants import System
 
-__all__ = ["ENTRIES", "common_width", "count_windows", "exceeded_by_data"]
+__all__ = ["ENTRIES", "common_width", "count_windows", "widened_windows"]
 
 ENTRIES = 2**25  # maximum number of log weights, cells by counts: 256 MB
 NOISE = 1e-12  # probability that noise exceeds its support radius
@@ -91,28 +91,52 @@ def count_windows(
             large, np.maximum(first - margin, low - 1), np.where(doubtful, np.minimum(lower, first), lower)
         )
         upper = np.where(large, np.minimum(last + margin, high + 1), np.where(doubtful, np.maximum(upper, last), upper))
-    moved = prior.moved_by_data(lower, upper, low, high, law, _ends(lower, upper, law, low, high)) & ~uninformed
-    if moved.any():
-        first, last, failed = prior.weigh(np.flatnonzero(moved), lower, upper, law, low - 1, high + 1, with_data=True)
-        if failed.any():
-            raise ModelError(
-                f"the data of variables that depend on the table contradict the prior and everything published at "
-                f"{system.frame.cell(int(np.argmax(failed)))}: correct the data, or allow more variation of the counts"
-            )
-        lower, upper = np.minimum(lower, first), np.maximum(upper, last)
+    lower, upper = _widened(prior, lower, upper, law, low, high, ~uninformed, system)
     return lower.astype(np.int64), common_width(lower, upper, system)
 
 
-def exceeded_by_data(
+def widened_windows(
     model: pm.Model, base: TensorVariable, observed: Observed, fiber: Fiber, data: DataOfDependents
-) -> bool:
-    """Return whether data of dependents of a table make counts outside its windows possible."""
+) -> tuple[NDArray[np.int64], int] | None:
+    """Return windows extended by the data of dependents, or None if the windows of a fiber are sufficient.
+
+    Raises
+    ------
+    ModelError
+        As for `count_windows`.
+    """
+    system = observed.system
     nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
-    low, high = possible_counts(observed.system, nonnegative, observed.tail_inequalities)
-    lower, upper = fiber.lower.astype(np.float64), (fiber.lower + fiber.width - 1).astype(np.float64)
-    prior, law = PriorDraws(model, base, observed.system.frame.shape, data), _noise_law(observed)
-    moved = prior.moved_by_data(lower, upper, low, high, law, _ends(lower, upper, law, low, high))
-    return bool((moved & ~fiber.uninformed).any())
+    low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
+    first, last = fiber.lower.astype(np.float64), (fiber.lower + fiber.width - 1).astype(np.float64)
+    prior, law = PriorDraws(model, base, system.frame.shape, data), _noise_law(observed)
+    lower, upper = _widened(prior, first, last, law, low, high, ~fiber.uninformed, system)
+    if (lower == first).all() and (upper == last).all():
+        return None
+    return lower.astype(np.int64), common_width(lower, upper, system)
+
+
+def _widened(
+    prior: PriorDraws,
+    lower: Reals,
+    upper: Reals,
+    law: Law,
+    low: Reals,
+    high: Reals,
+    counted: NDArray[np.bool_],
+    system: System,
+) -> tuple[Reals, Reals]:
+    """Extend the windows of counted cells that the data of dependents move out of them."""
+    moved = prior.moved_by_data(lower, upper, low, high, law, _ends(lower, upper, law, low, high)) & counted
+    if not moved.any():
+        return lower, upper
+    first, last, failed = prior.weigh(np.flatnonzero(moved), lower, upper, law, low - 1, high + 1, with_data=True)
+    if failed.any():
+        raise ModelError(
+            f"the data of variables that depend on the table contradict the prior and everything published at "
+            f"{system.frame.cell(int(np.argmax(failed)))}: correct the data, or allow more variation of the counts"
+        )
+    return np.minimum(lower, first), np.maximum(upper, last)
 
 
 def common_width(lower: NDArray[np.int64] | Reals, upper: NDArray[np.int64] | Reals, system: System) -> int:
