@@ -27,7 +27,8 @@ BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
 FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
-DRAWS, POINTS = 128, 256  # draws of the parameters, and counts at which each cell is evaluated under every draw
+DRAWS = 128  # draws of the parameters
+POINTS = 256, 64  # counts at which each cell is evaluated under every draw: without, and with data of dependents
 EVALUATIONS = 2**24  # maximum number of density evaluations
 ROUNDS = 6  # refinements of the evaluated counts
 EXTENSIONS = 10  # doublings of the range of counts in search of those at which data of dependents are possible
@@ -162,7 +163,7 @@ class PriorDraws:
         # initial range: window and prior draws
         first = np.clip(np.minimum(lower[subset], tables.min(axis=0) - 1), smallest, largest)
         last = np.clip(np.maximum(upper[subset], tables.max(axis=0) + 1), smallest, largest)
-        points = int(np.clip(EVALUATIONS // (len(self._draws) * cells), 32, POINTS))
+        points = int(np.clip(EVALUATIONS // (len(self._draws) * cells), 32, POINTS[with_data]))
         share = np.linspace(0, 1, points // 2)[:, None]
         drawn = np.quantile(tables, share.ravel(), axis=0, method="nearest")
         open_ended = np.zeros(subset.size, dtype=bool)
