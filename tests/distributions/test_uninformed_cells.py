@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 import ppdinf as ppd
 from ppdinf.diagnostics.truncation_check import window_problems
 from ppdinf.distributions.model_graph.dependents import tables_of
-from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.errors import ModelError
 
 inv, nan = ppd.invariants, np.nan
 NOISE = ppd.laws.DoubleGeometric(1)
@@ -163,6 +163,11 @@ def test_dependents_keep_a_cell_informative(deaths):
 
 
 @pytest.mark.quick_cases(0)
-def test_a_window_that_is_too_small_for_a_dependent_is_reported():
-    with pytest.warns(DiagnosisWarning, match="exceeds the truncation windows"):
-        draws_at(with_deaths({3: 200}), np.log(2))
+def test_the_window_of_a_cell_follows_its_dependent():
+    """The fourth count is 200 or more, because 200 died; otherwise it would be near 16."""
+    model = with_deaths({3: 200})
+    logp = model.compile_logp(vars=[model["x_release"], model["deaths"]], mode="FAST_COMPILE")
+    assert float(logp({"b": np.log(2.0)})) == pytest.approx(enumerated({3: 200}), abs=1e-6)
+    x, counts = draws_at(model, np.log(2.0))[:, 3], np.arange(200, 2000)
+    log = OFTEN.logpmf(counts) + stats.binom.logpmf(200, counts, 0.3)
+    assert p_value(x, stats.rv_discrete(values=(counts, np.exp(log - logsumexp(log))))) > 1e-6
