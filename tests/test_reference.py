@@ -116,6 +116,21 @@ def test_a_constant_is_described_by_the_string_below_its_definition(generated_pa
         generated_pages.about_constant(importlib.import_module("ppdinf.census"), "Axis")
 
 
+def test_the_page_of_the_command_line_has_each_option_of_each_command(generated_pages):
+    """A second route: the options that the parser of each command accepts."""
+    command_line = importlib.import_module("command_line")
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", command_line.command_line_page(), flags=re.M | re.S))
+    found = command_line.commands()
+    assert {"ppdinf denoise", "ppdinf session begin"} < set(sections) == set(found) - {"ppdinf"}
+    for name, section in sections.items():
+        options = [option for parameter in found[name][0].params for option in parameter.opts if option[:2] == "--"]
+        assert [option for option in options if not re.search(rf"^\| `{option}[ `]", section, flags=re.M)] == []
+    assert "| `--rounded BASE` |" in sections["ppdinf denoise"]
+    assert (
+        "| `--draws INTEGER` | Draws per chain, of two chains. [default: 1000; x>=10] |" in sections["ppdinf denoise"]
+    )
+
+
 def undefined(source):
     """Return the names that code uses and does not define."""
     defined, used = set(dir(builtins)), set()

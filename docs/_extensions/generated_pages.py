@@ -1,4 +1,4 @@
-"""Sphinx extension that writes pages from the package: the API reference and the README of each case study.
+"""Sphinx extension that writes pages from the package: API reference, command line, README of each case study.
 
 It also links ``ppd.name`` in the text of every page to the reference.
 
@@ -13,6 +13,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+from command_line import command_line_page
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 
@@ -158,9 +159,11 @@ def write_pages(app):
         write(DOCS / "api" / f"{package}.rst", package_page(package, own, elsewhere))
         for name in own:
             write(DOCS / "api" / "generated" / f"{package}.{name}.rst", name_page(package, name))
-    tree = "\n".join(f"   {package}" for package in pages)
+    write(DOCS / "api" / "command_line.md", command_line_page())
+    tree = "\n".join(f"   {page}" for page in [*pages, "command_line"])
     title = "API reference"
     rows = "\n".join(f"   * - :doc:`{package}`\n     - {one_line(package)}" for package in pages)
+    rows += "\n   * - :doc:`command line <command_line>`\n     - All commands and their options."
     table = f".. list-table::\n   :widths: 25 75\n\n{rows}\n"
     toctree = f".. toctree::\n   :hidden:\n\n{tree}\n"
     write(DOCS / "api" / "index.rst", f"{title}\n{'=' * len(title)}\n\n{table}\n{toctree}")
