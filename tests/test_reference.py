@@ -60,6 +60,10 @@ def test_each_public_name_is_related_to_others():
     assert lonely == []
 
 
+def test_each_public_name_has_an_example():
+    assert [full for full, value in public_objects() if "Examples\n---" not in (inspect.getdoc(value) or "")] == []
+
+
 def test_related_names_exist():
     assert related("See Also\n--------\nppdinf.denoise, ppdinf.missing\n") == ["ppdinf.denoise", "ppdinf.missing"]
     with pytest.raises(AttributeError, match="missing"):

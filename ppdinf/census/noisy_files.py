@@ -90,6 +90,18 @@ def read_rows(
     -----
     Tolerated: every width of integers, no column ``sign`` (constraints are equalities then), ``==`` for ``=``, further
     columns, names of partitions as numbers (``State=44``), levels without a file, any names of files.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, xarray as xr, ppdinf as ppd
+    >>> from ppdinf.census import read_rows
+    >>> blocks = ["04410007A1", "04410009B1"]
+    >>> units = xr.DataArray(np.array([[1, 9], [2, 8]]), coords={"block": blocks, "h1": ["vacant", "occupied"]})
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     ppd.census.simulate_nmf(units, ppd.census.UNITS_2020, root, "US_Unit_PL_PROD", {"County": 8}, rng=1)
+    ...     rows = read_rows(root, "US_Unit_PL_PROD", "DPQuery", ppd.census.UNITS, levels=["Block"])
+    >>> rows.geocode.tolist(), rows["query"].unique().tolist()
+    (['04410007A1', '04410009B1'], ['detailed'])
     """
     folder = Path(root, dataset)
     if not folder.is_dir():

@@ -41,6 +41,13 @@ class Axis:
     See Also
     --------
     ppdinf.census.Histogram, ppdinf.census.Strategy
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> age = ppd.census.Axis("age", ["0-17", "18-64", "65+"], {"adult": {"18 or older": ["18-64", "65+"]}})
+    >>> ppd.census.Histogram([age]).query("adult")
+    ('adult',)
     """
 
     name: str

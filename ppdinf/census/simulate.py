@@ -80,6 +80,16 @@ def simulate_nmf(
     Notes
     -----
     Noise is drawn by inversion in double precision: a simulation, not a release.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, xarray as xr, ppdinf as ppd
+    >>> blocks = ["04410007A1", "04410009B1"]
+    >>> units = xr.DataArray(np.array([[1, 9], [2, 8]]), coords={"block": blocks, "h1": ["vacant", "occupied"]})
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     ppd.census.simulate_nmf(units, ppd.census.UNITS_2020, root, "US_Unit_PL_PROD", {"County": 8}, rng=1)
+    ...     ppd.census.read_nmf(root, "US_Unit_PL_PROD", ppd.census.UNITS).entries.y.size
+    8
     """
     pa, rng = arrow(), np.random.default_rng(rng)
     table, histogram = as_table(table), strategy.histogram

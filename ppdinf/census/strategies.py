@@ -37,6 +37,16 @@ class Strategy:
     See Also
     --------
     ppdinf.census.Histogram, ppdinf.census.simulate_nmf
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> age = ppd.census.Axis("age", ["0-17", "18-64", "65+"])
+    >>> small = ppd.census.Strategy(
+    ...     ppd.census.Histogram([age]), {"County": {"total": 1}, "Block": {"age": 4}}, exact={"County": ["total"]}
+    ... )
+    >>> small.squared_sigmas["Block"]
+    {'age': 4}
     """
 
     histogram: Histogram

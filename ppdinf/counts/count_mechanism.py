@@ -55,6 +55,13 @@ class MechanismAudit:
     See Also
     --------
     ppdinf.counts.CountMechanism
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> audit = ppd.counts.truncated_geometric(5, epsilon=0.5).audit()
+    >>> audit.epsilon, audit.stated, audit.delta
+    (0.5, Fraction(1, 2), 0.0)
     """
 
     row_error: float

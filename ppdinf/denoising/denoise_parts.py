@@ -56,6 +56,19 @@ class DenoisedParts:
     See Also
     --------
     ppdinf.denoise_parts
+
+    Examples
+    --------
+    >>> import tempfile, ppdinf as ppd
+    >>> def part(block, noisy):
+    ...     count = ppd.measured(ppd.invariants.margin("block"), [noisy], ppd.laws.DoubleGeometric(1))
+    ...     return ppd.Measurements({"block": [block]}, count)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     posterior = ppd.denoise_parts(
+    ...         {"04": part("04a", 7), "44": part("44a", 5)}, folder, draws=50, rng=1, progressbar=False
+    ...     )
+    >>> posterior.totals.dims, posterior.totals.shape, posterior.bound < 1e-9
+    (('draw', 'part'), (50, 2), True)
     """
 
     folder: Path

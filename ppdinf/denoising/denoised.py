@@ -52,6 +52,18 @@ class Denoised:
     See Also
     --------
     ppdinf.denoise, ppdinf.plots.plot_posterior_table, ppdinf.models.summary
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> counts = ppd.measured(ppd.invariants.margin("sex"), [3, 9], ppd.laws.DoubleGeometric(1))
+    >>> posterior = ppd.denoise(
+    ...     ppd.Measurements({"sex": ["f", "m"]}, counts), draws=100, rng=1, progressbar=False
+    ... )
+    >>> posterior.draws.dims, posterior.draws.shape
+    (('chain', 'draw', 'sex'), (2, 100, 2))
+    >>> posterior.plan
+    'drawn exactly given the prior: any two sums, noisy or exact, are nested or disjoint'
     """
 
     def __init__(

@@ -61,6 +61,16 @@ class System:
     See Also
     --------
     ppdinf.invariants.Public, ppdinf.lattice.structure
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    >>> system = public.on([3, 1, 2])
+    >>> system.A.toarray(), system.values, system.names
+    (array([[1, 1, 1]]), array([6]), ['total'])
+    >>> system.B.shape, system.limits
+    ((3, 3), array([0, 0, 0]))
     """
 
     public: Public

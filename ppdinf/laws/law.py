@@ -39,6 +39,13 @@ class Law(ABC):
     See Also
     --------
     ppdinf.laws.IntegerLaw, ppdinf.laws.LawArray
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> law = ppd.laws.DiscreteGaussian(variance=4)
+    >>> isinstance(law, ppd.laws.Law), law.name, law.is_mixture
+    (True, 'discrete-gaussian', False)
     """
 
     name: ClassVar[str]
@@ -81,6 +88,13 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
     See Also
     --------
     ppdinf.laws.Law, ppdinf.laws.AdditiveNoise
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> law = ppd.laws.DoubleGeometric("1/4")
+    >>> isinstance(law, ppd.laws.IntegerLaw), law.to_dict()
+    (True, {'name': 'double-geometric', 'epsilon': '1/4'})
     """
 
     @abstractmethod

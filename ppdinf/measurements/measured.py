@@ -30,11 +30,24 @@ type Rows = tuple[sp.csr_array, Sequence[str], Array, NDArray[np.bool_], Forms]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measured:
-    """Noisy values of the sums named by a statement; see `measured`.
+    """Noisy values of the sums that a statement names, returned by `ppdinf.measured`.
+
+    Attributes
+    ----------
+    statement : Public
+        The sums.
+    values, law : object
+        As passed to `ppdinf.measured`.
 
     See Also
     --------
     ppdinf.measured
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> ppd.measured(ppd.invariants.margin("sex"), [3, 9], ppd.laws.DoubleGeometric("1/4")).law
+    DoubleGeometric(epsilon=Fraction(1, 4))
     """
 
     statement: Public

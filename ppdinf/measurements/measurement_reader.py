@@ -62,6 +62,16 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
 def read_published(path: str | PathLike[str]) -> Measurements | Release:
     """Read a file of measurements, or of a release.
 
+    Parameters
+    ----------
+    path : str or path
+        A file that `Measurements.save` or `Release.save` wrote.
+
+    Returns
+    -------
+    Measurements or Release
+        What the file contains.
+
     Raises
     ------
     ReleaseFileError
@@ -70,6 +80,16 @@ def read_published(path: str | PathLike[str]) -> Measurements | Release:
     See Also
     --------
     ppdinf.measurements.read_published_csv, ppdinf.read_measurements
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, ppdinf as ppd
+    >>> from ppdinf.measurements import read_published
+    >>> release = ppd.Release([3, -1, 4], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     release.save(pathlib.Path(folder, "cases.ppd"))
+    ...     read_published(pathlib.Path(folder, "cases.ppd")).table.values
+    array([ 3, -1,  4])
     """
     return read_measurements(path) if sealed.has_field(path, "holds", HOLDS) else read_release(path)
 

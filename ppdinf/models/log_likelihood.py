@@ -155,6 +155,18 @@ def sample_release(
     See Also
     --------
     ppdinf.sample_confidential, ppdinf.compare
+
+    Examples
+    --------
+    >>> import pymc as pm, ppdinf as ppd
+    >>> release = ppd.Release([3, -1, 4], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> with pm.Model(coords=release.coords) as model:
+    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
+    ...     idata = pm.sample(10, tune=10, chains=1, random_seed=1, progressbar=False, quiet=True,
+    ...                       compute_convergence_checks=False)
+    >>> again = ppd.sample_release(idata, model, random_seed=1)
+    >>> again.dims, set(again.sum("dim_0").values.ravel().tolist())
+    (('chain', 'draw', 'dim_0'), {6})
     """
     model = pm.modelcontext(model)
     observed, rng = only_table(model, name).law.observed, np.random.default_rng(random_seed)

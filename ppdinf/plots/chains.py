@@ -37,6 +37,15 @@ def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trust
     See Also
     --------
     ppdinf.diagnose, ppdinf.diagnostics.acceptance_by_cell
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from ppdinf.plots import plot_chains
+    >>> draws = xr.Dataset({"rate": (("chain", "draw"), np.random.default_rng(1).normal(size=(4, 100)))})
+    >>> figure = plot_chains(xr.DataTree.from_dict({"posterior": draws}))
+    >>> len(figure.axes)
+    2
     """
     import arviz_plots as azp
     import arviz_stats as azs

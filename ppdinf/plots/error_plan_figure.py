@@ -49,6 +49,14 @@ def plot_plan(
     See Also
     --------
     ppdinf.plan
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> total = ppd.invariants.total()
+    >>> found = ppd.plan(lambda epsilon: ppd.GeneralizedLaplace(total, epsilon), {"county": 67}, ["1/10", "1/4", 1])
+    >>> len(ppd.plots.plot_plan(found, cv="1/10", at=50).axes)
+    2
     """
     shown = {name: plans} if isinstance(plans, ErrorPlan) else dict(plans)
     with figure_style():

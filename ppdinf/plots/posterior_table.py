@@ -90,6 +90,17 @@ def plot_posterior_table(
     See Also
     --------
     ppdinf.plots.plot_cells, ppdinf.plots.plot_map
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr, ppdinf as ppd
+    >>> release = ppd.Release([3, -1, 4], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    >>> draws = np.random.default_rng(1).multinomial(6, [0.5, 0.1, 0.4], (2, 50))
+    >>> posterior = xr.Dataset({"counts": (("chain", "draw", "dim_0"), draws)}, {"dim_0": [0, 1, 2]})
+    >>> idata = xr.DataTree.from_dict({"posterior": posterior})
+    >>> figure = ppd.plots.plot_posterior_table(idata, release, "counts")
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['0', '2', '1']
     """
     if (rate is None) != (exposure is None):
         raise LabelError("the panel of rates requires both rate and exposure")

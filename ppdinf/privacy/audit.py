@@ -51,6 +51,14 @@ class Audit:
     See Also
     --------
     ppdinf.privacy.audit
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    >>> found = ppd.privacy.audit(ppd.GeneralizedLaplace(public, epsilon=1), public.on([1, 1]))
+    >>> found.tables.tolist(), found.loss.round(6).tolist()
+    ([[0, 2], [1, 1], [2, 0]], [[0.0, 2.0, 4.0], [2.0, 0.0, 2.0], [4.0, 2.0, 0.0]])
     """
 
     tables: NDArray[np.int64]

@@ -52,6 +52,15 @@ class ConditioningCost:
     See Also
     --------
     ppdinf.privacy.conditioning_cost
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
+    >>> noise = ppd.Conditioned(public, noise=ppd.mechanisms.DoubleGeometric(1))
+    >>> cost = ppd.privacy.conditioning_cost(noise, public.on([2, 1, 0]))
+    >>> cost.tables, cost.lower <= cost.gamma
+    (10, True)
     """
 
     gamma: float
@@ -76,6 +85,13 @@ class Erosion:
     See Also
     --------
     ppdinf.privacy.erosion
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> public = ppd.invariants.margin("county") & ppd.invariants.margin("sex")
+    >>> ppd.privacy.erosion(public.on(ppd.as_table([[3, 0], [1, 2]], dims=("county", "sex"))))
+    Erosion(nearest=4, fixed=0)
     """
 
     nearest: int | None

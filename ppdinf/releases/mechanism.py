@@ -54,6 +54,13 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
     See Also
     --------
     ppdinf.GeneralizedLaplace, ppdinf.GeneralizedGaussian
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
+    >>> isinstance(mechanism, ppd.mechanisms.Mechanism), mechanism.kind, mechanism.is_integer
+    (True, 'generalized-laplace', True)
     """
 
     kind: ClassVar[str]

@@ -82,6 +82,10 @@ class ReleaseParts(Mapping[Label, Release]):
     See Also
     --------
     ppdinf.releases.read_parts, ppdinf.releases.release_parts, ppdinf.Release
+
+    Examples
+    --------
+    See `read_parts`.
     """
 
     folder: Path
@@ -173,7 +177,18 @@ def read_parts(folder: str | PathLike[str]) -> ReleaseParts:
 
     Examples
     --------
-    See `release_parts`.
+    >>> import tempfile, ppdinf as ppd, xarray as xr
+    >>> from pathlib import Path
+    >>> def read(state):
+    ...     return xr.DataArray([3, 1], dims="age", coords={"state": ("age", [state] * 2)})
+    >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.hierarchy("state"), epsilon="1/2")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = ppd.releases.release_parts(
+    ...         mechanism, read, ["A", "B"], by="state", folder=Path(folder, "out"), progressbar=False
+    ...     )
+    ...     parts = ppd.releases.read_parts(Path(folder, "out"))
+    ...     list(parts), int(parts["B"].table.sum())
+    (['A', 'B'], 4)
     """
     return read_index(as_path(folder, ReleaseFileError) / INDEX)
 

@@ -42,6 +42,13 @@ class RowAlgebra:
     See Also
     --------
     ppdinf.lattice.row_algebra
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import row_algebra
+    >>> found = row_algebra([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
+    >>> found.independent, found.redundant
+    (array([0, 1]), {2: {0: Fraction(1, 1), 1: Fraction(1, 1)}})
     """
 
     independent: IntVector

@@ -54,6 +54,13 @@ class Lattice:
     See Also
     --------
     ppdinf.lattice.kernel, ppdinf.lattice.Moves
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import kernel
+    >>> lattice = kernel([[1, 1, 1, 0], [0, 0, 0, 1]])
+    >>> lattice.classes, lattice.representatives, lattice.rank
+    (array([0, 0, 0, 1]), array([0, 3]), 2)
     """
 
     classes: IntVector

@@ -75,6 +75,13 @@ class Moves:
     See Also
     --------
     ppdinf.lattice.connected_moves
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import connected_moves
+    >>> moves = connected_moves([[1, 1, 1]])
+    >>> moves.connected, moves.reason
+    (True, 'Connects every fiber with lower bounds on cells: transfers within classes of equal cells.')
     """
 
     families: Sequence[tuple[Family, float, bool]]

@@ -62,6 +62,13 @@ class Structure:
     See Also
     --------
     ppdinf.lattice.structure
+
+    Examples
+    --------
+    >>> from ppdinf.lattice import structure
+    >>> found = structure([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]])
+    >>> found.blocks, found.fixed
+    (array([0, 0, 1, 1, 2]), array([False, False, False, False,  True]))
     """
 
     lattice: Lattice

@@ -38,6 +38,14 @@ class JointL2(ObservationModel):
     See Also
     --------
     ppdinf.laws.L2Laplace
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> noise = ppd.laws.JointL2(ppd.laws.L2Laplace(1))
+    >>> counts = ppd.measured(ppd.invariants.margin("sex"), [3, 9], noise)
+    >>> ppd.Measurements({"sex": ["f", "m"]}, counts)
+    <Measurements (sex: 2): 2 noisy sums, 0 exact; Published exactly: nothing.>
     """
 
     name: ClassVar[str] = "l2-laplace"

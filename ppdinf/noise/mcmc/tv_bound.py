@@ -57,6 +57,14 @@ class TVBound:
     See Also
     --------
     ppdinf.diagnostics.tv_bound
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.diagnostics import TVBound
+    >>> print(TVBound(lag=1, meetings=np.array([4, 3, 5] * 100), limit=10))
+    300 pairs of chains with lag 1 met, the last 4 steps after the lag: total variation at most 0.0099 by then
+    (95% upper limit)
     """
 
     lag: int
