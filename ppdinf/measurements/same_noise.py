@@ -13,12 +13,13 @@ import contextlib
 import math
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 import numpy as np
 
-from ppdinf.errors import DiagnosisWarning, InvariantError, LabelError, ModelError
+from ppdinf._internal.types import Json
+from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.releases import Release
 
@@ -66,18 +67,43 @@ def refuse_noise_in_use(releases: Sequence[Release], earlier: Sequence[Release],
         As for `refuse_same_noise`, for releases with the same labels.
     """
     for one, other in product(releases, earlier):
-        if _is_same_noise(*_common_cells(one, other), f"the release and that of {name!r}"):
+        common = _common_cells(one, other)
+        if common and _is_same_noise(*common, f"the release and that of {name!r}"):
             raise ModelError(f"the release is already in the model as that of {name!r}: observe it only once")
 
 
-def _common_cells(one: Release, other: Release) -> tuple[Release, Release]:
-    """Restrict a complete release to the cells of the other release, if that is a part of a release like it."""
-    for part, whole in ((one, other), (other, one)):
-        selected = part.selection
-        if selected is not None and selected.mechanism.to_dict() == whole.mechanism.to_dict():
-            with contextlib.suppress(InvariantError, LabelError):  # other labels or public sums
-                return part, whole.sel({dim: list(labels) for dim, labels in selected.labels.items()})
+def _common_cells(one: Release, other: Release) -> tuple[Release, Release] | None:
+    """Restrict two parts of releases by one mechanism to their common cells, None without such cells.
+
+    A complete release is a part, too. Other releases are returned as they are.
+    """
+    if _complete(one) != _complete(other):
+        return one, other
+    dims = {dim for part in (one, other) if part.selection for dim in part.selection.labels}
+    # the same order of labels for both
+    common = {dim: sorted(_labels(one, dim) & _labels(other, dim), key=repr) for dim in dims}
+    if not all(common.values()):
+        return None
+    with contextlib.suppress(InvariantError):  # other public sums
+        return _restricted(one, common), _restricted(other, common)
     return one, other
+
+
+def _complete(release: Release) -> dict[str, Json]:
+    """Return the mechanism of the complete release."""
+    return (release.mechanism if release.selection is None else release.selection.mechanism).to_dict()
+
+
+def _labels(part: Release, dim: str) -> set[str | int]:
+    """Return the labels of a dimension or coordinate; a part of a single label does not have the dimension."""
+    if dim in part.table.coords:
+        return set(part.table[dim].values.ravel().tolist())
+    return set(part.selection.labels.get(dim, ())) if part.selection else set()
+
+
+def _restricted(part: Release, labels: Mapping[str, Sequence[str | int]]) -> Release:
+    present = {dim: list(chosen) for dim, chosen in labels.items() if dim in part.dims}
+    return part.sel(present) if present else part
 
 
 def _is_same_noise(one: Release, other: Release, which: str) -> bool:
@@ -125,7 +151,7 @@ def _are_equal(one: Release, other: Release) -> bool:
     A, B = one.kept.A, other.kept.A
     return (
         np.array_equal(one.table.values.ravel(), other.table.values.ravel())
-        and one.mechanism.to_dict() == other.mechanism.to_dict()
+        and _complete(one) == _complete(other)
         and A.shape == B.shape
         and (A != B).nnz == 0
     )

@@ -49,13 +49,46 @@ def test_the_noise_of_a_release_is_in_a_model_once(again, tmp_path):
         both(other, RELEASE)
 
 
+PARTS = {
+    "one label of several": ({"state": "B"}, {"state": ["A", "B"]}),
+    "overlap": ({"state": ["A", "B"]}, {"state": ["C", "B"]}),
+    "overlap in another order": ({"state": ["C", "B", "A"]}, {"state": ["A", "C"]}),
+    "part of a part": ({"state": ["A", "B"]}, {"state": ["B"]}),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), PARTS.values(), ids=PARTS)
+def test_parts_with_common_cells_are_refused(first, second):
+    for one, other in ((first, second), (second, first)):
+        with pytest.raises(ModelError, match="already in the model as that of 'x': observe it only once"):
+            both(RELEASE.sel(one), copy.deepcopy(RELEASE).sel(other))
+
+
+def test_parts_by_different_dimensions():
+    """Parts by state and by age have common cells; nothing is exact, so both can be selected."""
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon="1/10")
+    release = ppd.Release(xr.DataArray(COUNTS, coords=COORDS), mechanism)
+    with pytest.raises(ModelError, match="observe it only once"):
+        both(release.sel(state=["A", "B"]), release.sel(age=list(range(5, 15))))
+
+
 def test_other_noise_of_the_same_cells_and_other_parts_are_accepted():
     changed = COUNTS.copy()
     changed[:, :2] += [1, -1]
     both(RELEASE, ppd.Release(xr.DataArray(changed, coords=COORDS), MECHANISM))
     both(RELEASE.sel(state="A"), RELEASE.sel(state="B"))
+    both(RELEASE.sel(state="A"), RELEASE.sel(state=["C", "B"]))
     other = ppd.Release(xr.DataArray(COUNTS, coords=COORDS), ppd.GeneralizedLaplace(MECHANISM.public, epsilon=1))
     both(RELEASE.sel(state="A"), other)
+
+
+def test_parts_and_tables_of_other_dimensions_are_accepted():
+    """One mechanism without public sums for tables of different dimensions."""
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon="1/10")
+    states = ppd.Release(xr.DataArray(COUNTS, coords=COORDS), mechanism)
+    sexes = ppd.Release(xr.DataArray(COUNTS[:2], coords={"sex": ["f", "m"], "age": range(24)}), mechanism)
+    both(states.sel(state="A"), sexes)
+    both(sexes, states.sel(state="A"))
 
 
 def test_small_tables_can_coincide():
