@@ -137,20 +137,25 @@ def _share(text: str) -> str:
 
 
 def show_plans(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:
+    """Print a table for each kind of cells that have noise of the same distribution."""
     columns = {f"cv_{size}": f"CV of {size:,}" for size in sizes}
     columns |= {f"across_{gap}": f"across a limit {gap:,} away" for gap in gaps}
     columns |= {f"swap_{gap}": f"order of two {gap:,} apart" for gap in gaps}
-    shown = Table(header_style="bold")
-    for column in ("loss", "cells", "sd", "90 % within", *columns.values()):
-        shown.add_column(column, no_wrap=column in ("loss", "sd"))
+    tables: dict[str, Table] = {}
     simulated = False
     for name, each in plans.items():
         for (loss, kind), row in zip(each.table.index, each.table.to_dict("records"), strict=True):
             simulated |= not row["exact"]
+            cells = f"{row['cells']} {kind}"
+            if cells not in tables:
+                tables[cells] = Table(title=f"Cells: {cells}", title_justify="left", header_style="bold")
+                for column in ("loss", "sd", "90 % within", *columns.values()):
+                    tables[cells].add_column(column, no_wrap=column in ("loss", "sd"))
             shares = [f"{row[column]:.1%}" if row[column] == row[column] else "" for column in columns]
             within = f"±{row['support_radius']:g}"
-            shown.add_row(f"{name} = {loss}", f"{row['cells']} {kind}", f"{row['sd']:.2f}", within, *shares)
-    console.print(shown)
+            tables[cells].add_row(f"{name} = {loss}", f"{row['sd']:.2f}", within, *shares)
+    for shown in tables.values():
+        console.print(shown)
     notes(
         console,
         "CV: standard deviation of the noise divided by the count. Across a limit: probability that a count at this "
