@@ -11,7 +11,7 @@ from typing import Literal
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantees.unit_loss import UnitLoss, describe_unit, distance_of_unit, group_delta, unit_loss
-from ppdinf.privacy.guarantees.wording import factor_of, format_loss, round_up
+from ppdinf.privacy.guarantees.wording import exp_of, factor_of, format_loss, round_up
 
 __all__ = ["Guarantee", "require_distance"]
 
@@ -262,7 +262,7 @@ class Guarantee:
             return (
                 f"Protected: {self.neighbours}. Under {self.models or 'the intended models of the data'}, "
                 "given the public information, the release changes the odds between the two by a factor of at most "
-                f"exp({format_loss(self.loss())}) = {factor_of(self.loss())}. The guarantee covers no other models."
+                f"{exp_of(self.loss())}. The guarantee covers no other models."
             )
         which = "Protected: the confidential table among all tables that agree with this information. For every prior "
         if self.metric is None:

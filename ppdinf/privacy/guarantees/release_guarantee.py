@@ -16,7 +16,7 @@ from ppdinf.privacy.guarantees.unit_loss import (
     tied_distance,
     unit_loss,
 )
-from ppdinf.privacy.guarantees.wording import factor_of, format_loss, round_up
+from ppdinf.privacy.guarantees.wording import exp_of, factor_of, round_up
 
 __all__ = ["ReleaseGuarantee"]
 
@@ -143,10 +143,10 @@ class ReleaseGuarantee(Guarantee):
             )
             return (
                 f"{super()._closed()} Two such tables are at least {self.nearest} steps apart; at this distance the "
-                f"factor is at most exp({format_loss(loss)}) = {factor_of(loss)}{tail_probability}."
+                f"factor is at most {exp_of(loss)}{tail_probability}."
             )
         if self.rho is None:
-            there = f"the factor is at most exp({format_loss(loss)}) = {factor_of(loss)}"
+            there = f"the factor is at most {exp_of(loss)}"
         else:
             # a bound on the loss itself (Bun and Steinke); the epsilon of `to_approximate` is smaller and bounds less
             epsilon = float(loss) + 2 * math.sqrt(float(loss) * -math.log(float(RARE)))

@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
-__all__ = ["factor_of", "format_loss", "round_up"]
+__all__ = ["exp_of", "factor_of", "format_loss", "round_up"]
 
 
 def format_loss(value: Fraction | float) -> str:
@@ -15,6 +15,18 @@ def format_loss(value: Fraction | float) -> str:
     if not isinstance(value, Fraction) or Fraction(short) == value or value.denominator > 10**6:
         return short
     return f"{value} (about {float(value):.6g})"
+
+
+def exp_of(loss: Fraction | float) -> str:
+    """Format exp(loss) with its value.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> exp_of(Fraction(10, 27))
+    'exp(10/27) = 1.45'
+    """
+    return f"exp({format_loss(loss).partition(' ')[0]}) = {factor_of(loss)}"
 
 
 def factor_of(loss: Fraction | float) -> str:
