@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from ppdinf.errors import CountError, LabelError, ModelError
-from ppdinf.plots.style import INK, QUIET, figure_style, headline
+from ppdinf.plots.style import INK, QUIET, figure_style
 
 if TYPE_CHECKING:
     from geopandas import GeoDataFrame
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["plot_map"]
 
 MISSING = "#DDDDDD"
+WIDTH = 7.0  # inches
+LEGENDS = 1.6  # inches for title, scale and legend
+HEIGHTS = (3.5, 9.0)  # smallest and largest height of a figure in inches
 
 
 def plot_map(
@@ -67,7 +70,7 @@ def plot_map(
     >>> from shapely import box
     >>> areas = gpd.GeoDataFrame(geometry=[box(k, 0, k + 1, 1) for k in range(3)], index=["A", "B", "C"])
     >>> table = pd.DataFrame({"estimate": [90, 4], "lower": [80, 1], "upper": [99, 8]}, index=["A", "B"])
-    >>> plot_map(table, areas).axes[0].get_title(loc="left").strip()
+    >>> plot_map(table, areas).get_suptitle()
     'In 1 of 2 areas the margin of error exceeds 30% of the estimate'
     """
     if getattr(areas, "active_geometry_name", None) is None:
@@ -97,7 +100,7 @@ def plot_map(
     compared = _areas(int(np.isfinite(margins).sum()))
     doubtful = margins > uncertain * np.abs(values)
     with figure_style(), mpl.rc_context({"hatch.linewidth": 0.6}):
-        figure = Figure(figsize=(7, 6), layout="constrained")
+        figure = Figure(figsize=(WIDTH, WIDTH), layout="constrained")
         axes = figure.add_subplot()
         drawn.plot(
             column=values, ax=axes, cmap="Blues", edgecolor=QUIET, linewidth=0.4, legend=True,
@@ -114,12 +117,13 @@ def plot_map(
         if key:
             figure.legend(handles=key, loc="outside lower left", frameon=False, fontsize=8)
         axes.set_axis_off()
-        headline(
-            axes,
-            f"In {doubtful.sum()} of {compared} the margin of error exceeds {uncertain:.0%} of the {value}"
-            if doubtful.any()
-            else f"{value} of {_areas(values.size)}",
-        )
+        title = f"{value} of {_areas(values.size)}"
+        if doubtful.any():
+            title = f"In {doubtful.sum()} of {compared} the margin of error exceeds {uncertain:.0%} of the {value}"
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10.5)
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        shape = (high - low) / (right - left) * float(axes.get_aspect())
+        figure.set_figheight(float(np.clip(WIDTH * shape + LEGENDS, *HEIGHTS)))
     return figure
 
 

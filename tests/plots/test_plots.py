@@ -349,7 +349,7 @@ def test_a_map_shows_uncertain_areas_and_areas_without_a_value():
     values = {"estimate": [4.0, 90.0, 20.0, np.nan], "lower": [1, 80, 20, np.nan], "upper": [8, 99, 20, np.nan]}
     table = pd.DataFrame(values, index=list("CABD"))
     figure = plot_map(table, areas)
-    assert "In 1 of 3 areas" in figure.axes[0].get_title(loc="left")
+    assert "In 1 of 3 areas" in figure.get_suptitle()
     values, hatched, grey = figure.axes[0].collections
     np.testing.assert_array_equal(values.get_array(), [4, 90, 20])
     assert [len(part.get_paths()) for part in (values, hatched, grey)] == [3, 1, 1]
@@ -403,5 +403,20 @@ def test_areas_without_polygons(areas):
 
 
 def test_areas_without_a_margin_of_error_are_not_certain(areas):
-    title = plot_map(ROWS.assign(lower=[np.nan, 1]), areas).axes[0].get_title(loc="left")
-    assert "In 1 of 1 area the" in title
+    assert "In 1 of 1 area the" in plot_map(ROWS.assign(lower=[np.nan, 1]), areas).get_suptitle()
+
+
+@pytest.mark.parametrize("size", [(12, 2), (2, 12), (3, 3)], ids=["wide", "tall", "square"])
+def test_title_and_map_fill_the_figure(size):
+    gpd, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
+    corners = list(np.ndindex(size))
+    areas = gpd.GeoDataFrame(geometry=[shapely.box(i, j, i + 1, j + 1) for i, j in corners])
+    table = pd.DataFrame({"estimate": 9.0, "lower": 1, "upper": np.arange(len(corners))})
+    figure = plot_map(table, areas)
+    figure.canvas.draw()
+    title, shown = figure._suptitle.get_window_extent(), figure.bbox
+    assert shown.x0 <= title.x0
+    assert title.x1 <= shown.x1
+    drawn = figure.axes[0].get_window_extent()
+    assert max(drawn.width / shown.width, drawn.height / shown.height) > 0.6
+    assert drawn.width * drawn.height > (0.15 if size == (2, 12) else 0.25) * shown.width * shown.height
