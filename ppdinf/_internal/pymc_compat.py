@@ -48,7 +48,7 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
     Steps of Hamiltonian trajectories that need fewer gradients than leapfrog steps. Alternative: PyMC's steps.
 `BernoulliRV`, `BetaBinomialRV`, `BinomialRV`, `CustomDistRV`, `DiracDeltaRV`, `DirichletMultinomialRV`, `FlatRV`,
 `GeometricRV`, `HalfFlatRV`, `HalfNormalRV`, `MultinomialRV`, `NegBinomialRV`, `NormalRV`, `PartialObservedRV`,
-`PoissonRV`
+`PoissonRV`, `TruncatedRV`
     Recognize the distribution in a user's model. Alternative: ``type(pm.Poisson.dist(1).owner.op)`` and similar.
 `Apply`, `Constant`, `DisconnectedType`, `NullTypeGradError`, `Op`, `RandomType`, `RandomVariable`, `TensorVariable`,
 `Variable`, `disconnected_type`, `grad_not_implemented`
@@ -73,6 +73,7 @@ from pymc.distributions.custom import CustomDistRV
 from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV, SymbolicRandomVariable, _support_point
 from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.distributions.shape_utils import change_dist_size, rv_size_is_none
+from pymc.distributions.truncated import TruncatedRV
 from pymc.initial_point import InitialPoint, initial_point_rewrites_db
 from pymc.logprob.abstract import MeasurableOp, ValuedRV, _logprob
 from pymc.logprob.basic import conditional_logp, transformed_conditional_logp
@@ -208,6 +209,7 @@ __all__ = [
     "TensorVariable",
     "Transform",
     "TrueDiv",
+    "TruncatedRV",
     "ValuedRV",
     "Variable",
     "ViewOp",

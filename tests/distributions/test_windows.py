@@ -202,3 +202,28 @@ def test_a_posterior_within_its_windows_is_not_reported(marginalize):
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
         idata = pm.sample(100, tune=100, chains=2, **QUIET)
     assert "exceeds" not in " ".join(ppd.diagnose(idata, model).problems)
+
+
+BOUNDS = {  # of a Poisson count with mean 1, and the possible counts
+    "improbable counts": (8, 12, np.arange(8, 13)),
+    "no upper bound": (9, None, np.arange(9, 100)),
+    "no lower bound": (None, 0, np.arange(1)),
+}
+
+
+@pytest.mark.parametrize(("lower", "upper", "counts"), BOUNDS.values(), ids=BOUNDS)
+def test_prior_draws_are_within_improbable_bounds(lower, upper, counts):
+    """PyMC draws 100,000 counts for one above 7; the density is compared with a sum over counts."""
+    release = ppd.Release(np.array([11]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.LogNormal("rate", 0, 0.1)
+        dist = pm.Truncated.dist(pm.Poisson.dist(rate), lower=lower, upper=upper)
+        ppd.PartiallyPrivate("x", dist, release=release)
+    table = tables_of(model)[0].variable
+    base, _ = table.owner.op.base(table.owner.inputs)
+    drawn = prior_draws.PriorDraws(model, base, (1,), None).tables
+    assert drawn.shape == (prior_draws.DRAWS, 1)
+    assert set(drawn.ravel()) <= set(counts)
+    log_p = stats.poisson.logpmf(counts, 1.0)
+    found = model.compile_logp(vars=[model["x_release"]], mode="FAST_COMPILE")({"rate_log__": 0.0})
+    assert float(found) == pytest.approx(float(logsumexp(log_p - abs(counts - 11)) - logsumexp(log_p)), abs=1e-8)

@@ -14,7 +14,15 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._internal.pymc_compat import CustomDistRV, RandomVariable, TensorVariable, ancestors, compile_pymc
+from ppdinf._internal.pymc_compat import (
+    CustomDistRV,
+    RandomVariable,
+    TensorVariable,
+    TruncatedRV,
+    ancestors,
+    compile_pymc,
+    graph_replace,
+)
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import log_density
 from ppdinf.distributions.model_graph.data_of_dependents import DataOfDependents
@@ -26,8 +34,8 @@ __all__ = ["BEYOND", "Law", "PriorDraws", "subset_distribution"]
 BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
-FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 DRAWS = 128  # draws of the parameters
+FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 POINTS = 256, 64  # counts at which each cell is evaluated under every draw: without, and with data of dependents
 EVALUATIONS = 2**24  # maximum number of density evaluations
 ROUNDS = 6  # refinements of the evaluated counts
@@ -71,16 +79,17 @@ class PriorDraws:
                 on_unused_input="ignore",
             )
         with np.errstate(all="ignore"):
-            draw = compile_pymc([], [base, *self._parameters], givens=self._given, mode="FAST_COMPILE", random_seed=1)
-            tail_probability = 0
+            outputs = [_clipped(base, model), *self._parameters]
+            draw = compile_pymc([], outputs, givens=self._given, mode="FAST_COMPILE", random_seed=1)
+            failures = 0
             for _ in range(DRAWS):
                 try:
                     drawn.append(draw())
                 except (NotImplementedError, ValueError, OverflowError):
                     continue  # flat priors, Poisson counts with a mean above 1e18
                 except pm.exceptions.TruncationError:
-                    tail_probability += 1  # truncation to improbable values: takes half a second of attempts
-                    if tail_probability == FAILURES:
+                    failures += 1  # improbable bounds within another distribution: half a second of attempts
+                    if failures == FAILURES:
                         break
         self._draws = [parameters for _, *parameters in drawn]
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
@@ -231,6 +240,23 @@ class PriorDraws:
         with np.errstate(all="ignore"):
             log_f = self._of_data(table, *parameters).T
         return np.nan_to_num(log_f, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+
+
+def _clipped(base: TensorVariable, model: pm.Model) -> TensorVariable:
+    """Draw from a complete distribution, and take the nearest permitted count, instead of drawing from a truncated one.
+
+    PyMC rejects draws outside the truncation one by one, which takes seconds where the permitted counts are improbable.
+    Draws only suggest counts: weights of counts are those of the truncated distribution.
+    """
+    truncated = {
+        x for x in ancestors([base], blockers=model.free_RVs) if x.owner and isinstance(x.owner.op, TruncatedRV)
+    }
+    clipped = {}
+    for x in truncated.difference(model.free_RVs):
+        *parameters, lower, upper = x.owner.inputs
+        complete = x.owner.op.base_rv_op.make_node(*parameters).default_output()
+        clipped[x] = pt.clip(complete, pt.ceil(lower), pt.floor(upper)).astype(x.dtype)
+    return graph_replace([base], clipped, strict=False)[0]
 
 
 def subset_distribution(
