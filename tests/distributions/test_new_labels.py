@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.errors import LabelError, ModelError
+from ppdinf.errors import ModelError
 
 inv = ppd.invariants
 
@@ -85,7 +85,7 @@ def test_releases_of_new_labels():
     assert (drawn.x != drawn.x_release).any()
     model = posed("auto", inv.groups("state"))
     rename(model)
-    with pytest.raises(LabelError, match="state"):
+    with pytest.raises(ModelError, match=r"coordinate .state.*Request the table instead, var_names=\[.x.\]"):
         predicted(model, posterior(), var_names=["x_release"])
 
 

@@ -26,7 +26,7 @@ from ppdinf.distributions.densities.mechanism_rv import mechanism_dist
 from ppdinf.distributions.model_graph.dependents import ConfidentialTable, tables_of
 from ppdinf.distributions.observation.multinomial_rows import has_rows
 from ppdinf.distributions.observation.observed_release import mechanism_of
-from ppdinf.errors import ModelError
+from ppdinf.errors import LabelError, ModelError
 from ppdinf.releases import Release
 
 __all__ = ["new_labels", "predictive_model"]
@@ -133,7 +133,13 @@ def _release_again(table: ConfidentialTable, counts: TensorVariable, model: pm.M
             f"to new labels: request the table, var_names=[{table.name!r}]"
         )
     labels = {dim: list(model.coords[dim]) for dim in table.law.dims or ()}
-    return mechanism_dist(mechanism_of(published), counts, labels)
+    try:
+        return mechanism_dist(mechanism_of(published), counts, labels)
+    except LabelError as error:  # public sums by coordinates, which new labels do not have
+        raise ModelError(
+            f"{table.released.name!r} cannot be drawn for the new labels: {error}. Request the table instead, "
+            f"var_names=[{table.name!r}]"
+        ) from error
 
 
 @wraps(_sample)
