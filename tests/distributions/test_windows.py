@@ -37,6 +37,12 @@ def covariate():
     return pm.Poisson.dist(pm.math.exp(measured - 1))
 
 
+def truncated_covariate():
+    """Return a model whose rates depend on a measurement above a limit."""
+    measured = pm.Truncated("measured", pm.Gamma.dist(2, 1), lower=1, observed=[8.0])
+    return pm.Poisson.dist(pm.math.exp(measured - 1))
+
+
 FAMILIES = {  # released count, epsilon, the data model, and its density of a count under the prior
     "far above": (100, 1, *gamma_poisson(2, 2)),
     "farther above": (3000, 1, *gamma_poisson(2, 2)),
@@ -47,6 +53,7 @@ FAMILIES = {  # released count, epsilon, the data model, and its density of a co
         200, 1, lambda: pm.Binomial.dist(50, pm.Beta("p", 2, 2)), lambda x: stats.betabinom.logpmf(x, 50, 2, 2)
     ),
     "a measured covariate": (2, 1, covariate, lambda x: stats.poisson.logpmf(x, np.exp(7.0))),
+    "a measurement above a limit": (2, 1, truncated_covariate, lambda x: stats.poisson.logpmf(x, np.exp(7.0))),
     "no noise to speak of": (5, "1/1000000", *gamma_poisson(50, 0.02)),
 }  # fmt: skip
 

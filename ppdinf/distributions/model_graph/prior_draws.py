@@ -248,11 +248,10 @@ def _clipped(base: TensorVariable, model: pm.Model) -> TensorVariable:
     PyMC rejects draws outside the truncation one by one, which takes seconds where the permitted counts are improbable.
     Draws only suggest counts: weights of counts are those of the truncated distribution.
     """
-    truncated = {
-        x for x in ancestors([base], blockers=model.free_RVs) if x.owner and isinstance(x.owner.op, TruncatedRV)
-    }
     clipped = {}
-    for x in truncated.difference(model.free_RVs):
+    for x in set(ancestors([base], blockers=model.basic_RVs)).difference(model.basic_RVs):
+        if x.owner is None or not isinstance(x.owner.op, TruncatedRV):
+            continue
         *parameters, lower, upper = x.owner.inputs
         complete = x.owner.op.base_rv_op.make_node(*parameters).default_output()
         clipped[x] = pt.clip(complete, pt.ceil(lower), pt.floor(upper)).astype(x.dtype)
