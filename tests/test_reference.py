@@ -130,6 +130,10 @@ def test_the_page_of_the_command_line_has_each_option_of_each_command(generated_
         options = [option for parameter in found[name][0].params for option in parameter.opts if option[:2] == "--"]
         assert [option for option in options if not re.search(rf"^\| `{option}[ `]", section, flags=re.M)] == []
     assert "| `--rounded BASE` |" in sections["ppdinf denoise"]
+    assert "requires `--data`" in sections["ppdinf demo"]  # outside of code, two hyphens become a dash
+    assert "`ppdinf release --session FILE`" in sections["ppdinf session begin"]  # on two lines of the docstring
+    assert "**" not in "".join(sections.values())
+    assert "With `--cv 10% --at 50`," in sections["ppdinf plan"]
     assert (
         "| `--draws INTEGER` | Draws per chain, of two chains. [default: 1000; x>=10] |" in sections["ppdinf denoise"]
     )

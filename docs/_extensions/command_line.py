@@ -23,8 +23,11 @@ def commands():
 
 
 def markdown(text):
-    """Return a help text with code where the terminal has bold letters."""
-    return re.sub(r"\*\*(.+?)\*\*", r"`\1`", text)
+    """Return a help text with code where the terminal has bold letters, and for names of options."""
+    parts = re.split(r"\*\*(.+?)\*\*", text, flags=re.S)
+    parts[::2] = [re.sub(r"--[a-z][a-z-]*", r"`\g<0>`", part) for part in parts[::2]]
+    parts[1::2] = [f"`{' '.join(part.split())}`" for part in parts[1::2]]
+    return "".join(parts)
 
 
 def parameters(command, context):
