@@ -85,9 +85,10 @@ def test_suppressed_tables_against_all_tables():
 
 
 @pytest.mark.deep
-def test_many_suppressed_tables_against_all_tables():
-    scores = compare(range(20), 1000)
-    assert len(scores) > 80
+@pytest.mark.parametrize("seed", range(20))
+def test_more_suppressed_tables_against_all_tables(seed):
+    scores = compare([seed], 1000)
+    assert scores  # of some tables no way leaves at most `LISTED` completions
     assert max(scores.values()) < SCORE, max(scores, key=scores.get)
 
 
