@@ -26,7 +26,12 @@ from ppdinf.distributions.densities.confidential_rv import confidential
 from ppdinf.distributions.densities.released_rv import released
 from ppdinf.distributions.model_graph.build_fiber import build_fiber
 from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
-from ppdinf.distributions.model_graph.data_models import as_distribution, with_independent_cells, with_positions
+from ppdinf.distributions.model_graph.data_models import (
+    as_distribution,
+    with_independent_cells,
+    with_integer_bounds,
+    with_positions,
+)
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.dims_of_parameters import refuse_other_dimensions
 from ppdinf.distributions.model_graph.model_hooks import as_free_rvs
@@ -174,7 +179,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         refuse_noise_in_use(_releases_of(release), _releases_of(earlier), table.name)
     _match_coords(model, release)
     dist = with_positions(dist, dims or release.dims)
-    dist = with_independent_cells(as_distribution(dist))
+    dist = with_independent_cells(as_distribution(with_integer_bounds(dist)))
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     # data model, and whether the table can be marginalized

@@ -213,6 +213,7 @@ def test_a_posterior_within_its_windows_is_not_reported(marginalize):
 
 BOUNDS = {  # of a Poisson count with mean 1, and the possible counts
     "improbable counts": (8, 12, np.arange(8, 13)),
+    "bounds between integers": (7.5, 12.2, np.arange(8, 13)),
     "no upper bound": (9, None, np.arange(9, 100)),
     "no lower bound": (None, 0, np.arange(1)),
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
@@ -18,6 +20,7 @@ from ppdinf._internal.pymc_compat import (
     Op,
     PoissonRV,
     TensorVariable,
+    TruncatedRV,
     Variable,
     XTensorVariable,
     ancestors,
@@ -29,7 +32,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.errors import ModelError
 
-__all__ = ["as_distribution", "with_independent_cells", "with_positions"]
+__all__ = ["as_distribution", "with_independent_cells", "with_integer_bounds", "with_positions"]
 
 
 def as_distribution(dist: TensorVariable) -> TensorVariable:
@@ -95,6 +98,41 @@ def as_distribution(dist: TensorVariable) -> TensorVariable:
             "pm.math.clip are supported; use pm.CustomDist.dist with logp= for others"
         ) from error
     return of(given)
+
+
+def with_integer_bounds(dist: TensorVariable) -> TensorVariable:
+    """Round the bounds of unnamed truncated distributions of integers inwards.
+
+    PyMC normalizes the density by the probability from ``lower`` on as ``1 - F(lower - 1)``, which is right for
+    integers: with ``lower=0.5`` the count 0 has density 0, and its probability remains in the normalizer.
+
+    Examples
+    --------
+    >>> positive = with_integer_bounds(pm.Truncated.dist(pm.Poisson.dist(1.0), lower=0.5))
+    >>> round(float(pm.logp(positive, 1).exp().eval()), 6)  # exp(-1) / (1 - exp(-1))
+    0.581977
+    """
+    if not isinstance(dist, TensorVariable):
+        return dist
+    rounded = {}
+    for x in ancestors([dist]):
+        if x.owner is None or not isinstance(x.owner.op, TruncatedRV) or x.dtype.startswith("float") or x.name:
+            continue
+        *parameters, lower, upper = x.owner.inputs
+        bounds = [_rounded(lower, np.ceil, pt.ceil), _rounded(upper, np.floor, pt.floor)]
+        if bounds[0] is not lower or bounds[1] is not upper:
+            rounded[x] = x.owner.clone_with_new_inputs([*parameters, *bounds], strict=False).outputs[0]
+    return graph_replace([dist], rounded, strict=False)[0] if rounded else dist
+
+
+def _rounded(
+    bound: TensorVariable, of_numbers: Callable[..., Any], of_variables: Callable[..., TensorVariable]
+) -> TensorVariable:
+    if not bound.dtype.startswith("float"):
+        return bound
+    if not isinstance(bound, Constant):
+        return of_variables(bound)
+    return bound if (of_numbers(bound.data) == bound.data).all() else pt.constant(of_numbers(bound.data))
 
 
 def with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
