@@ -91,7 +91,8 @@ def _common_cells(one: Release, other: Release) -> tuple[Release, Release] | Non
 
 def _complete(release: Release) -> dict[str, Json]:
     """Return the mechanism of the complete release."""
-    return (release.mechanism if release.selection is None else release.selection.mechanism).to_dict()
+    origin = release.selection or release  # both have a mechanism
+    return origin.mechanism.to_dict()
 
 
 def _labels(part: Release, dim: str) -> set[str | int]:

@@ -179,7 +179,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         refuse_noise_in_use(_releases_of(release), _releases_of(earlier), table.name)
     _match_coords(model, release)
     dist = with_positions(dist, dims or release.dims)
-    dist = with_independent_cells(as_distribution(with_integer_bounds(dist)))
+    dist = with_independent_cells(as_distribution(with_integer_bounds(dist, root)))
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     # data model, and whether the table can be marginalized

@@ -39,7 +39,7 @@ def covariate():
 
 def truncated_covariate():
     """Return a model whose rates depend on a measurement above a limit."""
-    measured = pm.Truncated("measured", pm.Gamma.dist(2, 1), lower=1, observed=[8.0])
+    measured = pm.Truncated("measured", pm.Poisson.dist(2.0), lower=0.5, observed=[8])
     return pm.Poisson.dist(pm.math.exp(measured - 1))
 
 
@@ -235,3 +235,23 @@ def test_prior_draws_are_within_improbable_bounds(lower, upper, counts):
     log_p = stats.poisson.logpmf(counts, 1.0)
     found = model.compile_logp(vars=[model["x_release"]], mode="FAST_COMPILE")({"rate_log__": 0.0})
     assert float(found) == pytest.approx(float(logsumexp(log_p - abs(counts - 11)) - logsumexp(log_p)), abs=1e-8)
+
+
+def test_bounds_between_integers_that_change_and_those_of_other_variables():
+    """Bounds are data; the mean depends on a latent count with a truncated component, which keeps its own bounds."""
+    release = ppd.Release(np.array([3]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        parts = [pm.Truncated.dist(pm.Poisson.dist(1.0), lower=0.5), pm.Poisson.dist(2.0)]
+        latent = pm.Mixture("latent", [0.5, 0.5], parts)
+        lower = pm.Data("lower", 0.5)
+        dist = pm.Truncated.dist(pm.Poisson.dist(latent + 1.0), lower=lower)
+        ppd.PartiallyPrivate("x", dist, release=release)
+    assert model["latent"] in model.free_RVs
+    for bound, first in ((0.5, 1), (1.5, 2)):
+        pm.set_data({"lower": bound}, model=model)
+        x = np.arange(first, 80)
+        for count in (0, 4):
+            log_p = stats.poisson.logpmf(x, count + 1.0)
+            found = model.compile_logp(vars=[model["x_release"]], mode="FAST_COMPILE")({"latent": np.array(count)})
+            wanted = logsumexp(log_p - abs(x - 3)) - logsumexp(log_p)
+            assert float(found) == pytest.approx(float(wanted), abs=1e-8)

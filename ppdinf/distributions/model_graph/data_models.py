@@ -32,7 +32,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.errors import ModelError
 
-__all__ = ["as_distribution", "with_independent_cells", "with_integer_bounds", "with_positions"]
+__all__ = ["as_distribution", "truncated_integers", "with_independent_cells", "with_integer_bounds", "with_positions"]
 
 
 def as_distribution(dist: TensorVariable) -> TensorVariable:
@@ -100,24 +100,29 @@ def as_distribution(dist: TensorVariable) -> TensorVariable:
     return of(given)
 
 
-def with_integer_bounds(dist: TensorVariable) -> TensorVariable:
-    """Round the bounds of unnamed truncated distributions of integers inwards.
+def truncated_integers(dist: Variable, model: pm.Model) -> list[TensorVariable]:
+    """Return the truncated distributions of integers in a data model, without those of other variables of the model."""
+    known = model.basic_RVs
+    own = set(ancestors([dist], blockers=known)).difference(known)
+    return [x for x in own if x.owner and isinstance(x.owner.op, TruncatedRV) and not x.dtype.startswith("float")]
+
+
+def with_integer_bounds(dist: TensorVariable, model: pm.Model) -> TensorVariable:
+    """Round the bounds of truncated distributions of integers in a data model inwards.
 
     PyMC normalizes the density by the probability from ``lower`` on as ``1 - F(lower - 1)``, which is right for
     integers: with ``lower=0.5`` the count 0 has density 0, and its probability remains in the normalizer.
 
     Examples
     --------
-    >>> positive = with_integer_bounds(pm.Truncated.dist(pm.Poisson.dist(1.0), lower=0.5))
+    >>> positive = with_integer_bounds(pm.Truncated.dist(pm.Poisson.dist(1.0), lower=0.5), pm.Model())
     >>> round(float(pm.logp(positive, 1).exp().eval()), 6)  # exp(-1) / (1 - exp(-1))
     0.581977
     """
     if not isinstance(dist, TensorVariable):
         return dist
     rounded = {}
-    for x in ancestors([dist]):
-        if x.owner is None or not isinstance(x.owner.op, TruncatedRV) or x.dtype.startswith("float") or x.name:
-            continue
+    for x in truncated_integers(dist, model):
         *parameters, lower, upper = x.owner.inputs
         bounds = [_rounded(lower, np.ceil, pt.ceil), _rounded(upper, np.floor, pt.floor)]
         if bounds[0] is not lower or bounds[1] is not upper:

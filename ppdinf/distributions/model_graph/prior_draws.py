@@ -18,13 +18,13 @@ from ppdinf._internal.pymc_compat import (
     CustomDistRV,
     RandomVariable,
     TensorVariable,
-    TruncatedRV,
     ancestors,
     compile_pymc,
     graph_replace,
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.confidential_rv import log_density
+from ppdinf.distributions.model_graph.data_models import truncated_integers
 from ppdinf.distributions.model_graph.data_of_dependents import DataOfDependents
 from ppdinf.distributions.observation.multinomial_rows import elementwise
 from ppdinf.distributions.observation.observed import Reals
@@ -249,12 +249,10 @@ def _clipped(base: TensorVariable, model: pm.Model) -> TensorVariable:
     Draws only suggest counts: weights of counts are those of the truncated distribution.
     """
     clipped = {}
-    for x in set(ancestors([base], blockers=model.basic_RVs)).difference(model.basic_RVs):
-        if x.owner is None or not isinstance(x.owner.op, TruncatedRV):
-            continue
+    for x in truncated_integers(base, model):
         *parameters, lower, upper = x.owner.inputs
         complete = x.owner.op.base_rv_op.make_node(*parameters).default_output()
-        clipped[x] = pt.clip(complete, pt.ceil(lower), pt.floor(upper)).astype(x.dtype)
+        clipped[x] = pt.clip(complete, lower, upper).astype(x.dtype)
     return graph_replace([base], clipped, strict=False)[0]
 
 
