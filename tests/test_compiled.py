@@ -186,7 +186,7 @@ def copied(tmp_path):
         found = subprocess.run(
             [sys.executable, "-c", code],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path), **environment},
+            env={**os.environ, "NUMBA_CACHE_DIR": "", "PYTHONPATH": str(tmp_path), **environment},
             capture_output=True,
             text=True,
             check=False,
@@ -242,6 +242,8 @@ def test_machine_code_is_cached_in_writable_folders(copied, tmp_path):
     assert run(NUMBA_CACHE_DIR=str(chosen))[-1] == "compiled"
     assert list(chosen.rglob("*.nbi"))
     assert not list(package.rglob("*.nbi"))
+    shutil.copytree(package, tmp_path / "copy" / "ppdinf")  # another clone with the same files
+    assert run(NUMBA_CACHE_DIR=str(chosen), PYTHONPATH=str(tmp_path / "copy"))[-1] == "kept"
     shutil.rmtree(package / "__pycache__", ignore_errors=True)
     (package / "__pycache__").touch()  # as good as a folder that cannot be written, also for an administrator
     environment = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache")}

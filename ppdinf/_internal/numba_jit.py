@@ -5,7 +5,7 @@ file of the function is unchanged. A kernel that calls a kernel of another file,
 would run old code after an edit of that file. The cache of kernels compiled here is valid only while all files are
 unchanged from which their file imports kernels, named tuples or numbers, directly or indirectly. Otherwise this module
 uses numba's rules: machine code is stored next to the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache if the
-sources are read-only.
+sources are read-only. Copies of the package with equal files share the machine code in ``NUMBA_CACHE_DIR``.
 
 Numba optimizes a kernel, generates machine code and caches it, and repeats all of this in every kernel that calls it.
 Here only kernels called from Python are processed in this way. A kernel called by a kernel is translated to LLVM code
@@ -224,6 +224,8 @@ class _Stamped(CompileResultCacheImpl):
         super().__init__(function)
         stamp = _stamp(function)
         self._locator.get_source_stamp = lambda: stamp
+        if chosen := numba.config.CACHE_DIR:
+            self._locator.get_cache_path = lambda: str(Path(chosen, function.__module__))
 
 
 class _Cache(FunctionCache):

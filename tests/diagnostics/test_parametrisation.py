@@ -13,7 +13,7 @@ QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": Fals
 
 def sampled(model, **kwargs):
     with model:
-        return pm.sample(**{"draws": 500, "tune": 300, "chains": 2, "nuts_sampler": "pymc"} | kwargs, **QUIET)
+        return pm.sample(**{"draws": 500, "tune": 300, "chains": 2, "nuts_sampler": "pymc"} | QUIET | kwargs)
 
 
 def little_told(centred):
@@ -234,12 +234,18 @@ def test_long_recursions_are_traversed_once():
 
 @pytest.mark.deep
 def test_a_funnel_is_reported_with_its_effects():
-    model = little_told(centred=True)
-    idata = sampled(model)
-    assert int(idata.sample_stats["diverging"].sum()) > 0
-    (problem,) = parametrisations(idata, model, [])
-    assert "where the scale of 'eta', which depends on 'tau', is small" in problem
-    assert "mean + scale * pm.Normal" in problem
+    """Two thirds of all seeds have enough divergences to locate them, so that none of eight has with rate 2e-4."""
+    problems = []
+    for seed in range(8):
+        with pm.Model() as model:
+            tau = pm.LogNormal("tau", 0, 3)
+            eta = pm.Normal("eta", 0, tau, shape=8)
+            pm.Normal("seen", eta, 5.0, observed=np.linspace(-1, 1, 8))
+        problems += parametrisations(sampled(model, chains=4, random_seed=seed), model, [])
+    assert problems
+    for problem in problems:
+        assert "where the scale of 'eta', which depends on 'tau', is small" in problem
+        assert "mean + scale * pm.Normal" in problem
 
 
 @pytest.mark.deep

@@ -272,13 +272,15 @@ def test_one_very_wide_cell_does_not_require_convolution():
     x, scale = np.arange(1200), np.repeat([80.0, 6.0], [1, 59])[:, None]
     logw = -np.abs(x - np.where(scale > 6, 600, 24)) / scale
     p = np.exp(logw) / np.exp(logw).sum(axis=1, keepdims=True)
+    start = thread_time()
     frequencies = np.fft.rfft(p, 2**17)  # no aliasing: the largest sum is 71,940
     log_sum = np.log(np.fft.irfft(frequencies.prod(axis=0), 2**17)[2274]) + logsumexp(logw, axis=1).sum()
     others = np.fft.irfft(frequencies[1:].prod(axis=0), 2**17)[2274 - x]
+    by_convolution = thread_time() - start  # 0.1 s, and 1 s by convolution of windows
     evaluated_means(logw, 2274)
     start = thread_time()
     value, means = evaluated_means(logw, 2274)
-    assert thread_time() - start < 0.15  # 2 ms; 1 s by convolution
+    assert thread_time() - start < by_convolution  # 2 ms
     assert value == pytest.approx(log_sum, abs=2e-10)
     assert means[0] == pytest.approx((x * p[0] * others).sum() / (p[0] * others).sum(), abs=1e-7)
     assert means.sum() == pytest.approx(2274, rel=1e-10)

@@ -19,7 +19,7 @@ from ppdinf.samplers.interrupts import between_draws
 
 SETTINGS = {"tune": 50, "cores": 1, "random_seed": 1, "progressbar": False, "quiet": True}
 INTERRUPTED = """
-import os, signal, sys, threading
+import os, signal, sys
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 step, steps = LatticeGibbs.step, []
@@ -27,7 +27,7 @@ step, steps = LatticeGibbs.step, []
 def counted(self, point):
     steps.append(point)
     if len(steps) == int(sys.argv[1]):
-        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+        os.kill(os.getpid(), signal.SIGINT)
     return step(self, point)
 
 LatticeGibbs.step = counted
@@ -36,7 +36,7 @@ from ppdinf.cli import app
 app(["infer", *sys.argv[2:]])
 """
 INFER = """
-import os, signal, sys, threading
+import os, signal, sys
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 step, steps = LatticeGibbs.step, []
@@ -44,7 +44,7 @@ step, steps = LatticeGibbs.step, []
 def counted(self, point):
     steps.append(point)
     if len(steps) == 330:  # 300 of tuning, and 270 left of this chain
-        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+        os.kill(os.getpid(), signal.SIGINT)
     return step(self, point)
 
 LatticeGibbs.step = counted
