@@ -144,7 +144,7 @@ def _wanted(data: Measurements, of: Public | None) -> tuple[sp.csr_array, pd.Ind
     parts = [part.equalities(frame) for part in of]
     names = Joined([part[1] for part in parts])
     if not len(names):
-        raise InvariantError(f"{of} states no sum: of must contain sums, such as ppd.invariants.margin('county')")
+        raise InvariantError(f"of= has no sums ({of}): pass for example ppd.invariants.margin('county')")
     matrix = sp.csr_array(sp.vstack([part[0] for part in parts], format="csr"))
     return matrix, pd.Index(list(names), name="sum")
 

@@ -92,7 +92,7 @@ def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) ->
     """
     likelihood = release.likelihood
     if not isinstance(likelihood.form, AdditiveLaw):
-        raise ModelError("the noise of this release has no distribution of single differences: use another model")
+        raise ModelError("the normal approximation needs noise that is added cell by cell: use ppd.PartiallyPrivate")
     noise = np.arange(-likelihood.support_radius, likelihood.support_radius + 1)
     scale = (likelihood.auxiliary.typical,) if isinstance(likelihood.auxiliary, MixingScale) else ()
     mass = np.exp(likelihood.form.law.log_weight(noise, *scale))

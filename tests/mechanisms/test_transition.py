@@ -225,7 +225,7 @@ def test_refusals():
     with pytest.raises(CountError, match="outside 0 to 12"):
         THREE.release([13])
     release = ppd.Release([0, 3], THREE)
-    with pm.Model(), pytest.raises(ModelError, match="no distribution of single differences"):
+    with pm.Model(), pytest.raises(ModelError, match="needs noise that is added cell by cell"):
         gaussian("x", 1.0, 1.0, release)
     with pytest.raises(ModelError, match="excludes all counts near"):
         model_of(THREE, [2, 3])  # 2 is no multiple of 3
