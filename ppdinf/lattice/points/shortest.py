@@ -167,9 +167,7 @@ def _of_square(block: Structure, square: int) -> list[IntVector]:
     zero, ends = np.zeros(A.shape[0], dtype=np.int64), np.full(2 * d, -most)
     near = fiber_tables(A, zero, np.vstack([eye, -eye]), ends, most=10**6)
     if near is None:
-        raise InvariantError(
-            f"this calibration lists neighbouring tables, too many to list for {d} cells: use zcdp="
-        )
+        raise InvariantError(f"this calibration lists neighbouring tables, too many to list for {d} cells: use zcdp=")
     near = near[(near**2).sum(axis=1) == square]
     return [z for z in near if z[np.flatnonzero(z)[0]] > 0]
 

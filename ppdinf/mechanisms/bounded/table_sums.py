@@ -122,7 +122,9 @@ def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, b
             up, down, tail = tabulated(bits + further)
             first, last = int(max(x - len(down) + 1, low)), int(min(x + len(up) - 1, high))
             if first > last:
-                raise InvariantError("a count lies outside the public bounds, beyond the reach of the noise: check the bounds")
+                raise InvariantError(
+                    "a count lies outside the public bounds, beyond the reach of the noise: check the bounds"
+                )
             weights = [*down[max(1, x - last) : x - first + 1][::-1], *up[max(0, first - x) : last - x + 1]]
             if base is not None:
                 weights = [weight * base.weight(cell, first + k) for k, weight in enumerate(weights)]
