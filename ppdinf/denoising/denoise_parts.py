@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,17 +19,18 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
+from ppdinf._internal.atomic_files import as_path, make_folder
 from ppdinf._internal.progress import tracked
 from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.count_priors import BinomialPrior
-from ppdinf.denoising.part_files import DRAWS, MESSAGES, Part, Source
+from ppdinf.denoising.part_files import DRAWS, FOLDERS, Part, Source, read_checked, write_checked
 from ppdinf.denoising.part_sums import TotalMessage
 from ppdinf.denoising.part_totals import PartTotals
-from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.errors import DiagnosisWarning, LabelError, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.measurement_file import pack_measurements
@@ -36,7 +38,7 @@ from ppdinf.measurements.measurement_file import pack_measurements
 __all__ = ["DenoisedParts", "denoise_parts"]
 
 TOLERANCES = 1e-16 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes
-SCHEMA = 1  # of settings.json
+SCHEMA = 2  # of settings.json
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,35 @@ class DenoisedParts:
         names = self.totals.coords[self.totals.dims[1]].values.tolist()
         return {name: self.folder / DRAWS / f"{name}.parquet" for name in names}
 
+    def read(self, part: str) -> pd.DataFrame:
+        """Return the cells of one part after a check of every byte of its file.
+
+        Parameters
+        ----------
+        part : str
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per cell: labels, coordinates, and the columns ``draw_0``, ``draw_1``, ...
+
+        Raises
+        ------
+        LabelError
+            `part` is not the name of a part.
+        ModelError
+            The file is missing or damaged. The message names the file and the remedy.
+        """
+        if part not in self.files:
+            raise LabelError(f"{part!r} is not a part: the parts are {', '.join(self.files)}")
+        place = self.files[part]
+        found = read_checked(self.folder, place, f"of part {part!r}")
+        if found is None:
+            raise ModelError(
+                f"the file {place.name} of part {part!r}, or its digest, is missing: run denoise_parts again"
+            )
+        return pd.read_parquet(io.BytesIO(found[0]))
+
 
 def denoise_parts(
     parts: Mapping[str, Source],
@@ -110,7 +141,7 @@ def denoise_parts(
     draws : int, default 100
     top : Measurements, optional
         Everything known about sums of whole parts: measurements of a table whose only dimension has the names of the
-        parts as labels, in the same order. For example a public total, or noisy totals of regions.
+        parts as labels, in any order. For example a public total, or noisy totals of regions.
     prior : {"flat"}, BinomialPrior, or mapping of str to BinomialPrior
         "flat" gives all counts that the measurements and bounds allow the same weight. `BinomialPrior` refers to a
         coordinate with the known number of trials of every cell, such as the housing units of a block; a mapping
@@ -130,8 +161,9 @@ def denoise_parts(
     Raises
     ------
     ModelError
-        A cell is unbounded; the folder was started with other arguments, or a part has changed since; or the sums of
-        parts are impossible or too improbable given the parts. The message names the part.
+        A cell is unbounded; the folder was started with other arguments, or a part has changed since; a file of the
+        folder is damaged; or the sums of parts are impossible or too improbable given the parts. The message names
+        the part.
     InvariantError
         Two sums overlap, or no table satisfies everything exact. The message names the part and the sums.
     LabelError
@@ -157,7 +189,9 @@ def denoise_parts(
 
     Each part is checked when it is loaded, and is loaded twice. In between, only the weights of its total are kept, in
     memory and in the folder. After an interruption, the same call resumes: it loads the parts to check that they have
-    not changed, and repeats neither weights nor Parquet files that exist. The draws are the same.
+    not changed, and repeats neither weights nor Parquet files that exist. The draws are the same. Digests of all files
+    are stored. A file that differs from its digest is refused by name; after it is deleted, the same call makes it
+    again.
 
     A cell with 18 possible counts takes about 6 microseconds to load and 7 to weigh, both twice, and 0.1 per draw.
     Memory is that of the largest part, about 2.5 kB per cell with six labels and 100 draws.
@@ -190,18 +224,19 @@ def denoise_parts(
     if not parts:
         raise ModelError("parts must contain at least one part")
     folder = as_path(output)
-    tasks = [Part(name, source, _prior_of(prior, name), folder) for name, source in parts.items()]
+    made = {name: Part(name, source, _prior_of(prior, name), folder) for name, source in parts.items()}
     totals = PartTotals(list(parts), top)
-    for name in (MESSAGES, DRAWS):
+    tasks = [made[name] for name in totals.parts]
+    for name in FOLDERS:
         make_folder(folder / name)
-    seed = _seed(folder, list(parts), draws, top, rng)
+    seed = _seed(folder, totals.parts, draws, top, rng)
     messages, evaluated, bound = _upward(tasks, totals, workers, progressbar)
     root, *streams = np.random.SeedSequence(seed).spawn(len(tasks) + 1)
     drawn = evaluated.draw(draws, np.random.default_rng(root))
     given = zip(tasks, messages, drawn.T, streams, strict=True)
     truncated = list(tracked(run(_draw, given, workers), "Draws of parts", len(tasks), disable=not progressbar))
     if any(truncated):
-        part = next(name for name, number in zip(parts, truncated, strict=True) if number)
+        part = next(name for name, number in zip(totals.parts, truncated, strict=True) if number)
         warnings.warn(
             f"draws of {sum(truncated)} cells reach the end of the range that their noise permits, the first in part "
             f"{part!r}: top or other sums contradict the noise; correct a value or the scale of a law, or state a "
@@ -209,8 +244,9 @@ def denoise_parts(
             DiagnosisWarning,
             stacklevel=2,
         )
-    coords = {"draw": np.arange(draws), totals.dim: list(parts)}
-    return DenoisedParts(folder, xr.DataArray(drawn, dims=("draw", totals.dim), coords=coords, name="count"), bound)
+    coords = {"draw": np.arange(draws), totals.dim: totals.parts}
+    found = xr.DataArray(drawn, dims=("draw", totals.dim), coords=coords, name="count")
+    return DenoisedParts(folder, found.sel({totals.dim: list(parts)}), bound)
 
 
 def _upward(
@@ -256,13 +292,17 @@ def _seed(folder: Path, parts: Sequence[str], draws: int, top: Measurements | No
     place = folder / "settings.json"
     known = hashlib.sha256(b"" if top is None else pack_measurements(top)).hexdigest()
     settings = {"schema": SCHEMA, "parts": list(parts), "draws": int(draws), "top": known}
-    if place.exists():
-        stored = json.loads(place.read_text(encoding="utf-8"))
+    remedy = f"delete {place.name} and state the rng of the run, or use another output folder"
+    found = read_checked(folder, place, "of the run", remedy)
+    if found is None and place.exists():
+        raise ModelError(f"{folder.name} has a {place.name} without a digest: {remedy}")
+    if found is None:
+        settings["seed"] = int(np.random.SeedSequence().entropy % 2**63) if rng is None else int(rng)  # type: ignore[operator]
+        write_checked(folder, place, json.dumps(settings, indent=1).encode(), {})
+    else:
+        stored = json.loads(found[0])
         settings["seed"] = stored.get("seed") if rng is None else int(rng)
         for name, value in settings.items():
             if stored.get(name) != value:
                 raise ModelError(f"{folder.name} was started with other {name}: use another output folder")
-    else:
-        settings["seed"] = int(np.random.SeedSequence().entropy % 2**63) if rng is None else int(rng)  # type: ignore[operator]
-        write_atomically(place, json.dumps(settings, indent=1))
     return int(settings["seed"])  # type: ignore[call-overload]

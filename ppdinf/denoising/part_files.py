@@ -1,4 +1,4 @@
-"""One part of a table: its source, and the files of its message and its draws."""
+"""One part of a table: its source, and the files of its message and its draws, each with a digest that is checked."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ from ppdinf.denoising.part_sums import PartSums, TotalMessage
 from ppdinf.errors import LabelError, ModelError, PpdinfError
 from ppdinf.measurements import Measurements, read_measurements
 
-__all__ = ["DRAWS", "MESSAGES", "Part", "Source"]
+__all__ = ["DRAWS", "FOLDERS", "Part", "Source", "read_checked", "write_checked"]
 
-MESSAGES, DRAWS = "messages", "draws"  # subfolders
+FOLDERS = MESSAGES, DRAWS, DIGESTS = "messages", "draws", "digests"
 DRAW = "draw_"  # prefix of the columns of draws
-# attributes of a file of draws: digest of the measurements, the prior and the totals; see `Part.draw`
+DIGEST = "sha256"  # of the notes and of the data of a file
+# notes of a file of draws: digest of the measurements, the prior and the totals; see `Part.draw`
 GIVEN, TRUNCATED = "given", "truncated"
+AGAIN = "delete it, and run denoise_parts again: it makes the same draws"
+
+type Notes = dict[str, str | int]
 
 type Source = Callable[[], Measurements] | str | PathLike[str] | Measurements
 """Measurements of a part, a function that loads them, or the path of a file that `Measurements.save` wrote."""
@@ -57,10 +61,10 @@ class Part:
         Raises
         ------
         ModelError
-            The part has changed since its message was stored.
+            The part has changed since its message was stored, or the file of the message is damaged.
         """
         place = self.folder / MESSAGES / f"{self.name}.{step}.npz"
-        stored = _read(place) if place.exists() else None
+        stored = _stored(self.folder, place, self.name)
         if stored is not None and stored.tilt == tilt and step > 0:  # compared with the part in the first pass
             return stored
         sums = self._load()
@@ -72,7 +76,7 @@ class Part:
             message = sums.message(tilt, tolerance)
         data = io.BytesIO()
         np.savez(data, **asdict(message))
-        write_atomically(place, data.getvalue())
+        write_checked(self.folder, place, data.getvalue(), {})
         return message
 
     def draw(self, message: TotalMessage, totals: NDArray[np.int64], seed: np.random.SeedSequence) -> int:
@@ -86,18 +90,19 @@ class Part:
         Raises
         ------
         ModelError
-            The part has changed since its message was stored, or the file has draws of other measurements or totals.
+            The part has changed since its message was stored, or the file is damaged or has draws of other
+            measurements or totals.
         """
         place = self.folder / DRAWS / f"{self.name}.parquet"
         given = hashlib.sha256(message.digest.encode() + totals.tobytes()).hexdigest()
-        if place.exists():
-            attributes = _attributes(place)
-            if attributes.get(GIVEN) != given:
+        found = read_checked(self.folder, place, f"of part {self.name!r}")
+        if found is not None:
+            if found[1][GIVEN] != given:
                 raise ModelError(
                     f"{place.name} has draws of part {self.name!r} given other measurements or another total: use "
                     "another output folder"
                 )
-            return int(attributes[TRUNCATED])
+            return int(found[1][TRUNCATED])
         sums = self._load()
         self._require_same(sums, message)
         with _named(self.name):
@@ -105,8 +110,8 @@ class Part:
         frame = sums.data.frame
         labels = {name: frame.broadcast(name) for name in frame.coords}
         table = pd.DataFrame(labels | {f"{DRAW}{n}": row for n, row in enumerate(drawn)}, copy=False)
-        table.attrs = {GIVEN: given, TRUNCATED: (truncated := sums.truncated(drawn))}
-        write_atomically(place, table.to_parquet(index=False))
+        notes: Notes = {GIVEN: given, TRUNCATED: (truncated := sums.truncated(drawn))}
+        write_checked(self.folder, place, table.to_parquet(index=False), notes)
         return truncated
 
     def _load(self) -> PartSums:
@@ -142,15 +147,50 @@ def _named(name: str) -> Iterator[None]:
         raise type(error)(f"part {name!r}: {error}") from error
 
 
-def _attributes(place: Path) -> dict[str, str | int]:
-    """Return the attributes of a data frame in a Parquet file."""
-    from pyarrow.parquet import read_schema
-
-    attributes: dict[str, str | int] = json.loads((read_schema(place).metadata or {}).get(b"PANDAS_ATTRS", b"{}"))
-    return attributes
+def write_checked(folder: Path, place: Path, data: bytes, notes: Notes) -> None:
+    """Write a file of a run, then its notes and the digest of both; a file without a digest is not used."""
+    write_atomically(place, data)
+    write_atomically(_index(folder, place), json.dumps(notes | {DIGEST: _digest(notes, data)}))
 
 
-def _read(place: Path) -> TotalMessage:
-    with np.load(place, allow_pickle=False) as stored:
+def read_checked(folder: Path, place: Path, of: str, remedy: str = AGAIN) -> tuple[bytes, Notes] | None:
+    """Return the bytes and the notes of a file of a run; None if the file or its digest was not written.
+
+    Raises
+    ------
+    ModelError
+        The file or its digest is damaged.
+    """
+    index = _index(folder, place)
+    if not (place.exists() and index.exists()):
+        return None
+    try:
+        notes = json.loads(index.read_bytes())
+        digest = notes.pop(DIGEST)
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        raise ModelError(f"the file {DIGESTS}/{index.name} {of} is damaged: {remedy}") from None
+    try:
+        data = place.read_bytes()
+    except OSError as error:
+        raise ModelError(f"the file {place.name} {of} cannot be read ({error.strerror}): {remedy}") from None
+    if digest != _digest(notes, data):
+        raise ModelError(f"the file {place.name} {of} is damaged, its digest differs: {remedy}")
+    return data, notes
+
+
+def _index(folder: Path, place: Path) -> Path:
+    return folder / DIGESTS / f"{place.name}.json"
+
+
+def _digest(notes: Notes, data: bytes) -> str:
+    return hashlib.sha256(json.dumps(notes, sort_keys=True).encode() + data).hexdigest()
+
+
+def _stored(folder: Path, place: Path, name: str) -> TotalMessage | None:
+    """Return the message in a file; None if it was not written."""
+    found = read_checked(folder, place, f"of part {name!r}")
+    if found is None:
+        return None
+    with np.load(io.BytesIO(found[0]), allow_pickle=False) as stored:
         values = {name: stored[name] for name in stored.files}
     return TotalMessage(**{name: value if value.ndim else value.item() for name, value in values.items()})

@@ -47,10 +47,12 @@ class PartTotals:
     parts : sequence of str
         Names of the parts.
     top : Measurements, optional
-        Measurements of a table with one dimension, whose labels are the parts.
+        Measurements of a table with one dimension, whose labels are the parts in any order.
 
     Attributes
     ----------
+    parts : list of str
+        Names of the parts in the order of `top`, by default sorted.
     dim : str
         Name of the dimension.
 
@@ -63,11 +65,13 @@ class PartTotals:
     """
 
     def __init__(self, parts: Sequence[str], top: Measurements | None) -> None:
-        top = Measurements({"part": list(parts)}) if top is None else top
-        if len(top.dims) != 1 or [str(label) for label in top.coords[top.dims[0]]] != list(parts):
+        top = Measurements({"part": sorted(parts)}) if top is None else top
+        self.parts = [str(label) for label in top.coords[top.dims[0]]]
+        if len(top.dims) != 1 or sorted(self.parts) != sorted(parts):
+            other = sorted({*self.parts} ^ {*parts})
             raise LabelError(
-                f"top must have one dimension with the names of the parts in the same order, {', '.join(parts[:3])} "
-                f"..., found {dict(zip(top.dims, top.shape, strict=True))}"
+                f"top must have one dimension with the names of the parts, {', '.join(parts[:3])} ..., found "
+                f"{dict(zip(top.dims, top.shape, strict=True))}; only on one side: {', '.join(other[:3]) or 'none'}"
             )
         self.dim, self._system, self._entries = top.dims[0], top.public, top.entries
         require_possible_numbers(top)

@@ -327,6 +327,60 @@ def test_draws_of_other_measurements_are_not_taken_over(tmp_path):
         run(tmp_path, draws=5, sources=changed)
 
 
+def damaged(data, how):
+    """A file with one flipped bit in one byte of 29, or the file truncated, empty, or with another content."""
+    if how == "bits":
+        yield from (data[:k] + bytes([data[k] ^ (1 << k % 8)]) + data[k + 1 :] for k in range(0, len(data), 29))
+    else:
+        yield from (b"", data[: len(data) // 2], b"{}", b"[1]")
+
+
+@pytest.mark.parametrize("how", ["bits", "parts"])
+def test_damaged_files_are_named_and_made_again(tmp_path, how):
+    """Every kind of file of a run, with the remedy of the message: the same bytes are made again."""
+    posterior, *_ = run(tmp_path, draws=5)
+    files = ["draws/44.parquet", "messages/44.0.npz", "settings.json"]
+    whole = posterior.files["44"].read_bytes()
+    for name in (*files, *(f"digests/{name.rpartition('/')[2]}.json" for name in files)):
+        place = tmp_path / name
+        data, of = place.read_bytes(), "part '44'" if "44" in name else "the run"
+        message = f"{place.name.removesuffix('.json')}(.json)? of {of} is damaged.*: delete"
+        for k, other in enumerate(damaged(data, how)):
+            place.write_bytes(other)
+            with pytest.raises(ModelError, match=message):
+                posterior.read("44") if "parquet" in name and k else run(tmp_path, draws=5)
+        if "settings" in name:
+            place.write_bytes(data)
+        else:
+            place.unlink()
+        assert run(tmp_path, draws=5)[0].files["44"].read_bytes() == whole
+    assert posterior.read("44").equals(pd.read_parquet(posterior.files["44"]))
+    with pytest.raises(LabelError, match="'99' is not a part: the parts are 04, 44, 48"):
+        posterior.read("99")
+    posterior.files["44"].unlink()
+    with pytest.raises(ModelError, match=r"44\.parquet of part '44', or its digest, is missing"):
+        posterior.read("44")
+    (tmp_path / "digests" / "settings.json.json").unlink()
+    with pytest.raises(ModelError, match="without a digest"):
+        run(tmp_path, draws=5)
+
+
+def test_parts_and_the_labels_of_their_totals_may_be_in_different_orders(tmp_path):
+    """The order of `parts` does not change the draws; the result has this order."""
+    whole, *_ = run(tmp_path / "a", draws=5)
+    for number, top in enumerate((nation(), None)):
+        sources = {name: part(name) for name in reversed(UNITS)}
+        if top is None:
+            options = {"prior": BinomialPrior("units", P), "rng": 1, "progressbar": False}
+            whole = ppd.denoise_parts({name: part(name) for name in UNITS}, tmp_path / "b", 5, **options)
+            again = ppd.denoise_parts(sources, tmp_path / f"c{number}", 5, **options)
+        else:
+            again, *_ = run(tmp_path / f"c{number}", draws=5, top=top, sources=sources)
+        assert again.totals.coords[again.totals.dims[1]].values.tolist() == ["48", "44", "04"]
+        assert again.totals.equals(whole.totals.sel({whole.totals.dims[1]: ["48", "44", "04"]}))
+        assert [again.read(name).equals(whole.read(name)) for name in UNITS] == [True] * 3
+
+
 def one_cell(name):
     return ppd.Measurements({"b": [name]}, ppd.measured(inv.total(), 0, laws.DoubleGeometric(1)))
 
