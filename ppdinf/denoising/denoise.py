@@ -120,7 +120,8 @@ def denoise(
 
     The prior of a count is negative binomial with a log mean of a level, normal a priori with mean 0 and standard
     deviation 5, plus one effect of its label in each dimension or coordinate of at least two labels. Dimensions with
-    more labels than a third of the cells (and more than 2), or more than 5,000, have no effects. Effects are normal
+    more labels than a third of the cells (and more than 2), or more than 5,000, have no effects, and the plan of the
+    result names them. The same values of a coordinate are one label, also if they are decimals. Effects are normal
     with a standard deviation that is half-normal with scale 1.5. The log of the shape is normal with mean -1 and
     standard deviation 2.
 
@@ -208,7 +209,10 @@ def _sample(
     shortest = min(lengths, default=0)
     if not shortest or len(lengths) < chains:
         raise KeyboardInterrupt
-    return {name: values[:, :shortest] for name, values in stored.items()}, tables.plan, windows.ends
+    plan = tables.plan
+    if isinstance(priors[0], LearnedPrior) and (names := priors[0].left_out):
+        plan = f"{plan.removesuffix('.')}. The prior has no effects of {', '.join(names)}: the labels are too many."
+    return {name: values[:, :shortest] for name, values in stored.items()}, plan, windows.ends
 
 
 def _prior(prior: str, data: Measurements, tables: Tables) -> LearnedPrior | FixedPrior:

@@ -10,6 +10,7 @@ and jointly with the table (`ppdinf.denoising.joint_updates`).
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ppdinf.denoising.parameter_moves import Prior, list_weights, update_parameters
@@ -71,24 +72,29 @@ class LearnedPrior:
     ----------
     frame : Frame
         Frame of the cells. Factors are its dimensions, if there are several, and further coordinates. A factor has at
-        most a third as many labels as there are cells.
+        most a third as many labels as there are cells. Decimals are labels, too.
     possible : array of bool, shape (d,)
         True for cells that are not structural zeros.
     start : array of int64, shape (d,)
         A feasible table.
     largest : int
         Largest count with a listed log weight.
+
+    Attributes
+    ----------
+    names, left_out : list of str
+        Dimensions and coordinates with effects, and those whose labels are too many.
     """
 
     def __init__(self, frame: Frame, possible: NDArray[np.bool_], start: Ints, largest: int) -> None:
-        self.names, labels_of = [], []
+        self.names, self.left_out, labels_of = [], [], []
         for name, (_, values) in frame.coords.items():
-            if values.dtype.kind == "f":
-                continue
-            codes, labels = frame.codes(name)
+            codes, labels = pd.factorize(frame.broadcast(name)) if values.dtype.kind == "f" else frame.codes(name)
             if 2 <= labels.size <= min(EFFECTS, max(frame.size // 3, 2)) and labels.size < frame.size:
                 self.names.append(name)
                 labels_of.append((codes, labels.size))
+            elif labels.size > 1 and frame.dims != (name,):
+                self.left_out.append(name)
         sizes = np.array([size for _, size in labels_of], dtype=np.int64)
         first = np.concatenate([[0], np.cumsum(sizes)])
         codes = np.array([own for own, _ in labels_of], dtype=np.int64).reshape(sizes.size, frame.size)

@@ -89,3 +89,35 @@ def test_large_counts_of_a_large_shape(monkeypatch):
         assert np.isposinf(h).any()
         assert np.isfinite(log_h).all()
         assert np.isfinite([*slope, *slope_new, *log_ratio]).all()
+
+
+def by_year(kind, years=(2019, 2020)):
+    """Twelve areas in two years; `kind` converts the years, which are a coordinate."""
+    counts = np.random.default_rng(1).poisson(np.repeat([40, 5], 6))
+    noisy = ppd.measured(ppd.invariants.margin("cell"), counts, ppd.laws.DoubleGeometric("1/10"))
+    return ppd.Measurements(
+        {"cell": [f"c{k}" for k in range(12)]}, noisy, coords={"year": ("cell", [kind(y) for y in np.repeat(years, 6)])}
+    )
+
+
+def test_decimal_labels_of_a_coordinate_have_effects():
+    """Whole and other decimals, as for integers and strings: the same draws."""
+    draws = [ppd.denoise(by_year(kind), draws=20, rng=1, progressbar=False) for kind in (int, str, float)]
+    draws.append(ppd.denoise(by_year(float, (0.5, -1.25)), draws=20, rng=1, progressbar=False))
+    for posterior in draws:
+        assert posterior.draws.values.tolist() == draws[0].draws.values.tolist()
+        assert "year effect" in posterior.parameters
+        assert "no effects" not in posterior.plan
+
+
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_the_plan_names_coordinates_without_effects(kind):
+    seen, values = by_year(int), [kind(k) for k in range(12)]
+    data = ppd.Measurements(
+        {"cell": seen.coords["cell"]},
+        *seen.stated,
+        coords={"year": ("cell", seen.frame.coords["year"][1]), "size": ("cell", values)},
+    )
+    posterior = ppd.denoise(data, draws=5, rng=1, progressbar=False)
+    assert posterior.plan.endswith("nested or disjoint. The prior has no effects of size: the labels are too many.")
+    assert "no effects" not in ppd.denoise(data, draws=5, rng=1, prior="flat", progressbar=False).plan
