@@ -15,6 +15,7 @@ from ppdinf.diagnostics.acceptance_by_cell import acceptance_by_cell
 from ppdinf.diagnostics.convergence import convergence
 from ppdinf.diagnostics.coupling_bound import coupling_bound, not_coupled
 from ppdinf.diagnostics.missed_modes import MAX_PARAMETERS, missed_modes
+from ppdinf.diagnostics.parametrization import diverging
 from ppdinf.diagnostics.problems import fiber_problems, independent, problems_of
 from ppdinf.diagnostics.rhat import format_rhat, limit
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
@@ -44,6 +45,8 @@ class Diagnosis:
     coupling : TVBound or None
         For a sampled table of up to 32 cells, given the parameters (see `coupling_bound` for larger tables).
     chains : int
+    divergences : int
+        Number of divergent transitions; more than one in 1,000 draws are a problem.
 
     See Also
     --------
@@ -62,6 +65,7 @@ class Diagnosis:
     problems: list[str] = field(default_factory=list)
     coupling: TVBound | None = None
     chains: int = 4
+    divergences: int = 0
 
     @property
     def ok(self) -> bool:
@@ -91,6 +95,8 @@ class Diagnosis:
                 f"Largest R-hat {format_rhat(largest, threshold)}{many}, smallest bulk ESS "
                 f"{both['ess_bulk'].min():.0f}."
             )
+        if self.divergences:
+            head.append(f"Divergent transitions: {self.divergences}.")
         if self.coupling is not None:
             head.append(_coupling_sentence(self.coupling))
         body = [f"- {problem}" for problem in self.problems] or ["No problem found."]
@@ -155,7 +161,8 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
         else:
             reals.append(part)
     chains = posterior.sizes["chain"]
-    diagnosis = Diagnosis(_stack(integers), _stack(reals), coupling=_couple(idata, model), chains=chains)
+    tables, diverged = (_stack(integers), _stack(reals)), int(diverging(idata).sum())
+    diagnosis = Diagnosis(*tables, coupling=_couple(idata, model), chains=chains, divergences=diverged)
     diagnosis.problems.extend(problems_of(diagnosis.cells, diagnosis.rated, idata, model))
     complete = len(free) == len(model.free_RVs) and not integers
     if complete and diagnosis.ok and not independent(idata) and len(diagnosis.parameters) <= MAX_PARAMETERS:

@@ -19,6 +19,7 @@ __all__ = ["ESS", "fiber_problems", "independent", "problems_of"]
 
 ESS = 400
 K_HAT = 0.7
+DIVERGENT = 1e-3  # largest share of divergent transitions without a sentence, unless small scales cause them
 CHANCE = 0.01  # false-alarm probability of a sentence about cells that are constant in one chain
 
 
@@ -52,8 +53,8 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
             f"The effective sample size is {low['ess_bulk'].min():.0f} (below {ESS}) for {_listed(low.index)}: "
             f"draw about {_times(ESS / low['ess_bulk'].min())} as many (draws=) before using intervals."
         )
-    if diverged := int(diverging(idata).sum()):
-        plural = "" if diverged == 1 else "s"
+    if (flags := diverging(idata)).mean() > DIVERGENT:
+        diverged, plural = int(flags.sum()), "" if flags.sum() == 1 else "s"
         problems.append(
             f"{diverged} transition{plural} diverged: raise target_accept to 0.95, then 0.99, or reparametrize."
         )

@@ -85,7 +85,7 @@ class Public:
             Its labels define the cells of each sum. Negative cells are allowed.
         values : sequence of int, or mapping or Series by row name, optional
             Public values, one per row of ``A``, if they are known independently of `table`. By default
-            they are computed from its cells.
+            they are computed from its cells. Structural zeros may be omitted.
 
         Returns
         -------

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, InvariantError, LabelError
-from ppdinf.invariants.names import Joined
+from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.invariants.statement import no_rows, rows_of
 from ppdinf.lattice.algebra.integer_rows import check_consistent
 from ppdinf.lattice.algebra.systems import exact_product, integer_vector
@@ -283,7 +283,7 @@ def bind(
         stated = _read_off(A, cells, names)
         stated[zero_rows] = 0  # structural zeros hold for every table
     else:
-        stated = _by_row(values, names)
+        stated = _by_row(values, names, zero_rows)
         for row in np.flatnonzero(zero_rows & (stated != 0))[:1]:
             raise InvariantError(f"the public value of {names[row]!r} is not zero: correct it, or drop the statement")
         check_consistent(A, stated, row_names=names)
@@ -308,11 +308,13 @@ def _read_off(A: sp.csr_array, cells: NDArray[np.int64], names: Sequence[str]) -
     return sums.astype(np.int64)
 
 
-def _by_row(values: Values, names: Sequence[str]) -> NDArray[np.int64]:
+def _by_row(values: Values, names: Sequence[str], zero_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the values in the order of the rows; structural zeros may be omitted."""
     if isinstance(values, Mapping | pd.Series):
-        given, known = dict(values.items()), set(names)
+        stated, known = dict(values.items()), set(names)
+        given = {names[row]: 0 for row in np.flatnonzero(zero_rows).tolist()} | stated
         wrong = [name for name in [*names, *given] if name not in given or name not in known]
-        if wrong or len(given) < len(values):
+        if wrong or len(stated) < len(values):
             problem = f"{wrong[0]!r} is missing or unknown" if wrong else "a name is given twice"
             raise LabelError(f"values must give one number by the name of each row: {problem}; rows are {names!r}")
         values = [given[name] for name in names]
@@ -321,4 +323,7 @@ def _by_row(values: Values, names: Sequence[str]) -> NDArray[np.int64]:
             "values must be a sequence in the order of the rows, or a mapping or Series by the name of each row; found "
             f"a {type(values).__name__}, whose labels would be ignored"
         )
-    return integer_vector(values, len(names), names, name="values")
+    rows = np.arange(len(names)) if np.size(values) == len(names) else np.flatnonzero(~zero_rows)
+    by_row = np.zeros(len(names), dtype=np.int64)
+    by_row[rows] = integer_vector(values, rows.size, Chosen(names, rows), name="values")
+    return by_row

@@ -71,8 +71,10 @@ def compare(
     -------
     xarray.Dataset, dimensions ``("analysis", *truth.dims)``
         ``bias`` (mean of estimate minus truth; its standard error is at most ``rmse / sqrt(draws)``), ``rmse``,
-        ``coverage`` and ``width`` of the intervals, nan where a method has no interval; and ``intervals``, with the
-        dimension ``"analysis"`` only: the method of the intervals, or the reason why they do not exist.
+        ``coverage`` and ``width`` of the intervals; and ``intervals``, with the dimension ``"analysis"`` only: the
+        method of the intervals, or the reason why they do not exist. An estimate without an interval has width 0, and
+        its coverage is the share of releases in which it equals the truth. Both are nan for a mechanism whose noise has
+        no public quantiles.
         ``.to_dataframe()`` gives one row per analysis and cell.
 
     Raises

@@ -102,6 +102,23 @@ def test_one_chain_short_runs_and_foreign_draws_are_reported():
     assert "violate a public sum" in " ".join(ppd.diagnose(idata, model).problems)
 
 
+@pytest.mark.parametrize(("diverged", "said"), [(0, False), (1, False), (4, False), (5, True)])
+@pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
+def test_one_divergent_transition_in_a_thousand_draws_is_no_problem_but_is_shown(diverged, said):
+    with pm.Model() as model:
+        pm.Normal("a", 0, 1, shape=6)
+    draws = np.random.default_rng(3).normal(size=(4, 1000, 6))
+    flags = np.arange(4000).reshape(4, 1000) < diverged
+    posterior = xr.Dataset({"a": (("chain", "draw", "a_dim_0"), draws)})
+    idata = xr.DataTree.from_dict(
+        {"posterior": posterior, "sample_stats": xr.Dataset({"diverging": (("chain", "draw"), flags)})}
+    )
+    diagnosis = ppd.diagnose(idata, model)
+    assert diagnosis.problems == [problem for problem in diagnosis.problems if "5 transitions diverged" in problem]
+    assert diagnosis.ok != said
+    assert (f"Divergent transitions: {diverged}." in str(diagnosis)) == (diverged > 0)
+
+
 @pytest.mark.quick_cases(0)
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_a_model_that_contradicts_the_release_reaches_the_edge_of_its_windows():

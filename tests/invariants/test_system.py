@@ -62,6 +62,21 @@ def test_contradictory_public_values_are_named(public, values, error, message):
         public.on(TABLE, values=values)
 
 
+@pytest.mark.parametrize("public", [zeros({"county": "y"}) & groups("state"), groups("state") & zeros({"county": "y"})])
+def test_structural_zeros_need_no_value(public):
+    empty = "county=y (structural zero)"
+    stated = {"state=A": 7, "state=B": 4}
+    whole = public.on(TABLE, values=stated | {empty: 0})
+    for values in ([7, 4], stated, pd.Series(stated)):
+        found = public.on(TABLE, values=values)
+        assert dict(zip(found.names, found.values.tolist(), strict=True)) == stated | {empty: 0}
+        assert found.empty.tolist() == whole.empty.tolist() == [False, True, False]
+    with pytest.raises(InvariantError, match="for each of 2 rows"):
+        public.on(TABLE, values=[1])
+    with pytest.raises(LabelError, match="'state=B' is missing"):
+        public.on(TABLE, values={"state=A": 7, empty: 0})
+
+
 def test_exclusive_bounds_are_named():
     bound = (total() & between(5, None) & between(None, 3)).on(TABLE)
     with pytest.raises(InvariantError, match=r"'county=x at least 5'.*'county=x at most 3'"):
