@@ -285,6 +285,40 @@ def test_a_relative_error_of_1e_6_in_one_node_is_detected(part):
     assert errors(evaluated(cells, block, totals, rules=rules), exact)[0] > 1e-10
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 0.01])
+def test_shapes_below_1_are_summed_by_nodes(epsilon):
+    """Weights that are convex on both sides of the released number."""
+    for seed, shape in enumerate((0.3, 0.7, 0.99)):
+        cells, block, totals = problem(seed, "negative binomial", epsilon, 67, False, 7.0, False, off=0.0)
+        mean = cells.parameter[:, ALPHA] / np.expm1(-cells.parameter[:, ETA])
+        cells.parameter[:, ETA], cells.parameter[:, ALPHA] = np.log(mean / (mean + shape)), shape
+        assert is_by_nodes(cells, block, totals)
+        assert max(errors(evaluated(cells, block, totals), evaluated(cells, block, totals, by_nodes=False))) < 1e-9
+
+
+def test_bounds_on_the_variation_of_tilted_weights_hold():
+    """Half of the total variation bounds ``2 sin(u / 2) |phi(u)|``; the largest weight alone is too small."""
+    too_small = 0
+    for seed in range(60):
+        cells, *_ = problem(seed, *(("negative binomial", 0.3, 1, False, 2.5) if seed % 2 else (None, None, 1)))
+        if seed % 2:
+            cells.parameter[:, ALPHA] = 0.1  # a local maximum at 0, and one at the released number
+        result, shift = np.zeros(PLAN), 0.05 * (seed % 3 - 1)
+        if np.isnan(peak_of(cells, 0, 0.0, result)):
+            continue
+        low, high = domain(cells, 0)
+        x = np.arange(low, high + 1)
+        segments = cells.segment[cells.first[0] : cells.first[1]]
+        of = [next(part for part in segments if part[0] <= k <= part[1]) for k in x]
+        log_p = np.array([level(cells, 0, part, shift, float(k))[0] for k, part in zip(x, of, strict=True)])
+        log_p -= shift * result[CENTRE]
+        variation = np.abs(np.diff(np.exp(log_p - log_p.max()), prepend=0, append=0)).sum() / 2
+        bound = panel_sums._variation(cells, 0, result, 0.0, shift) - log_p.max()
+        assert np.log(variation) - 1e-9 < bound < np.log(variation) + 0.7
+        too_small += variation > 1 + 1e-9
+    assert too_small > 3
+
+
 def test_a_count_of_a_cell_without_rate_is_0():
     cells, block, totals = problem(2, "negative binomial", 0.5, 20, False, 2, False, off=0)
     cells.parameter[3, ETA] = -np.inf

@@ -8,7 +8,7 @@ over N frequencies. The characteristic function of a cell is a sum over the node
 1. divide all cells into panels, and compute log weights at the nodes;
 2. tilt all cells until the mean of their sum is near its total; if bounds are too large for the tilt, repeat step 1;
 3. choose N by Chernoff's inequality;
-4. choose the frequencies: a law with j modes and largest probability p has ``|phi(u)| <= j p / sin(u / 2)``;
+4. choose the frequencies: a law with total variation v has ``|phi(u)| <= v / (2 sin(u / 2))``;
 5. sum products over frequencies, and their derivatives at the nodes;
 6. sum the bounds on all errors; if these are too large, return nan.
 """
@@ -22,23 +22,24 @@ from numpy.typing import NDArray
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     ALPHA,
+    BEGIN,
     BETA,
+    END,
     ETA,
     LINEAR,
     SQUARE,
     GammaRatios,
     domain,
-    is_concave,
     level,
     log_weights,
 )
 from ppdinf.fiber.sums_of_gamma_ratios.panels import (
     BOUND,
     CENTRE,
+    CONCAVE,
     DISTANCE,
     ERRORS,
     FALL,
-    MODES,
     MOST,
     PANEL,
     PLAN,
@@ -241,13 +242,21 @@ def _error(nodes: Nodes, i: int, log_z: float, shift: float, precision: float) -
 
 
 @vectorised
-def _peak(cells: GammaRatios, i: int, plan: NDArray, tilt: float, shift: float) -> float:
-    """Return an upper bound on the log weight of a cell tilted by ``tilt + shift``."""
-    if not is_concave(cells, i):
-        return plan[TOP] + abs(shift) * plan[DISTANCE]
+def _variation(cells: GammaRatios, i: int, plan: NDArray, tilt: float, shift: float) -> float:
+    """Return the logarithm of a bound on half the total variation of weights tilted by ``tilt + shift``."""
     low, high = domain(cells, i)
-    mode, s, _ = mode_of(cells, i, tilt + shift, low, high)
-    return 2e-3 + level(cells, i, cells.segment[s], tilt + shift, mode)[0] - shift * plan[CENTRE]
+    if plan[CONCAVE]:  # one local maximum
+        mode, s, _ = mode_of(cells, i, tilt + shift, low, high)
+        return 2e-3 + level(cells, i, cells.segment[s], tilt + shift, mode)[0] - shift * plan[CENTRE]
+    variation, last = 0.0, 0.0  # weights that are convex on each segment have their local maxima at its ends
+    for s in range(cells.first[i], cells.first[i + 1]):
+        begin, end = max(low, int(cells.segment[s, BEGIN])), min(high, int(cells.segment[s, END]))
+        if begin <= end:
+            first, _ = level(cells, i, cells.segment[s], tilt, 1.0 * begin)
+            variation += max(last, math.exp(first - plan[TOP] + shift * (begin - plan[CENTRE])))
+            final, _ = level(cells, i, cells.segment[s], tilt, 1.0 * end)
+            last = math.exp(final - plan[TOP] + shift * (end - plan[CENTRE]))
+    return plan[TOP] + math.log(variation + last)
 
 
 @vectorised
@@ -355,7 +364,7 @@ def _with_margin(
     # 4. the highest frequency
     peak, highest = np.empty(d), math.sqrt(2.0 * small) / sd
     for i in range(d):
-        peak[i] = nodes.plan[i, MODES] * math.exp(_peak(cells, members[i], nodes.plan[i], tilt, shift) - log_z[i])
+        peak[i] = math.exp(_variation(cells, members[i], nodes.plan[i], tilt, shift) - log_z[i])
     while highest < np.pi:
         fall = most = 0.0
         for i in range(d):

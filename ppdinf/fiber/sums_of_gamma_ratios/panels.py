@@ -29,7 +29,9 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     BEGIN,
     END,
     HIGH,
+    LINEAR,
     LOW,
+    SQUARE,
     GammaRatios,
     bends,
     domain,
@@ -39,7 +41,7 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
 )
 
 __all__ = [
-    "BOUND", "CENTRE", "DISTANCE", "ERRORS", "FALL", "MODES", "MOST", "PANEL", "PLAN", "RULES", "TOP", "mode_of",
+    "BOUND", "CENTRE", "CONCAVE", "DISTANCE", "ERRORS", "FALL", "MOST", "PANEL", "PLAN", "RULES", "TOP", "mode_of",
     "panel_rules", "peak_of", "place", "plan",
 ]  # fmt: skip
 
@@ -51,7 +53,7 @@ RULES = (LARGEST // STEP, 2, ORDER, LARGEST)
 MOST = 32  # largest number of panels of a cell
 PANEL = 4  # a panel has a first integer, a number of integers, a number of nodes, and a segment
 PLAN = 9
-CENTRE, TOP, ERRORS, DISTANCE, FALL, MODES, MODE, PLACE, SMOOTH = 0, 1, 2, 3, 4, 5, 6, 7, 8  # entries of a plan
+CENTRE, TOP, ERRORS, DISTANCE, FALL, CONCAVE, MODE, PLACE, SMOOTH = 0, 1, 2, 3, 4, 5, 6, 7, 8  # entries of a plan
 BOUND = 3  # a bound has a logarithm, D and B
 SLACK = math.log(1e-5)  # accepted error relative to the largest weight, of weights tilted by the rate of a plan
 TOLERANCE = math.log(1e-13)  # accepted error of a panel, and of omitted weights, relative to the largest weight
@@ -261,7 +263,7 @@ def peak_of(cells: GammaRatios, i: int, tilt: float, result: NDArray) -> float:
     first, last = cells.first[i], cells.first[i + 1] - 1
     if is_concave(cells, i):
         mode, s, smooth = mode_of(cells, i, tilt, low, high)
-        result[MODES], result[CENTRE], result[MODE], result[PLACE], result[SMOOTH] = (
+        result[CONCAVE], result[CENTRE], result[MODE], result[PLACE], result[SMOOTH] = (
             1.0,
             math.floor(mode),
             mode,
@@ -279,8 +281,9 @@ def peak_of(cells: GammaRatios, i: int, tilt: float, result: NDArray) -> float:
                 result[TOP] = height + (2e-3 if smooth else 0.0)
         return min(2.0 * reach * reach, (0.5 * (high - low)) ** 2)
     if is_convex(cells, i):
-        result[MODES] = last - first + 2.0
         for r in range(first, last + 1):  # the largest weight is at an end of a segment
+            if cells.segment[r, SQUARE] == 0.0:  # panels are accurate for tilts up to a part of the slope of the noise
+                result[FALL] = min(result[FALL], 0.8 * abs(cells.segment[r, LINEAR]))
             begin, end = max(low, int(cells.segment[r, BEGIN])), min(high, int(cells.segment[r, END]))
             for at in (begin, end):
                 height, _ = level(cells, i, cells.segment[r], tilt, 1.0 * at)
@@ -306,7 +309,7 @@ def plan(
     `precision` is the reciprocal variance of the sum, and `rate` the largest tilt of Chernoff's inequality.
 
     The result is the integer near the mode; an upper bound on the log weight, plus ``tilt x``; the number of bounds;
-    the largest D; twice the largest tilt; and a bound on the number of local maxima. Each bound has a logarithm
+    the largest D; twice the largest tilt; and whether log weights are concave. Each bound has a logarithm
     relative to the upper bound, and lengths D and B. For weights times ``exp((s + iu)(x - centre))``, the sum of errors
     and omitted weights is at most ``sum exp(bound + |s| D + |u| B)``.
     """
@@ -315,7 +318,7 @@ def plan(
     mode, s, smooth = result[MODE], int(result[PLACE]), result[SMOOTH] == 1.0
     for side in (-1, 1):
         start, r, more = int(mode) + (0 if side < 0 else 1), s, True
-        if result[MODES] > 1.0:
+        if not result[CONCAVE]:
             start, r, more = low, first, side > 0
         while more and first <= r <= last and count <= MOST:
             segment = cells.segment[r]
@@ -332,7 +335,7 @@ def plan(
                     precision,
                     rate,
                     top,
-                    result[MODES] == 1.0,
+                    result[CONCAVE] == 1.0,
                     panels,
                     bounds,
                     count,
