@@ -14,9 +14,11 @@ log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and
                       each public sum.
 mass_outside_windows  Posterior probability of counts outside the truncation of a confidential table.
 missing_values        `marginalize_missing`: a model without the missing values of its observed variables.
-model_order           Posterior draws in the order of the dimensions and labels of a model.
+model_order           Posterior draws in chains, and in the order of the dimensions and labels of a model.
 one_sided_test        Uniformly most powerful one-sided tests from a noisy count, with exact p-values.
 partially_private     `PartiallyPrivate`: ties a PyMC model of a confidential table to its release.
+posterior_predictive  `pm.sample_posterior_predictive` for models with confidential tables: equal for marginalized and
+                      sampled tables.
 posterior_tables      Posterior draws of the confidential table, for marginalized and for sampled tables.
 rates                 A model of rates: Poisson counts with exchangeable gamma rates.
 released_table        `Released`: a mechanism's release of a table that is a variable of the model.

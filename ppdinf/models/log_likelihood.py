@@ -132,8 +132,7 @@ def sample_release(
 ) -> xr.DataArray:
     """Draw posterior predictive releases: release each posterior table again, with the same public sums.
 
-    The result is the same for marginalized and sampled tables. ``pm.sample_posterior_predictive`` does the same for a
-    sampled table. For a marginalized table it draws a new table from the data model, without the public sums.
+    ``pm.sample_posterior_predictive`` draws releases in the same way, together with dependents of the table.
 
     Parameters
     ----------

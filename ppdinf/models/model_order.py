@@ -1,10 +1,14 @@
-"""Posterior draws in the order of the dimensions and labels of a model.
+"""Posterior draws in chains, and in the order of the dimensions and labels of a model.
 
 `xarray.Dataset.sel`, `sortby` and `reindex` change the order of labels. Functions that evaluate a model at posterior
-draws take arrays by position, so they restore the order of the model first.
+draws take arrays by position, so they restore the order of the model first. `DataTree.sel` removes dimensions of draws,
+and `arviz.extract` joins them.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import pandas as pd
 import pymc as pm
@@ -12,7 +16,57 @@ import xarray as xr
 
 from ppdinf.errors import ModelError
 
-__all__ = ["in_model_order"]
+__all__ = ["dims_of_draws", "in_chains", "in_model_order", "posterior_of"]
+
+
+def posterior_of(idata: object) -> xr.Dataset:
+    """Return the posterior of a result of `pm.sample`, of a part of it, or of `arviz.extract`.
+
+    Raises
+    ------
+    ModelError
+        `idata` contains no named draws.
+    """
+    if isinstance(idata, xr.DataTree):
+        idata = (idata["posterior"] if "posterior" in idata.children else idata).to_dataset()
+    if isinstance(idata, xr.DataArray) and idata.name is not None:  # arviz.extract of a single variable
+        idata = idata.to_dataset()
+    if not isinstance(idata, xr.Dataset) or not len(idata.data_vars):
+        raise ModelError(
+            "idata must contain posterior draws by name: pass the result of pm.sample, its group idata.posterior, or "
+            f"the Dataset of az.extract(idata); found {type(idata).__name__} without them"
+        )
+    return idata
+
+
+def dims_of_draws(posterior: xr.Dataset) -> list[str]:
+    """Return the dimensions of draws: chain and draw, or one of them, or the sample of `arviz.extract`.
+
+    Raises
+    ------
+    ModelError
+        There is a single draw without such a dimension.
+    """
+    dims = [dim for dim in ("sample", "chain", "draw") if dim in posterior.dims]
+    if not dims:
+        raise ModelError("the posterior has no dimension chain, draw or sample: select draws by a list, draw=[0]")
+    return dims
+
+
+def in_chains(posterior: xr.Dataset, dims: Sequence[str] | None = None) -> xr.Dataset:
+    """Return draws with the dimensions chain and draw, joining other dimensions of draws to one chain."""
+    dims = dims_of_draws(posterior) if dims is None else list(dims)
+    if dims == ["chain", "draw"]:
+        return posterior
+    number = math.prod(posterior.sizes[dim] for dim in dims)
+    joined = {}
+    for name, draws in posterior.data_vars.items():
+        if set(dims) <= set(draws.dims):
+            draws = draws.transpose(*dims, ...)
+            rest = draws.dims[len(dims) :]
+            joined[name] = (("chain", "draw", *rest), draws.values.reshape(1, number, *draws.shape[len(dims) :]))
+    kept = {dim: posterior.indexes[dim] for dim in posterior.dims if dim not in dims and dim in posterior.indexes}
+    return xr.Dataset(joined, kept)
 
 
 def in_model_order(draws: xr.DataArray, name: str, model: pm.Model) -> xr.DataArray:

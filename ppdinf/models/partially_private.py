@@ -12,7 +12,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
-import ppdinf.distributions.model_graph.predictions  # (predictions for new labels by PyMC's function)
+import ppdinf.models.posterior_predictive  # (PyMC's function of this name)
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (registers the step method with PyMC)
 from ppdinf._internal.pymc_compat import (
     MissingInputError,

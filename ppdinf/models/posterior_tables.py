@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -16,14 +17,22 @@ from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc
 from ppdinf._internal.types import Array
 from ppdinf.distributions.model_graph.data_model_draws import DataModelDraws, uninformed_cells
 from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependent_factors, drawn_for, tables_of
-from ppdinf.distributions.model_graph.renewed_windows import follow_data
+from ppdinf.distributions.model_graph.renewed_windows import follow_data, follow_data_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
-from ppdinf.models.model_order import in_model_order
+from ppdinf.models.model_order import dims_of_draws, in_chains, in_model_order, posterior_of
 
-__all__ = ["Posterior", "finished_draws", "law_of_draws", "of_draws", "only_table", "sample_confidential"]
+__all__ = [
+    "Posterior",
+    "draw_marginalized",
+    "finished_draws",
+    "law_of_draws",
+    "of_draws",
+    "only_table",
+    "sample_confidential",
+]
 
 
 class Posterior(Protocol):
@@ -41,7 +50,7 @@ class Posterior(Protocol):
 
 
 def sample_confidential(
-    idata: xr.DataTree,
+    idata: xr.DataTree | xr.Dataset,
     model: pm.Model | None = None,
     *,
     name: str | None = None,
@@ -55,8 +64,8 @@ def sample_confidential(
 
     Parameters
     ----------
-    idata : xarray.DataTree
-        Result of `pm.sample`.
+    idata : xarray.DataTree or xarray.Dataset
+        Result of `pm.sample`, its posterior, draws selected from it, or the Dataset of `arviz.extract`.
     model : pymc.Model, optional
         The model, outside its context.
     name : str, optional
@@ -68,6 +77,7 @@ def sample_confidential(
     Returns
     -------
     xarray.DataArray of int64, dimensions ``("chain", "draw", *release.dims)``
+        With the dimensions of draws of `idata`, if it has other ones.
 
     Raises
     ------
@@ -105,25 +115,23 @@ def sample_confidential(
     """
     model = pm.modelcontext(model)
     table = only_table(model, name)
-    finished = finished_draws(idata)
-    if finished is not idata:
+    if isinstance(idata, xr.DataTree) and (finished := finished_draws(idata)) is not idata:
         idata["posterior"] = finished.posterior.to_dataset()
+    posterior = posterior_of(idata)
     if not table.is_marginalized:
-        if table.name not in idata.posterior:
+        if table.name not in posterior:
             raise ModelError(f"the posterior has no {table.name!r}: pass the result of pm.sample() for this model")
-        _warn_of_windows(
-            table, outside_of_draws(table.law, in_model_order(idata.posterior[table.name], table.name, model))
-        )
-        return idata.posterior[table.name]
-    number = idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"]
+        draws = in_model_order(in_chains(posterior)[table.name], table.name, model)
+        _warn_of_windows(table, outside_of_draws(table.law, draws))
+        return posterior[table.name].transpose(*dims_of_draws(posterior), ...)
+    number = math.prod(posterior.sizes[dim] for dim in dims_of_draws(posterior))
     with progress("Drawing tables", number, disable=not progressbar) as advance:
-        draws = _draw_marginalized(table, idata.posterior, model, np.random.default_rng(random_seed), advance)
-    frame = table.law.observed.frame
-    sampled = xr.DataArray(
-        draws, dims=("chain", "draw", *frame.dims), coords={d: frame.coords[d][1] for d in frame.dims}
-    )
-    idata["posterior"] = idata.posterior.to_dataset().assign({table.name: sampled})
-    return idata.posterior[table.name]
+        drawn = draw_marginalized(table, posterior, model, np.random.default_rng(random_seed), advance)
+    if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
+        idata["posterior"] = posterior.assign({table.name: drawn})
+    elif not isinstance(idata, xr.DataArray):
+        idata[table.name] = drawn
+    return posterior.assign({table.name: drawn})[table.name]
 
 
 def only_table(model: pm.Model, name: str | None = None) -> ConfidentialTable:
@@ -162,7 +170,9 @@ def finished_draws(idata: xr.DataTree) -> xr.DataTree:
     DiagnosisWarning
         States how many draws of each chain are used.
     """
-    posterior = idata.posterior.to_dataset()
+    posterior = posterior_of(idata)
+    if not {"chain", "draw"} <= set(posterior.dims):
+        return idata
     real = [variable for variable in posterior.data_vars.values() if variable.dtype.kind == "f"]
     there = [v.notnull().all([dim for dim in v.dims if dim not in ("chain", "draw")]) for v in real]
     if not there or all(bool(part.isel(draw=-1).all()) for part in there):
@@ -184,15 +194,36 @@ def finished_draws(idata: xr.DataTree) -> xr.DataTree:
     return truncated
 
 
-def _draw_marginalized(
+def draw_marginalized(
+    table: ConfidentialTable,
+    posterior: xr.Dataset,
+    model: pm.Model,
+    rng: np.random.Generator,
+    advance: Callable[[int], object] = lambda n: None,
+    *,
+    dims: Sequence[str] | None = None,
+    mode: str | None = None,
+) -> xr.DataArray:
+    """Draw the table for every posterior draw of the parameters, given the release and everything public.
+
+    The dimensions of draws are `dims`, by default those of `dims_of_draws`.
+    """
+    follow_data_of(table.variable, model)
+    dims, frame = dims_of_draws(posterior) if dims is None else dims, table.law.observed.frame
+    drawn = _draw_in_chains(table, in_chains(posterior, dims), model, rng, advance, mode)
+    values = drawn.reshape(*(posterior.sizes[dim] for dim in dims), *frame.shape)
+    return xr.DataArray(values, dims=(*dims, *frame.dims), coords={d: frame.coords[d][1] for d in frame.dims})
+
+
+def _draw_in_chains(
     table: ConfidentialTable,
     posterior: Posterior,
     model: pm.Model,
     rng: np.random.Generator,
-    advance: Callable[[int], None],
+    advance: Callable[[int], object],
+    mode: str | None,
 ) -> NDArray[np.int64]:
-    """Draw the table for every posterior draw of the parameters, given the release and everything public."""
-    log_h, of_draw = law_of_draws(table, posterior, model)
+    log_h, of_draw = law_of_draws(table, posterior, model, mode)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
     _warn_of_windows(table, outside_of_law(table.law, log_h, of_draw, lead))
 
@@ -213,7 +244,7 @@ def _draw_marginalized(
     draws = draws.reshape(lead[0] * lead[1], -1)
     if (free := table.law.fiber.uninformed).any():
         draws[:, free] = _draw_uninformed(table, posterior, model, rng)
-    return draws.reshape(*lead, *table.law.observed.frame.shape)
+    return draws
 
 
 def _draw_uninformed(

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import ModelError
@@ -65,14 +66,24 @@ def test_tables_of_new_labels_follow_the_data_model(way):
 
 
 def test_a_marginalized_table_can_be_requested_by_name():
-    """For unchanged labels given draws of the table are used; without such draws the table is a prior draw."""
+    """For unchanged labels given draws of the table are used; without such draws it is drawn from its posterior.
+
+    The posterior mean is enumerated. Wrong variant: draws of the data model, with means up to 13. Five standard errors.
+    """
     old = (("chain", "draw", "area"), np.full((1, DRAWS, 3), [3, 5, 9]))
     model = posed("auto")
     idata = posterior(x=old)
-    idata["constant_data"] = xr.DataTree(xr.Dataset({"z": ("area", [0.0, 1, 2])}, coords={"area": list("ABC")}))
+    known = xr.DataTree(xr.Dataset({"z": ("area", [0.0, 1, 2])}, coords={"area": list("ABC")}))
+    idata["constant_data"] = known
     assert (predicted(model, idata, var_names=["x", "v"]).v.values <= [3, 5, 9]).all()
-    drawn = predicted(model, posterior(), var_names="x").x.values[0]
-    assert (abs(drawn.mean(axis=0) - np.exp(1 + 0.8 * np.arange(3))) < 0.4).all()
+    idata = posterior()
+    idata["constant_data"] = known
+    drawn = predicted(model, idata, var_names="x").x.values[0]
+    tables = np.array([(i, j, 17 - i - j) for i in range(18) for j in range(18 - i)])
+    log_p = (stats.poisson.logpmf(tables, np.exp(1 + 0.8 * np.arange(3))) - abs(tables - [3, 5, 9])).sum(axis=1)
+    p = np.exp(log_p + stats.binom.logpmf([1, 2, 3], tables, 0.5).sum(axis=1))
+    mean, square = (p @ tables**k / p.sum() for k in (1, 2))
+    assert (abs(drawn.mean(axis=0) - mean) < 5 * np.sqrt((square - mean**2) / DRAWS)).all()
     assert "x" not in model.named_vars
 
 
@@ -130,3 +141,43 @@ def test_one_label_becomes_two():
     drawn = predicted(model, posterior().isel(draw=slice(2)))
     assert drawn.x.shape == (1, 2, 2)
     assert (drawn.x.values[..., 1] > 5000).all()
+
+
+def exposed(written, exposures=(10.0, 20.0, 30.0)):
+    """Three areas whose exposures are written in different ways."""
+    release = ppd.Release(xr.DataArray([3, 5, 9], coords={"area": list("ABC")}), ppd.GeneralizedLaplace(inv.total(), 1))
+    known = np.array(exposures)
+    with pm.Model(coords={**release.coords, "level": [0, 1, 2]}) as model:
+        a, levels = pm.Normal("a", 0, 1), pm.Normal("levels", 0, 1, dims="level")
+        z = pm.Data("z", [0.0, 1.0, 2.0], dims="area")
+        ones = {"two-way design": np.ones((3, 2)) @ np.ones(2), "index": levels[np.array([0, 0, 1])]}
+        mean = pm.math.exp(a + z) * {"constant": known, "of the dependent": 1.0, "not by label": 1.0}.get(written, 1.0)
+        if written in ones:
+            mean *= pm.math.exp(ones[written])
+        if written == "not by label":
+            mean *= pm.math.exp(pm.math.sum(levels * known))
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(mean), release)
+        of_dependent = {"of the dependent": known / 40, "data": pm.Data("p", known / 40, dims="area")}
+        pm.Binomial("v", n=x, p=of_dependent.get(written, 0.5), observed=pm.Data("visits", [1, 2, 3]), dims="area")
+        pm.set_data({"z": [0.0, 1.0, 2.0], "p": [0.1, 0.1, 0.1]}, coords={"area": list("DEF")})
+    return model
+
+
+def draws_of_both():
+    idata = posterior().isel(draw=slice(3))
+    levels = (("chain", "draw", "level"), np.zeros((1, 3, 3)))
+    idata["posterior"] = idata.posterior.to_dataset().assign(levels=levels).assign_coords(level=[0, 1, 2])
+    return idata
+
+
+@pytest.mark.parametrize("written", ["constant", "of the dependent", "index"])
+def test_constants_of_the_old_labels_are_refused(written):
+    """New labels of the same number: shapes agree, and the numbers of the old labels would be used."""
+    with pytest.raises(ModelError, match=r"has a number for each old label of 'area': write pm.Data\(name, values"):
+        predicted(exposed(written), draws_of_both())
+
+
+@pytest.mark.parametrize("written", ["data", "not by label"])
+def test_data_and_constants_of_other_dimensions_are_accepted(written):
+    """A constant of three levels is not one of three areas; it is named only if it varies along the areas."""
+    predicted(exposed(written), draws_of_both())

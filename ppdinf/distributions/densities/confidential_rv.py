@@ -163,10 +163,13 @@ class ConfidentialRV(SymbolicRandomVariable):
         """Forest of all exact and noisy sums, if groups are not sufficient."""
         return self.observed.nested(self.fiber.lower, self.fiber.width)
 
+    def of_dist(self, inputs: Sequence[Variable]) -> Sequence[Variable]:
+        """Return the inputs of the analyst's distribution among the inputs of a node."""
+        return inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
+
     def base(self, inputs: Sequence[Variable]) -> tuple[TensorVariable, TensorVariable | float]:
         """Rebuild the analyst's distribution on the inputs of a node: its cells, and the log density to subtract."""
-        of_dist = inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
-        dist = self.base_op.make_node(*of_dist).default_output()
+        dist = self.base_op.make_node(*self.of_dist(inputs)).default_output()
         return elementwise(dist, self.start.shape)
 
     @property

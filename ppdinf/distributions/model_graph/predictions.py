@@ -1,37 +1,37 @@
-"""Predictions of tables for new labels: new areas, months or persons.
+"""A copy of a model for posterior predictive draws, in which every table is a variable.
 
-`pm.set_data` can give a model other labels than those of a release. The release contains no information about the
-counts of new labels: they follow the data model, conditional on the parameters. `pm.sample_posterior_predictive` then
-draws them from a copy of the model. In the copy each such table is the analyst's distribution, with the lengths of the
-present coordinates, as a variable. Dependents of the table are drawn from the drawn table.
+Dependents of a table and its release are drawn from draws of the table
+(`ppdinf.models.posterior_predictive`). `pm.set_data` can give a model other labels than those of a release. The release
+contains no information about the counts of new labels: they follow the data model, conditional on the parameters. In
+the copy each such table is the analyst's distribution, with the lengths of the present coordinates. Constant arrays of
+numbers of the old labels are refused, because `pm.set_data` cannot change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import wraps
 
+import numpy as np
 import pymc as pm
-import xarray as xr
 
 from ppdinf._internal.pymc_compat import (
+    Constant,
     SpecifyShape,
     TensorVariable,
     Variable,
+    ancestors,
     change_dist_size,
-    forward,
     toposort,
 )
+from ppdinf.distributions.densities.constant_indices import cell_indices
 from ppdinf.distributions.densities.mechanism_rv import mechanism_dist
-from ppdinf.distributions.model_graph.dependents import ConfidentialTable, tables_of
+from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependents_of, tables_of
 from ppdinf.distributions.observation.multinomial_rows import has_rows
 from ppdinf.distributions.observation.observed_release import mechanism_of
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.releases import Release
 
 __all__ = ["new_labels", "predictive_model"]
-
-_sample = pm.sample_posterior_predictive
 
 
 def new_labels(table: ConfidentialTable, model: pm.Model) -> list[str]:
@@ -42,7 +42,7 @@ def new_labels(table: ConfidentialTable, model: pm.Model) -> list[str]:
 
 
 def predictive_model(model: pm.Model, names: Sequence[str] = ()) -> pm.Model:
-    """Return a model for forward draws in which tables with new labels, and tables in `names`, are variables.
+    """Return a model for forward draws in which all tables are variables.
 
     Parameters
     ----------
@@ -61,9 +61,11 @@ def predictive_model(model: pm.Model, names: Sequence[str] = ()) -> pm.Model:
     for table in tables:
         if dims := new_labels(table, model):
             replaced[table.variable] = _of_present_labels(table, dims, model)
+            for var in (table.variable, *(x for x in dependents_of(table.variable, model) if x.owner)):
+                _refuse_constants(var, table, dims, model)
             if table.released.name in names:
                 replaced[table.released] = _release_again(table, replaced[table.variable], model)
-    added = [table for table in tables if table.is_marginalized and (table.variable in replaced or table.name in names)]
+    added = [table for table in tables if table.is_marginalized]
     before = list(dict.fromkeys([*model.named_vars.values(), *(table.variable for table in added)]))
     after = _with_replacements(before, replaced)
     # model.copy() would copy the data, and search a table of the old labels for its dependents
@@ -108,10 +110,40 @@ def _with_replacements(
     return {x: copies.get(x, x) for x in outputs}
 
 
+def _refuse_constants(var: TensorVariable, table: ConfidentialTable, renamed: Sequence[str], model: pm.Model) -> None:
+    """Refuse constants with one element per old label in the distribution of a table or of its dependent."""
+    of_table = table.law.dims or ()
+    dims = model.named_vars_to_dims.get(var.name) or (of_table if var.ndim == len(of_table) else ())
+    node = table.law.base_op.make_node(*table.law.of_dist(var.owner.inputs)) if var is table.variable else var.owner
+    parameters = node.op.dist_params(node) if hasattr(node.op, "dist_params") else [var]
+    above = ancestors(parameters, blockers=[x for x in (*model.basic_RVs, table.variable) if x is not var])
+    constants = [x for x in above if isinstance(x, Constant) and getattr(x, "ndim", 0) > 0]
+    for axis, dim in enumerate(dims, -len(dims)):
+        length = len(table.law.observed.frame.coords[dim][1]) if dim in renamed else None
+        for constant in constants:
+            if length in constant.type.shape and _varies_along(parameters, constant, axis):
+                values = np.array2string(constant.data, threshold=3, edgeitems=2, separator=", ").replace("\n", "")
+                raise ModelError(
+                    f"{constant.name or 'the constant array'} {values} in the distribution of {var.name!r} has a "
+                    f"number for each old label of {dim!r}: write pm.Data(name, values, dims={dim!r}) in the model, "
+                    "and give its values for the new labels by pm.set_data"
+                )
+
+
+def _varies_along(parameters: Sequence[Variable], constant: Constant, axis: int) -> bool:
+    """Return whether an axis of a parameter depends on different elements of a constant, or may do so."""
+    for parameter in parameters:
+        scalars = [x for x in ancestors([parameter]) if not getattr(x, "ndim", 0)]
+        if constant in ancestors([parameter], blockers=scalars):
+            which = cell_indices(parameter, constant, constant.type.shape)
+            if which is None or (which.ndim >= -axis and (which.shape[axis] > 1 or constant.type.shape[-1] == 1)):
+                return True
+    return False
+
+
 def _of_present_labels(table: ConfidentialTable, dims: Sequence[str], model: pm.Model) -> TensorVariable:
     """Return the data model of a table with the lengths of the present coordinates of the model."""
-    law, inputs = table.law, table.variable.owner.inputs
-    given = list(inputs if law.observed.likelihood.auxiliary is None else inputs[:-1])
+    law, given = table.law, table.law.of_dist(table.variable.owner.inputs)
     # lengths of 1 were specified for the labels of the release
     given = [x.owner.inputs[0] if x.owner and isinstance(x.owner.op, SpecifyShape) else x for x in given]
     dist = law.base_op.make_node(*given).default_output()
@@ -140,46 +172,3 @@ def _release_again(table: ConfidentialTable, counts: TensorVariable, model: pm.M
             f"{table.released.name!r} cannot be drawn for the new labels: {error}. Request the table instead, "
             f"var_names=[{table.name!r}]"
         ) from error
-
-
-@wraps(_sample)
-def sample_posterior_predictive(
-    trace: xr.DataTree | xr.Dataset,
-    model: pm.Model | None = None,
-    *,
-    var_names: str | Sequence[str] | None = None,
-    sample_vars: str | Sequence[str] | None = None,
-    **kwargs: object,
-) -> xr.DataTree:
-    """Draw from the predictive model if tables have new labels or marginalized tables are requested by name."""
-    model = pm.modelcontext(model)
-    var_names, sample_vars = ([x] if isinstance(x, str) else x for x in (var_names, sample_vars))
-    names = [*(var_names or ()), *(sample_vars or ())]
-    tables = tables_of(model)
-    renamed = [table for table in tables if new_labels(table, model)]
-    if renamed or any(table.is_marginalized and table.name in names for table in tables):
-        model = predictive_model(model, names)
-        trace = _without(trace, [table.name for table in renamed])
-        if not names:
-            var_names = [*(table.name for table in renamed), *(x.name for x in model.observed_RVs)]
-    drawn: xr.DataTree = _sample(trace, model, var_names=var_names, sample_vars=sample_vars, **kwargs)
-    return drawn
-
-
-def _without(trace: xr.DataTree | xr.Dataset, names: Sequence[str]) -> xr.DataTree | xr.Dataset:
-    """Return draws without tables of old labels, which PyMC would otherwise reuse."""
-    if isinstance(trace, xr.Dataset):
-        return trace.drop_vars(names, errors="ignore")
-    if isinstance(trace, xr.DataTree) and names:
-        without = trace.copy()
-        draws = "posterior" in trace.children
-        kept = (trace["posterior"] if draws else trace).to_dataset().drop_vars(names, errors="ignore")
-        if not draws:
-            return kept
-        without["posterior"] = xr.DataTree(kept)
-        return without
-    return trace
-
-
-pm.sample_posterior_predictive = sample_posterior_predictive
-forward.sample_posterior_predictive = sample_posterior_predictive

@@ -22,7 +22,7 @@ from ppdinf.distributions.model_graph.predictions import new_labels
 from ppdinf.distributions.model_graph.shared_data import note_data, windows_are_stale
 from ppdinf.errors import ModelError
 
-__all__ = ["follow_data"]
+__all__ = ["follow_data", "follow_data_of"]
 
 
 def follow_data(model: pm.Model) -> None:
@@ -41,10 +41,11 @@ def follow_data(model: pm.Model) -> None:
                 "for other labels: restore labels and data by pm.set_data, or predict tables of the present labels by "
                 "pm.sample_posterior_predictive(..., predictions=True)"
             )
-        _follow(table.variable, model.root)
+        follow_data_of(table.variable, model.root)
 
 
-def _follow(table: TensorVariable, model: pm.Model) -> None:
+def follow_data_of(table: TensorVariable, model: pm.Model) -> None:
+    """Compute the windows of a table from its present data."""
     if windows_are_stale(table, model):
         law = table.owner.op
         refuse_counted_twice(model, law.base(table.owner.inputs)[0], law.observed)
