@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import importlib
-import math
 from abc import ABC, abstractmethod
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ppdinf._internal.frozen import NamedInFiles, construct
 from ppdinf._internal.types import Json
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.points.shortest import shortest_step
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.possible_tables import PossibleTables
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.tables.table import TableLike
 
@@ -99,9 +98,12 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         public = system if public is None else public
         guarantee = self._guarantee_on(system, public, plan)
         distance = 0.0 if plan is None or plan.distance is None else plan.distance
-        nearest, change = (None, None) if public.fixed.all() else self._nearest(guarantee, public)
+        possible = self._possible(public)
+        step = None if public.fixed.all() else possible.nearest_step(guarantee)
+        nearest, moved = step or (None, None)
+        record = guarantee.unit if guarantee.contributions == 1 else "record"
         measured = (CHAIN,) if 0 < distance < 1 else ()
-        given = vars(guarantee) | {"assumed": (*guarantee.assumed, *measured)}
+        given = vars(guarantee) | {"assumed": (*guarantee.assumed, *measured), "possible": possible}
         return ReleaseGuarantee(
             **given,
             nearest=nearest,
@@ -109,23 +111,21 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
             cells=public.frame.size,
             sampler=self._sampled(plan),
             sampler_distance=distance,
-            change=change,
-            is_free=_is_free(public),
+            change=None if moved is None else _describe_step(moved, record),
+            is_free=_is_free(public, possible),
         )
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Return the guarantee of releases that keep the sums of `system`."""
         return self.guarantee
 
-    def _nearest(self, guarantee: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
-        """Return the distance of the nearest other table (in steps without a metric), and a description of it."""
-        if guarantee.metric is None:
-            return 1, None
-        step = shortest_step(public.free, guarantee.metric)
-        if step is None:
-            return None, None
-        size = int(np.abs(step).sum()) if guarantee.metric == "l1" else math.sqrt(int(step @ step))
-        return size, _describe_step(step, guarantee.unit if guarantee.contributions == 1 else "record")
+    def _possible(self, public: System) -> PossibleTables:
+        """Return the tables that the public statements allow."""
+        sums, answers = public.free.class_system[:, public.free.classes], None
+        if self.queries is not None:
+            answers = sparse.csc_array(np.array(self.queries, dtype=np.int64))
+            sums = sums @ answers
+        return PossibleTables(sparse.csc_array(sums), answers, public.frame.digest)
 
     def _sampled(self, plan: Plan | None) -> str:
         """Describe how the noise was drawn."""
@@ -234,7 +234,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         return self
 
 
-def _is_free(public: System) -> bool:
+def _is_free(public: System, possible: PossibleTables) -> bool:
     """Return whether a record can move between all cells that are not fixed: they are in the same public sums.
 
     Public bounds other than "not negative" can prevent a move.
@@ -242,7 +242,7 @@ def _is_free(public: System) -> bool:
     low, high = public.cell_limits
     if np.any(np.diff(public.B.indptr) > 1) or np.any(low > 0) or np.any(high < np.inf):
         return False
-    sums = public.A.tocsc()[:, ~public.fixed]
+    sums = possible.sums if possible.answers is not None else public.A.tocsc()[:, ~public.fixed]
     return bool(sums.shape[1]) and not (sums.max(axis=1) != sums.min(axis=1)).nnz
 
 

@@ -26,7 +26,11 @@ def to_plain(guarantee: Guarantee) -> Json:
     computed = {"delta": delta, "tied": tied_distance(guarantee)}
     for field in fields(Guarantee):
         value = computed.get(field.name, getattr(guarantee, field.name))
-        if value == field.default or (field.name == "concentrated" and delta != guarantee.delta):
+        if (
+            field.name == "possible"
+            or value == field.default
+            or (field.name == "concentrated" and delta != guarantee.delta)
+        ):
             continue
         plain[field.name] = _plain(value)
     return plain

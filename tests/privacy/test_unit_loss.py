@@ -62,7 +62,7 @@ def test_restated_at_one_distance(promise, distance, loss):
     """Between tables at one distance, a record is counted elsewhere in one or more steps, or an unknown number."""
     found = to_approximate(promise, "1e-6", distance=distance)
     assert found.loss_of_unit == pytest.approx(loss)
-    assert (loss == math.inf) == found.describe().startswith("No limit on the loss of one person follows")
+    assert (loss == math.inf) == found.describe().startswith("No guarantee: no limit on the loss of one person")
 
 
 @pytest.mark.parametrize("records", range(1, 60))

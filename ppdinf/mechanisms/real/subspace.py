@@ -37,8 +37,6 @@ from ppdinf._internal.types import Array, Json
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.system import bind
-from ppdinf.lattice.points.shortest import shortest_distance
-from ppdinf.lattice.structure.blocks import structure
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, RemovedShift
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
@@ -148,17 +146,6 @@ class SubspaceMechanism(SharedKey):
 
     def _sampled(self, plan: Plan | None) -> str:
         return real_sampler(self.grid, plan)
-
-    def _nearest(self, guarantee: Guarantee, public: System) -> tuple[Fraction | float | None, str | None]:
-        """Return the number of neighbours to the nearest other table; with a query, the lower bound 1."""
-        if self.query is not None:
-            return 1, None
-        if self.neighbours == "added":
-            return int(shortest_distance(public.free) or 1), None
-        free = public.free
-        total = sparse.csr_array(np.ones((1, public.frame.size), dtype=np.int64))
-        smaller_structure = structure(sparse.vstack([free.class_system[:, free.classes], total]))
-        return int(shortest_distance(smaller_structure) or 2) // 2, None
 
     def to_dict(self) -> Json:
         """Return the kind and parameters, with rational numbers as text."""

@@ -22,8 +22,9 @@ from typing import Any
 
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantees.possible_tables import PossibleTables
 from ppdinf.privacy.guarantees.restatement import whole_delta
-from ppdinf.privacy.guarantees.unit_loss import tied_distance
+from ppdinf.privacy.guarantees.unit_loss import SMALLEST, distance_of_unit, tied_distance
 
 __all__ = ["compose", "compose_parallel", "compose_partition"]
 
@@ -81,7 +82,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
             "Pufferfish guarantees given different public information do not add up, because sensitivities depend on "
             "it: compute each sensitivity given all public information"
         )
-    together = _joined(first, guarantees)
+    together = _of_one_table(_joined(first, guarantees), guarantees)
     zero = Fraction(0)
     if first.rho is not None:
         return replace(together, rho=sum((g.rho or zero for g in guarantees), start=zero))
@@ -305,6 +306,28 @@ def _joined(first: Guarantee, guarantees: tuple[Guarantee, ...], total: Callable
         steps=first.steps,
         tied=max(_tied_in(g, metric) for g in guarantees),
     )
+
+
+def _of_one_table(together: Guarantee, guarantees: tuple[Guarantee, ...]) -> Guarantee:
+    """Add the nearest two tables that the public sums of all releases allow, where these are known."""
+    possible = guarantees[0].possible
+    for guarantee in guarantees[1:]:
+        possible = guarantee.possible and possible and possible.joined(guarantee.possible)
+    if possible is None or together.variant == "pufferfish":
+        return together
+    zcdp, steps = together.concentrated, together.steps
+    zcdp = zcdp and replace(zcdp, tied=_nearest(possible, replace(zcdp, contributions=together.contributions)))
+    if str(together.neighbours).startswith(SMALLEST) and zcdp is not None and zcdp.tied:
+        steps = 0  # no smallest change of one release keeps the sums of all
+    return replace(together, possible=possible, concentrated=zcdp, steps=steps, tied=_nearest(possible, together))
+
+
+def _nearest(possible: PossibleTables, guarantee: Guarantee) -> float | Fraction:
+    """Return the distance of the nearest table if one unit's records alone keep no public sum; otherwise 0."""
+    step, alone = possible.nearest_step(guarantee), distance_of_unit(guarantee)
+    if step is None:
+        return math.inf
+    return step[0] if alone is not None and step[0] > alone else 0
 
 
 def _models_of_all(models: Sequence[str]) -> str | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import Parameter
 from ppdinf.errors import PrivacyError, PrivacyWarning
 from ppdinf.invariants import System
+from ppdinf.invariants.statement import rows_of
 from ppdinf.lattice import structure
 from ppdinf.lattice.points.fixed_cells import fixed_cells
 from ppdinf.privacy.accounting.budget import Budget
@@ -79,6 +82,7 @@ class Ledger:
         self._budget = Budget(epsilon, rho=rho)
         ((self._name, self.budget),) = self._budget.total.items()
         self.releases: list[Entry] = []
+        self._fixed = np.zeros(0, dtype=np.int64)
 
     def add(self, release: object) -> None:
         """Enter a release before its publication.
@@ -111,7 +115,14 @@ class Ledger:
         _require_one_norm([*self.releases, entry])
         self._budget.require(self._guarantees, entry.joint_guarantee)
         self.releases.append(entry)
-        self._warn_fixed()
+        self._fixed = fixed = self._fixed_together()
+        if fixed.size:
+            warnings.warn(
+                f"the joint public information of all releases fixes {fixed.size} cells that no single release fixes, "
+                f"the first at {entry.frame.cell(int(fixed[0]))}: their counts are public despite the noise",
+                PrivacyWarning,
+                stacklevel=2,
+            )
 
     @property
     def guarantee(self) -> Guarantee:
@@ -170,24 +181,23 @@ class Ledger:
 
     @property
     def _guarantees(self) -> list[Guarantee]:
-        return [release.joint_guarantee for release in self.releases]
+        """Guarantees of all releases; cells that all public statements fix together are public sums, too."""
+        guarantees = [release.joint_guarantee for release in self.releases]
+        if self._fixed.size and (first := guarantees[0].possible) is not None and first.answers is None:
+            cells = sp.csc_array(rows_of(self._fixed, self.releases[0].frame))
+            guarantees[0] = replace(guarantees[0], possible=first.joined(replace(first, sums=cells)))
+        return guarantees
 
-    def _warn_fixed(self) -> None:
+    def _fixed_together(self) -> NDArray[np.int64]:
+        """Return the cells that no single release fixes, but all public statements together."""
         systems = [release.public for release in self.releases]
         if len(systems) < 2:
-            return
+            return np.zeros(0, dtype=np.int64)
         A, B = (sp.csr_array(sp.vstack([getattr(system, name) for system in systems])) for name in ("A", "B"))
         values, limits = (np.concatenate([getattr(system, n) for system in systems]) for n in ("values", "limits"))
         joined = fixed_cells(structure(A), A, values, B, limits)
         alone = np.any([system.fixed for system in systems], axis=0)
-        newly = np.flatnonzero(joined & ~alone)
-        if newly.size:
-            warnings.warn(
-                f"the joint public information of all releases fixes {newly.size} cells that no single release fixes, "
-                f"the first at {systems[0].frame.cell(int(newly[0]))}: their counts are public despite the noise",
-                PrivacyWarning,
-                stacklevel=3,
-            )
+        return np.flatnonzero(joined & ~alone)
 
 
 def _require_one_norm(releases: list[Entry]) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.guarantees.unit_loss import UnitLoss, describe_unit, distance_of_unit, group_delta, unit_loss
+from ppdinf.privacy.guarantees.unit_loss import (
+    UnitLoss,
+    describe_others,
+    describe_unit,
+    distance_of_unit,
+    group_delta,
+    unit_loss,
+)
 from ppdinf.privacy.guarantees.wording import exp_of, factor_of, format_loss, round_up
+
+if TYPE_CHECKING:
+    from ppdinf.privacy.guarantees.possible_tables import PossibleTables
 
 __all__ = ["Guarantee", "require_distance"]
 
@@ -77,7 +87,10 @@ class Guarantee:
         Number of steps between `neighbours` from a table to a table that counts one record in another cell; 0 if steps
         do not lead to every such table. By default 1 for a replaced record and 2 for other neighbours.
     tied : float
-        Distance of the nearest other table with the same public sums, if one unit's records alone keep no sum.
+        Distance of the nearest other table with the same public sums, if one unit's records alone keep no sum;
+        infinite if no other table has them.
+    possible : PossibleTables, optional
+        The tables with the same public sums: composed guarantees hold for tables with the public sums of all releases.
 
     Raises
     ------
@@ -115,6 +128,7 @@ class Guarantee:
     concentrated: Guarantee | None = None
     steps: int | None = None
     tied: float | Fraction = 0
+    possible: PossibleTables | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.variant not in _FLAVOURS:
@@ -129,7 +143,8 @@ class Guarantee:
             raise PrivacyError(f"delta must be in [0, 1), found {float(self.delta):g}")
         if self.steps is not None and (type(self.steps) is not int or self.steps < 0):
             raise PrivacyError(f"steps must be a non-negative integer, found {self.steps!r:.60}")
-        require_distance(self.tied)
+        if self.tied != math.inf:
+            require_distance(self.tied)
 
     def loss(self, distance: float | Fraction = 1) -> Fraction | float:
         """Privacy loss at a distance of the metric, or for a group of `distance` steps between neighbours.
@@ -198,7 +213,7 @@ class Guarantee:
         return "\n\n".join([self._open(), f"{self._closed()} {self._limits()}".rstrip()])
 
     def describe_unit(self) -> str:
-        """Describe in one or two sentences how much one unit can lose, with delta; `describe` starts with them.
+        """Describe how much one unit can lose, alone and together with others; `describe` starts with this text.
 
         Examples
         --------
@@ -207,12 +222,7 @@ class Guarantee:
         >>> print(Guarantee("pure", Fraction(1, 2), neighbours="one record added or removed").describe_unit())
         One person can lose at most epsilon = 1 (a factor of 2.72 in the odds), delta = 0.
         """
-        if not (self.unprotected and self.metric):
-            return describe_unit(self)
-        return (
-            f"{describe_unit(self)} If a change keeps the public sums only together with changes of the records of "
-            "others, the loss is that of all these changes together."
-        )
+        return f"{describe_unit(self)} {describe_others(self)}".rstrip() if self.unprotected else describe_unit(self)
 
     def numbers(self) -> Json:
         """Return the numbers in release files, with rational numbers as text; texts are composed by the reader."""

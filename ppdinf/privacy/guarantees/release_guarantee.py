@@ -13,7 +13,6 @@ from ppdinf.privacy.guarantees.unit_loss import (
     UnitLoss,
     describe_unit,
     distance_of_unit,
-    tied_distance,
     unit_loss,
 )
 from ppdinf.privacy.guarantees.wording import exp_of, factor_of, round_up
@@ -103,14 +102,12 @@ class ReleaseGuarantee(Guarantee):
         return min(1.0, (1 + math.exp(min(float(self.loss(distance)), 700.0))) * self.sampler_distance)
 
     def describe_unit(self) -> str:
-        """As for `Guarantee`; also states whether public sums tie the records of one unit to others."""
+        """As for `Guarantee`; without the loss together with others if each record alone can change."""
         if self.nearest is None:
-            return "The loss is unlimited: the exactly published information fixes every cell of the table."
+            return "No guarantee: the exactly published information fixes every cell of the table."
         if self.sampler_distance >= 1:
-            return "The loss is unlimited: the distance of the noise from its stated law is not known."
-        if not tied_distance(self):
-            return describe_unit(self) if self.is_free else super().describe_unit()
-        return f"{describe_unit(self)} The public sums can be kept only by changing records of others too."
+            return "No guarantee: the distance of the noise from its stated law is not known."
+        return describe_unit(self) if self.is_free else super().describe_unit()
 
     def numbers(self) -> Json:
         """Return the numbers in release files, with rational numbers as text; texts are composed by the reader."""

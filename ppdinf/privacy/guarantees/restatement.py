@@ -48,7 +48,7 @@ def to_zcdp(guarantee: Guarantee) -> Guarantee:
     if guarantee.rho is not None:
         return guarantee
     if (zcdp := guarantee.concentrated) is not None and whole_delta(guarantee) == guarantee.delta:
-        names = ("unprotected", "known", "unit", "contributions", "models", "assumed")
+        names = ("unprotected", "known", "unit", "contributions", "models", "assumed", "possible")
         same_neighbours = (zcdp.metric, zcdp.neighbours) == (guarantee.metric, guarantee.neighbours)
         tied = tied_distance(guarantee) if same_neighbours else zcdp.tied
         return replace(zcdp, **{name: getattr(guarantee, name) for name in names}, tied=tied)

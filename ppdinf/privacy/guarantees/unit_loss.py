@@ -29,6 +29,7 @@ __all__ = [
     "VALUE",
     "UnitLoss",
     "describe_loss",
+    "describe_others",
     "describe_unit",
     "distance_of_unit",
     "group_delta",
@@ -84,6 +85,8 @@ def distance_of_unit(guarantee: Guarantee, tied: float | Fraction = 0) -> int | 
         None if steps do not lead to every table that one unit's records can cause.
     """
     records = guarantee.contributions
+    if tied == math.inf:
+        return math.inf
     if guarantee.metric is not None:
         return _root(max(records**2 * _SWAP_SQUARED[guarantee.metric], round(float(tied) ** 2)))
     if guarantee.steps is not None:
@@ -129,6 +132,8 @@ def unit_loss(guarantee: Guarantee) -> UnitLoss:
     UnitLoss(loss=Fraction(2, 1), delta=Fraction(0, 1))
     """
     distance = guarantee.distance_of_unit
+    if distance == math.inf:
+        return UNLIMITED
     if distance is None and guarantee.variant == "pufferfish":  # a pair of statements, without steps
         distance = 1
     if distance is None:
@@ -138,16 +143,19 @@ def unit_loss(guarantee: Guarantee) -> UnitLoss:
     loss = _loss(guarantee, distance)
     delta, chain = group_delta(guarantee, distance), float(getattr(guarantee, "sampler_distance", 0))
     if chain:
-        delta = min(1.0, (float(delta) + (1 + math.exp(min(float(loss), 700.0))) * chain) * ABOVE)
-    return UnitLoss(loss, delta)
+        delta = (float(delta) + (1 + math.exp(min(float(loss), 700.0))) * chain) * ABOVE
+    return UnitLoss(loss, delta) if delta < 1 else _from_zcdp(guarantee)
 
 
 def _from_zcdp(guarantee: Guarantee) -> UnitLoss:
-    """Return the loss from the zCDP guarantee of the same noise, which holds at all distances."""
+    """Return the loss from the zCDP guarantee of the same noise, which holds at all distances; otherwise no limit."""
     zcdp = guarantee.concentrated
-    if zcdp is None or zcdp.metric is None or not guarantee.delta or getattr(guarantee, "sampler_distance", False):
+    if zcdp is None or not guarantee.delta or getattr(guarantee, "sampler_distance", False):
         return UNLIMITED
-    rho = unit_loss(replace(zcdp, contributions=guarantee.contributions)).loss
+    if zcdp.metric is None and guarantee.distance_of_unit is None:
+        return UNLIMITED
+    tied = zcdp.tied if zcdp.metric else guarantee.distance_of_unit or 0
+    rho = unit_loss(replace(zcdp, contributions=guarantee.contributions, tied=tied)).loss
     return UnitLoss(zcdp_epsilon(Fraction(rho), guarantee.delta) * ABOVE, guarantee.delta)
 
 
@@ -196,8 +204,47 @@ def describe_unit(guarantee: Guarantee) -> str:
     who = f"one {guarantee.unit}"
     if guarantee.contributions > 1:
         who += f" with up to {guarantee.contributions} records"
+    if guarantee.tied == math.inf:
+        return "No guarantee: the exactly published information fixes every cell of the table."
     if guarantee.unit_loss.loss == math.inf:
-        return f"No limit on the loss of {who} follows from this guarantee."
+        return f"No guarantee: no limit on the loss of {who} follows."
     if guarantee.variant == "pufferfish":  # whatever the secret is about
         return f"Under the models stated below, a secret can lose at most {describe_loss(guarantee)}."
     return f"{who[0].upper()}{who[1:]} can lose at most {describe_loss(guarantee)}."
+
+
+def describe_others(guarantee: Guarantee) -> str:
+    """Describe the loss of changes that keep the public sums only together with changes of the records of others."""
+    alone = guarantee.unit_loss
+    if guarantee.variant == "pufferfish" or alone.loss == math.inf or not (alone.loss or alone.delta):
+        return ""
+    others = _others_at_nearest(guarantee)
+    records = guarantee.contributions * (others + 2)
+    steps = guarantee.steps
+    if steps == 1 and str(guarantee.neighbours).startswith(SMALLEST):  # smallest changes move one record each
+        steps = 0
+    group = replace(guarantee, contributions=records, steps=steps)
+    loss = "has no known limit" if group.unit_loss.loss == math.inf else f"is at most {describe_loss(group)}"
+    with_others = f"with {'one other' if not others else f'{others + 1} others'} {loss}"
+    if others:
+        least = "one other" if others == 1 else f"{others} others"
+        return (
+            f"The public sums can be kept only by changing records of others too, of {least} at least. The loss "
+            f"together {with_others}, and grows with each further {guarantee.unit}."
+        )
+    return (
+        "If a change keeps the public sums only together with changes of the records of others, the loss is that of "
+        f"all these changes: the loss together {with_others}, and grows with each further {guarantee.unit}."
+    )
+
+
+def _others_at_nearest(guarantee: Guarantee) -> int:
+    """Return the number of other units whose records change between the two nearest tables."""
+    if guarantee.distance_of_unit is None and guarantee.concentrated is not None:
+        guarantee = replace(guarantee.concentrated, contributions=guarantee.contributions)
+    tied = float(tied_distance(guarantee))
+    if guarantee.metric is not None:
+        records = math.ceil((tied**2 if guarantee.metric == "l2" else tied) / 2 - 1e-9)
+    else:
+        records = math.ceil(tied / (distance_of_unit(replace(guarantee, contributions=1)) or 1))
+    return max(0, math.ceil(records / guarantee.contributions) - 1)
