@@ -34,7 +34,7 @@ __all__ = ["Claim", "Study"]
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement that a run of a study confirms or refutes.
+    """A statement that a run of a study confirms, refutes or leaves open.
 
     Attributes
     ----------
@@ -44,7 +44,8 @@ class Claim:
         Paper and place, or "here" for statements without a paper.
     there, here : str
         Published and computed numbers, with units.
-    holds : bool
+    holds : bool or None
+        None if there are too few replicates to decide.
     reason : str
         Reason why the claim does not hold, or the interpretation under which it does.
     """
@@ -53,8 +54,13 @@ class Claim:
     source: str
     there: str
     here: str
-    holds: bool
+    holds: bool | None
     reason: str = ""
+
+    @property
+    def result(self) -> str:
+        """Return "holds", "fails" or "too few replicates"."""
+        return {True: "holds", False: "fails", None: "too few replicates"}[self.holds]
 
 
 class Study:
@@ -92,15 +98,12 @@ class Study:
         self.claims: list[Claim] = []
         self._parts: list[dict[str, object]] = []
 
-    def claim(self, claim: str, source: str, there: object, here: object, *, holds: bool, reason: str = "") -> None:
+    def claim(
+        self, claim: str, source: str, there: object, here: object, *, holds: bool | None, reason: str = ""
+    ) -> None:
         """Add a claim with its numbers; fields as in `Claim`."""
-        self.claims.append(Claim(claim, source, str(there), str(here), bool(holds), reason))
-
-    def verdict(self, claim: Claim) -> str:
-        """Return "yes" or "no"; in a quick run, a failure without a reason counts as undecided."""
-        if claim.holds:
-            return "yes"
-        return "too few replicates to tell" if self.settings.get("quick") and not claim.reason else "no"
+        decided = None if holds is None else bool(holds)
+        self.claims.append(Claim(claim, source, str(there), str(here), decided, reason))
 
     def text(self, text: str, heading: str = "") -> None:
         """Add a paragraph to the page, optionally under a heading."""
@@ -177,7 +180,7 @@ class Study:
             .render(
                 title=self.title,
                 about=self.about,
-                claims=[(claim, self.verdict(claim)) for claim in self.claims],
+                claims=self.claims,
                 parts=self._parts,
                 settings=self.settings,
                 versions=versions(),
@@ -185,11 +188,10 @@ class Study:
         )
         write_atomically(self.output / "report.html", page)
         if progress and self.claims:
-            print("| claim | source | there | here | holds |\n|---|---|---|---|---|")
+            print("| claim | source | there | here | result |\n|---|---|---|---|---|")
             for claim in self.claims:
-                reason = f": {claim.reason}" if claim.reason and not claim.holds else ""
-                verdict = self.verdict(claim) + reason
-                print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {verdict} |")
+                reason = f": {claim.reason}" if claim.reason and claim.holds is False else ""
+                print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {claim.result}{reason} |")
 
     def _part(self, **fields: object) -> None:
         self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | fields)

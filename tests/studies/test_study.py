@@ -136,13 +136,14 @@ def test_written_files(tmp_path):
     assert not list(tmp_path.rglob("*.unfinished"))
 
 
-def test_a_quick_run_does_not_refute_a_claim(tmp_path, capsys):
+def test_claims_have_three_results_in_quick_and_in_whole_runs(tmp_path, capsys):
     made = study(tmp_path)
-    made.claim("true", "here", 1, 1, holds=True)
-    made.claim("noisy", "here", 1, 2, holds=False)
+    made.claim("true", "here", 1, 1, holds=np.True_)
+    made.claim("noisy", "here", 1, 2, holds=None, reason="a note")
     made.claim("misprinted", "here", 1, 2, holds=False, reason="a misprint")
     made.write()
-    verdicts = [line.split(" | ")[-1] for line in capsys.readouterr().out.splitlines()[2:]]
-    assert verdicts == ["yes |", "too few replicates to tell |", "no: a misprint |"]
-    made.settings["quick"] = False
-    assert [made.verdict(claim) for claim in made.claims] == ["yes", "no", "no"]
+    results = [line.split(" | ")[-1] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert results == ["holds |", "too few replicates |", "fails: a misprint |"]
+    claims = json.loads((tmp_path / "results.json").read_text())["claims"]
+    assert [claim["holds"] for claim in claims] == [True, None, False]
+    assert '<td class="text claim ">too few replicates</td>' in (tmp_path / "report.html").read_text()
