@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from os import PathLike
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from ppdinf.errors import LabelError
 
 __all__ = ["read_demonstration"]
 
+GISJOIN = re.compile(r"G(\d\d)0(\d\d\d)0")  # state and county, each followed by a 0 for codes of later censuses
+DESCRIPTION = "GIS Join Match Code"  # in the second header row, which NHGIS adds on request
+
 
 def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
     r"""Read a county file of the privacy-protected 2010 census demonstration data of IPUMS NHGIS, in wide format.
@@ -20,8 +24,9 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
     Parameters
     ----------
     path : str or path
-        CSV (UTF-8) with the columns ``gisjoin``, ``state`` and ``county`` (in any case), and two columns for every
-        count, with the suffixes ``_sf`` (Summary File) and ``_dp`` (protected).
+        CSV (UTF-8) with the columns ``gisjoin``, ``state``, and ``name`` or ``county`` (in any case and order), and two
+        columns for every count, with the suffixes ``_sf`` (Summary File) and ``_dp`` (protected). Rows are in any
+        order; a second header row with descriptions is skipped.
     count : str
         Name of a count without its suffix, as in the codebook: ``"H7V001"`` for the total population in some
         vintages.
@@ -29,13 +34,14 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        ``summary`` and ``protected``, int64, dimension ``county`` with the codes of the file as labels; coordinates
-        ``name`` and ``state``.
+        ``summary`` and ``protected``, int64, dimension ``county`` with FIPS codes of five digits as labels, sorted;
+        coordinates ``name`` and ``state``, as in the file.
 
     Raises
     ------
     LabelError
-        Missing columns (the message lists the counts of the file); a county on two lines.
+        Missing columns (the message lists the counts of the file); a code that is not that of a county; a county on two
+        lines.
     CountError
         Counts that are not integers.
 
@@ -44,9 +50,9 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "county.csv")
-    ...     _ = file.write_text("gisjoin,state,county,H7V001_sf,H7V001_dp\nG0100010,Alabama,Autauga,54571,54566\n")
+    ...     _ = file.write_text("gisjoin,name,state,H7V001_dp,H7V001_sf\nG0100010,Autauga County,1,54566,54571\n")
     ...     table = read_demonstration(file, "H7V001")
-    >>> (table.protected - table.summary).item()
+    >>> (table.protected - table.summary).sel(county="01001").item()
     -5
     """
     path = Path(path)
@@ -54,7 +60,8 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
     lower = [column.lower() for column in header]
     if len(set(lower)) < len(lower):
         raise LabelError(f"{path.name} has columns that differ only in capital letters")
-    require_columns(path, lower, ["gisjoin", "state", "county"])
+    names = "county" if "county" in lower else "name"
+    require_columns(path, lower, ["gisjoin", "state", names])
     endings = [f"{count}{ending}".lower() for ending in ("_sf", "_dp")]
     if not set(endings) <= set(lower):
         known = sorted({column[:-3] for column in header if column.lower().endswith(("_sf", "_dp"))})
@@ -62,20 +69,20 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
             f"{path.name} must have both {count}_sf and {count}_dp; its counts are {', '.join(known) or 'none'}"
         )
     column = dict(zip(lower, header, strict=True))
-    counts: dict[str, tuple[int, ...]] = {}
-    for line, row in rows:
+    counties: dict[str, tuple[int | str, ...]] = {}
+    for line, row in rows[rows[0][1][column["gisjoin"]] == DESCRIPTION :]:
         code = row[column["gisjoin"]]
-        if code in counts:
+        if not (found := GISJOIN.fullmatch(code)):
+            raise LabelError(
+                f"{path.name} line {line}: {code!r} is not the code of a county, such as G0100010: use the county file"
+            )
+        fips = "".join(found.groups())
+        if fips in counties:
             raise LabelError(f"{path.name} line {line}: county {code!r} is in the file already")
-        counts[code] = tuple(
-            parse_count(f"{path.name} line {line}, column {end!r}", row[column[end]]) for end in endings
-        )
-    cells = np.array(list(counts.values()), dtype=np.int64)
+        counts = [parse_count(f"{path.name} line {line}, column {end!r}", row[column[end]]) for end in endings]
+        counties[fips] = *counts, row[column[names]], row[column["state"]]
+    summary, protected, name, state = zip(*counties.values(), strict=True)
     return xr.Dataset(
-        {"summary": ("county", cells[:, 0]), "protected": ("county", cells[:, 1])},
-        coords={
-            "county": list(counts),
-            "name": ("county", [row[column["county"]] for _, row in rows]),
-            "state": ("county", [row[column["state"]] for _, row in rows]),
-        },
-    )
+        {"summary": ("county", np.array(summary)), "protected": ("county", np.array(protected))},
+        coords={"county": list(counties), "name": ("county", list(name)), "state": ("county", list(state))},
+    ).sortby("county")

@@ -1,14 +1,14 @@
 """County populations given state totals: noise that preserves totals, and truncation at zero.
 
 Run with ``ppdinf reproduce county_census``. Populations are those of 2010 in ``county_population_2010.csv`` of the
-folder of PPDINF_DATA (or ``--data``), otherwise simulated. If the folder contains the county file of IPUMS NHGIS's
-privacy-protected demonstration data as ``nhgis_county.csv``, its errors are also shown.
+folder of PPDINF_DATA (or ``--data``), otherwise simulated. If the folder contains county files of IPUMS NHGIS's
+privacy-protected demonstration data (``nhgis*county*.csv``), of the nation or of some states, their errors are also
+shown.
 
 P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, section 5, appendix E.4.
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, section 5.1.
 """
 
-import os
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +20,8 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf.datasets.public_files import public_folder
+from ppdinf.errors import LabelError
 from ppdinf.invariants import groups, nonnegative
 
 from .._shared.study import Study
@@ -37,12 +39,12 @@ LOOKS = {
     "truncated at 0, then repaired": "#D55E00",
     "demonstration data": "#000000",
 }
+FILES = "nhgis*county*.csv"
 COUNT = "H7V001"  # total population in the November 2020 vintage
 
 
-def counties(data):
+def counties(folder):
     """Read or simulate populations of counties within states."""
-    folder = data or os.environ.get("PPDINF_DATA")
     if folder:
         rows = pd.read_csv(Path(folder, "county_population_2010.csv"), dtype={"fips": str})
         codes, states, persons = rows["fips"], rows["state"], rows["population"]
@@ -53,7 +55,24 @@ def counties(data):
         states = np.repeat([f"S{k:02d}" for k in range(51)], sizes)
         codes = [f"{k:05d}" for k in range(sizes.sum())]
     coords = {"county": list(codes), "state": ("county", list(states))}
-    return xr.DataArray(np.asarray(persons, dtype=np.int64), dims="county", coords=coords), bool(folder)
+    return xr.DataArray(np.asarray(persons, dtype=np.int64), dims="county", coords=coords)
+
+
+def demonstration(folder, table):
+    """Return errors of the demonstration files in a folder, by code of the county, or None without a file."""
+    files = [read_demonstration(path, COUNT) for path in sorted(Path(folder).glob(FILES))] if folder else []
+    if not files:
+        return None
+    read = xr.concat(files, "county")
+    codes, times = np.unique(read["county"].values, return_counts=True)
+    for fault, found in (
+        ("are in more than one demonstration file", codes[times > 1]),
+        ("of the demonstration files are not in county_population_2010.csv", np.setdiff1d(codes, table["county"])),
+    ):
+        if found.size:
+            raise LabelError(f"{found.size} counties {fault}: {', '.join(found[:3])}")
+    errors = (read["protected"] - read["summary"]).drop_vars(["name", "state"])
+    return errors.assign_coords(state=("county", table["state"].sel(county=errors["county"]).values))
 
 
 def by_category(table, rng):
@@ -72,18 +91,18 @@ def repaired(table, rng):
         public = ppd.invariants.total() & nonnegative()
         drawn = ppd.PostProcessed(public, EPSILON, "nonnegative").simulate(part, draws=1, rng=rng)
         errors[among] = (drawn[0] - part).sum("category")
-    return errors
+    return table.copy(data=errors)
 
 
 def slopes(errors, table):
     """Regress errors on log populations within every state with enough counties: slope and p-value."""
-    found = {}
-    for state in np.unique(table["state"]):
-        among = table["state"].values == state
+    found, sizes = {}, np.log10(table.sel(county=errors["county"].values).values)
+    for state in np.unique(errors["state"]):
+        among = errors["state"].values == state
         if among.sum() > 2:
-            line = stats.linregress(np.log10(table.values[among]), errors[among])
+            line = stats.linregress(sizes[among], errors.values[among])
             found[str(state)] = (line.slope, line.pvalue)
-    return pd.DataFrame(found, index=["slope", "p"]).T
+    return pd.DataFrame(found, index=["slope", "p"], dtype=float).T
 
 
 def significant(found):
@@ -94,25 +113,24 @@ def significant(found):
 
 def show(study, table, errors, state):
     """Draw the errors of one state's counties by size, and the slopes of all states."""
-    among = np.flatnonzero(table["state"].values == state)
-    among = among[np.argsort(table.values[among])]
+    own = table[table["state"].values == state].sortby(table)
+    places = pd.Series(np.arange(own.size), own["county"].values)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", width_ratios=[1.6, 1])
-    noise = errors["integer noise with the total"][:, among]
+    noise = errors["integer noise with the total"].sel(county=own["county"].values).values
     thin = {"linewidth": 0.4}
     left.boxplot(
-        noise, positions=np.arange(among.size), widths=0.7, whis=(0.5, 99.5), showfliers=False, patch_artist=True,
+        noise, positions=places, widths=0.7, whis=(0.5, 99.5), showfliers=False, patch_artist=True,
         boxprops={"facecolor": "#CFE3F1"} | thin, medianprops={"color": "#0072B2"}, whiskerprops=thin, capprops=thin,
     )  # fmt: skip
     for name in ("truncated at 0, then repaired", "demonstration data"):
         if name in errors:
-            left.plot(
-                np.arange(among.size), errors[name][0, among], ".", color=LOOKS[name], label=f"{name}, one release"
-            )
+            shown = errors[name][0, errors[name]["state"].values == state]
+            left.plot(places[shown["county"].values], shown, ".", color=LOOKS[name], label=f"{name}, one release")
     left.plot(
         [], [], "s", color="#CFE3F1", markeredgecolor="black", label="integer noise with the total, 99 % of draws"
     )
-    ticks = np.linspace(0, among.size - 1, 5).astype(int)
-    left.set_xticks(ticks, [f"{table.values[among[k]]:,}" for k in ticks])
+    ticks = np.linspace(0, own.size - 1, 5).astype(int)
+    left.set_xticks(ticks, [f"{own.values[k]:,}" for k in ticks])
     left.axhline(0, color="black", linewidth=0.6)
     left.set(xlabel=f"population of the counties of {state}, in order", ylabel="error, persons")
     left.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
@@ -138,7 +156,9 @@ def show(study, table, errors, state):
 
 def main(output, *, quick=False, data=None, seed=1):
     """Compare four methods of publication under state totals; write page, tables and figure to a folder."""
-    table, real = counties(data)
+    folder = public_folder() if data is None else Path(data)
+    table, real = counties(folder), folder is not None
+    published = demonstration(folder, table)
     study = Study(
         "County populations given state totals", output,
         about=f"{table.size:,} counties {'of 2010' if real else '(simulated)'}, epsilon = {EPSILON} per person, "
@@ -148,7 +168,7 @@ def main(output, *, quick=False, data=None, seed=1):
     exact = ppd.GeneralizedLaplace(TOTALS, epsilon=EPSILON)
     exact.simulate(table, draws=1, rng=rng)  # compile kernels
     start = time.perf_counter()
-    noise = exact.simulate(table, draws=draws, rng=rng).values - table.values
+    noise = exact.simulate(table, draws=draws, rng=rng) - table
     seconds = (time.perf_counter() - start) / draws
     projected = ppd.SubspaceLaplace(
         TOTALS, epsilon=2 * Fraction(EPSILON)
@@ -156,20 +176,21 @@ def main(output, *, quick=False, data=None, seed=1):
     rounded = ppd.PostProcessed(TOTALS, EPSILON, "rounded")
     errors = {
         "integer noise with the total": noise,
-        "projected Laplace noise": projected.simulate(table, draws=20, rng=rng).values - table.values,
-        "projected whole noise, rounded": rounded.simulate(table, draws=20, rng=rng).values - table.values,
-        "truncated at 0, then repaired": repaired(table, rng)[np.newaxis],
+        "projected Laplace noise": projected.simulate(table, draws=20, rng=rng) - table,
+        "projected whole noise, rounded": rounded.simulate(table, draws=20, rng=rng) - table,
+        "truncated at 0, then repaired": repaired(table, rng).expand_dims("draw"),
     }  # fmt: skip
-    published = data and Path(data, "nhgis_county.csv")
-    if published and published.exists():
-        file = read_demonstration(published, COUNT)
-        errors["demonstration data"] = (file["protected"] - file["summary"]).values[np.newaxis]
-
-    sums = np.add.reduceat(noise[:, np.argsort(table["state"].values, kind="stable")],
-                           np.unique(np.sort(table["state"].values), return_index=True)[1], axis=1)  # fmt: skip
+    if published is not None:
+        errors["demonstration data"] = published.expand_dims("draw")
+    sums = noise.groupby("state").sum("county")
     study.claim(
-        "every state total is kept in every draw", ISDP, "51 states", f"{sums.shape[1]} states", holds=not sums.any()
+        "every state total is kept in every draw",
+        ISDP,
+        "51 states",
+        f"{sums.sizes['state']} states",
+        holds=not sums.values.any(),
     )
+    noise = noise.values
     within = float(np.mean(abs(noise) <= 30))
     study.claim("nearly all errors lie in [-30, 30]", ISDP, "nearly all", f"{within:.2%}", holds=within > 0.99)
     negative = int((noise + table.values < 0).sum())
@@ -185,7 +206,7 @@ def main(output, *, quick=False, data=None, seed=1):
         some, falling = significant(slopes(drawn[0], table))
         states = len(slopes(drawn[0], table))
         rows.append(
-            {"way": name, "sd of an error": drawn.std(), "states whose error changes with size": some,
+            {"way": name, "sd of an error": float(drawn.std()), "states whose error changes with size": some,
              "of these falling": falling, "of": states}
         )  # fmt: skip
     compared = pd.DataFrame(rows).set_index("way")
@@ -212,5 +233,6 @@ def main(output, *, quick=False, data=None, seed=1):
         f"One draw of all {table.size:,} counties took {1000 * seconds:.2f} ms; the papers' chain runs 10^6 iterations "
         "of burn-in for each state.", heading="Cost",
     )  # fmt: skip
-    show(study, table, errors, "IL" if real else str(table["state"].values[0]))
+    shown = np.unique(table["state"] if published is None else published["state"])
+    show(study, table, errors, "IL" if "IL" in shown else str(shown[0]))
     study.write()
