@@ -1,7 +1,7 @@
 """One page on one month for a health department to print: rates and case fatality by county, with margins of error.
 
-All numbers are computed from posterior draws, populations and the state's exact cases. No confidential count of a
-county is an input of this module. `run.py` in this folder calls it.
+All numbers are computed from posterior draws, populations and the exact cases of all counties together. No confidential
+count of a county is an input of this module. `run.py` in this folder calls it.
 """
 
 import html
@@ -65,17 +65,17 @@ def statement(table, draws, total, months, epsilon, noise):
     usual, seldom = np.quantile(abs(noise), [0.5, 0.95], method="inverted_cdf")
     mean = 1e5 * total / table.population.sum()
     return {
-        "What is exact": f"The number of cases in the whole state in this month: {total:,}, or {mean:,.0f} per 100,000 "
-        "inhabitants (dashed line). It is published as counted. The state's deaths are not: between "
-        f"{low:,} and {high:,}.",
+        "What is exact": f"The number of cases in these {len(table)} counties together in this month: {total:,}, or "
+        f"{mean:,.0f} per 100,000 inhabitants (dashed line). It is published as counted. The number of deaths is not: "
+        f"between {low:,} and {high:,}.",
         "What is noisy": "The cases and deaths of every county. An integer drawn at random was added to each "
         "before publication, so that nobody can infer from them whether a given person is among them "
         f"(differential privacy, epsilon = {epsilon:g} a month). Half of these numbers are {usual:.0f} or less, one in "
         f"twenty is {seldom:.0f} or more: this is much in a small county and little in a large one.",
         "How to read it": f"A dot is the best estimate from the noisy numbers of {months} months and the exact totals. "
         "Its bar, and the numbers in brackets, are the margin of error: a range that contains the true count in 95 of "
-        "100 cases. Rates with a filled dot differ from the state's by more than this; those with a hollow one may "
-        "not. Do not rank counties whose bars overlap. Deaths come weeks after cases: when a wave ends, there are "
+        "100 cases. Rates with a filled dot differ from the dashed line by more than this; those with a hollow one "
+        "may not. Do not rank counties whose bars overlap. Deaths come weeks after cases: when a wave ends, there are "
         "many for each case.",
     }
 

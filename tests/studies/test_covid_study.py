@@ -41,9 +41,9 @@ def test_broken_bounds_and_totals_do_not_agree():
 def test_contracted_counts_are_those_that_were_not_zero():
     released = np.array([[[0, 0], [5, 5]], [[3, 0], [9, 2]]])  # two replicates of two counties
     truth = np.array([[4, 1], [6, 2]])
-    found = CLAIMS.contracted(released, truth)
+    found = {name: share.value for name, share in CLAIMS.contracted(released, truth).items()}
     assert found == {"no cases": 0.25, "no deaths": 0.5, "no survivors": 0.25}
-    assert np.isnan(CLAIMS.contracted(released, np.array([[4, 0], [6, 0]]))["no deaths"])
+    assert np.isnan(CLAIMS.contracted(released, np.array([[4, 0], [6, 0]]))["no deaths"].value)
 
 
 def test_relative_errors_leave_out_months_without_cases():
@@ -55,7 +55,7 @@ def test_coverage_bias_and_width_are_those_of_the_intervals():
     estimates = np.zeros((1, 2, 3, 3, 3))  # two replicates; mean, low, high
     estimates[..., 0, :] = [11, 9, 15]
     sizes = np.array(["small", "middle", "large"])
-    rows = CLAIMS.coverage({(1.0, "naive"): estimates}, truth, sizes).loc[1.0, "naive"]
+    rows = CLAIMS.coverage({(1.0, "naive"): estimates}, truth, sizes).map(float).loc[1.0, "naive"]
     assert rows.loc[("small", "cases")].tolist() == [1, 1, 1, 6]
     assert rows.loc[("large", "cases")].tolist() == [0, -9, 9, 6]
     assert rows.loc[("all", "cases"), "coverage"] == pytest.approx(2 / 3)
@@ -229,7 +229,12 @@ def test_the_printed_page_is_complete_and_agrees_with_the_draws(tmp_path):
     assert table.loc["A", ["rate from", "rate to"]].tolist() == [low, high]
     assert (table["fatality from"] <= table["fatality"]).all()
     words = " ".join(BULLETIN.statement(table, draws, 9000, 4, 1, np.array([-3, 2, 0, 11])).values())
-    for said in ("9,000", "696 per 100,000", "Half of these numbers are 2 or less", "noisy numbers of 4 months"):
+    for said in (
+        "in these 3 counties together in this month: 9,000",
+        "696 per 100,000",
+        "Half of these numbers are 2 or less",
+        "noisy numbers of 4 months",
+    ):
         assert said in words
     text = page(tmp_path, draws, population)
     assert "County 2" in text
@@ -305,13 +310,24 @@ def test_a_quick_run_agrees_with_the_readme(tmp_path, monkeypatch):
     for words in (
         "smaller largest errors",
         "every release has",
-        "Delta_z",
+        "Delta_z of a count",
+        "Delta_z = 2 (l2)",
+        "loses at most epsilon = 1 (l2)",
         "exclude no probability",
         "err less than post-processed counts in deaths",
     ):
         found = [value for name, value in holds.items() if words in name]
         assert found
         assert all(found)
+    fails = {name for name, value in holds.items() if value is False}
+    assert fails - {
+        "releases of the least populous county concentrate around the confidential number (epsilon 1, l2 loss)"
+    } == {
+        "Delta_z = 2 (l1) for one person's status, given the state's cases",
+        "noise of rate 1/4 loses at most epsilon = 1 (l1)",
+    }
+    undecided = [name for name, value in holds.items() if value is None]
+    assert len(undecided) > 10  # eight replicates of three months
     assert {path.suffix for path in (tmp_path / "one").iterdir()} >= {".png", ".svg", ".html", ".json", ".csv"}
 
     one = tmp_path / "one" / "replicates"

@@ -5,9 +5,10 @@ J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private dat
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.types import Array, Json
-from ppdinf.errors import CountError, PrivacyError
+from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
@@ -28,6 +29,7 @@ from ppdinf.mechanisms.bounded.weighted import Weighted
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
+from ppdinf.privacy.delta_z import delta_z
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
 
@@ -61,12 +63,17 @@ class WassersteinExponential(Weighted):
         sigma is the largest change of the loss of a release between tables at l1 distance `sensitivity`, computed by
         enumeration. At most 1,000 tables may satisfy the public statements, and release files cannot store the loss
         (`ppdinf.mechanisms.bounded.stated_loss`).
+    models : iterable of (law, law), optional
+        Pairs of distributions of the table given the public statements: one pair for each model and each secret pair,
+        as mappings from tuples of all counts, in the order of the table's cells, to probabilities. A sensitivity below
+        their infinity-Wasserstein distance is refused. Release files do not store them.
 
     Raises
     ------
     PrivacyError, CountError
-        A parameter is out of range, or `base_measure` is not a base measure. For a given table: the sensitivity is
-        below the distance of the nearest two tables that satisfy the public statements.
+        A parameter is out of range, or `base_measure` is not a base measure. The sensitivity is below the distance of a
+        pair of `models`. For a given table: the sensitivity is below the distance of the nearest two tables that
+        satisfy the public statements, or a table of `models` has another size or violates them.
 
     See Also
     --------
@@ -88,6 +95,13 @@ class WassersteinExponential(Weighted):
     >>> mechanism = ppd.WassersteinExponential(public, epsilon=1, sensitivity=2, secrets="whether one person is a case")
     >>> int(mechanism.release(np.array([3, 0, 2])).table.sum())
     5
+
+    Cases and deaths of two persons, one of whom is a case: the first person died, or the second one did.
+
+    >>> died = {(1, 1, 0, 0): 1}, {(0, 0, 1, 1): 1}
+    >>> ppd.WassersteinExponential(public, 1, sensitivity=2, secrets="who died", models=[died])
+    Traceback (most recent call last):
+    ppdinf.errors.PrivacyError: sensitivity must be at least 4, the l1 distance between the laws of `models`; it is 2
     """
 
     kind: ClassVar[str] = "wasserstein-exponential"
@@ -98,6 +112,7 @@ class WassersteinExponential(Weighted):
     secrets: str
     base_measure: BaseMeasure | None
     loss: str | Callable[[Array, Array], float]
+    models: tuple[tuple[object, object], ...] = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -107,6 +122,7 @@ class WassersteinExponential(Weighted):
         secrets: str,
         base_measure: BaseMeasure | None = None,
         loss: str | Callable[[Array, Array], float] = "l1",
+        models: Iterable[tuple[object, object]] | None = None,
     ) -> None:
         require_public(public)
         if not isinstance(secrets, str) or not secrets.strip():
@@ -118,7 +134,14 @@ class WassersteinExponential(Weighted):
         if loss not in ("l1", "l2") and not callable(loss):
             raise PrivacyError(f"loss must be 'l1', 'l2' or a function of two tables, found {loss!r}")
         exact = {"epsilon": as_fraction(epsilon, "epsilon"), "sensitivity": as_fraction(sensitivity, "sensitivity")}
-        assign(self, public=public, **exact, secrets=secrets, base_measure=base_measure, loss=loss)
+        pairs = () if models is None else tuple(models)
+        assign(self, public=public, **exact, secrets=secrets, base_measure=base_measure, loss=loss, models=pairs)
+        least = 0 if models is None else delta_z(pairs, norm=self.distance)
+        if self.sensitivity < least:
+            raise PrivacyError(
+                f"sensitivity must be at least {float(least):.4g}, the {self.distance} distance between the laws of "
+                f"`models`; it is {self.sensitivity}"
+            )
 
     @property
     def law(self) -> DoubleGeometric | L2Laplace:
@@ -184,6 +207,19 @@ class WassersteinExponential(Weighted):
         return super().plan_on(system, allow_mcmc=allow_mcmc)
 
     def _require_sensitivity(self, system: System) -> None:
+        """Refuse a sensitivity below the nearest two tables, and models of other tables."""
+        for cells in chain.from_iterable(
+            law if isinstance(law, Mapping) else [law] for pair in self.models for law in pair
+        ):
+            if not isinstance(cells, tuple) or len(cells) != system.frame.size:
+                raise PrivacyError(
+                    f"the values of `models` must be tuples of the {system.frame.size} counts of the table, found "
+                    f"{cells!r:.60}: state the laws of everything that is released"
+                )
+            try:
+                system.require_cells(np.array(cells))
+            except InvariantError as error:
+                raise PrivacyError(f"a value of `models` is impossible: {error}") from None
         nearest = None if system.fixed.all() else shortest_distance(system.free, self.distance)
         if nearest is not None and float(self.sensitivity) < nearest * (1 - 1e-9):
             raise PrivacyError(
@@ -250,7 +286,13 @@ class StatedLoss(WassersteinExponential):
 
     def __init__(self, stated: WassersteinExponential, system: System) -> None:
         super().__init__(
-            stated.public, stated.epsilon, stated.sensitivity, stated.secrets, stated.base_measure, stated.loss
+            stated.public,
+            stated.epsilon,
+            stated.sensitivity,
+            stated.secrets,
+            stated.base_measure,
+            stated.loss,
+            stated.models or None,
         )
         rate = float(self.epsilon) / 2
         law = listed_law(system, self.loss, rate, float(self.sensitivity), self.measure_on(system))  # type: ignore[arg-type]

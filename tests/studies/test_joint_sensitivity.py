@@ -1,0 +1,96 @@
+"""Delta_z and loss of tables of cases and deaths: linear programs and direct sums over persons."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import ppdinf as ppd
+from case_studies.covid import joint_sensitivity as joint
+from ppdinf.errors import PrivacyError
+
+
+def laws_by_person(first, others, total, fatality):
+    """Laws of the table given the status of person 0, by enumeration of the status of every person."""
+    found = {status: {} for status in ("no case", "survived", "died")}
+    weight = {"no case": 1.0, "survived": 1 - fatality, "died": fatality}  # a common probability of cases cancels
+    for states in itertools.product(found, repeat=1 + first + others):
+        if sum(state != "no case" for state in states) != total:
+            continue
+        here, away = states[: first + 1], states[first + 1 :]
+        cells = tuple(
+            sum(s in kinds for s in part) for part in (here, away) for kinds in (("survived", "died"), ("died",))
+        )
+        law = found[states[0]]
+        law[cells] = law.get(cells, 0.0) + np.prod([weight[state] for state in states[1:]])
+    return {status: {cells: p / sum(law.values()) for cells, p in law.items()} for status, law in found.items()}
+
+
+def bottleneck(p, q, order):
+    """Smallest t for which a linear program moves all mass along pairs of tables at distance at most t."""
+    x, y = np.array(list(p)), np.array(list(q))
+    away = np.linalg.norm(x[:, None] - y, ord=order, axis=2)
+    rows = np.kron(np.eye(len(x)), np.ones(len(y))), np.kron(np.ones(len(x)), np.eye(len(y)))
+    for t in np.unique(away):
+        cost = (away > t + 1e-9).ravel().astype(float)
+        found = linprog(cost, A_eq=np.vstack(rows), b_eq=[*p.values(), *q.values()], bounds=(0, None))
+        if found.fun < 1e-9:
+            return t
+    raise AssertionError
+
+
+@pytest.mark.parametrize("fatality", [Fraction(1, 50), Fraction(9, 10)])
+def test_delta_of_cases_and_deaths_is_four_in_l1_and_two_in_l2(fatality):
+    state = (1, 2, 2)
+    ours, theirs = joint.laws(*state, fatality), laws_by_person(*state, float(fatality))
+    for status, law in theirs.items():
+        assert {cells: float(p) for cells, p in ours[status].items()} == pytest.approx(law)
+    for order, norm, delta in ((1, "l1", 4), (2, "l2", 2)):
+        assert bottleneck(theirs["died"], theirs["no case"], order) == pytest.approx(delta)
+        assert joint.DELTA_Z[norm] == delta
+    table = joint.sensitivities()
+    assert table.loc["died / no case"].tolist() == pytest.approx([2, 4] * 3)
+    assert table.loc["case / no case"].tolist() == pytest.approx([3**0.5, 3, 3**0.5, 3, 2, 4])
+    assert table.max().tolist() == table.loc["died / no case"].tolist()
+
+
+def test_l1_noise_of_rate_one_fourth_loses_more_than_one():
+    """The loss of one state by sums over all tables; stated with Delta = 2, the guarantee would be 1."""
+    law = joint.laws(1, 5, 3, Fraction(1, 2))
+    tables = [np.array([c, a, 3 - c, b]) for c in range(4) for a in range(c + 1) for b in range(4 - c)]
+    for order, norm in ((2, "l2"), (1, "l1")):
+        given = dict.fromkeys(law, 0.0)
+        for status, own in law.items():
+            for x, p in own.items():
+                weights = np.array([np.exp(-np.linalg.norm(y - np.array(x), ord=order) / 4) for y in tables])
+                given[status] = given[status] + float(p) * weights / weights.sum()
+        expected = max(np.abs(np.log(given[s] / given[t])).max() for s, t in joint.SECRETS)
+        assert joint.loss(law, 3, 1, norm) == pytest.approx(expected)
+    lost = joint.losses()["enumerated loss"]
+    assert lost.xs("l1", level="loss").between(1.15, 2).all()
+    assert (lost.xs("l2", level="loss") < 1).all()
+
+
+def test_the_mechanism_refuses_a_sensitivity_below_the_distance_of_its_models():
+    law = joint.laws(1, 2, 2, Fraction(1, 50))
+    pairs = [(law["died"], law["no case"])]
+    public = ppd.invariants.linear([[1, 0, 1, 0]]) & ppd.invariants.nonnegative()
+    about = {"secrets": "whether one person died", "models": pairs}
+    with pytest.raises(PrivacyError, match="at least 4, the l1 distance between the laws"):
+        ppd.WassersteinExponential(public, 1, 2, **about)
+    for delta, norm in ((4, "l1"), (2, "l2")):
+        mechanism = ppd.WassersteinExponential(public, 1, delta, loss=norm, **about)
+        assert mechanism.release(np.array([1, 0, 1, 1])).table.values[[0, 2]].sum() == 2
+        assert mechanism == ppd.WassersteinExponential(public, 1, delta, "whether one person died", loss=norm)
+    with pytest.raises(PrivacyError, match="at least 2, the l2 distance"):
+        ppd.WassersteinExponential(public, 1, "1.99", loss="l2", **about)
+    with pytest.raises(PrivacyError, match="pairs is empty"):
+        ppd.WassersteinExponential(public, 1, 2, "x", models=[])
+    mechanism = ppd.WassersteinExponential(public, 1, 4, **about)
+    with pytest.raises(PrivacyError, match=r"a value of `models` is impossible: .*violates the public statement"):
+        mechanism.release(np.array([2, 0, 1, 1]))  # three cases, but the models have two
+    of_cases = [({(1, 1): 1}, {(0, 2): 1})]
+    with pytest.raises(PrivacyError, match=r"tuples of the 4 counts of the table, found \(1, 1\): state"):
+        ppd.WassersteinExponential(public, 1, 2, "case", models=of_cases).release(np.array([1, 0, 1, 1]))
