@@ -68,6 +68,11 @@ class AdditiveLaw(IndependentLaw):
         """Return the log weight of each released y given the count x, elementwise; NumPy or PyTensor."""
         return self.law.log_weight(y - x, *scale)
 
+    def log_total(self, numbers: int) -> float:
+        """Return the log of the total weight of independent noise."""
+        total: float = numbers * self.law.log_total
+        return total
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return bounds on the count given each y; the weight outside of them is at most `tail_probability`."""
         far = float(self.law.widest_half_width(1, tail_probability)) if tail_probability > 0 else math.inf

@@ -1,9 +1,9 @@
 """The law of noisy sums of a table's histogram of counts, as a function of the table.
 
 A table of N cells with counts 0 to n - 1 has the histogram h. Sums S h were published with independent double geometric
-noise of one rate. For noisy sums m, the log probability of a table is ``-rate |m - S h|_1`` up to a constant. A cell
-that changes from the count a to a + 1 changes the sums by a column of *steps*. This column usually has one or two
-nonzero entries, and Gibbs updates of the table use only these columns.
+noise of one rate. The log probability of noisy sums m is ``-rate |m - S h|_1`` minus a constant. A cell that changes
+from the count a to a + 1 changes the sums by a column of *steps*. This column usually has one or two nonzero entries,
+and Gibbs updates of the table use only these columns.
 
 Noise around a cycle, ``h_i + L_i - L_(i+1)``, determines the noise L up to a common shift of all values. The partial
 sums of the noisy histogram equal the partial sums of h plus L_0 - L_i. The shift is marginalized.
@@ -42,8 +42,8 @@ class HistogramNoise:
     Examples
     --------
     >>> noise = HistogramNoise.of_sums(np.eye(3, dtype=np.int64), [2, 0, 1], rate=0.5)
-    >>> noise.left(np.array([0, 1, 2])), noise.log_density(np.array([0, 1, 2]))
-    (array([ 1, -1,  0]), -1.0)
+    >>> noise.left(np.array([0, 1, 2])), round(noise.log_density(np.array([0, 1, 2])), 2)
+    (array([ 1, -1,  0]), -5.22)
     """
 
     measured: NDArray[np.int64]
@@ -74,14 +74,15 @@ class HistogramNoise:
         return left
 
     def log_density(self, cells: NDArray[np.int64]) -> float:
-        """Return the log probability of the noisy sums given a table, up to a constant.
+        """Return the log probability of the noisy sums given a table.
 
         It is ``-inf`` for counts outside 0 to n - 1.
         """
         if ((cells < 0) | (cells >= self.n)).any():
             return -math.inf
         left = self.left(cells)
-        return _log_shifted(left, self.rate) if self.shifted else -self.rate * float(np.abs(left).sum())
+        log_weight = _log_shifted(left, self.rate) if self.shifted else -self.rate * float(np.abs(left).sum())
+        return log_weight + left.size * math.log(math.tanh(self.rate / 2))
 
 
 def _log_shifted(left: NDArray[np.int64], rate: float) -> float:

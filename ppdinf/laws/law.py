@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -20,12 +20,14 @@ from ppdinf.laws.law_array import PerEntry
 
 __all__ = ["IntegerLaw", "Law"]
 
-NEAR = 2**10  # number of weights that are summed one by one
+NEGLIGIBLE = -40.0  # log weight that is negligible in a sum of all weights
+DEVIATIONS = 12.0  # standard deviations beyond which a sum of noise is negligible
+CIRCLE = 2**23  # largest number of values of a sum of noise; takes a second
 LARGEST = 2**20  # largest number of tabulated weights of one cell; takes several seconds
 
 
 class Law(ABC):
-    """A law of integer vectors, stated up to its normaliser; its weight is largest at 0, where it is 1.
+    """A law of integer vectors, stated by weights; the weight is largest at 0, where it is 1.
 
     Attributes
     ----------
@@ -210,11 +212,38 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
                 return weights, tail.upper()
             weights.append(ahead[0])
 
-    @property
+    @cached_property
     def log_total(self) -> float:
-        """Upper bound on the log of the sum of all weights; the weight of 0 is 1."""
-        near = sum(math.exp(float(self.log_weight(k))) for k in range(1, NEAR))
-        return math.log1p(2 * near + math.exp(self.log_tail(NEAR - 1)))
+        """Log of the sum of all weights: an upper bound, which is exact in double precision if the tail is negligible.
+
+        The tail begins at a relative weight of ``exp(-40)``, or at a million.
+        """
+        far = min(self.tail_start(NEGLIGIBLE), LARGEST)
+        near = np.exp(self.log_weight(np.arange(1.0, far + 1))).sum()
+        return math.log1p(2 * float(near) + math.exp(self.log_tail(far)))
+
+    def log_total_of_sum(self, cells: int) -> float | None:
+        """Return the log of the total weight of all noise of `cells` cells with the sum 0; None if it is too wide.
+
+        The characteristic function of a cell is computed on a circle of integers. The probability that the sum of the
+        noise leaves the circle is negligible.
+        """
+        far = self.tail_start(2 * NEGLIGIBLE)
+        if far > CIRCLE:
+            return None
+        weights = np.exp(self.log_weight(np.arange(far + 1.0)))
+        total = 2 * weights.sum() - 1
+        spread = math.sqrt(2 * (weights @ np.arange(far + 1.0) ** 2) / total)
+        size = 2 ** math.ceil(math.log2(2 * far + 1 + DEVIATIONS * spread * math.sqrt(cells)))
+        if size > CIRCLE:
+            return None
+        circle = np.zeros(size)
+        circle[: far + 1] = weights / total
+        circle[-far:] = circle[far:0:-1]
+        transform = np.fft.rfft(circle).real
+        twice = np.full(transform.size, 2.0)  # the values of the other half of the circle
+        twice[[0, -1]] = 1.0
+        return float(math.log((twice @ transform**cells) / size) + cells * math.log(total))
 
     def log_tail(self, size: int) -> float:
         """Return an upper bound on the log of the sum of the weights of absolute values above `size`."""

@@ -1,9 +1,10 @@
 """The likelihood of a mechanism's release: the density of the release as a function of the confidential cells.
 
-    p(y | x)  proportional to  w(y, W x | a) / C(x),     A y = A W x.
+    p(y | x) = w(y, W x | a) / (c C(x)),     A y = A W x.
 
 The weights w are stated cell by cell or by a norm. W is a linear query if answers to queries were published. The
-auxiliary variable a is integrated out. C(x) is the total weight of all releases, if it depends on the table.
+auxiliary variable a is integrated out. C(x) is the total weight of all releases, if it depends on the table, and
+otherwise the constant c. Samplers do not use c; comparisons between laws of noise do.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.published.transition_matrix import TransitionMatrix
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
-__all__ = ["Likelihood", "MixingScale", "Normaliser", "RemovedShift"]
+__all__ = ["Likelihood", "MixingScale", "Normaliser", "RemovedShift", "unknown_constant"]
+
+
+def unknown_constant() -> None:
+    """Return None: the total weight of all releases of a table cannot be summed."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,9 @@ class Likelihood:
         Whether further weights can move a release anywhere within the public bounds.
     histogram : HistogramNoise, optional
         Noisy sums of the table's histogram of counts that were published earlier.
+    constant : callable
+        Function that returns the log of the total weight of all releases, without `normaliser`; None if it is not
+        known. Weights are probabilities, with the constant 0, unless stated.
     """
 
     form: AdditiveLaw | TransitionMatrix | NoiseNorm
@@ -134,6 +142,7 @@ class Likelihood:
     records: Callable[[NDArray[np.float64]], int | None] | None = None
     follows_bounds: bool = False
     histogram: HistogramNoise | None = None
+    constant: Callable[[], float | None] = float  # float() is 0
 
     @property
     def norm(self) -> NoiseNorm | None:

@@ -140,6 +140,13 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log weight of each published y given the count x, elementwise; ``-inf`` if it is impossible."""
 
+    def log_total(self, numbers: int) -> float:
+        """Return the log of the total weight of several published numbers given their counts, which must be constant.
+
+        It is 0, because weights are probabilities or densities, unless overridden.
+        """
+        return 0.0
+
     @abstractmethod
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y, except with probability `tail_probability`.

@@ -83,6 +83,11 @@ class TableMechanism(Mechanism):
         likelihood = self.require_likelihood(system)
         return float(likelihood.log_table(y, x)) + likelihood.log_of_table(x)
 
+    def log_constant(self, system: System) -> float | None:
+        """Return the log of the total of the densities `log_weight` of all releases; None if it is not known."""
+        likelihood = self.likelihood(system)
+        return 0.0 if likelihood is None else likelihood.constant()
+
     def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Return the log density as `log_weight`, up to any function of x, to compare releases of one table."""
         return self.log_weight(system, y, x)
@@ -263,8 +268,8 @@ class TableMechanism(Mechanism):
         Returns
         -------
         TensorVariable
-            Forward draws are exact, with a seed. Its log density is the log density of the release given the table,
-            up to a constant for all tables with the same public sums; ``-inf`` where a sum differs.
+            Forward draws are exact, with a seed. Its log density is that of the release given the table, normalized
+            as `logp`; ``-inf`` where a sum differs.
 
         Raises
         ------
@@ -289,9 +294,11 @@ class TableMechanism(Mechanism):
         return importlib.import_module(ANALYST).mechanism_dist(self, table, labels)
 
     def logp(self, y: TableLike, x: TableLike) -> float:
-        """Return the log density of releasing `y` given the confidential table `x`, up to a constant in x.
+        """Return the log density of releasing `y` given the confidential table `x`.
 
-        Differences between tables are exact.
+        The density is normalized, except if the public sums cross and noise under them cannot be summed in about a
+        second (`ppdinf.noise.log_total`). Then a constant is missing, which is the same for all tables, and densities
+        of different laws of noise must not be compared.
 
         Parameters
         ----------
@@ -308,4 +315,5 @@ class TableMechanism(Mechanism):
         cells = system.cells(x)
         if np.any(exact_product(system.A, released - cells)):
             return -np.inf
-        return self.on(system).log_weight(system, released, cells)
+        settled = self.on(system)
+        return settled.log_weight(system, released, cells) - (settled.log_constant(system) or 0.0)

@@ -19,13 +19,18 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_given_totals.totals import log_coefficient
 
-__all__ = ["counts_of_cells", "log_densities_of_cells", "require_cells"]
+__all__ = ["counts_of_cells", "log_densities_of_cells", "require_cells", "wider_counts"]
+
+NEGLIGIBLE = -36.0  # log weight at an end of a range, relative to the largest
+LARGEST = 2**20  # counts of a range
+TILTS = np.sinh(np.linspace(-6, 6, 25)) / 20  # up to 10
 
 
 def require_cells(law: ConfidentialRV) -> None:
@@ -51,10 +56,62 @@ def counts_of_cells(law: ConfidentialRV) -> NDArray[np.int64]:
     return np.asarray(y[:, None] + np.arange(-reach, reach + 1))
 
 
+def wider_counts(
+    law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
+) -> NDArray[np.int64] | None:
+    """Return wider ranges of counts if the weight at the end of a range is not negligible at this draw, or None.
+
+    Given its sum, a group has the law of independent cells with weights times exp(t x), for a tilt t at which the
+    means add up to the sum. Each sum of the module's formula has its own tilt.
+
+    Raises
+    ------
+    ModelError
+        The ranges would have more than a million counts.
+    """
+    (block, total), noise, at = law.groups, law.observed.log_counts(counts), counts.astype(np.float64)
+    log_weights = log_p + noise
+    lowest, highest = np.zeros(block.size), np.zeros(block.size)
+    heavy = np.zeros((2, block.size), dtype=bool)
+    for b in range(total.size):
+        own = np.flatnonzero(block == b)
+        means, of_noise = _tilted_means(log_weights[own], at[own]), _tilted_means(noise[own], at[own])
+        together = means.sum(axis=1, keepdims=True)
+        sums = np.hstack([together, together - means + of_noise])  # of all cells; with the noise alone in cell i
+        tilts = np.array([np.interp(total[b], column, TILTS) for column in sums.T])
+        lowest[own], highest[own] = tilts.min(), tilts.max()
+        of_alone = noise[own] + tilts[1:, None] * at[own]
+        heavy[0, own], heavy[1, own] = _is_heavy(of_alone, 0), _is_heavy(of_alone, -1)
+    heavy[0] |= _is_heavy(log_weights + lowest[:, None] * at, 0)
+    heavy[1] |= _is_heavy(log_weights + highest[:, None] * at, -1)
+    if not heavy.any():
+        return None
+    size = counts.shape[1]
+    first, last = counts[:, 0] - size * heavy[0], counts[:, -1] + size * heavy[1]
+    widest = int((last - first).max()) + 1
+    if widest > LARGEST:
+        raise ModelError(
+            f"the released cells are so far from the data model that of='cells' would sum over {widest:,} counts of a "
+            "cell: use of='groups'"
+        )
+    return np.asarray(first[:, None] + np.arange(widest))
+
+
+def _tilted_means(log_weights: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean count of each cell with weights times exp(t x), shape (tilts, cells)."""
+    return np.array([(softmax(log_weights + t * at, axis=1) * at).sum(axis=1) for t in TILTS])
+
+
+def _is_heavy(log_weights: NDArray[np.float64], end: int) -> NDArray[np.bool_]:
+    """Return whether the weight at an end is not negligible; also if no count of the range is possible."""
+    largest = log_weights.max(axis=1)
+    return np.asarray((log_weights[:, end] > largest + NEGLIGIBLE) | ~np.isfinite(largest))
+
+
 def log_densities_of_cells(
     law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the log predictive density of each cell given the others, up to the constant of the noise.
+    """Return the log predictive density of each cell given the others.
 
     Parameters
     ----------
@@ -66,7 +123,7 @@ def log_densities_of_cells(
     """
     (block, total), noise, size = law.groups, law.observed.log_counts(counts), counts.shape[1]
     log_weights = log_p + noise
-    found = np.logaddexp.reduce(log_weights, axis=1)  # cells in no public sum
+    found = np.logaddexp.reduce(log_weights, axis=1) - law.observed.log_constants()  # cells in no public sum
     for b in range(total.size):
         own = np.flatnonzero(block == b)
         n = own.size

@@ -36,8 +36,8 @@ def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **s
     pandas.DataFrame
         One row per public sum, then one per cell in no public sum:
 
-        - ``elpd``: log predictive density; its sum over groups is the elpd of the model. The normalizing constant of
-          the noise is omitted, which is the same for every model of a release. Compare models of one release only.
+        - ``elpd``: log predictive density, normalized as by `log_likelihood`; its sum over groups is the elpd of the
+          model.
         - ``monte_carlo_error``: its standard error due to the finite number of draws.
 
     Raises

@@ -8,7 +8,7 @@ sum) and single cells in no public sum. PyMC alone treats a release as one obser
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -21,10 +21,10 @@ from ppdinf._internal.pymc_compat import TensorVariable, Variable
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.densities.released_rv import ReleasedRV
-from ppdinf.distributions.model_graph.dependents import dependents_of
+from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependents_of
 from ppdinf.distributions.observation.multinomial_rows import has_rows
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.models.cell_log_likelihood import counts_of_cells, log_densities_of_cells, require_cells
+from ppdinf.models.cell_log_likelihood import counts_of_cells, log_densities_of_cells, require_cells, wider_counts
 from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
 
 __all__ = ["log_likelihood", "pointwise", "sample_release"]
@@ -58,9 +58,8 @@ def log_likelihood(
     Returns
     -------
     xarray.DataArray, dimensions ``("chain", "draw", "public_group")`` or ``("chain", "draw", "cell")``
-        One entry per public sum, then one per cell in no public sum; or one entry per cell. The values omit the
-        normalizing constant of the noise, which is the same for every model of a release. Compare models of one release
-        only.
+        One entry per public sum, then one per cell in no public sum; or one entry per cell. The densities are
+        normalized, so that laws of the noise can be compared, too, for the same released numbers.
 
     Raises
     ------
@@ -98,11 +97,15 @@ def log_likelihood(
     if of == "cells":
         law, dim = _require_units(model, name), "cell"
         require_cells(law)
-        counts = counts_of_cells(law)
-        log_p = law.log_data_model(table.variable.owner.inputs, pt.constant(counts))
-        of_draw = of_draws([log_p], idata.posterior, model)
         names = [law.observed.frame.cell(k) for k in range(law.fiber.lower.size)]
-        rows = [log_densities_of_cells(law, counts, of_draw(at)[0]) for at in np.ndindex(lead)]
+        counts, rows = counts_of_cells(law), []
+        of_draw = _data_model_of_draws(table, counts, idata, model)
+        for at in np.ndindex(lead):
+            log_p = of_draw(at)[0]
+            while (wider := wider_counts(law, counts, log_p)) is not None:
+                counts, of_draw = wider, _data_model_of_draws(table, wider, idata, model)
+                log_p = of_draw(at)[0]
+            rows.append(log_densities_of_cells(law, counts, log_p))
     elif of == "groups":
         groups, names = pointwise(model, name)
         dim, of_draw = GROUP, of_draws([groups], idata.posterior, model)
@@ -235,7 +238,17 @@ def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable
         parts += [logp_table(law.weights(given), **place)[: total.size]]
     if free.size:
         parts += [pt.logsumexp(law.weights(given)[free], axis=1)]
-    return pt.concatenate(parts)
+    shares = law.observed.log_constants()
+    constants = np.append(np.bincount(block[grouped], shares[grouped], minlength=total.size), shares[free])
+    return pt.concatenate(parts) - constants
+
+
+def _data_model_of_draws(
+    table: ConfidentialTable, counts: NDArray[np.int64], idata: xr.DataTree, model: pm.Model
+) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
+    """Compile the log densities of counts by the data model, as a function of a chain and a draw."""
+    log_p = table.law.log_data_model(table.variable.owner.inputs, pt.constant(counts))
+    return of_draws([log_p], idata.posterior, model)
 
 
 def _names(law: ConfidentialRV) -> list[str]:

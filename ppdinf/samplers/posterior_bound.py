@@ -1,7 +1,7 @@
 """Proved upper bounds on the likelihood of a noisy table, for rejection sampling.
 
-L(theta) = sum over tables x on the fiber of p(x | theta) q(y - x), where q is the noise without its normalizer. Two
-bounds hold for every theta:
+L(theta) = sum over tables x on the fiber of p(x | theta) q(y - x), where q is the law of the noise. Two bounds hold for
+every theta, here for q without its normalizer:
 
 - *mode*: the p(x | theta) of a fiber sum to at most 1, so L is at most the largest q(y - x). For noise whose
   distribution does not depend on the table this is q(0), or less where public bounds exclude y. This is the
@@ -62,6 +62,7 @@ def log_bound(model: pm.Model) -> float:
 
 def _table_bound(table: ConfidentialTable) -> float:
     law, given = table.law, table.variable.owner.inputs
+    constant = law.observed.log_constant or 0.0
     auxiliary = law.observed.likelihood.auxiliary
     if auxiliary is not None and not auxiliary.is_bounded:  # weights without the prior of the projected component
         return np.inf
@@ -69,9 +70,10 @@ def _table_bound(table: ConfidentialTable) -> float:
     mode = float(law.fiber.log_noise.max(axis=1).sum())
     (cells, log_sums), form = law.base(given), law.exponential_family(given)
     if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
-        return mode
+        return mode - constant
     (block, total), informed = law.groups, ~law.fiber.uninformed
-    return min(mode, saturated_bound(form[2][informed], law.fiber.lower[informed], total, block[informed]))
+    saturated = saturated_bound(form[2][informed], law.fiber.lower[informed], total, block[informed])
+    return min(mode, saturated) - constant
 
 
 def saturated_bound(

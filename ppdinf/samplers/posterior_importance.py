@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._internal.progress import progress
+from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_modes import Mode, dispersed, find_modes
@@ -98,9 +99,10 @@ def importance(
         Same layout as the result of `pm.sample`. ``posterior``: one chain of resampled draws, for plots and
         `sample_confidential`. ``sample_stats``: ``proposal``, the index of the weighted draw of each resampled draw.
         Attributes of ``sample_stats``: ``pareto_k``; ``ess``, the effective number of weighted draws (1 / sum of
-        squared weights); ``log_evidence``, log p(y, Z) without the mechanism's normalizer; ``log_evidence_halves``, the
-        same from each search alone; ``halves_agree`` (1 or 0). ``weighted``: all weighted draws and their normalized
-        ``log_weight``, for expectations without resampling noise. ``observed_data``.
+        squared weights); ``log_evidence``, log p(y, Z), or nan if the constant of the noise is not known;
+        ``log_evidence_halves``, the same from each search alone, without an unknown constant; ``halves_agree`` (1 or
+        0). ``weighted``: all weighted draws and their normalized ``log_weight``, for expectations without resampling
+        noise. ``observed_data``.
 
     Raises
     ------
@@ -166,6 +168,7 @@ def importance(
             stacklevel=2,
         )
     weighted = target.draws(result.points)
+    is_known = all(table.law.observed.log_constant is not None for table in tables_of(model))
     return as_tree(
         model,
         {name: values[result.chosen] for name, values in weighted.items()},
@@ -173,7 +176,7 @@ def importance(
         {
             "pareto_k": result.k,
             "ess": result.ess,
-            "log_evidence": result.log_evidence,
+            "log_evidence": result.log_evidence if is_known else np.nan,
             "log_evidence_halves": list(result.halves),
             "halves_agree": int(result.agree),
         },

@@ -80,8 +80,8 @@ def rejection(
     xarray.DataTree
         Same layout as the result of `pm.sample`: ``posterior`` with one chain, ``sample_stats`` with ``acceptance``,
         the acceptance probability of each draw, and ``observed_data``. Attributes of ``sample_stats``:
-        ``acceptance_rate``; ``proposals``; ``log_bound`` (log M without the mechanism's normalizer); ``bound``
-        ("proved", or "found" by maximization); ``bound_raised``, the number of proposals that exceeded the bound.
+        ``acceptance_rate``; ``proposals``; ``log_bound`` (log M); ``bound`` ("proved", or "found" by maximization);
+        ``bound_raised``, the number of proposals that exceeded the bound.
 
     Raises
     ------

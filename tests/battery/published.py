@@ -67,7 +67,7 @@ class Published:
             released = tables([0] * y.size, [ceiling] * y.size, self.A, self.values)
             base = 0.0 if self.base is None else self.base(released)
             log_noise = log_noise - own.log_normaliser(lambda z: weigh(z) + base, x, released)
-        return own.Listed(x, log_noise)
+        return own.Listed(x, log_noise - (self.release().likelihood.constant() or 0.0))
 
 
 def double_geometric(epsilon):

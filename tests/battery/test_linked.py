@@ -188,7 +188,7 @@ def of_second(point, x, epsilon=2.0):
     p = expit(point["theta"][1])
     log_deaths = own.binomial(deaths, x[..., None], np.log(p / (1 - p)))
     return plain(point, x) + own.logsumexp(
-        log_deaths - epsilon * np.abs(np.array(OTHER)[:, None] - deaths), axis=-1
+        log_deaths + stats.dlaplace.logpmf(np.array(OTHER)[:, None] - deaths, epsilon), axis=-1
     ).sum(axis=1)
 
 

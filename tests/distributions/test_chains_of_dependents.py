@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from noise_totals import log_total
 from scipy import stats
 
 import ppdinf as ppd
@@ -13,6 +14,7 @@ import ppdinf as ppd
 NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])
 TABLES = np.array([x for x in itertools.product(range(TOTAL + 1), repeat=3) if sum(x) == TOTAL])
 WEIGHT = stats.poisson.pmf(TABLES, RATE).prod(axis=1) * np.exp(-EPSILON * abs(TABLES - NOISY).sum(axis=1))
+WEIGHT /= np.exp(log_total(EPSILON, 3))
 FIRST, SECOND, THIRD = np.array([3.0, 1.0, 2.0]), np.array([4.0, 1.0, 1.0]), np.array([9.0, 3.0, 6.0])
 normal = stats.norm.pdf
 

@@ -66,8 +66,8 @@ def posed(dist, data, way="auto", public=None):
 
 
 def log_likelihood(log_p):
-    """Log weight of the release, where the noise has weights exp(-epsilon |y - x|)."""
-    return logsumexp(log_p - EPSILON * abs(NOISY[:, None] - MANY), axis=1).sum()
+    """Log density of the release."""
+    return logsumexp(log_p + stats.dlaplace.logpmf(NOISY[:, None] - MANY, EPSILON), axis=1).sum()
 
 
 def density(model):

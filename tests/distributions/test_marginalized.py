@@ -52,7 +52,7 @@ def enumerated(release, dist, rate):
     rates = pm.math.ones(shaped.shape) * np.reshape(rate, (-1, *[1] * (shaped.ndim - 1)))
     log_data = pm.logp(dist(rates), shaped).eval(mode="FAST_COMPILE")
     log_data = log_data.reshape(*np.shape(rate), len(points), -1).sum(axis=-1)
-    log_noise = -float(release.mechanism.epsilon) * np.abs(points - y).sum(axis=1)
+    log_noise = -float(release.mechanism.epsilon) * np.abs(points - y).sum(axis=1) - release.likelihood.constant()
     return points, log_data + log_noise
 
 

@@ -138,7 +138,7 @@ def enumerated(seen_deaths, rate=2.0, p=0.3):
     x, found = np.arange(0, 6000), 0.0
     for cell, y in enumerate([37, 74, 41, None]):
         log = stats.nbinom.logpmf(x, 0.5, 0.5 / (0.5 + rate * PEOPLE[cell]))
-        log = log + (0.0 if y is None else -abs(x - y))
+        log = log + (0.0 if y is None else stats.dlaplace.logpmf(x - y, 1))
         if cell in seen_deaths:
             log = log + stats.binom.logpmf(seen_deaths[cell], x, p)
         found += logsumexp(log)

@@ -129,6 +129,40 @@ def log_of_release(y, rates, log_f):
     return logsumexp((stats.poisson.logpmf(tables, rates) + log_f(y - tables)).sum(axis=1))
 
 
+@pytest.mark.quick_cases(3)
+@few_groups
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("total", [False, True])
+@pytest.mark.parametrize("deviations", [0, 1, 5, 20, 80])
+def test_cells_far_from_the_model(deviations, total, noise):
+    """A cell at several standard deviations of its noise: all tables of the cells are summed, with certain constants.
+
+    Posterior counts are then far from the released ones, and under a public total those of the other cells are, too.
+    """
+    mechanism, loss, log_f = NOISES[noise]
+    rate, x = 12.0, np.arange(400)
+    sd = {"laplace": 1.36, "gaussian": 0.71}[noise]
+    y = np.array([12 + round(deviations * sd), 11, 13])
+    release = ppd.Release(y, mechanism(ppd.invariants.total() if total else ppd.invariants.Public(), **loss))
+    found = ppd.log_likelihood(draws(1.0), built(release, np.full(3, rate)), of="cells").values[0, 0]
+    log_p, z = stats.poisson.logpmf(x, rate), np.arange(-2000, 2001)
+    if not total:
+        expected = [logsumexp(log_p + log_f(value - x)) - logsumexp(log_f(z)) for value in y]
+        if deviations < 80:  # windows of the model are computed before the draws are known
+            one = ppd.log_likelihood(draws(1.0), built(release, np.full(3, rate))).values[0, 0]
+            np.testing.assert_allclose(one, expected, atol=1e-6)
+    else:
+        expected = []
+        for i in range(3):
+            first, second = (log_p + log_f(value - x) for value in np.delete(y, i))
+            pairs = [logsumexp(first[: s + 1] + second[s::-1]) for s in x]
+            with_i = log_p + log_f(y[i] - x)
+            s = x[x <= y.sum()]
+            joint = logsumexp(np.array(pairs)[s] + with_i[y.sum() - s])
+            expected.append(joint - logsumexp(np.array(pairs) + log_f(y[i] - (y.sum() - x))))
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
 def test_cells_are_refused_where_they_have_no_density():
     for given, words in [
         (built(released(public=ppd.invariants.groups("state") & ppd.invariants.total())), "at most one public sum"),

@@ -2,6 +2,7 @@
 
 import itertools
 
+import noise_totals
 import numpy as np
 import pymc as pm
 import pytest
@@ -11,7 +12,7 @@ import ppdinf as ppd
 
 NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])
 TABLES = np.array([x for x in itertools.product(range(TOTAL + 1), repeat=3) if sum(x) == TOTAL])
-NOISE = -EPSILON * abs(TABLES - NOISY).sum(axis=1)
+NOISE = -EPSILON * abs(TABLES - NOISY).sum(axis=1) - noise_totals.log_total(EPSILON, 3)
 
 
 def log_total(log_rate, factor):

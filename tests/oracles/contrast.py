@@ -20,7 +20,7 @@ GRID = np.linspace(MEAN - 5 * SD, MEAN + 5 * SD, 3001)
 
 
 class Law(NamedTuple):
-    """On GRID: prior, likelihood (mechanism's normaliser dropped), posterior, and the same without P(Z | theta)."""
+    """On GRID: prior, likelihood, posterior, and the same without P(Z | theta)."""
 
     prior: np.ndarray
     likelihood: np.ndarray
@@ -44,7 +44,10 @@ def law_on_grid(epsilon=EPSILON, total_known=True):
     if total_known:
         points = points[points.sum(axis=1) == Y.sum()]
     rates = BASE * np.exp(GRID[:, None] * SLOPE)
-    noise = np.exp(-epsilon * np.abs(points - Y).sum(axis=1))
+    every = np.array(list(itertools.product(range(-40, 41), repeat=2 if total_known else 3)))
+    last = every.sum(axis=1) if total_known else 0
+    total = np.exp(-epsilon * (np.abs(every).sum(axis=1) + np.abs(last))).sum()
+    noise = np.exp(-epsilon * np.abs(points - Y).sum(axis=1)) / total
     cells = stats.poisson.pmf(np.arange(19)[:, None, None], rates)  # count, grid, cell
     mass = cells[points[:, 0], :, 0] * cells[points[:, 1], :, 1] * cells[points[:, 2], :, 2]
     prior, likelihood = stats.norm.pdf(GRID, MEAN, SD), noise @ mass

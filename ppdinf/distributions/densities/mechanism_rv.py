@@ -42,6 +42,7 @@ __all__ = ["MechanismRV", "ReleaseLaw", "frame_of", "mechanism_dist"]
 
 KNOWN = 256  # sets of public sums whose mechanism and plan are cached
 
+type Settled = tuple[System, TableMechanism, Plan, float]
 type Labels = TableLike | Mapping[str, Collection[object]]
 
 
@@ -58,7 +59,7 @@ class ReleaseLaw:
     def __init__(self, mechanism: TableMechanism, frame: Frame) -> None:
         self.mechanism, self.frame = mechanism, frame
         self._blank = bind(mechanism.public, frame, np.zeros(frame.size, dtype=np.int64))
-        self._known: dict[tuple[int, ...], tuple[System, TableMechanism, Plan]] = {}
+        self._known: dict[tuple[int, ...], Settled] = {}
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_known": {}}  # samplers are rebuilt when needed
@@ -79,21 +80,21 @@ class ReleaseLaw:
         for row, row_cells in enumerate(cells):
             by_sums.setdefault(self._sums(row_cells), []).append(row)
         for sums, rows in by_sums.items():
-            system, mechanism, plan = self._settled(sums)
+            system, mechanism, plan, _ = self._settled(sums)
             drawn[rows] = mechanism.checked_draw(system, cells[rows], len(rows), stream, plan)
         return drawn
 
     def log_density(self, y: Array, x: NDArray[np.int64]) -> float:
-        """Return the log density of a release given a table, up to a constant of all tables with its public sums.
+        """Return the log density of a release given a table; -inf for tables that violate public bounds.
 
-        The log density is -inf for tables that violate public bounds.
+        It is normalized as `TableMechanism.logp`.
         """
         if self.mechanism.is_integer and exact_product(self._blank.A, y - x).any():
             return -np.inf
         if (self._blank.B @ x < self._blank.limits).any():
             return -np.inf
-        system, mechanism, _ = self._settled(self._sums(x))
-        return mechanism.log_weight(system, y, x)
+        system, mechanism, _, log_constant = self._settled(self._sums(x))
+        return mechanism.log_weight(system, y, x) - log_constant
 
     def _sums(self, cells: NDArray[np.int64]) -> tuple[int, ...]:
         """Return the public sums that the mechanism depends on."""
@@ -101,14 +102,15 @@ class ReleaseLaw:
             return tuple(self._blank.values.tolist())
         return tuple(exact_product(self._blank.A, cells).tolist())
 
-    def _settled(self, sums: tuple[int, ...]) -> tuple[System, TableMechanism, Plan]:
-        """Return the system, mechanism and plan for given public sums."""
+    def _settled(self, sums: tuple[int, ...]) -> Settled:
+        """Return the system, mechanism, plan and constant of the density for given public sums."""
         if sums not in self._known:
             if len(self._known) == KNOWN:
                 self._known.clear()
             system = replace(self._blank, values=np.array(sums, dtype=np.int64))
             mechanism = self.mechanism.on(system)
-            self._known[sums] = system, mechanism, mechanism.plan_on(system)
+            log_constant = mechanism.log_constant(system) or 0.0
+            self._known[sums] = system, mechanism, mechanism.plan_on(system), log_constant
         return self._known[sums]
 
 

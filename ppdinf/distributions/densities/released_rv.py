@@ -86,6 +86,7 @@ def _released_logp(
 ) -> TensorVariable:
     (y,) = values
     log_density, system = op.observed.log_density(y.ravel(), x.ravel(), *auxiliary), op.observed.system
+    log_density -= op.observed.log_constant or 0.0
     if not system.limits.size:
         return log_density
     within = pt.all(pt.ge(sums_of_cells(system.B, x.ravel()), system.limits))

@@ -237,6 +237,7 @@ def _marginal_logp(
         log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()
     auxiliary = release.owner.op.dist_params(release.owner)[1:]
     log_l -= law.observed.likelihood.log_prior_in_weights(*auxiliary) + law.base(given)[1]
+    log_l -= law.observed.log_constant or 0.0
     # the windows were computed for this release: other releases have no density here
     log_l = pt.switch(pt.all(pt.eq(values[0], law.observed.noisy.values)), log_l, -np.inf)
     return [log_l, *(pt.zeros(()) for _ in values[1:])]

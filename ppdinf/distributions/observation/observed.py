@@ -127,7 +127,22 @@ class Observed(ABC):
 
     @abstractmethod
     def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
-        """Return the log density of published numbers given a table, symbolic, up to a constant."""
+        """Return the log density of published numbers given a table, symbolic, up to `log_constant`."""
+
+    @property
+    @abstractmethod
+    def log_constant(self) -> float | None:
+        """Log of the total weight of all that could be published given a table; None if it is not known."""
+
+    @abstractmethod
+    def log_constants(self) -> Reals:
+        """Return the share of each cell in `log_constant`, shape (d,), if sums of groups of cells are public.
+
+        Raises
+        ------
+        ModelError
+            A share is not known.
+        """
 
     @abstractmethod
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:

@@ -257,6 +257,23 @@ class ObservedMeasurements(Observed):
 
         return pt.switch(pt.all(pt.eq(y, self.y)), of_table(log_weight, x), -np.inf)
 
+    @property
+    def log_constant(self) -> float | None:
+        """The constants of all laws, or of all releases, whose noise keeps public sums."""
+        if self.published.releases:
+            constants = [release.likelihood.constant() for release in self.published.releases]
+            return None if None in constants else sum(constants)  # type: ignore[arg-type]
+        return sum(form.log_total(rows.size) for form, rows in self.published.entries.forms)
+
+    def log_constants(self) -> Reals:
+        """Return the shares by all releases, or by all measurements of single cells."""
+        shares = np.zeros(self.frame.size)
+        if self.published.releases:
+            return shares + sum(ObservedRelease(one, self.frame).log_constants() for one in self.published.releases)
+        for form, rows in self.of_cells.forms:
+            np.add.at(shares, self.of_cells.matrix.indices[rows], form.log_total(1))
+        return shares
+
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Measure tables again; releases preserve the sums that their mechanisms preserve."""
         entries, releases = self.published.entries, self.published.releases

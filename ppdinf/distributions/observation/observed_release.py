@@ -22,10 +22,12 @@ from ppdinf._internal.types import Array, Symbolic
 from ppdinf.distributions.observation.linear_queries import short_moves
 from ppdinf.distributions.observation.observed import Observed, Reals, sums_of_cells
 from ppdinf.distributions.observation.table_function import of_table
+from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.invariants import System
 from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import SupportMoves
+from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import seeded_stream
@@ -146,6 +148,26 @@ class ObservedRelease(Observed):
         systems = self.system, self.published.kept
         within = all((system.B @ cells >= system.limits).all() for system in systems if system.limits.size)
         return self.likelihood.log_of_table(cells) if within else -np.inf
+
+    @property
+    def log_constant(self) -> float | None:
+        """The constant of the likelihood of the release."""
+        return self.likelihood.constant()
+
+    def log_constants(self) -> Reals:
+        """Return the constant of the noise of each group, divided by its size, and that of single cells."""
+        form, kept = self.likelihood.form, self.published.kept if self.likelihood.records is None else self.system
+        if not isinstance(form, AdditiveLaw):
+            return np.zeros(self.frame.size)
+        sizes = kept.structure.class_sizes[kept.structure.classes]
+        sizes[~kept.structure.partition[kept.structure.blocks]] = 0
+        shares = np.full(sizes.size, form.law.log_total)
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            total = form.law.log_total_of_sum(size)
+            if total is None:
+                raise ModelError("the noise is too wide: the constant of its density cannot be summed")
+            shares[sizes == size] = total / size
+        return shares
 
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Release tables again by the mechanism's sampler."""

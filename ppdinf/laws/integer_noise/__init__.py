@@ -9,5 +9,6 @@ discrete_gaussian  Discrete Gaussian noise: exp(-z^2 / (2 sigma^2)).
 double_geometric   Double geometric noise: exp(-epsilon |z|), or l1 Laplace noise on a lattice.
 joint_l2           l2 Laplace noise of several published numbers together.
 l2_laplace         l2 Laplace noise of vectors: exp(-epsilon |z|_2).
+l2_total           Total weight of l2 noise, by quadrature over the scale of a mixture of Gaussians.
 staircase          Staircase noise: exp(-epsilon j) on the j-th stair.
 """

@@ -81,6 +81,11 @@ class DoubleGeometric(IntegerLaw):
         return float(self.epsilon), 0.0
 
     @property
+    def log_total(self) -> float:
+        """Log of ``coth(epsilon / 2)``."""
+        return -math.log(math.tanh(float(self.epsilon) / 2))
+
+    @property
     def epsilon_per_unit(self) -> Fraction:
         """Privacy loss epsilon per unit of distance."""
         return self.epsilon

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +17,7 @@ from ppdinf._internal.types import Json, Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.integer_noise.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.integer_noise.l2_laplace import L2Laplace
+from ppdinf.laws.integer_noise.l2_total import log_l2_total
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 
 __all__ = ["JointL2", "mixing_precision"]
@@ -79,6 +82,10 @@ class JointL2(ObservationModel):
         norm = np.sqrt(z2.sum(axis=0))
         return -float(self.law.epsilon) * z2 / np.where(norm > 0, norm, 1.0)
 
+    def log_total(self, numbers: int) -> float:
+        """Return the log of the total weight, by quadrature over the scale."""
+        return _log_total(self.law.epsilon, numbers)
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return bounds on the count given each y; jointly they fail with probability at most `tail_probability`."""
         far = float(self.law.support_radius(max(np.size(y), 1), tail_probability)) if tail_probability > 0 else np.inf
@@ -97,6 +104,11 @@ class JointL2(ObservationModel):
             gaussian = DiscreteGaussian(float(v[rng.choice(GRID, p=p)] / epsilon))
             noisy[at] = AdditiveLaw(gaussian).publish(x[at], rng)
         return noisy
+
+
+@lru_cache(maxsize=64)
+def _log_total(epsilon: Fraction, numbers: int) -> float:
+    return log_l2_total(lambda v: numbers * DiscreteGaussian(variance=v).log_total, epsilon, 0.0, numbers)
 
 
 @as_observation_model.register

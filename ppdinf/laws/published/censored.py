@@ -23,7 +23,7 @@ class Censored(PerEntry, IndependentLaw):
     """Law of numbers of another law, of which those below a limit are replaced by a mark.
 
     The weight of the mark given the count x is ``P(Y < limit | x)``, from `column_below` of the other law. The weights
-    of other numbers are those of the other law. Both are up to constants that do not depend on x.
+    of other numbers are the probabilities or densities of the other law.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Censored(PerEntry, IndependentLaw):
         """Return the log weight of each y (possibly the mark) given the count x, elementwise."""
         y, x = np.broadcast_arrays(np.asarray(y), np.asarray(x))
         found, marked = np.empty(x.shape), y == self.mark
-        found[~marked] = self._law.log_weight(y[~marked], x[~marked])
+        found[~marked] = self._law.log_weight(y[~marked], x[~marked]) - self._law.log_total(1)
         weights, place = self._below.log_weights, x[marked].astype(np.int64) - self._below.begins[0]
         left = weights[0] if self._below.left[0] == 0 else -np.inf
         inside = weights[np.clip(place, 0, weights.size - 1)]
@@ -112,7 +112,10 @@ class Censored(PerEntry, IndependentLaw):
     def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column for marks, and the columns of the other law for the rest."""
         (marked,), (there,) = np.nonzero(y == self.mark), np.nonzero(y != self.mark)
-        found = [replace(column, entries=there[column.entries]) for column in self._law.columns(y[there])]
+        found = [
+            replace(column, log_weights=column.log_weights - self._law.log_total(1), entries=there[column.entries])
+            for column in self._law.columns(y[there])
+        ]
         if marked.size:
             begins = np.repeat(self._below.begins, marked.size)
             found.append(replace(self._below, entries=marked, begins=begins))

@@ -6,6 +6,7 @@ rows of G are the facets of K). Cells are not independent unless G is a multiple
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,6 +74,16 @@ class NoiseNorm:
         k, d = self.matrix.shape
         diagonal = k == d == self.matrix.nnz and bool(np.all(self.matrix.indices == np.arange(d)))
         return float(self.matrix.data[0]) if diagonal and d and not np.ptp(self.matrix.data) else None
+
+    @property
+    def log_total(self) -> float:
+        """Log of the integral of the weight of one cell, if G is a multiple of the identity matrix."""
+        assert self.factor is not None, "cells have weights"
+        return math.log((2 if self.order == 1 else math.sqrt(2 * math.pi)) / self.factor)
+
+    def log_total_of_sum(self, cells: int) -> float:
+        """Return the log of the integral of the weight of Gaussian noise of several cells with the sum 0."""
+        return (cells - 1) * self.log_total
 
     def log_weight(self, z: Symbolic) -> Symbolic:
         """Return the log density of every cell if G is a multiple of the identity matrix; NumPy or PyTensor."""

@@ -75,6 +75,11 @@ class RealNoise(PerEntry, IndependentLaw):
         z = abs(y - x)
         return -z * (rate + 0.5 * curvature * z)
 
+    def log_total(self, numbers: int) -> float:
+        """Return the log of the integral of the weight, for noise with either a rate or a curvature."""
+        rate, curvature = self.log_quadratic
+        return numbers * (math.log(2 / rate) if rate else 0.5 * math.log(2 * math.pi / curvature))
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return bounds on the count given each y; counts outside weigh at most `tail_probability` of the nearest one.
 

@@ -5,8 +5,6 @@ conditioned              Congenial mechanisms: independent noise, conditioned on
 dirichlet_multinomial    Dirichlet-multinomial base measures, computed from an earlier table.
 few_given_rest           Exact noise under lower bounds and disjoint public sums of many cells: a few cells given the
                          others.
-l2_normalizer            Total weight of all releases with l2 noise, by quadrature over the scale of a mixture of
-                         Gaussians.
 stated_loss              The law of the Wasserstein exponential mechanism with a user-defined loss, by enumeration of
                          all tables.
 table_sums               The total weight of all releases of a table, by elimination.

@@ -10,6 +10,7 @@ and exact draws (`ppdinf.noise.exact.elimination.variable_elimination`).
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import ClassVar
@@ -24,13 +25,14 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
-from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser
+from ppdinf.laws.integer_noise.l2_total import log_l2_total
+from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser, unknown_constant
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
 from ppdinf.mechanisms.bounded.few_given_rest import FewGivenRest, lower_bounds_and_groups
-from ppdinf.mechanisms.bounded.l2_normalizer import log_l2_total
 from ppdinf.mechanisms.bounded.table_sums import eliminated_releases, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
+from ppdinf.noise.log_total import log_total
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan_sampler
@@ -63,15 +65,18 @@ class Weighted(TableMechanism):
         Bounds can move a release far: where most counts are 0 and must not decrease, others decrease to keep the total.
         """
         law, cells, normaliser = self.law, system.frame.size, None
+        constant: Callable[[], float | None] = partial(log_total, system.structure, law)
         bound = law.widest_half_width if is_bounded(self.public) else law.support_radius
         if not self._is_free(system):
             normaliser = Normaliser(None if law.is_mixture else partial(self.log_normaliser, system))
+            constant = unknown_constant if law.is_mixture else float
         return Likelihood(
             AdditiveLaw(law),
             bound(cells, RARE),
             MixingScale(cells) if law.is_mixture else None,
             normaliser,
             follows_bounds=self.measure_on(system) is not None,
+            constant=constant,
         )
 
     def _is_free(self, system: System) -> bool:
@@ -174,6 +179,10 @@ class Weighted(TableMechanism):
         """
         log_mass = self.log_unnormalised(system, y, x)
         return log_mass if self._is_free(system) or log_mass == -np.inf else log_mass - self.log_normaliser(system, x)
+
+    def log_constant(self, system: System) -> float | None:
+        """Return the constant if only public sums constrain the release; otherwise `log_weight` is normalized."""
+        return super().log_constant(system) if self._is_free(system) else 0.0
 
     def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Return the log weight of releasing y given the table x, before division by C(x)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from ppdinf.laws import IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.noise.log_total import log_total
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan_sampler
 
@@ -41,7 +43,8 @@ class LatticeNoise(TableMechanism):
         """Return the likelihood given by the law of the noise ``y - x``."""
         cells = system.frame.size
         scale = MixingScale(cells) if self.law.is_mixture else None
-        return Likelihood(AdditiveLaw(self.law), self.law.support_radius(cells, RARE), scale)
+        constant = partial(log_total, system.structure, self.law)
+        return Likelihood(AdditiveLaw(self.law), self.law.support_radius(cells, RARE), scale, constant=constant)
 
     def on_part(self, public: Public) -> LatticeNoise:
         """Return the same noise under the public statements of a part, if its weights factor over the cells.

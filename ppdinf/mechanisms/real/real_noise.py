@@ -35,12 +35,14 @@ __all__ = [
     "grid_below",
     "in_steps",
     "laplace_reach",
+    "log_total_of_norm",
     "real_sampler",
     "unless_noisy",
 ]
 
 NARROWEST = 1e-3  # scale that replaces zero noise in densities of counts: 1 off weighs exp(-500,000) or exp(-1,000)
 RARE = 1e-12
+LARGEST_MATRIX = 10**6  # entries of a matrix whose singular values are computed
 """Probability that noise exceeds its reach in any cell."""
 
 FINE = 2**16
@@ -186,3 +188,23 @@ def laplace_reach(scale: float, cells: int) -> float:
     """
     u = np.linspace(0.9, 0.999, 100)
     return scale * float(np.min((math.log(2 * cells / RARE) - np.log1p(-(u**2))) / u))
+
+
+def log_total_of_norm(norm: NoiseNorm, m: int, shifts: sparse.csr_array | None) -> float | None:
+    """Return the log of the integral of ``exp(-norm)`` over the m dimensions of the noise, and over removed shifts.
+
+    Models give shifts the density of Laplace variables. None if the integral is not known.
+    """
+    (k, d), r = norm.matrix.shape, 0 if shifts is None else shifts.shape[1]
+    if norm.factor is not None:
+        log_lengths, k = np.full(m + r, math.log(norm.factor)), m + r
+    elif k * d <= LARGEST_MATRIX:
+        log_lengths = np.log(np.linalg.svd(norm.matrix.toarray(), compute_uv=False)[:m])
+    else:
+        return None
+    if norm.order == 2:
+        return float(m / 2 * math.log(2 * math.pi) - log_lengths.sum())
+    if norm.order != 1 or k != m + r or (r and m + r != d):
+        return None
+    stretched = 0.0 if shifts is None else math.log(2 * np.linalg.norm(shifts[:, [0]].toarray()))  # all are as long
+    return float((m + r) * math.log(2) - log_lengths.sum() - r * stretched)

@@ -42,7 +42,7 @@ from ppdinf.laws.likelihood import Likelihood, RemovedShift
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import require_public
-from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, real_sampler
+from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, log_total_of_norm, real_sampler
 from ppdinf.mechanisms.real.shared_key import SharedKey
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
@@ -259,6 +259,7 @@ class SubspaceMechanism(SharedKey):
             None if law.shifts is None else RemovedShift(law.shifts),
             query=None if self.query is None else sparse.csr_array(np.array(self.query, dtype=np.int64)),
             records=partial(self._records, system, law.norm) if law.dimension < system.lattice.rank else None,
+            constant=partial(log_total_of_norm, law.norm, law.dimension, law.shifts),
         )
 
     def intractable(self, system: System | None = None) -> str:

@@ -1,0 +1,107 @@
+"""The total weight of all noise that keeps public sums: the normalizer of the density of a release.
+
+Blocks of a system have independent noise. The total weight of a class with a public sum is that of independent noise
+with the sum 0 (`ppdinf.laws.IntegerLaw.log_total_of_sum`). That of crossing sums is computed by elimination if this
+takes less than a second. Wide Gaussian noise on any lattice has the total weight of an integral. l2 noise is a mixture
+of Gaussian noise over its scale.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.laws import DiscreteGaussian, IntegerLaw, L2Laplace
+from ppdinf.laws.integer_noise.l2_total import log_l2_total
+from ppdinf.noise.exact.elimination.cell_elimination import elimination_work
+from ppdinf.noise.exact.elimination.potentials import symmetric
+from ppdinf.noise.exact.elimination.variable_elimination import Elimination
+
+__all__ = ["log_total"]
+
+QUICK = 10**8  # multiplications of an elimination that takes less than a second
+LARGEST_RANK = 1000  # largest dimension of a basis that is orthogonalized
+NEGLIGIBLE = -40.0  # log of a negligible relative error
+SLACK = 16  # factor by which an elimination may exceed the estimate of its multiplications
+SCALES = 60  # about the number of scales in the quadrature of l2 noise
+
+
+@lru_cache(maxsize=16)
+def log_total(structure: Structure, law: IntegerLaw | L2Laplace) -> float | None:
+    """Return the log of the sum of the weights of all noise on the lattice of a system, where zero noise has weight 1.
+
+    Return None if the public sums cross too much for a quick sum, or if the noise is too wide.
+
+    Examples
+    --------
+    Noise (k, -k) of two cells with weights ``exp(-2 |k|)``:
+
+    >>> from ppdinf.lattice import structure
+    >>> from ppdinf.laws import DoubleGeometric
+    >>> float(np.exp(log_total(structure([[1, 1]]), DoubleGeometric(1))).round(9)), float((1 / np.tanh(1)).round(9))
+    (1.313035285, 1.313035285)
+    """
+    try:
+        if not isinstance(law, L2Laplace):
+            return _of_blocks(structure, law, QUICK)
+        rank = structure.lattice.rank
+        return log_l2_total(
+            lambda variance: _of_blocks(structure, DiscreteGaussian(variance=variance), QUICK / SCALES),
+            law.epsilon, 0.0, rank,
+        )  # fmt: skip
+    except InvariantError:
+        return None
+
+
+def _of_blocks(structure: Structure, law: IntegerLaw, largest: float) -> float:
+    """Return the log total weight of independent noise.
+
+    Raises
+    ------
+    InvariantError
+        The noise is too wide, or an elimination takes more multiplications than `largest`.
+    """
+    in_classes = structure.partition[structure.blocks]
+    sizes = Counter(np.unique(structure.classes[in_classes], return_counts=True)[1].tolist())
+    crossing = np.flatnonzero(~in_classes)
+    alone = np.bincount(structure.blocks)[structure.blocks[crossing]] == 1  # single cells without a public sum
+    totals = [float(alone.sum()) * law.log_total] if alone.any() else []
+    for size, number in sizes.items():
+        total = law.log_total_of_sum(size)
+        if total is None:
+            raise InvariantError(f"the sum of {law.name} noise of {size:,} cells covers too many integers")
+        totals.append(number * total)
+    for block in np.unique(structure.blocks[crossing[~alone]]):
+        cells = np.flatnonzero(structure.blocks == block)
+        smooth = _of_smooth_gaussian(structure, cells, law) if isinstance(law, DiscreteGaussian) else None
+        if smooth is not None:
+            totals.append(smooth)
+            continue
+        rows = sp.csc_array(structure.class_system[:, structure.classes[cells]])
+        if elimination_work(rows, np.full(cells.size, np.inf), law) > largest:
+            raise InvariantError(f"public sums cross too much for a quick sum of {law.name} noise")
+        potentials = [symmetric(law)] * cells.size
+        totals.append(Elimination(rows, [0] * rows.shape[0], potentials, largest=SLACK * largest).log_normaliser)
+    return float(sum(totals))
+
+
+def _of_smooth_gaussian(structure: Structure, cells: NDArray[np.int64], law: DiscreteGaussian) -> float | None:
+    """Return the total weight of Gaussian noise on a block if it is an integral in double precision, otherwise None.
+
+    By Poisson summation the total is the integral times a sum over the dual lattice. With the lengths r_i of the
+    orthogonalized basis, this sum is at most the product of ``sum_k exp(-2 pi^2 variance k^2 / r_i^2)``.
+    """
+    variance = float(law.variance)
+    if structure.block_ranks[structure.blocks[cells[0]]] > LARGEST_RANK:
+        return None
+    basis = structure.restricted(cells)[0].basis.toarray().astype(np.float64)
+    lengths = np.abs(np.diag(np.linalg.qr(basis, mode="r")))
+    if np.log(lengths.size) - 2 * np.pi**2 * variance / lengths.max() ** 2 > NEGLIGIBLE:
+        return None
+    return float(lengths.size / 2 * np.log(2 * np.pi * variance) - np.log(lengths).sum())
