@@ -10,8 +10,8 @@ from grids import box
 from scipy import sparse, special, stats
 
 import ppdinf as ppd
-from ppdinf.errors import InvariantError, LabelError, PrivacyError
-from ppdinf.invariants import Public, cells, covariates, groups, margin, total
+from ppdinf.errors import InvariantError, LabelError, ModelError, PrivacyError
+from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms.real.real_noise import as_grid
 from ppdinf.mechanisms.real.sensitivity_directions import moved_structure
@@ -124,17 +124,54 @@ def test_projected_draws_are_projections_of_multiples_of_the_grid():
         assert (stats.chisquare(observed, np.append(p[common], 1 - p[common].sum()) * DRAWS).pvalue > 1e-6) == agrees
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("grid", [1, "1/4"])
-def test_the_integral_approximates_the_sum_of_a_projected_law(grid):
-    """Their relative difference is below d (grid / scale)^2."""
-    mechanism = ppd.SubspaceLaplace(total(), 1, grid=grid)
-    law, step = mechanism.law(total().on(THREE)), float(Fraction(grid))
-    keys, p = projected_law(step / 2, step, round(12 / step))
-    near = np.abs(keys).max(axis=1) < 6
+@pytest.mark.parametrize(("epsilon", "grid"), [(1, 1), (4, 1), (2, "1/4"), (10, "1/2")])
+def test_the_density_of_projected_noise_is_a_sum_over_the_grid(epsilon, grid):
+    """Log ratios against the sum over all noise with the same projection."""
+    law, step = ppd.SubspaceLaplace(total(), epsilon, grid=grid).law(total().on(THREE)), float(Fraction(grid))
+    rate = step * epsilon / 2
+    keys, p = projected_law(rate, step, round(12 / min(rate, 2)))
+    near = np.abs(keys).max(axis=1) < 4 * step
     excess = np.log(p[near]) - [law.log_density(z) for z in keys[near]]
-    assert np.ptp(excess) < 2 * 3 * (step / 2) ** 2
-    assert np.ptp(excess) > 0  # it is an integral
+    assert np.ptp(excess) < 1e-9
+
+
+def test_coarse_grids_are_refused_in_inference_from_projected_noise():
+    release = ppd.SubspaceLaplace(total(), 4, grid=1).release(THREE)
+    with pytest.raises(ModelError, match="a grid of 1 is too coarse for inference"):
+        release.likelihood  # noqa: B018
+    assert ppd.SubspaceLaplace(total(), 4).release(THREE).likelihood.auxiliary is not None
+
+
+@pytest.mark.parametrize("neighbours", ["replaced", "added"])
+@pytest.mark.parametrize("grid", [1, "1/2"])
+@pytest.mark.parametrize("epsilon", [1, "1/2"])
+def test_k_norm_noise_on_a_coarse_grid_has_its_stated_law(epsilon, grid, neighbours):
+    """Noise (a, -a, b, -b), K is |a| + |b| <= 1/2 for added records, and twice as large for replaced records."""
+    public, step, draws = linear([[1, 1, 0, 0], [0, 0, 1, 1]]), float(Fraction(grid)), 40_000
+    mechanism = ppd.KNorm(public, epsilon, neighbours=neighbours, grid=grid)
+    noise = mechanism.draw_noise(public.on([5, 5, 5, 5]), draws, seeded_stream(3))
+    assert np.array_equal(noise[:, 0], -noise[:, 1])
+    assert np.array_equal(noise[:, 2], -noise[:, 3])
+    k = np.arange(-150, 151) * step
+    a, b = np.meshgrid(k, k, indexing="ij")
+    size = (2 if neighbours == "added" else 1) * (np.abs(a) + np.abs(b))
+    p = np.exp(-float(Fraction(epsilon)) * size)
+    p /= p.sum()
+    place = np.rint(noise[:, [0, 2]] / step).astype(int) + 150
+    found = np.zeros_like(p)
+    np.add.at(found, (place[:, 0], place[:, 1]), 1)
+    common = p * draws > 10
+    expected = np.append(p[common], 1 - p[common].sum()) * draws
+    observed = np.append(found[common], draws - found[common].sum())
+    assert stats.chisquare(observed[expected > 1e-6], expected[expected > 1e-6]).pvalue > 1e-6
+    system = public.on([5, 5, 5, 5])
+    log_ratio = mechanism.law(system).log_density(np.array([1.0, -1, 0, 0]) * step)
+    assert log_ratio == pytest.approx(math.log(p[151, 150] / p[150, 150]))
+
+
+def test_grids_that_are_too_coarse_for_k_norm_noise_are_refused():
+    with pytest.raises(PrivacyError, match="a grid of 1 is too coarse"):
+        ppd.KNorm(linear([[1, 1, 0, 0], [0, 0, 1, 1]]), 4, neighbours="added", grid=1).release([5, 5, 5, 5])
 
 
 PUBLISHED = [

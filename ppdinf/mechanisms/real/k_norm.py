@@ -12,7 +12,8 @@ is minimal, norm and draws are simple in every dimension (`ppdinf.noise.real.ind
 On a grid, noise has mass proportional to exp(-epsilon |z|_K) on the multiples with ``A z = 0``, and the bound still
 holds: two tables with the same public sums, at distance k, differ by a vector h of multiples with |h|_K <= k. If the
 number of changes is minimal and all changes keep the public sums, z counts changed records; these integers have an l1
-law that is drawn exactly. Otherwise a draw of real numbers is rounded to the multiples by a fixed rule.
+law that is drawn exactly. Otherwise a draw w of real numbers is rounded to multiples z by a fixed rule,
+and accepted with probability exp(epsilon (|w|_K - |z|_K - r)), where r is the largest |w - z|_K.
 
 M. Hardt, K. Talwar, "On the geometry of differential privacy", STOC 2010. J. Gao, R. Gong, F.-Y. Yu, "Subspace
 differential privacy", AAAI 2022, Section 3.4.
@@ -20,10 +21,12 @@ differential privacy", AAAI 2022, Section 3.4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,6 +54,7 @@ from ppdinf.privacy.sensitivity import Neighbours
 
 __all__ = ["KNorm"]
 
+COARSE = 3.0  # largest rounding error in log densities: at least exp(-6) of all draws are accepted
 EXACT = 8  # largest dimension in which the faces of K are enumerated
 PAIRS = 50  # pairs of coupled chains
 LIMIT = 5000  # largest number of steps until two chains meet
@@ -88,11 +92,11 @@ class KNorm(SubspaceMechanism):
     cells under one total and replaced records, ``|z|_K`` is half the l1 norm. Draws follow the law exactly if no change
     by a record is a combination of other changes and no change violates a public sum (cells under one total or none, as
     many independent queries as cells). Otherwise, in up to 8 free dimensions, they follow it up to double precision and
-    are rounded to the grid. Every table with the same public sums can then give the released one; guarantee and plan
-    state the role of double precision. Enumerating the faces takes between 1 ms and 12 s. In higher dimensions,
-    hit-and-run chains (``allow_mcmc=True``) run for as many steps as 50 coupled pairs needed to meet. The upper limit
-    of their distance from the law, at least 0.06 for so few pairs, enters the guarantee: use them for research only.
-    For 11 cells and added records, measuring takes 1 minute and a draw 0.7 s.
+    are rounded to the grid, by rejection. Every table with the same public sums can then give the released one;
+    guarantee and plan state the role of double precision. Enumerating the faces takes between 1 ms and 12 s. In higher
+    dimensions, hit-and-run chains (``allow_mcmc=True``) run for as many steps as 50 coupled pairs needed to meet. The
+    upper limit of their distance from the law, at least 0.06 for so few pairs, enters the guarantee: use them for
+    research only. For 11 cells and added records, measuring takes 1 minute and a draw 0.7 s.
 
     Examples
     --------
@@ -150,7 +154,9 @@ class KNorm(SubspaceMechanism):
             if counts is not None and self.grid is not None:
                 return replace(RealNoise(counts[0], *stated), grid=counts[1], exact=True)
             return self._rounded(
-                RealNoise(lambda draws, stream: body.noise(draws, stream) @ directions.T / epsilon, *stated), space
+                RealNoise(lambda draws, stream: body.noise(draws, stream) @ directions.T / epsilon, *stated),
+                space,
+                lambda z: np.linalg.norm(norm.matrix @ z.T, ord=order, axis=0),
             )
         # Otherwise sample K by hit-and-run, with an independent Gamma radius.
         chord = hull_chord(moves)
@@ -171,7 +177,8 @@ class KNorm(SubspaceMechanism):
             return float(bound.upper(_steps(bound)))
 
         reason = f"K-norm noise in {k} dimensions needs a hit-and-run chain"
-        return self._rounded(RealNoise(draw, log_density, "hit-and-run", reason, reach, k, distance=distance), space)
+        law = RealNoise(draw, log_density, "hit-and-run", reason, reach, k, distance=distance)
+        return self._rounded(law, space, lambda z: -np.array([log_density(row) for row in z]))
 
     def _step(self) -> Fraction:
         """Return a grid that divides the scale of one record into at least 65,000 steps."""
@@ -195,19 +202,42 @@ class KNorm(SubspaceMechanism):
         noise = exact_noise(structure(ones), DoubleGeometric(rate))
         return lambda draws, stream: in_steps((kinds @ noise.draw(draws, stream).T).T, grid), grid
 
-    def _rounded(self, law: RealNoise, space: NullSpace) -> RealNoise:
-        """Round draws to multiples of the grid with public sums 0, in coordinates of the lattice."""
+    def _rounded(self, law: RealNoise, space: NullSpace, size: Callable[[Reals], Reals]) -> RealNoise:
+        """Round draws to multiples of the grid with public sums 0; `size` is minus the log density of each row.
+
+        Raises
+        ------
+        PrivacyError
+            The grid is too coarse for the noise.
+        """
         if self.grid is None:
             return law
-        basis = moved_structure(space, self.query, self.neighbours).lattice.basis
-        inverse, grid = np.linalg.pinv(basis.toarray().astype(float)), self._step()
-        step = float(grid)
+        basis = moved_structure(space, self.query, self.neighbours).lattice.basis.toarray()
+        inverse, grid = np.linalg.pinv(basis.astype(float)), self._step()
+        step, k = float(grid), basis.shape[1]
+        # the largest size of a rounding error: at a corner of the cell, at most the sum over its edges
+        edges = basis.T * step / 2
+        corners = np.array(list(product((-1, 1), repeat=k))) @ edges if k <= EXACT else edges
+        largest = float(size(corners).max() if k <= EXACT else size(corners).sum())
+        if largest > COARSE:
+            raise PrivacyError(
+                f"a grid of {grid} is too coarse for K-norm noise in {k} dimensions with epsilon = {self.epsilon}: "
+                "choose a finer grid"
+            )
 
         def draw(draws: int, stream: BitStream) -> Reals:
-            coordinates = np.rint(law.draw(draws, stream) @ inverse.T / step).astype(np.int64)
-            return in_steps((basis @ coordinates.T).T, grid)
+            found = np.zeros((0, basis.shape[0]))
+            while len(found) < draws:
+                drawn = law.draw(draws - len(found), stream)
+                rounded = in_steps(np.rint(drawn @ inverse.T / step).astype(np.int64) @ basis.T, grid)
+                accepted = exponentials(stream, len(drawn)) > largest + size(rounded) - size(drawn)
+                found = np.vstack([found, rounded[accepted]])
+            return found
 
-        return replace(law, draw=draw, grid=grid)
+        def distance() -> float:  # of accepted draws, which are at least exp(-2 largest) of all
+            return min(1.0, math.exp(2 * largest) * law.distance()) if law.distance is not None else 0.0
+
+        return replace(law, draw=draw, grid=grid, distance=law.distance and distance)
 
 
 @lru_cache(maxsize=4)

@@ -8,10 +8,10 @@ Extended: Q w with independent Laplace coordinates w of scale Delta_1(Q'W) / eps
 On a grid g, projected noise is P e for integer multiples e of g, double geometric with parameter g epsilon /
 Delta_1(W). The release is a function of W x + e and of the public sums of W x, and W x + e alone has the guarantee,
 between any two neighbours. Its density is the sum of exp(-|e|_1 / scale) over all e with the same projection. In
-densities and inference an integral approximates this sum, with a relative error of at most d (g / scale)^2, by default
-2e-10 d. Extended noise has mass proportional to exp(-|Q' z|_1 / scale) on the multiples with ``A z = 0``, the same for
-all tables with the same public sums. The mass changes by at most exp(k epsilon) between tables at distance k, whose
-difference h has ``|Q' h|_1 <= k Delta_1(Q' W)``.
+inference an integral approximates this sum, with a relative error of about d (g / scale)^2, by default 2e-10 d;
+coarse grids are refused there. Extended noise has mass proportional to exp(-|Q' z|_1 / scale) on the multiples with
+``A z = 0``, the same for all tables with the same public sums. The mass changes by at most exp(k epsilon) between
+tables at distance k, whose difference h has ``|Q' h|_1 <= k Delta_1(Q' W)``.
 
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 """
@@ -32,6 +32,7 @@ from ppdinf._internal.types import Json
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
+from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
@@ -42,6 +43,8 @@ from ppdinf.noise.real.triangular_laplace import triangular_laplace
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
 __all__ = ["SubspaceLaplace"]
+
+COARSE = 0.05  # relative error of an integral over the removed component
 
 
 @dataclass(frozen=True)
@@ -147,27 +150,29 @@ class SubspaceLaplace(SubspaceMechanism):
             law = RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
             return unless_noisy(law, self.grid, scale=scale)
 
-        # Projected noise: its density is an integral over the removed shifts t.
+        # Projected noise: its density is an integral over the removed shifts t, or a sum on a grid.
+        grid = None if not scale else self.grid if self.grid != "auto" else min(Fraction(1), grid_below(width))
+        step = 0.0 if grid is None else float(grid) / scale
+
         def projected_density(z: Reals) -> float:
-            return _projected_log_density(space, z / scale) if scale else 0.0
+            return _projected_log_density(space, z / scale, step) if scale else 0.0
 
         # t is scaled such that exp(-|t|_1) falls no faster than exp(-|z + shifts @ t|_1 / scale)
         shifts = space.fixed * (width * math.sqrt(d - m)) if m < d else None
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 1)
         stated = (projected_density, "projection", reason, reach, m, norm, shifts)
-        if self.grid is None or not scale:
+        if not isinstance(grid, Fraction):
             law = RealNoise(lambda draws, stream: scale * space.project(laplaces(stream, draws, d)), *stated)
             return unless_noisy(law, self.grid, scale=scale)
-        grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(width))
-        rate, step = grid * self.epsilon / Fraction(self._moved(space)), float(grid)
+        rate = grid * self.epsilon / Fraction(self._moved(space))
 
         # On a grid, double geometric noise of all answers is drawn, and `removed` is its projection.
         def unprojected(draws: int, stream: BitStream) -> Reals:
             return in_steps(draw_discrete_laplace(rate, draws * d, stream).reshape(draws, d), grid)
 
         def removed(noise: Reals) -> Reals:
-            broken = space.sums @ np.rint(noise.T / step).astype(np.int64)  # exact integers
-            shift: Reals = step * (space.fixed @ (space.weights @ broken)).T
+            broken = space.sums @ np.rint(noise.T / float(grid)).astype(np.int64)  # exact integers
+            shift: Reals = float(grid) * (space.fixed @ (space.weights @ broken)).T
             return shift
 
         return RealNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
@@ -192,13 +197,23 @@ class SubspaceLaplace(SubspaceMechanism):
             exact=True,
         )
 
+    def likelihood(self, system: System) -> Likelihood | None:
+        """Return the law of the noise before its projection, if its grid is fine enough for an integral."""
+        law, scale = self._law(system), self.scale(system)
+        if law.shifts is not None and law.grid is not None and system.frame.size * law.grid**2 > COARSE * scale**2:
+            raise ModelError(
+                f"a grid of {law.grid} is too coarse for inference from projected noise of scale {scale:.4g} in "
+                f"{system.frame.size} cells: choose a finer grid, or method='extended'"
+            )
+        return super().likelihood(system)
+
     def to_dict(self) -> Json:
         """Return the kind and parameters, with rational numbers as text."""
         return super().to_dict() | {"method": self.method}
 
 
-def _projected_log_density(space: NullSpace, z: Reals) -> float:
-    """Return the log density of projected noise of scale 1: the integral of exp(-|z + t|_1) over removed shifts t."""
+def _projected_log_density(space: NullSpace, z: Reals, step: float) -> float:
+    """Return the log density of projected noise of scale 1: exp(-|z + t|_1), summed over removed shifts t."""
     structure = space.structure
     free = ~structure.determined
     if (structure.sum_ranks > 1).any() or (free & (structure.class_sizes > 1)).any():
@@ -208,14 +223,14 @@ def _projected_log_density(space: NullSpace, z: Reals) -> float:
     alone = free[structure.classes]
     order = np.argsort(structure.classes[~alone], kind="stable")
     groups = np.split(z[~alone][order], np.cumsum(structure.class_sizes[structure.determined])[:-1])
-    return -float(np.abs(z[alone]).sum()) + sum(_log_shift_integral(group) for group in groups)
+    return -float(np.abs(z[alone]).sum()) + sum(_log_shift_sum(group, step) for group in groups)
 
 
-def _log_shift_integral(z: Reals) -> float:
-    """Return the log of the integral of exp(-sum_i |z_i + t|) over t, in closed form between the points -z_i.
+def _log_shift_sum(z: Reals, step: float) -> float:
+    """Return the log of step times the sum of exp(-sum_i |z_i + t|) over t in -z_1 + step Z; of the integral at step 0.
 
-    For increasing t, the sum is linear between consecutive points. A piece of length w between values a and b of
-    the sum has the integral w exp(-a) (1 - exp(a - b)) / (b - a); its logarithm does not overflow.
+    For increasing t, the exponent is linear between consecutive points -z_i, which are multiples of the step apart.
+    Pieces are geometric series of their larger end; the logarithm does not overflow.
     """
     n = z.size
     if not n:
@@ -225,10 +240,11 @@ def _log_shift_integral(z: Reals) -> float:
     widths = np.diff(points)
     total = np.abs(points[0] - points).sum()
     heights = total + np.concatenate([[0.0], np.cumsum(slopes[1:-1] * widths)])
-    low = np.minimum(heights[:-1], heights[1:])
+    # a piece contains its left end, so that a falling exponent begins one step after its smaller end
+    low = np.where(slopes[1:-1] >= 0, heights[:-1], heights[1:] - slopes[1:-1] * step)
     with np.errstate(divide="ignore"):
-        pieces = np.log(widths) - low + np.log(exprel(-np.abs(np.diff(heights))))
-    ends = -heights[[0, -1]] - np.log(n)
+        pieces = np.log(widths) - low + np.log(exprel(-np.abs(np.diff(heights))) / exprel(-np.abs(slopes[1:-1]) * step))
+    ends = -heights[[0, -1]] - np.log(n) - np.log(exprel(-n * step)) - [n * step, 0.0]
     return float(logsumexp(np.concatenate([pieces, ends])))
 
 
