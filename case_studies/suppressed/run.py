@@ -68,7 +68,7 @@ def doubled_table(rng):
 
 def published(table, margins=True):
     """Suppress counts from 1 to 9 and publish both margins."""
-    shown = ppd.suppressed(table.where((table == 0) | (table >= BELOW)), below=BELOW, least=1)
+    shown = ppd.suppressed(table.where((table == 0) | (table >= BELOW)), below=BELOW, least=1, empty="suppressed")
     public = {inv.margin("county", "month"): shown}
     if margins:
         public |= {inv.margin(dim): table.sum([d for d in table.dims if d != dim]) for dim in table.dims}

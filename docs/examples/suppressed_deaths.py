@@ -17,7 +17,7 @@ import ppdinf as ppd
 inv = ppd.invariants
 deaths = ppd.datasets.epidemic().deaths.isel(county=slice(0, 20), month=slice(6, 14)).reset_coords(drop=True)
 hidden = ((deaths > 0) & (deaths < 10)).values
-cells = ppd.suppressed(deaths.where(~hidden), below=10, least=1)
+cells = ppd.suppressed(deaths.where(~hidden), below=10, least=1, empty="suppressed")
 seen = ppd.Measurements(
     {"county": deaths.county.values, "month": deaths.month.values},
     public={

@@ -14,6 +14,8 @@ from ppdinf.cli.published_options import (
     CLIPPED,
     COORDS,
     DIMS,
+    EMPTY,
+    MARKS,
     NOISE,
     PUBLIC,
     ROUNDED,
@@ -39,6 +41,8 @@ def audit(
     clipped: CLIPPED = None,
     rounded: ROUNDED = None,
     suppressed: SUPPRESSED = None,
+    marks: MARKS = None,
+    empty: EMPTY = None,
     sums: SUMS = None,
     public: PUBLIC = None,
     output: Annotated[
@@ -54,7 +58,7 @@ def audit(
     if output is not None:
         require_replaceable(output)
     console = stdout()
-    data = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, sums, public)
+    data = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public)
     seen = data if isinstance(data, ppd.Measurements) else ppd.Measurements.of_releases(data)
     found = ppd.identified_bounds(seen, seconds=seconds)
     disclosed, open_cells = found[found.disclosed], found[~found.exact]

@@ -14,6 +14,8 @@ from ppdinf.cli.published_options import (
     CLIPPED,
     COORDS,
     DIMS,
+    EMPTY,
+    MARKS,
     NOISE,
     PUBLIC,
     ROUNDED,
@@ -41,6 +43,8 @@ def denoise(
     clipped: CLIPPED = None,
     rounded: ROUNDED = None,
     suppressed: SUPPRESSED = None,
+    marks: MARKS = None,
+    empty: EMPTY = None,
     sums: SUMS = None,
     public: PUBLIC = None,
     by: Annotated[
@@ -68,7 +72,7 @@ def denoise(
         raise PpdinfError(f"--output and --report name the same file, {output.name}: choose two names")
     statement = ppd.invariants.margin(*by) if by else None
     console = stdout()
-    found = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, sums, public)
+    found = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public)
     published = found if isinstance(found, ppd.Measurements) else ppd.Measurements.of_releases(found)
     require_columns(published, statement)
     with plain_warnings(console):

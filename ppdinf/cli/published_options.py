@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from zipfile import is_zipfile
 
 import typer
 
 import ppdinf as ppd
 from ppdinf.errors import PpdinfError, PrivacyError
 
-__all__ = ["CLIPPED", "COORDS", "DIMS", "NOISE", "PUBLIC", "ROUNDED", "SUMS", "SUPPRESSED", "VALUE", "read_table"]
+__all__ = [
+    "CLIPPED", "COORDS", "DIMS", "EMPTY", "MARKS", "NOISE", "PUBLIC", "ROUNDED", "SUMS", "SUPPRESSED", "VALUE",
+    "read_table",
+]  # fmt: skip
 
 VALUE = Annotated[str | None, typer.Option(metavar="COLUMN", help="For CSV files: column of published values.")]
 DIMS = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,month**.")]
@@ -35,7 +39,18 @@ ROUNDED = Annotated[
     ),
 ]
 SUPPRESSED = Annotated[
-    str | None, typer.Option(metavar="RANGE", help="Counts behind empty values and marks (S, D, *), such as **1-9**.")
+    str | None,
+    typer.Option(metavar="RANGE", help="Counts behind marks (S, D, *), before rounding, such as **1-9**."),
+]
+MARKS = Annotated[
+    str | None,
+    typer.Option(metavar="MARKS", help="Marks of suppressed counts, instead of S, D, C, X, * and such: **N,-999**."),
+]
+EMPTY = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MEANING", help="Meaning of empty values and absent rows: **suppressed**, **missing** or **zero**."
+    ),
 ]
 SUMS = Annotated[
     list[Path] | None,
@@ -44,6 +59,9 @@ SUMS = Annotated[
 PUBLIC = Annotated[
     list[Path] | None, typer.Option(metavar="FILE.csv", help="Sums that are published exactly; repeat for more.")
 ]
+
+
+TEXT = (".csv", ".tsv", ".txt")
 
 
 def read_table(
@@ -55,13 +73,23 @@ def read_table(
     clipped: int | None,
     rounded: str | None,
     suppressed: str | None,
+    marks: str | None,
+    empty: str | None,
     sums: list[Path] | None,
     public: list[Path] | None,
 ) -> ppd.Measurements | list[ppd.Release]:
     """Read releases, a file of measurements, or a table in a CSV file."""
-    if [file.suffix.lower() for file in files] == [".csv"]:
+    described = (value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public)
+    is_described = any(given is not None for given in described)
+    is_text = files[0].suffix.lower() in TEXT or (is_described and not is_zipfile(files[0]))
+    if len(files) == 1 and is_text:
         if value is None or dims is None:
-            raise PpdinfError("a CSV file needs --value and --dims, such as --value count --dims county,month")
+            raise PpdinfError(
+                f"{files[0].name} is read as a CSV file, which needs --value and --dims, such as --value count "
+                "--dims county,month"
+            )
+        if marks is not None and suppressed is None:
+            raise PpdinfError("--marks needs the range of suppressed counts, such as --suppressed 1-9")
         return ppd.measurements.read_published_csv(
             files[0],
             value=value,
@@ -69,11 +97,16 @@ def read_table(
             coords=_names(coords or ""),
             law=_law(noise, clipped, rounded),
             suppressed=suppressed,
+            **({} if marks is None else {"marks": _names(marks)}),
+            empty=empty,
             sums=sums or (),
             public=public or (),
         )
-    if any(given is not None for given in (value, dims, coords, noise, clipped, rounded, suppressed, sums, public)):
-        raise PpdinfError("--value, --dims and the options of published values describe one CSV file; give one")
+    if is_described:
+        raise PpdinfError(
+            "--value, --dims and the options of published values describe one CSV file: "
+            + (f"{files[0].name} is a file by ppdinf" if len(files) == 1 else f"found {len(files)} files")
+        )
     if len(files) == 1:
         found = ppd.measurements.read_published(files[0])
         return found if isinstance(found, ppd.Measurements) else [found]

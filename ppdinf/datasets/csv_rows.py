@@ -25,7 +25,8 @@ def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
     Parameters
     ----------
     path : Path
-        Fields separated by commas, in UTF-8, with or without a byte order mark.
+        In UTF-8, with or without a byte order mark. Fields are separated by commas. In a file without a comma in its
+        header, they are separated by tabs, semicolons or vertical bars.
 
     Returns
     -------
@@ -41,7 +42,9 @@ def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    first = text.partition("\n")[0]
+    delimiter = "," if "," in first else next((character for character in "\t;|" if character in first), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
         lines = [(reader.line_num, fields) for fields in reader]
     except csv.Error as error:
@@ -54,8 +57,7 @@ def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
         raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
     for line, fields in lines:
         if len(fields) != len(header):
-            widths = f"has {len(fields)} fields, but the header has {len(header)}"
-            raise LabelError(f"{path.name} line {line} {widths}{_separator(header)}")
+            raise LabelError(f"{path.name} line {line} has {len(fields)} fields, but the header has {len(header)}")
     return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
 
 
@@ -77,15 +79,7 @@ def require_columns(path: Path, header: list[str], names: list[str] | tuple[str,
     """Require the columns `names` in a header."""
     for name in names:
         if name not in header:
-            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}{_separator(header)}")
-
-
-def _separator(header: list[str]) -> str:
-    """Return the end of a message if the fields of a header seem to be separated by another character than a comma."""
-    for character, name in ((";", "a semicolon"), ("\t", "a tab"), ("|", "a vertical bar")):
-        if len(header) == 1 and character in header[0]:
-            return f". The fields of a line must be separated by commas, but the header contains {name}"
-    return ""
+            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}")
 
 
 def parse_count(where: str, text: str) -> int:

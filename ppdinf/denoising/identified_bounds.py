@@ -113,7 +113,7 @@ def identified_bounds(
     except InvariantError:
         _name_contradiction(data, certain, low, high)
         raise
-    known = np.flatnonzero(low == high)
+    known = np.flatnonzero(np.where(entries.matrix.min(axis=1).toarray().ravel() < 0, low, np.maximum(low, 0)) == high)
     published = sp.csr_array(sp.vstack([system.A, entries.matrix[known], wanted], format="csr"))
     group = groups_of_rows(published)
     hidden = ~np.isin(group[-lower.size :], group[: -lower.size])

@@ -70,6 +70,21 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
     absent: ClassVar[int | None] = None
     dtype: ClassVar[type[np.int64] | type[np.float64]] = np.int64
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether labels may be missing, because the law states what an unpublished number means."""
+        return self.absent is not None
+
+    def shown(self, values: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Return published values with texts of ranges for the marks of a suppression rule; unchanged without a rule.
+
+        Raises
+        ------
+        CountError
+            The rule does not state what empty values mean.
+        """
+        return values
+
     def read(self, values: NDArray[np.object_]) -> tuple[ObservationModel, NDArray[np.int64] | NDArray[np.float64]]:
         """Return the law of published values, and the numbers y that represent the values in its other methods.
 

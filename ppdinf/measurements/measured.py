@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,13 @@ from ppdinf.invariants import Public
 from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.laws import LawArray
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
+from ppdinf.laws.published.interval import Interval
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Measured", "measured", "read_values"]
+__all__ = ["Measured", "are_ranges", "measured", "read_values"]
 
 
 type Forms = tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
@@ -77,12 +78,12 @@ class Measured:
             raise InvariantError(f"{self.statement} names no sum that can be measured")
         matrix = sp.csr_array(sp.vstack(stacked, format="csr"))
         description = f"the values of {'; '.join(map(str, self.statement))}"
-        partial = all(law.absent is not None for law in self._laws)
-        values = onto_rows(self.values, names, frame, description, partial=partial)
+        partial = all(law.is_partial for law in self._laws)
+        values = onto_rows(self.values, names, frame, description, partial=partial).copy()
         there = ~missing_values(values)
         y: Array = np.zeros(values.size, dtype=np.int64)
         forms: list[tuple[ObservationModel, NDArray[np.int64]]] = []
-        for law, entries in self._forms(names, frame, there):
+        for law, entries in _with_ranges(self._forms(names, frame, there), values, there, names, description):
             valued = entries[there[entries]]
             form, numbers = read_values(law, values[valued], Chosen(names, valued), description)
             y = y.astype(np.result_type(y, numbers))
@@ -129,8 +130,8 @@ def measured(statement: Public, values: object, law: object) -> Measured:
         ``cells(...)``, ``linear(...)``. A margin over all dimensions names every cell.
     values : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
         One value per sum: matched by label in any order if there are labels, otherwise in the order of the sums. Use
-        nan, None, an empty text or a mask for sums without a measured value. Values are numbers, or texts of numbers;
-        for `Interval` also texts of ranges.
+        nan, None, an empty text or a mask for sums without a measured value. Values are numbers, or texts of numbers.
+        Texts of ranges such as ``"1-9"`` are ranges under every law of independent numbers.
     law : a law of `ppdinf.laws`, LawArray, or a mechanism of counts
         Law of the value given the sum. Entries are independent, except for l2 noise, which is joint. A law with an
         array as parameter has one scale or base per entry, labelled or ordered like `values`.
@@ -174,15 +175,42 @@ def read_values(
     law: ObservationModel, values: Array, names: Sequence[str], description: str
 ) -> tuple[ObservationModel, Array]:
     """Return the law of published values and their numbers; an error names the first wrong value."""
+    return _applied(law.read, values, names, description)
+
+
+def _applied[T](function: Callable[[Array], T], values: Array, names: Sequence[str], description: str) -> T:
+    """Return a function of all values; an error names the first value that the function refuses."""
     try:
-        return law.read(values)
+        return function(values)
     except CountError:
         for k in range(values.size):
             try:
-                law.read(values[k : k + 1])
+                function(values[k : k + 1])
             except CountError as error:
                 raise CountError(f"{description}: that of {names[k]!r}: {error}") from None
         raise
+
+
+def _with_ranges(
+    forms: Forms, values: Array, there: NDArray[np.bool_], names: Sequence[str], description: str
+) -> Iterator[tuple[ObservationModel, NDArray[np.int64]]]:
+    """Replace marks in `values` by ranges, and yield each law with its numbers, then all ranges with their law."""
+    is_range = np.zeros(values.size, dtype=bool)
+    for law, entries in forms:
+        values[entries] = _applied(law.shown, values[entries], Chosen(names, entries), description)
+        there[entries] = ~missing_values(values[entries])
+        if law.is_independent and not isinstance(law, Interval):
+            is_range[entries] = there[entries] & are_ranges(values[entries])
+        if not is_range[entries].all():
+            yield law, entries[~is_range[entries]]
+    if is_range.any():
+        yield Interval(), np.flatnonzero(is_range)
+
+
+def are_ranges(values: Array) -> NDArray[np.bool_]:
+    """Return whether values are texts that are not numbers."""
+    texts = np.array([isinstance(value, str) for value in values], dtype=bool)
+    return texts & pd.to_numeric(pd.Series(values), errors="coerce").isna().to_numpy()
 
 
 def _require_possible(

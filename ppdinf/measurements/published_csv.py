@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import permutations
+from math import isinf
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ppdinf.datasets.csv_rows import Row, read_csv_rows, require_columns, require_labels
 from ppdinf.errors import CountError, LabelError
 from ppdinf.invariants import Public, margin, total
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 from ppdinf.laws.published.interval import Interval
-from ppdinf.measurements.measured import Measured, measured
+from ppdinf.laws.published.suppressed import Suppressed
+from ppdinf.measurements.measured import Measured, are_ranges, measured
 from ppdinf.measurements.measurements import Measurements
-from ppdinf.tables.count_ranges import MARKS, count_range, is_missing
+from ppdinf.tables.count_ranges import count_range, is_missing, missing_values
+from ppdinf.tables.hidden_counts import MARKS, HiddenCounts
 
 __all__ = ["read_published_csv"]
 
@@ -29,13 +34,15 @@ def read_published_csv(
     coords: Sequence[str] = (),
     law: object = None,
     suppressed: str | None = None,
+    marks: object = MARKS,
+    empty: str | None = None,
     sums: Sequence[str | Path] = (),
     public: Sequence[str | Path] = (),
 ) -> Measurements:
     r"""Read a published table, and further sums of the same counts, from CSV files.
 
-    Numbers are exact, or are published by `law`. Texts of ranges such as ``"1-9"`` and ``"<5"`` are read as
-    `ppdinf.laws.Interval` reads them, in every file.
+    Numbers are exact, or are published by `law`; they exclude the suppressed counts, as in `ppdinf.laws.Suppressed`.
+    Texts of ranges such as ``"1-9"`` and ``"<5"`` are read as `ppdinf.laws.Interval` reads them, in every file.
 
     Parameters
     ----------
@@ -50,14 +57,18 @@ def read_published_csv(
     law : law of `ppdinf.laws`, optional
         Law of numbers in `path` and `sums`, such as ``ppd.laws.Rounded(5)``. None: they are exact.
     suppressed : str, optional
-        Range of suppressed counts, such as ``"1-9"`` or ``"<5"``: the meaning of empty values and of the marks
-        ``S``, ``(S)``, ``s``, ``D``, ``(D)``, ``*``, ``X``, ``(X)`` in `path` and `sums`. None: empty values state
-        nothing, and marks are errors.
+        Range of suppressed counts, such as ``"1-9"`` or ``"<5"``: the counts behind `marks`, which no number is.
+        Counts are suppressed before they are rounded. ``">=0"`` states that any count can be suppressed.
+    marks : str, number, or collection of str and numbers
+        Values that are suppressed counts, as for `ppdinf.suppressed`. Without `suppressed`, marks are errors.
+    empty : {"suppressed", "missing", "zero"}, optional
+        Meaning of empty values and absent rows, in every file. Required if there are absent rows, or empty values and
+        `suppressed`; otherwise, nothing is known about sums with empty values.
     sums : sequence of str or path
         Files of sums that are published as the table is. Their columns of labels are dimensions or `coords`; a file
         without such columns has one row, the total. Other columns are ignored.
     public : sequence of str or path
-        The same for sums that are exact in any case.
+        The same for sums whose numbers are exact in any case.
 
     Returns
     -------
@@ -66,10 +77,11 @@ def read_published_csv(
     Raises
     ------
     LabelError
-        A column is missing, a label is blank, a combination of labels is missing or repeated, or a label of a sum is
-        not in the table. The message names file and line.
+        A column is missing, a label is blank, a combination of labels is repeated, or missing and `empty` is not
+        stated, or a label of a sum is not in the table. The message names file and line.
     CountError
-        A value is neither a number nor a range; the message names file, line and column.
+        A value is neither a number nor a range nor a mark, or a number is suppressed by the rule; the message names
+        file, line and column.
     InvariantError
         Statements contradict each other.
 
@@ -77,6 +89,7 @@ def read_published_csv(
     --------
     ppdinf.denoise : The posterior of the table.
     ppdinf.identified_bounds : The counts that agree with all certain statements.
+    ppdinf.laws.Suppressed : The same rule in Python.
 
     Examples
     --------
@@ -94,9 +107,9 @@ def read_published_csv(
     [5, 31, 4, 0]
     """
     file = Path(path)
-    if suppressed is not None:
-        count_range(suppressed)
-    model = None if law is None else as_observation_model(law)
+    rule = _rule(suppressed, marks, empty)
+    model = None if law is None else as_observation_model(law if rule is None else Suppressed(law, *rule))
+    hidden = None if rule is None else HiddenCounts.of(*rule)
     header, rows = read_csv_rows(file)
     require_columns(file, header, [value, *dims, *coords])
     require_labels(file, rows, dims)
@@ -113,25 +126,30 @@ def read_published_csv(
     domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in known.items()}
     for other, lines, names, always in files:
         statement = margin(*names) if names else total()
-        values = _values(other, lines, names, value, domain, None if always else suppressed)
-        numbers = np.array([_is_number(text) for text in values.ravel()], dtype=bool).reshape(values.shape)
+        values = _values(other, lines, names, value, domain, empty)
         if model is None or always:
-            _read(other, Interval(), lines, value, values)
-            exact[statement] = values
+            exact[statement] = _meanings(other, lines, value, values, partial(_range, hidden))
         else:
-            noisy, ranges = values.copy(), values.copy()
-            noisy[~numbers], ranges[numbers] = None, None
-            _read(other, model, lines, value, noisy)
-            _read(other, Interval(), lines, value, ranges)
-            statements.append(measured(statement, noisy, law))
-            if not numbers.all():
-                statements.append(measured(statement, ranges, Interval()))
+            _meanings(other, lines, value, values, partial(_read, model))
+            statements.append(measured(statement, values, model))
     return Measurements(
         labels,
         *statements,
         coords={name: (dim, [values[label] for label in labels[dim]]) for name, (dim, values) in known.items()},
         public=exact,
     )
+
+
+def _rule(
+    suppressed: str | None, marks: object, empty: str | None
+) -> tuple[int | None, int, object, str | None] | None:
+    """Return the arguments of the rule of suppression, or None if nothing is stated."""
+    if suppressed is None:
+        if empty == "suppressed":
+            raise CountError("empty='suppressed' needs the range of suppressed counts: suppressed= (--suppressed 1-9)")
+        return None if empty is None else (None, 0, (), empty)
+    low, high = count_range(suppressed)
+    return None if isinf(high) else int(high) + 1, int(max(low, 0)), marks, empty
 
 
 def _coordinate(file: Path, rows: list[Row], name: str, dims: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -150,11 +168,11 @@ def _determined(rows: list[Row], name: str, dim: str) -> dict[str, str] | None:
 
 
 def _values(
-    file: Path, rows: list[Row], names: list[str], value: str, domain: dict[str, list[str]], suppressed: str | None
-) -> np.ndarray[tuple[int, ...], np.dtype[np.object_]]:
-    """Return the values of a file as an array with one axis per column of labels."""
+    file: Path, rows: list[Row], names: list[str], value: str, domain: dict[str, list[str]], empty: str | None
+) -> NDArray[np.object_]:
+    """Return the texts of a file as an array with one axis per column of labels; absent rows are empty."""
     place = {name: {label: k for k, label in enumerate(domain[name])} for name in names}
-    values = np.full([len(domain[name]) for name in names], None, dtype=object)
+    values = np.full([len(domain[name]) for name in names], "", dtype=object)
     lines = np.zeros(values.shape, dtype=np.int64)
     for line, fields in rows:
         for name in names:
@@ -165,15 +183,13 @@ def _values(
             hint = _undeclared(rows, value, domain)
             raise LabelError(f"{file.name} line {line} repeats the labels of line {lines[at]}{hint}")
         lines[at] = line
-        text = fields[value].strip()
-        hidden = suppressed is not None and (text in MARKS or is_missing(text))
-        values[at] = suppressed if hidden else text
-    if not lines.all():
-        missing = np.unravel_index(int(np.argmin(lines)), lines.shape)
-        words = ", ".join(f"{name}={domain[name][k]}" for name, k in zip(names, missing, strict=True))
+        values[at] = fields[value].strip()
+    if not lines.all() and empty != "zero" and (empty is None or _dependent(rows, names)):
+        absent = np.unravel_index(int(np.argmin(lines)), lines.shape)
+        words = ", ".join(f"{name}={domain[name][k]}" for name, k in zip(names, absent, strict=True))
         raise LabelError(
-            f"{file.name} has no row for {words}: add it, with an empty value if nothing is published"
-            f"{_dependent(rows, names) or _undeclared(rows, value, domain)}"
+            f"{file.name} has no row for {words}: state what absent rows mean by --empty suppressed, --empty missing "
+            f"or --empty zero (empty=), or add the row{_dependent(rows, names) or _undeclared(rows, value, domain)}"
         )
     return values
 
@@ -199,22 +215,34 @@ def _dependent(rows: list[Row], names: Sequence[str]) -> str:
     return ""
 
 
-def _is_number(text: str) -> bool:
-    return bool(np.isfinite(pd.to_numeric(text, errors="coerce")))
-
-
-def _read(
-    file: Path,
-    law: ObservationModel,
-    rows: list[Row],
-    value: str,
-    values: np.ndarray[tuple[int, ...], np.dtype[np.object_]],
-) -> None:
-    """Raise an error that names the line of the first value that a law cannot read."""
-    texts = {text for text in values.ravel().tolist() if not is_missing(text)}
-    for text in texts:
+def _meanings(
+    file: Path, rows: list[Row], value: str, values: NDArray[np.object_], meaning: Callable[[str], object]
+) -> NDArray[np.object_]:
+    """Apply a function to each different text; the error names the line of the first text that it refuses."""
+    codes, texts = pd.factorize(values.ravel())
+    found = np.empty(texts.size, dtype=object)
+    for k, text in enumerate(texts):
         try:
-            law.read(np.array([text], dtype=object))
+            found[k] = meaning(text)
         except CountError as error:
-            line = next(line for line, fields in rows if fields[value].strip() == text)
-            raise CountError(f"{file.name} line {line}, column {value!r}: {error}") from None
+            lines = [line for line, fields in rows if fields[value].strip() == text]
+            place = f"line {lines[0]}, column {value!r}" if lines else "lacks rows"
+            raise CountError(f"{file.name} {place}: {error}") from None
+    return found[codes].reshape(values.shape)
+
+
+def _range(hidden: HiddenCounts | None, text: str) -> object:
+    """Return an exact number or a range as text; an empty text states nothing."""
+    shown = text if hidden is None else hidden.shown(text)
+    if not is_missing(shown):
+        count_range(shown)
+    return shown
+
+
+def _read(model: ObservationModel, text: str) -> None:
+    """Require a mark, a range, or a number that is possible for some count."""
+    shown = model.shown(np.array([text], dtype=object))
+    shown = shown[~missing_values(shown)]
+    form, y = (Interval() if are_ranges(shown).any() else model).read(shown)
+    if not form.is_possible(y.astype(form.dtype)).all():
+        raise CountError(f"{text!r} is impossible for every count, {form.gives}")

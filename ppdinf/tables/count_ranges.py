@@ -1,10 +1,11 @@
-"""Ranges of counts as published tables write them: ``17``, ``1-9``, ``<5``, ``>=100``; and suppression marks."""
+"""Ranges of counts as published tables write them: ``17``, ``1-9``, ``<5``, ``>=100``."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,20 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["MARKS", "count_range", "is_missing", "missing_values", "ranges", "suppressed"]
-
-MARKS = ("S", "(S)", "s", "D", "(D)", "*", "X", "(X)")
-"""Texts that `suppressed` reads as suppressed counts by default, besides empty texts, nan and None."""
+__all__ = ["Range", "count_range", "each", "exact_number", "is_missing", "missing_values", "range_text", "ranges"]
 
 _EXACT = re.compile(r"[+-]?[0-9]+(\.0*)?")
-_BETWEEN = re.compile(r"([+-]?[0-9]+)\s*(?:-|–|to)\s*([+-]?[0-9]+)")
-_ONE_SIDED = re.compile(r"(<=|>=|≤|≥|<|>)\s*([+-]?[0-9]+)")
-_OR_MORE = re.compile(r"([+-]?[0-9]+)\s*(?:\+|or more)")
+_BETWEEN = re.compile(r"([+-]?[0-9]+)\s*(?:-|–|to)\s*([+-]?[0-9]+)", re.IGNORECASE)
+_WORDS = {
+    "<": "<|(?:fewer|less) than|under|below",
+    "<=": "<=|≤|at most|up to",
+    ">": ">|(?:more|greater) than|over|above",
+    ">=": ">=|≥|at least",
+}
+_ONE_SIDED = {sign: re.compile(rf"(?:{words})\s*([+-]?[0-9]+)", re.IGNORECASE) for sign, words in _WORDS.items()}
+_OR_LESS = re.compile(r"([+-]?[0-9]+)\s*or (?:fewer|less|under)", re.IGNORECASE)
+_OR_MORE = re.compile(r"([+-]?[0-9]+)\s*(?:\+|or (?:more|over|greater))", re.IGNORECASE)
+_PERCENTAGE = re.compile(r"(GE|GT|LE|LT)\s*[0-9.]+|.*%", re.IGNORECASE)
 
 type Range = tuple[float, float]
 
@@ -57,6 +63,8 @@ def count_range(value: object) -> Range:
     ``">99"``                 at least 100
     ``">=100"``, ``"≥100"``   at least 100
     ``"100+"``                at least 100 (also ``"100 or more"``)
+    ``"fewer than 5"``        at most 4 (also ``"less than"``, ``"under"``)
+    ``"3 or fewer"``          at most 3 (also ``"at most 3"``)
     ========================  ==========================
 
     Parameters
@@ -78,39 +86,46 @@ def count_range(value: object) -> Range:
     >>> count_range("1-9"), count_range("<5"), count_range(17.0)
     ((1.0, 9.0), (-inf, 4.0), (17.0, 17.0))
     """
-    low, high = _text_range(value.strip()) if isinstance(value, str) else _number_range(value)
+    low, high = _text_range(value.strip()) if isinstance(value, str) else (exact_number(value),) * 2
     if low > high:
         raise CountError(f"the range {value!r} is empty: its smallest count exceeds its largest count")
     return low, high
 
 
-def _number_range(value: Any) -> Range:
+def exact_number(value: Any) -> float:
+    """Return a number, or the number of a text; an error if it is not an integer of at most 2**53."""
     try:
-        number = math.nan if isinstance(value, bool | np.bool_) else float(value)
+        is_number = bool(_EXACT.fullmatch(value)) if isinstance(value, str) else not isinstance(value, bool | np.bool_)
+        number = float(value) if is_number else math.nan
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not number.is_integer() or abs(number) > LARGEST:
         raise CountError(f"{value!r} is neither an integer of at most 2**53 nor a range such as '1-9' or '<5'")
-    return number, number
+    return number
 
 
 def _text_range(text: str) -> Range:
     if _EXACT.fullmatch(text):
-        return _number_range(text)
+        return (exact_number(text),) * 2
     if between := _BETWEEN.fullmatch(text):
-        return _number_range(between[1])[0], _number_range(between[2])[0]
+        return exact_number(between[1]), exact_number(between[2])
     if or_more := _OR_MORE.fullmatch(text):
-        return _number_range(or_more[1])[0], math.inf
-    if one_sided := _ONE_SIDED.fullmatch(text):
-        sign, (limit, _) = one_sided[1], _number_range(one_sided[2])
-        if sign.startswith(("<", "≤")):
-            return -math.inf, limit - (sign == "<")
-        return limit + (sign == ">"), math.inf
-    raise CountError(
-        f"{text!r:.40} is not an integer or a range such as '1-9', '<5', '>=100': write thousands without separators. "
-        "Replace a suppression mark by its range, such as '1-4': by --suppressed 1-4 (suppressed=) for a CSV file, or "
-        "by ppd.suppressed(values, below=5)"
-    )
+        return exact_number(or_more[1]), math.inf
+    if or_less := _OR_LESS.fullmatch(text):
+        return -math.inf, exact_number(or_less[1])
+    for sign, pattern in _ONE_SIDED.items():
+        if one_sided := pattern.fullmatch(text):
+            limit = exact_number(one_sided[1])
+            return (-math.inf, limit - (sign == "<")) if "<" in sign else (limit + (sign == ">"), math.inf)
+    if _PERCENTAGE.fullmatch(text):
+        raise CountError(f"{text!r:.40} is a percentage: state the range of counts that it allows, such as '39-41'")
+    hint = "write thousands without separators"
+    if not text[:1].isdigit():
+        hint = (
+            f"state the rule of a suppression mark by ppd.suppressed(values, below=5, marks={{{text[:40]!r}}}), or by "
+            f"--suppressed 1-4 --marks {shlex.quote(text[:40])} for commands"
+        )
+    raise CountError(f"{text!r:.40} is not an integer or a range such as '1-9', '<5', '>=100': {hint}")
 
 
 def range_text(low: float, high: float) -> str:
@@ -120,55 +135,6 @@ def range_text(low: float, high: float) -> str:
     if math.isinf(low) and math.isinf(high):
         return ""
     return f"<={high:.0f}" if math.isinf(low) else f">={low:.0f}" if math.isinf(high) else f"{low:.0f}-{high:.0f}"
-
-
-def suppressed(values: Any, below: int | None = None, *, least: int = 0, marks: Collection[str] = MARKS) -> Any:
-    """Replace suppressed counts by the range of counts that the suppression rule allows.
-
-    Parameters
-    ----------
-    values : array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
-        Published counts. Missing values (nan, None, empty texts) and `marks` are suppressed.
-    below : int, optional
-        Suppressed counts are less than `below`. None states no upper limit, as for secondary suppression, where any
-        count can be hidden.
-    least : int, default 0
-        Suppressed counts are at least `least`: 1 if zeros are published.
-    marks : collection of str
-        Texts that are suppressed counts, by default `MARKS`: S, (S), s, D, (D), * , X, (X). Marks with several
-        meanings require one call for each meaning. Texts such as ``".."`` (often "not available") are not included.
-
-    Returns
-    -------
-    object of the same type
-        Suppressed counts are texts such as ``"1-4"``; other values are unchanged. `ppdinf.measured` with the law
-        `ppdinf.laws.Interval`, and ``public=``, accept it.
-
-    Raises
-    ------
-    CountError
-        `below` or `least` is not an integer, or no count is between them.
-
-    See Also
-    --------
-    ppdinf.ranges, ppdinf.laws.Interval, ppdinf.Suppression
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> import pandas as pd
-    >>> ppd.suppressed(pd.Series({"A": "17", "B": "S", "C": None}), below=5, least=1).tolist()
-    ['17', '1-4', '1-4']
-    """
-    low = _number_range(least)[0]
-    text = range_text(low, math.inf if below is None else _number_range(below)[0] - 1)
-    count_range(text)
-    hidden = {mark.strip() for mark in marks}
-
-    def shown(value: Any) -> Any:
-        return text if is_missing(value) or (isinstance(value, str) and value.strip() in hidden) else value
-
-    return _each(values, shown)
 
 
 def ranges(lower: Any, upper: Any) -> Any:
@@ -201,14 +167,14 @@ def ranges(lower: Any, upper: Any) -> Any:
     def text(low: Any) -> str:
         high = next(highs)
         ends = (
-            -math.inf if is_missing(low) else _number_range(low)[0],
-            math.inf if is_missing(high) else _number_range(high)[0],
+            -math.inf if is_missing(low) else exact_number(low),
+            math.inf if is_missing(high) else exact_number(high),
         )
         if ends[0] > ends[1]:
             raise CountError(f"the range from {low!r} to {high!r} is empty")
         return range_text(*ends)
 
-    return _each(lower, text)
+    return each(lower, text)
 
 
 def _labels(values: Any) -> object:
@@ -228,7 +194,7 @@ def _flat(values: Any) -> list[Any]:
     return list(np.asarray(values, dtype=object).ravel())
 
 
-def _each(values: Any, function: Callable[[Any], Any]) -> Any:
+def each(values: Any, function: Callable[[Any], Any]) -> Any:
     """Apply a function to each element in order, with the labels of the container."""
     if isinstance(values, Mapping):
         return {key: function(value) for key, value in values.items()}

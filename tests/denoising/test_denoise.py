@@ -401,7 +401,7 @@ def test_the_figure_of_a_large_table_shows_the_uncertain_cells():
     counts[1, 2] = counts[3, 4] = counts[5, 9] = np.nan
     coords = {"area": list("ABCDEF"), "age": list(range(10))}
     table = xr.DataArray(counts, dims=("area", "age"), coords=coords)
-    cells = ppd.suppressed(table, below=10, least=1)
+    cells = ppd.suppressed(table, below=10, least=1, empty="suppressed")
     seen = ppd.Measurements(coords, public={inv.margin("area", "age"): cells})
     posterior = ppd.denoise(seen, draws=50, rng=1, progressbar=False)
     figure = denoised_report._intervals(posterior, posterior.summary(), None)

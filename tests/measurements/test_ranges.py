@@ -45,13 +45,13 @@ def test_suppressed_values_have_the_type_and_labels_of_the_values():
     frame = series.to_frame("n")
     array = xr.DataArray(np.array(values, dtype=object), dims="area", coords={"area": list("vwxyz")})
     for given in (series, frame, array, np.array(values, dtype=object), values):
-        found = ppd.suppressed(given, below=5, least=1)
+        found = ppd.suppressed(given, below=5, least=1, empty="suppressed")
         assert np.asarray(found, dtype=object).ravel().tolist() == wanted
     assert ppd.suppressed(dict(zip("ab", ["(D)", 3], strict=True))) == {"a": ">=0", "b": 3}
-    assert ppd.suppressed(series, below=5).index.equals(series.index)
+    assert ppd.suppressed(series.dropna(), below=5, least=1).index.equals(series.dropna().index)
     assert ppd.suppressed(["..", "c"], 5, marks=["c"]).tolist() == ["..", "0-4"]
     masked = np.ma.masked_array([3, 4], mask=[False, True])
-    assert ppd.suppressed(masked, below=3).tolist() == [3, "0-2"]
+    assert ppd.suppressed(masked, below=3, empty="suppressed").tolist() == [3, "0-2"]
     assert ppd.suppressed(["S"], below=1).tolist() == ["0"]
     with pytest.raises(CountError, match="empty"):
         ppd.suppressed(["S"], below=1, least=1)
