@@ -22,6 +22,7 @@ from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
 from ppdinf.errors import LabelError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
+from ppdinf.measurements.scale_dependence import scale_dependence
 from ppdinf.models.aggregates import aggregate, summary
 from ppdinf.tables.frame import Frame
 
@@ -136,9 +137,10 @@ class Denoised:
     def problems(self) -> list[str]:
         """Reasons not to use the draws, each a sentence with a remedy; empty if none was detected.
 
-        They concern convergence, windows of counts, and published numbers that the draws contradict. The latter are
-        reported with a probability of at most 1e-4 if the table is drawn from the prior. Cells that exact sums and
-        ranges determine need no draws.
+        They concern convergence, windows of counts, scales that increase with the published numbers (see
+        `ppdinf.Measurements`), and published numbers that the draws contradict. The latter are reported with a
+        probability of at most 1e-4 if the table is drawn from the prior. Cells that exact sums and ranges determine
+        need no draws.
         """
         if self.draws.sizes["draw"] < MIN_DRAWS:
             return [f"there are fewer than {MIN_DRAWS} draws per chain, too few for diagnostics: draw more"]
@@ -152,6 +154,8 @@ class Denoised:
             )
         if contradicted := contradiction_problem(self.data.entries, self._flat):
             problems.append(contradicted)
+        if dependence := scale_dependence(self.data.parts):
+            problems.append(dependence)
         few = table["ess_bulk"].dropna() < ESS
         if (few & table["r_hat"].isna()).any():  # R-hat is nan if all draws are equal
             few = few[~self._determined[table["ess_bulk"].notna()]]

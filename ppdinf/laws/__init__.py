@@ -29,6 +29,7 @@ from ppdinf.laws.published.interval import Interval as Interval
 from ppdinf.laws.published.random_rounding import RandomRounding as RandomRounding
 from ppdinf.laws.published.randomized_response import RandomizedResponse as RandomizedResponse
 from ppdinf.laws.published.rounded import Rounded as Rounded
+from ppdinf.laws.published.sampled import Sampled as Sampled
 from ppdinf.laws.published.suppressed import Suppressed as Suppressed
 from ppdinf.laws.published.thresholded import Thresholded as Thresholded
 from ppdinf.laws.published.transition_matrix import TransitionMatrix as TransitionMatrix
@@ -39,7 +40,8 @@ from ppdinf.laws.real_valued.noise_norm import NoiseNorm as NoiseNorm
 __all__ = [
     "AdditiveNoise", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",
     "IntegerLaw", "Interval", "JointL2", "L2Laplace", "Laplace", "Law", "LawArray", "NoiseNorm", "RandomRounding",
-    "RandomizedResponse", "Rounded", "Staircase", "Suppressed", "Thresholded", "TransitionMatrix", "read_ptable",
+    "RandomizedResponse", "Rounded", "Sampled", "Staircase", "Suppressed", "Thresholded", "TransitionMatrix",
+    "read_ptable",
 ]  # fmt: skip
 
 LAPLACE: dict[str, type[DoubleGeometric] | type[L2Laplace]] = {"l1": DoubleGeometric, "l2": L2Laplace}

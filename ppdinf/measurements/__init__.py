@@ -11,6 +11,7 @@ measurement_reader  Reading of measurement files, with verification of every byt
 measurements        Everything published about one table: noisy sums, exact sums, and bounds.
 published_csv       Measurements from CSV files of published numbers, ranges and suppression marks.
 same_noise          Refusal of releases that occur twice: their noise would count as two independent draws.
+scale_dependence    Scales of real noise that increase with the published numbers, as survey margins do.
 """
 
 from ppdinf.measurements.measured import Measured as Measured

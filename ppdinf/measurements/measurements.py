@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -13,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
-from ppdinf.errors import InvariantError, ModelError
+from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.invariants.selected_sums import SelectedSums
@@ -29,6 +30,7 @@ from ppdinf.measurements.measured import Measured, read_values
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.measurements.measurement_file import pack_measurements
 from ppdinf.measurements.same_noise import refuse_same_noise
+from ppdinf.measurements.scale_dependence import scale_dependence
 from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
@@ -75,6 +77,12 @@ class Measurements:
     LabelError, CountError, InvariantError, PrivacyError
         As for `measured` and `Public.on`: labels or values do not fit, or sums are contradictory.
 
+    Warns
+    -----
+    DiagnosisWarning
+        Scales of Gaussian or Laplace noise increase with the published numbers, as margins of error of survey estimates
+        do. The false-alarm probability is 1 in 4,000 per statement whose scales are independent of its numbers.
+
     See Also
     --------
     ppdinf.measured, ppdinf.read_measurements, ppdinf.denoise, ppdinf.PartiallyPrivate
@@ -111,6 +119,8 @@ class Measurements:
         system, ranges = _exact(frame, public, bounds)
         stated = (*parts, *ranges)
         self._set(frame, [part.on(frame) for part in stated], stated, system)
+        if dependence := scale_dependence(self.parts):
+            warnings.warn(dependence, DiagnosisWarning, stacklevel=2)
 
     def _set(self, frame: Frame, parts: list[Entries], stated: Iterable[Measured], public: System) -> None:
         self.frame, self.parts, self.stated, self.public = frame, parts, tuple(stated), public

@@ -51,7 +51,8 @@ OTHERS = {
     "geometric": laws.DoubleGeometric("1/3"), "discrete gaussian": GAUSS, "l2": laws.L2Laplace("1/2"),
     "staircase": laws.Staircase("1/2", sensitivity=2, step=1), "matrix": laws.TransitionMatrix(MATRIX),
     "clipped matrix": laws.Clipped(laws.TransitionMatrix(MATRIX), 2), "response": laws.RandomizedResponse(11, 0.9, 0.2),
-    "narrow": laws.Gaussian(0.2), "thresholded": laws.Thresholded(laws.DoubleGeometric("1/2"), 4),
+    "narrow": laws.Gaussian(0.2), "sampled": laws.Sampled(2.5),
+    "thresholded": laws.Thresholded(laws.DoubleGeometric("1/2"), 4),
 }  # fmt: skip
 
 

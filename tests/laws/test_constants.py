@@ -25,6 +25,7 @@ from ppdinf.laws import (
     RandomizedResponse,
     RandomRounding,
     Rounded,
+    Sampled,
     Staircase,
     Thresholded,
     TransitionMatrix,
@@ -47,6 +48,7 @@ LAWS = {
     "thresholded": (Thresholded(DiscreteGaussian(3), 5), Z[Z >= 4]),
     "clipped rounding": (Clipped(RandomRounding(3)), Z[Z >= 0]),
     "responses": (RandomizedResponse(9, 0.8, 0.3), Z),
+    "sampled": (Sampled(3), 3 * np.arange(8)),
     "matrix": (TransitionMatrix(ppd.counts.truncated_geometric(8, 1).matrix), np.arange(8)),
 }
 

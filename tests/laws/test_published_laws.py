@@ -61,7 +61,7 @@ def test_weights_of_many_systems_agree_with_enumeration(kind, nested):
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_of_crossing_sums_agree_with_enumeration(kind):
-    """Chi-square tests of thinned chains; with 15 laws, a false alarm has probability 2e-5."""
+    """Chi-square tests of thinned chains; with 16 laws, a false alarm has probability 2e-5."""
     problem = Problem(kind, 100, nested=False)
     posterior = ppd.denoise(problem.measurements(), draws=400, tune=40, prior="flat", rng=1, progressbar=False)
     log_p = problem.log_weights()

@@ -248,11 +248,26 @@ def randomized_response(rng):
     return Kind(law, wrong, log_p, lambda s, rng: int(rng.choice(n + 1, p=rows[s])))
 
 
+def sampled(rng):
+    """Binomial probabilities; half of the weights are not integers, and their estimates are rounded."""
+    w = float(rng.choice([1.5, 2.0, 3.0, 3.7]))
+
+    def log_p(y, s):
+        n = round(y / w)
+        return log(math.comb(s, n) * (1 / w) ** n * (1 - 1 / w) ** (s - n)) if s >= n else -math.inf
+
+    def value(s, rng):
+        return round(w * rng.binomial(s, 1 / w))
+
+    return Kind(laws.Sampled(w), laws.Sampled(1.2 * w), log_p, value)
+
+
 KINDS = {
     kind.__name__: kind
     for kind in (
         interval, rounded, one_sided, suppressed_after_rounding, suppressed_random_rounding, suppressed_matrix, clipped,
         gaussian, laplace, clipped_real, additive, clipped_additive, banded, suppressed_banded, randomized_response,
+        sampled,
     )
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ interval             Ranges of counts that are known with certainty.
 random_rounding      Unbiased random rounding to multiples of a base.
 randomized_response  Randomized response with two answers.
 rounded              Deterministic rounding to multiples of a base.
+sampled              Survey estimates: the number of sampled units times their weight.
 suppressed           Numbers of another law, if the count is not suppressed.
 thresholded          Numbers that are published only at or above a threshold.
 transition_matrix    A transition matrix with the probability of every released count for every count.

@@ -15,7 +15,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import law_of_each
 from ppdinf.laws.real_valued.real_noise import RealNoise, scale_of_noise
 
-__all__ = ["Gaussian"]
+__all__ = ["Gaussian", "normal_quantile"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Gaussian(RealNoise):
 
     See Also
     --------
-    ppdinf.laws.Laplace, ppdinf.laws.DiscreteGaussian
+    ppdinf.laws.Laplace, ppdinf.laws.DiscreteGaussian, ppdinf.laws.Sampled
 
     Examples
     --------
@@ -59,12 +59,15 @@ class Gaussian(RealNoise):
     def of_margin_of_error(cls, margin: Any, confidence: float) -> Any:
         """Return the law whose noise is within plus or minus `margin` with probability `confidence`.
 
+        The noise must not depend on the count. Margins of error of surveys depend on the sampled number: small
+        estimates have small margins, and sums would be biased towards 0. State survey estimates by `Sampled`.
+
         Parameters
         ----------
         margin : float or array of float
             nan for numbers without noise; a margin of 0 means that the number is exact, which ``public=`` states.
         confidence : float
-            Between 0 and 1. The margins of error of the U.S. Census Bureau usually have 0.90.
+            Between 0 and 1.
 
         Raises
         ------
@@ -78,9 +81,7 @@ class Gaussian(RealNoise):
         >>> round(Gaussian.of_margin_of_error(1.645, 0.90).sd, 3)
         1.0
         """
-        if not 0 < confidence < 1:
-            raise PrivacyError(f"confidence must be between 0 and 1, found {confidence!r}")
-        quantile = float(special.ndtri((1 + confidence) / 2))
+        quantile = normal_quantile(confidence)
         return law_of_each(lambda each: cls(scale_of_noise(each, "the margin of error") / quantile), margin)
 
     def to_dict(self) -> Json:
@@ -100,3 +101,16 @@ class Gaussian(RealNoise):
     def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw noise in double precision."""
         return rng.normal(0, self.sd, size)
+
+
+def normal_quantile(confidence: float) -> float:
+    """Return the half-width, in standard deviations, of the central interval of a normal distribution.
+
+    Raises
+    ------
+    PrivacyError
+        `confidence` is not between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise PrivacyError(f"confidence must be between 0 and 1, found {confidence!r}")
+    return float(special.ndtri((1 + confidence) / 2))
