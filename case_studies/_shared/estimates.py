@@ -104,10 +104,12 @@ class Estimate:
         return Estimate(value, float(np.hypot(own * self.error, others * other.error)))
 
     def __float__(self) -> float:
-        return self.value
+        return float(self.value)
 
     def __format__(self, form: str) -> str:
-        return f"{self.value:{form}}" + ("" if self.error == 0 else f" ± {self.error:{form}}")
+        if not np.isfinite(self.error):
+            return f"{self.value:{form}} (one replicate)"
+        return f"{self.value:{form}}" + ("" if self.error == 0 else f" ± {self.error:{form.lstrip('+')}}")
 
 
 def every(*decisions: bool | None) -> bool | None:

@@ -10,6 +10,7 @@ values of single cells treated as true.
 
 import tempfile
 import time
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,6 +23,7 @@ from scipy.stats import norm
 import ppdinf as ppd
 from ppdinf.census import PERSONS, PERSONS_2020, UNITS_2020, read_nmf, read_occupied, simulate_nmf
 
+from .._shared.estimates import Estimate, every
 from .._shared.study import Study
 from . import rates as rate_models
 
@@ -58,6 +60,11 @@ def least_squares(seen, low, high):
     precision = sp.csc_array(Q.T @ sp.diags_array(weight) @ Q)
     covariance = np.linalg.inv(precision.toarray())
     return np.clip(covariance @ (Q.T @ (weight * entries.y)), low, high), np.sqrt(np.diag(covariance))
+
+
+def root_mean_square(errors):
+    """Return the root of the mean square."""
+    return np.sqrt(np.mean(errors**2))
 
 
 def judged(truth, ways):
@@ -117,10 +124,11 @@ def housing(study, rng, *, quick):
     exact = x.mean(axis=0), *np.quantile(x, [tail, 1 - tail], axis=0, method="closest_observation")
     plain = least_squares(seen, 0, units)
     noisy = finest(seen)
-    found = judged(truth, {
+    ways = {
         "posterior": exact, "least squares": around(*plain, 0, units),
         "finest values": around(np.clip(noisy[0], 0, units), noisy[1], 0, units),
-    })  # fmt: skip
+    }  # fmt: skip
+    found = judged(truth, ways)
     study.table("units", found, f"Occupied units of {units.size:,} blocks with units, {table.sizes['block']:,} in all.")
     held = bool(((x >= 0) & (x <= units)).all())
     study.claim(
@@ -132,14 +140,16 @@ def housing(study, rng, *, quick):
     true_of = pd.Series(truth).groupby(tracts).sum().to_numpy()
     lower, upper = np.quantile(among.transpose("draw", "tract").values, [tail, 1 - tail], axis=0)
     cover = np.mean((lower <= true_of) & (true_of <= upper))
-    error, least = found["root mean square error"], found.loc["posterior", f"coverage at {LEVEL}"]
+    error = {way: Estimate.of(root_mean_square, estimate - truth) for way, (estimate, *_) in ways.items()}
+    least = Estimate.share((exact[1] <= truth) & (truth <= exact[2]))
     study.claim(
         "the posterior is nearer to the truth than least squares, and that than noisy values", "here", "smaller error",
-        " and ".join(f"{error[way]:.2f}" for way in WAYS) + " units", holds=error.is_monotonic_increasing,
+        " and ".join(f"{error[way]:.2f}" for way in WAYS) + " units",
+        holds=every(*((error[b] - error[a]).above(0) for a, b in pairwise(WAYS))),
     )  # fmt: skip
     study.claim(
         "intervals of blocks have at least nominal coverage (counts are integers)", "here", f"{LEVEL}", f"{least:.3f}",
-        holds=least > LEVEL - 0.05,
+        holds=least.above(LEVEL - 0.05),
     )  # fmt: skip
     study.text(
         f"Reading {reading:.1f} s; sampling {draws} draws of 2 chains after {tune} {seconds:.0f} s. Totals of "
@@ -152,7 +162,7 @@ def housing(study, rng, *, quick):
     left.plot([0, end], [0, end], color="black", linewidth=0.6)
     left.set(xlabel="occupied units of a block, true", ylabel="estimate")
     left.legend(frameon=False)
-    right.barh(list(WAYS), [error[way] for way in WAYS], color=list(WAYS.values()))
+    right.barh(list(WAYS), [float(error[way]) for way in WAYS], color=list(WAYS.values()))
     right.set(xlabel="root mean square error of a block, units")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -239,7 +249,7 @@ def persons(study, *, quick, workers):
     """Analyse persons of counties and tracts by eleven overlapping queries, with zeros and bounds."""
     number, draws = (2, 60) if quick else (FILES, 150)
     runs = study.replicates(lambda rng, k: one_file(rng, k, draws), number, name="file", workers=workers, progress=True)
-    found = pd.concat(runs)
+    found = pd.concat(runs, keys=range(number), names=["file"])
     found["size"] = pd.cut(found["truth"], [-1, 0, 5, 50, np.inf], labels=SIZES).astype(str)
     detailed = found[found["query"] == QUERIES]
     sizes, queries = by(detailed, "level", "size"), by(found, "level", "query")
@@ -250,18 +260,26 @@ def persons(study, *, quick, workers):
     )
     study.table("sizes", sizes, f"Cells by their true size. {about}")
     study.table("queries", queries, f"Answers of every query. {about}")
-    error = by(detailed, "level")[[f"{way}: error" for way in WAYS]]
+    squares = (detailed["error"] ** 2).groupby([detailed["level"], "file", detailed["way"]]).mean().unstack("way")
+    error = {
+        level: {way: Estimate.of(lambda square: np.sqrt(square.mean()), own[way]) for way in WAYS}
+        for level, own in squares.groupby("level")
+    }
     study.claim(
         "the posterior of overlapping queries is nearer to the truth than clipped least squares and than the query of "
         "every cell taken as true", "here", "smaller error",
-        "; ".join(f"{level}: {', '.join(f'{value:.2f}' for value in row)} persons" for level, row in error.iterrows()),
-        holds=(error.idxmin(axis=1) == "posterior: error").all(),
+        "; ".join(f"{level}: {', '.join(f'{x:.2f}' for x in own.values())} persons" for level, own in error.items()),
+        holds=every(*((own[way] - own["posterior"]).above(0) for own in error.values() for way in list(WAYS)[1:])),
     )  # fmt: skip
-    above = large["posterior: coverage"]
+    inside = detailed[(detailed["truth"] > 5) & (detailed["way"] == "posterior")].groupby(["level", "file"])["inside"]
+    above = {
+        level: Estimate.of(lambda n: n[:, 0].sum() / n[:, 1].sum(), own)
+        for level, own in inside.agg(["sum", "size"]).groupby("level")
+    }
     study.claim(
         "intervals of cells above 5 have nominal coverage", "here", f"{LEVEL} +- 0.04",
-        " and ".join(f"{share:.3f} ({level})" for (level, _), share in above.items()),
-        holds=all(abs(above - LEVEL) < 0.04),
+        " and ".join(f"{share:.3f} ({level})" for level, share in above.items()),
+        holds=every(*(share.within(LEVEL - 0.04, LEVEL + 0.04) for share in above.values())),
         reason="by true size: shrinkage towards a learned prior decreases cells of 6 to 50",
     )  # fmt: skip
     figure, both = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")

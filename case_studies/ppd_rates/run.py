@@ -12,6 +12,7 @@ import pandas as pd
 import ppdinf as ppd
 from ppdinf.mechanisms import Mean
 
+from .._shared.estimates import Estimate, every
 from .._shared.study import Study
 
 TAKES = "30 s"
@@ -91,12 +92,13 @@ def main(output, *, quick=False, seed=13):
     rng, draws = np.random.default_rng(seed), DRAWS // 10 if quick else DRAWS
     slopes = []
     figure, panels = plt.subplots(1, len(SWEEPS), figsize=(13, 3.1), layout="constrained")
-    exact = True
+    closed_forms = []
     for axes, (name, (values, others, printed)) in zip(panels, SWEEPS.items(), strict=True):
         points = [settings(name, value, others) for value in values]
         found = np.array([errors(**point, rng=rng, draws=draws) for point in points])
         closed = np.array([expected(**point) for point in points])
-        exact &= bool((np.abs(found[..., 0] - closed) < 5 * found[..., 1]).all())
+        ratios = (found[..., 0] / closed, found[..., 1] / closed)
+        closed_forms += [Estimate(value, error) for value, error in zip(*(x.ravel() for x in ratios), strict=True)]
         free, projected, drawn = (slope(values, found[:, k, 0], found[:, k, 1]) for k in range(3))
         slopes.append(
             {
@@ -108,14 +110,15 @@ def main(output, *, quick=False, seed=13):
                 "printed ": printed[1],
             }
         )
-        for place, there, (here, error) in (
+        for place, there, found_slope in (
             ("projected", printed[0], projected),
             ("on the subspace", printed[1], drawn),
         ):
-            agrees = abs(here - there) < max(0.05, 4 * error)
+            here = Estimate(*found_slope)
+            agrees = here.within(there - 0.05, there + 0.05)
             study.claim(
                 f"error of the release {place} has slope {there} in {name}", COROLLARY, there, f"{here:.3f}",
-                holds=agrees, reason="" if agrees else BOUND,
+                holds=agrees, reason=BOUND if agrees is False else "",
             )  # fmt: skip
         for k, (color, label) in enumerate(LOOK.items()):
             axes.plot(values, found[:, k, 0], "o", color=color, label=label)
@@ -132,8 +135,9 @@ def main(output, *, quick=False, seed=13):
     study.figure("rates", figure, "Errors in l2 against each setting: points are measured, lines are the closed forms.")
     plt.close(figure)
     study.claim(
-        "errors are d1 (d1 + 1) c^2, d2 (d1 + 1) c^2 and d2 (d2 + 1) c^2, with c = 4 / (n epsilon)", "here", "", "",
-        holds=exact,
+        "errors are d1 (d1 + 1) c^2, d2 (d1 + 1) c^2 and d2 (d2 + 1) c^2, with c = 4 / (n epsilon)", "here", "1 times",
+        f"{min(map(float, closed_forms)):.3f} to {max(map(float, closed_forms)):.3f} times",
+        holds=every(*(ratio.within(0.95, 1.05) for ratio in closed_forms)),
     )  # fmt: skip
 
     ratios = []
@@ -148,7 +152,7 @@ def main(output, *, quick=False, seed=13):
         goal = d1 / d2 if norm == "l1" else (d1 + 1) / (d2 + 1)
         study.claim(
             f"the subspace is better by d1 / d2 in {norm}, d1 = {d1}, d2 = {d2}", COROLLARY, f"{d1 / d2:g}",
-            f"{ratio:.2f} ± {error:.2f}", holds=abs(ratio - goal) < 4 * error,
+            f"{Estimate(ratio, error):.2f}", holds=Estimate(ratio, error).within(0.9 * goal, 1.1 * goal),
             reason="" if norm == "l1" else "(d1 + 1) / (d2 + 1), to be exact",
         )  # fmt: skip
     study.table(

@@ -18,22 +18,24 @@ OPEN = (
     "deviation near",
     "cut W1",
     "the unfixed optimum",
+    "the same W1",  # fails, as in the README
+    "the staircase has",
 )
 
 
 @pytest.mark.deep
 def test_claims_page_and_figures(tmp_path, monkeypatch):
-    """All claims that do not depend on the tables of the paper hold, in 20 s; a second run reuses the draws."""
+    """No claim fails that does not depend on the tables of the paper, in 20 s; a second run reuses the draws."""
     monkeypatch.delenv("PPDINF_DATA", raising=False)
     script = cases()["count_distributions"]
     main = module_of(script).main
     main(tmp_path, quick=True)
     results = (tmp_path / "results.json").read_text(encoding="utf-8")
     claims = {claim["claim"]: claim for claim in json.loads(results)["claims"]}
-    assert len(claims) == 22
+    assert len(claims) == 25
     simulated = [name for name in claims if "homicides" in name]
     for name, claim in claims.items():
-        assert claim["holds"] or name in simulated or any(part in name for part in OPEN), claim
+        assert claim["holds"] is not False or name in simulated or any(part in name for part in OPEN), claim
     page, readme = (
         (tmp_path / "report.html").read_text(encoding="utf-8"),
         (script.parent / "README.md").read_text("utf-8"),
