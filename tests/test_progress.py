@@ -34,17 +34,42 @@ def test_lines_are_ten_seconds_apart_and_state_the_time_left(clock, capsys):
             clock.now += 4
             advance(1)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["Sampling [1]: 2%, about 7 min left", "Sampling [1]: 5%, about 6 min left"]
-    assert lines[-1] == "Sampling [1]: 98%, about 8 s left"
+    assert lines[:2] == ["Sampling [1]: 4% after 16 s", "Sampling [1]: 7% after 28 s"]
+    assert lines[6] == "Sampling [1]: 21%, about 5 min left"
+    assert lines[-1] == "Sampling [1]: 99%, about 4 s left"
     assert len(lines) == 33
 
 
 def test_the_first_estimate_follows_a_second_of_timed_steps(clock, capsys):
     with module.progress("Sampling", 100) as advance:
-        for _ in range(4):
-            clock.now += 0.6
+        for _ in range(22):
+            clock.now += 0.4
             advance(1)
-    assert capsys.readouterr().out == "Sampling: 3%, about 58 s left\n"
+    assert capsys.readouterr().out == "Sampling: 21%, about 32 s left\n"
+
+
+def test_slow_first_steps_are_not_extrapolated(clock, capsys):
+    """Five steps of 8,000 during compilation, then many fast steps: at the rate of the first, hours would be left."""
+    with module.progress("Sampling", 8000, before="compiling the model") as advance:
+        for n in (0, 1, 1, 1, 1, 1, 200, 2000):
+            clock.now += 30
+            if n:
+                advance(n)
+        clock.now += 11
+        advance(1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["Sampling: 0% after 90 s", "Sampling: 0% after 2 min"]
+    assert "h left" not in "".join(lines)
+
+
+def test_compilation_is_named(clock, monkeypatch, capsys):
+    monkeypatch.setattr(module, "CHECKED", 0.001)
+    printed = threading.Event()
+    monkeypatch.setattr(module, "print", lambda *args, **kwargs: (print(*args), printed.set()), raising=False)
+    with module.progress("Sampling", 8000, before="compiling the model"):
+        clock.now += 12
+        assert printed.wait(10)
+    assert capsys.readouterr().out == "Sampling: compiling the model, 12 s\n"
 
 
 def test_lines_appear_during_long_steps(clock, monkeypatch, capsys):
@@ -114,7 +139,8 @@ def test_denoising_prints_lines(monkeypatch, capsys):
     posterior = ppd.denoise(seen, draws=10, rng=1)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 * 15 - 2
-    assert lines[0].startswith("Denoising: 7%, about ")
+    assert lines[0].startswith("Denoising: 7% after ")
+    assert lines[-1].startswith("Denoising: 97%, about ")
     assert (posterior.sums(inv.total()).values == 8).all()
 
 
@@ -127,7 +153,7 @@ def test_a_rate_analysis_prints_lines(monkeypatch, capsys):
         analyse_rates(release, draws=20, chains=2, cores=1, progressbar=True)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == (2 * 40 - 2) + (2 * 20 - 2)
-    assert lines[0].startswith("Sampling: 2%, about ")
+    assert lines[0].startswith("Sampling: 2% after ")
     assert lines[-1].startswith("Drawing tables: 98%, about ")
 
 

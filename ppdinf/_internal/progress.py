@@ -16,6 +16,7 @@ __all__ = ["progress", "shows_bars", "tracked"]
 
 EVERY = 10.0  # seconds between two lines
 MEASURED = 1.0  # seconds of timed steps before the first estimate
+STEPS, SHARE = 20, 0.2  # timed steps before the first estimate, or this share of fewer than 100 steps
 CHECKED = 1.0  # seconds between two checks during a long step
 _SHOWN = threading.Lock()  # held while a progress is shown
 
@@ -27,7 +28,9 @@ def shows_bars() -> bool:
 
 
 @contextmanager
-def progress(description: str, total: int, *, disable: bool = False) -> Iterator[Callable[[int], None]]:
+def progress(
+    description: str, total: int, *, disable: bool = False, before: str = ""
+) -> Iterator[Callable[[int], None]]:
     """Show the progress of `total` steps, unless another progress is shown or the process is a worker.
 
     Parameters
@@ -37,14 +40,17 @@ def progress(description: str, total: int, *, disable: bool = False) -> Iterator
     total : int
     disable : bool
         Whether to show nothing.
+    before : str
+        What happens before the first step, for lines during that time: "compiling the model".
 
     Yields
     ------
     callable
         ``advance(n)`` counts n more steps as done; it can be called from several threads. Off a terminal, lines state
         the share of steps done and the time left, at the rate since the first call. The time before the first call,
-        for example compilation, does not enter the estimate. The first estimate follows one second of timed steps, if
-        more than 10 seconds are left. Other lines are at least 10 seconds apart.
+        for example compilation, does not enter the estimate. The first estimate follows one second, 2 % of the steps
+        and 20 timed steps (a fifth of fewer than 100 steps), if more than 10 seconds are left. Other lines are at
+        least 10 seconds apart.
 
     Examples
     --------
@@ -55,19 +61,19 @@ def progress(description: str, total: int, *, disable: bool = False) -> Iterator
         yield lambda n: None
         return
     try:
-        with _shown(description, total) as advance:
+        with _shown(description, total, before) as advance:
             yield advance
     finally:
         _SHOWN.release()
 
 
 @contextmanager
-def _shown(description: str, total: int) -> Iterator[Callable[[int], None]]:
+def _shown(description: str, total: int, before: str) -> Iterator[Callable[[int], None]]:
     if shows_bars():
         with Progress(transient=True) as bar:
             yield partial(bar.advance, bar.add_task(description, total=total))
     else:
-        lines, ended = _Lines(description, total), threading.Event()
+        lines, ended = _Lines(description, total, before), threading.Event()
         thread = threading.Thread(target=lines.repeat, args=(ended,), daemon=True)
         thread.start()
         try:
@@ -94,8 +100,8 @@ def tracked[Item](items: Iterator[Item], description: str, total: int, *, disabl
 class _Lines:
     """Lines with the share of steps done and the time left, at the rate since the first call of `advance`."""
 
-    def __init__(self, description: str, total: int) -> None:
-        self._description, self._total, self._done = description, total, 0
+    def __init__(self, description: str, total: int, before: str = "") -> None:
+        self._description, self._total, self._done, self._before = description, total, 0, before
         self._begun = self._printed = time.monotonic()
         self._first: tuple[float, int] | None = None  # time and number of steps done at the first call
         self._estimated = False
@@ -121,13 +127,18 @@ class _Lines:
         now = time.monotonic()
         started, before = self._first or (now, self._done)
         timed, steps = now - started, self._done - before
-        left = timed * (self._total - self._done) / steps if steps > 0 else None
+        enough = max(0.02 * self._total, min(STEPS, SHARE * self._total))  # early steps may be much slower than others
+        left = timed * (self._total - self._done) / steps if steps >= enough else None
         first_estimate = left is not None and left >= EVERY and timed >= MEASURED and not self._estimated
         if self._done >= self._total or (now - self._printed < EVERY and not first_estimate):
             return
         self._printed, self._estimated = now, left is not None
-        words = f" after {_spoken(now - self._begun)}" if left is None else f", about {_spoken(left)} left"
-        print(f"{self._description}: {self._done / self._total:.0%}{words}", flush=True)
+        share, spent = f"{self._done / self._total:.0%}", _spoken(now - self._begun)
+        if self._before and self._first is None:
+            words = f"{self._before}, {spent}"
+        else:
+            words = f"{share} after {spent}" if left is None else f"{share}, about {_spoken(left)} left"
+        print(f"{self._description}: {words}", flush=True)
 
 
 def _spoken(seconds: float) -> str:

@@ -234,7 +234,8 @@ def _sampled(
     """Sample a model with progress; after Ctrl-C, return the draws that all chains have."""
     bar = progressbar and shows_bars()
     steps = (sampling["tune"] + sampling["draws"]) * sampling["chains"]
-    with model, between_draws() as stop, progress(words, steps, disable=bar or not progressbar) as advance:
+    shown = progress(words, steps, disable=bar or not progressbar, before="compiling the model")
+    with model, between_draws() as stop, shown as advance:
 
         def callback(*args: object, **kwargs: object) -> None:
             stop()
