@@ -22,9 +22,9 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `change_dist_size`, `rv_size_is_none`, `check_dist_not_registered`, `MissingInputError`
     Give an unnamed distribution the shape of the table, and refuse named distributions or other shapes. Alternative:
     require ``shape=`` from users.
-`forward`
-    Draw tables and their dependents for other labels than those of a release. Alternative: a separate model for
-    predictions.
+`forward`, `log_density`
+    Predictive draws and likelihoods of dependents that are equal for marginalized and sampled tables. Alternative:
+    functions of ppdinf, which `pm.sample` does not call.
 `compile_pymc`, `reseed_rngs`, `inputvars`, `join_nonshared_inputs`, `get_value_vars_from_user_vars`
     Functions of a point of the model, with new random numbers at every call. Alternative: ``pytensor.function`` with
     explicit updates.
@@ -84,6 +84,7 @@ from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import inputvars, join_nonshared_inputs, reseed_rngs
 from pymc.sampling import forward
+from pymc.stats import log_density
 from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
@@ -236,6 +237,7 @@ __all__ = [
     "initial_point_rewrites_db",
     "inputvars",
     "join_nonshared_inputs",
+    "log_density",
     "logprob_rewrites_db",
     "model_from_fgraph",
     "node_rewriter",

@@ -7,6 +7,7 @@ cell_log_likelihood   Log predictive density of each released cell given the oth
 comparators           Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
 compare               Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
 constrained_counts    `ConstrainedCounts`: distribution of an integer table with exactly known sums and no noise.
+dependent_likelihood  Pointwise log likelihoods of an observed dependent after marginalization of its table.
 effects               Effects of labels: priors of neighbours and times, a rough fit, coordinates for NUTS.
 label_effects         Log rates with effects of labels, parametrized for NUTS at any amount of noise.
 leave_one_out         Exact leave-one-out predictive densities of public groups, by sampling again.

@@ -25,7 +25,7 @@ def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **s
     Parameters
     ----------
     model : pymc.Model, optional
-        The model, outside its context. Its table must be marginalized.
+        The model, outside its context.
     name : str, optional
         Name of the table, if the model has several.
     **sampling

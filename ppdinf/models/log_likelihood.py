@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 import pymc as pm
@@ -22,9 +21,12 @@ from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependents_of
+from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.distributions.observation.multinomial_rows import has_rows
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.cell_log_likelihood import counts_of_cells, log_densities_of_cells, require_cells, wider_counts
+from ppdinf.models.dependent_likelihood import log_likelihood_of_dependent
+from ppdinf.models.model_order import posterior_of
 from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
 
 __all__ = ["log_likelihood", "pointwise", "sample_release"]
@@ -36,7 +38,7 @@ FEWEST = 10  # groups for the normal approximations of az.loo
 def log_likelihood(
     idata: xr.DataTree,
     model: pm.Model | None = None,
-    of: Literal["groups", "cells"] = "groups",
+    of: str = "groups",
     *,
     name: str | None = None,
 ) -> xr.DataArray:
@@ -47,24 +49,26 @@ def log_likelihood(
     idata : xarray.DataTree
         Result of `pm.sample`. The group ``log_likelihood`` is added, which ``az.loo(idata)`` and ``az.compare`` read.
     model : pymc.Model, optional
-        The model, outside its context. Its table must be marginalized.
-    of : {"groups", "cells"}
+        The model, outside its context.
+    of : {"groups", "cells"} or str
         Groups are the cells under one public sum, and each cell in no public sum. ``"cells"`` is the alternative if
         there are few groups: the density of each released cell given the other released cells of its group. Leaving
-        out a released cell also leaves out the public sum, which would determine it.
+        out a released cell also leaves out the public sum, which would determine it. The name of an observed variable
+        that depends on a table, such as deaths among cases: the density of each observation given the release and all
+        other observations, after marginalization of the table, ``log p(d_j, y_j) - log p(y_j)`` for independent cells.
     name : str, optional
         Name of the table, if the model has several.
 
     Returns
     -------
-    xarray.DataArray, dimensions ``("chain", "draw", "public_group")`` or ``("chain", "draw", "cell")``
-        One entry per public sum, then one per cell in no public sum; or one entry per cell. The densities are
-        normalized, so that laws of the noise can be compared, too, for the same released numbers.
+    xarray.DataArray, dimensions ``("chain", "draw", "public_group")``, ``("chain", "draw", "cell")`` or of the variable
+        One entry per public sum, then one per cell in no public sum; or one entry per cell or observation. The
+        densities are normalized, so that laws of the noise can be compared, too, for the same released numbers.
 
     Raises
     ------
     ModelError
-        No part of the release can be left out: the table is a variable of the model, one public sum contains all
+        No part of the release can be left out: the table cannot be marginalized, one public sum contains all
         cells, the noise has a scale or a projection shared by all cells, or the data model is over rows. A variable
         or potential that depends on the table is observed too, or noisy sums overlap. For cells: the release is not
         one by a mechanism with independent integer noise of cells given disjoint public sums.
@@ -92,6 +96,11 @@ def log_likelihood(
     ['state=0', 'state=1']
     """
     model = pm.modelcontext(model)
+    if of in model.named_vars:
+        follow_data(model)
+        of_variable = log_likelihood_of_dependent(posterior_of(idata), model, of)
+        idata["log_likelihood"] = xr.DataTree(of_variable.to_dataset())
+        return of_variable
     table = only_table(model, name)
     lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
     if of == "cells":
@@ -118,7 +127,7 @@ def log_likelihood(
                 stacklevel=2,
             )
     else:
-        raise ModelError(f"of must be 'groups' or 'cells', found {of!r}")
+        raise ModelError(f"of must be 'groups' or 'cells' or the name of an observed variable, found {of!r}")
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, dim: names}
     values = np.array(rows).reshape(*lead, len(names))
     found = xr.DataArray(values, dims=("chain", "draw", dim), coords=coords, name=table.released.name)
@@ -205,15 +214,12 @@ def _require_units(model: pm.Model, name: str | None) -> ConfidentialRV:
     """Return the law of the table; refuse models in which no part of the release can be left out."""
     table = only_table(model, name)
     law, given = table.law, table.variable.owner.inputs
-    if not table.is_marginalized:
-        raise ModelError(
-            f"{table.name!r} is a variable of the model: given its cells the release does not depend on the "
-            "parameters, and a pointwise likelihood does not exist. Marginalize the table (marginalize=True) where the "
-            "public sums allow it"
-        )
+    if reason := law.observed.why_not_marginalizable:
+        raise ModelError(f"{table.name!r} cannot be marginalized, so the release has no pointwise likelihood: {reason}")
     if dependents := dependents_of(table.variable, model):
         raise ModelError(
-            f"{dependents[0].name!r} is observed for the same cells: pointwise likelihoods cover a single release only"
+            f"{dependents[0].name!r} is observed for the same cells: the release has no pointwise likelihoods. Use "
+            f"of={dependents[0].name!r}, the likelihoods of its observations given the release"
         )
     if law.observed.likelihood.auxiliary is not None:
         raise ModelError("the noise has a scale or a projection shared by all cells: no cell can be left out alone")

@@ -12,6 +12,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
+import ppdinf.models.dependent_likelihood  # (PyMC's compute_log_likelihood)
 import ppdinf.models.posterior_predictive  # (PyMC's function of this name)
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (registers the step method with PyMC)
 from ppdinf._internal.pymc_compat import (

@@ -287,3 +287,45 @@ def test_tables_that_are_sampled_again_follow_the_data_model():
     x = pm.sample_posterior_predictive(idata, model, sample_vars=["x"], **UNCOMPILED).posterior_predictive["x"]
     mean = np.exp(R)
     assert_moments(x, np.full(3, mean), np.full(3, mean + mean**2 / 1.5))
+
+
+OF_DEPENDENTS = [(name, of) for name, case in CASES.items() for of in case.dependents]
+
+
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("name", "of"), OF_DEPENDENTS)
+def test_likelihood_of_each_observation_of_a_dependent(name, of, form):
+    """The density of all data divided by that of all other data, by enumeration, for both forms of a model.
+
+    Wrong variant: the mean density given the cells in tables of the posterior, which the observation informs.
+    """
+    case, law = CASES[name], Enumerated(CASES[name])
+    model, idata = build(case, FORMS[form]), law.posterior(FORMS[form], draws=2)
+    values = ppd.log_likelihood(idata, model, of=of)
+    assert values.dims == ("chain", "draw", *case.coords)
+    given = law.dependents[of]
+    log_p = law.data_model.sum(axis=1) + law.noise + sum(part.sum(axis=1) for part in law.dependents.values())
+    rest = law.data_model.sum(axis=1) + law.noise
+    rest = rest + sum(part.sum(axis=1) for other, part in law.dependents.items() if other != of)
+    expected = []
+    for k in range(law.x.shape[1]):
+        without = rest + np.delete(given, k, axis=1).sum(axis=1)
+        expected.append(np.logaddexp.reduce(log_p) - np.logaddexp.reduce(without))
+    np.testing.assert_allclose(values.values[0, 0].ravel(), expected, rtol=1e-6)
+    optimistic = np.log(law.p @ np.exp(given))
+    assert (abs(optimistic - expected) > 1e-3).any()
+    by_pymc = pm.compute_log_likelihood(idata, model=model, progressbar=False).log_likelihood
+    np.testing.assert_allclose(by_pymc[of].values, values.values, rtol=1e-12)
+    assert set(by_pymc.data_vars) == {"x_release", *case.dependents}
+
+
+@pytest.mark.filterwarnings("ignore:there are only:ppdinf.errors.DiagnosisWarning")
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("of", ["groups", "cells"])
+def test_likelihoods_of_released_numbers_in_both_forms(of):
+    case = Case(SQUARE, "binomial", [(None, [1, 4, 3, 2])], inv.margin("area"))
+    idata = Enumerated(case).posterior(False, draws=2)
+    one, other = (ppd.log_likelihood(idata, build(case, way), of=of).values for way in FORMS.values())
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+    assert len(set(one[0, 0].round(6).tolist())) > 1

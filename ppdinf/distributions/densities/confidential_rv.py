@@ -259,11 +259,17 @@ class ConfidentialRV(SymbolicRandomVariable):
         weights = self._if_unchanged(weights)
         if not factors:
             return weights
-        # dependents may have no density at impossible counts: these are evaluated at the most probable count
-        known = stop_gradient(weights)
-        likeliest = (at[:, 0] + pt.argmax(known, axis=1))[:, None]
-        possible = pt.switch(pt.eq(known, -np.inf), likeliest, at).T.reshape((at.shape[1], *self.start.shape))
+        possible = self.possible(weights, at)
         return weights + sum(factor.by_cell(possible) for factor in factors)
+
+    def possible(self, weights: TensorVariable, counts: NDArray[np.int64] | TensorVariable) -> TensorVariable:
+        """Return counts at which dependents are evaluated, shape (width, *table shape).
+
+        Dependents may have no density at impossible counts: these are replaced by the most probable count.
+        """
+        known = stop_gradient(weights)
+        likeliest = (counts[:, 0] + pt.argmax(known, axis=1))[:, None]
+        return pt.switch(pt.eq(known, -np.inf), likeliest, counts).T.reshape((counts.shape[1], *self.start.shape))
 
     def log_data_model(self, inputs: Sequence[Variable], counts: TensorVariable) -> TensorVariable:
         """Return log densities of any counts by the data model alone, shape (d, width), without gradients."""

@@ -26,6 +26,7 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf.distributions.densities.constant_indices import cell_indices
 from ppdinf.distributions.densities.mechanism_rv import mechanism_dist
 from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependents_of, tables_of
+from ppdinf.distributions.model_graph.observed_potential import ObservedPotentialRV
 from ppdinf.distributions.observation.multinomial_rows import has_rows
 from ppdinf.distributions.observation.observed_release import mechanism_of
 from ppdinf.errors import LabelError, ModelError
@@ -79,7 +80,8 @@ def predictive_model(model: pm.Model, names: Sequence[str] = ()) -> pm.Model:
     predictive.values_to_rvs = {value: rv for rv, value in predictive.rvs_to_values.items()}
     predictive.free_RVs = [after[x] for x in (*model.free_RVs, *(table.variable for table in added))]
     of_old_labels = {t.released for t in tables if t.variable in replaced and t.released not in replaced}
-    predictive.observed_RVs = [after[x] for x in model.observed_RVs if x not in of_old_labels]
+    observed = [x for x in model.observed_RVs if not isinstance(x.owner.op, ObservedPotentialRV)]
+    predictive.observed_RVs = [after[x] for x in observed if x not in of_old_labels]
     predictive.deterministics = [after[x] for x in model.deterministics]
     predictive.data_vars = [after[x] for x in model.data_vars]
     predictive.potentials = [after[x] for x in model.potentials]
