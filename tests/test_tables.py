@@ -62,7 +62,7 @@ REFUSED_COUNTS = {
     "no array": ({"Adams": 7_654_321}, "found dict"),
     "no cells": (np.zeros((3, 0), dtype=int), "at least one cell"),
     "no columns": (pd.DataFrame(index=ROWS).rename_axis(columns="column"), "at least one cell"),
-    "ragged": ([[7_654_321, 8_123_457], [9_031_333]], "different lengths"),
+    "ragged": ([[7_654_321, 8_123_457], [9_031_333]], "equal length: write"),
     "Dataset": (xr.Dataset({"cases": county(), "deaths": county()}), "choose one of 'cases', 'deaths'"),
     "long table": (pd.DataFrame({"county": NAMES, "count": COUNTS}), r"as_table\(data, count="),
 }

@@ -1,5 +1,6 @@
 """Helpers that users do not import: compilation, files, exact rationals, and private names of PyMC.
 
+arrays        Arrays that users pass: masks, missing values and entries that are not numbers are refused.
 atomic_files  Files that are written completely or not at all.
 citation      References to cite with results of the package.
 frozen        Construction of frozen values from files, and families of classes that files name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf.errors import CountError, PrivacyError
 
 __all__ = ["as_distribution", "histogram", "require_counts", "require_size"]
@@ -35,21 +36,17 @@ def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
     >>> as_distribution([0.25, 0.75])
     array([0.25, 0.75])
     """
-    try:
-        found = np.array(z, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise PrivacyError(
-            "a distribution of counts must be an array of probabilities, one for each count from 0 on"
-        ) from error
+    found = numbers(z, "a distribution of counts")
     if found.ndim != 1 or found.size < 2:
         raise PrivacyError(
             f"a distribution of counts must be one-dimensional with at least two entries, found shape {found.shape}"
         )
-    if not np.isfinite(found).all() or (found < 0).any():
-        raise PrivacyError("a distribution of counts must have finite, non-negative probabilities")
+    if (found < 0).any():
+        raise PrivacyError("a distribution of counts must have non-negative probabilities")
     if abs(found.sum() - 1) > ROUNDING:
         raise PrivacyError("the probabilities of a distribution must sum to 1: divide them by their sum")
-    return found / found.sum()
+    distribution: NDArray[np.float64] = found / found.sum()
+    return distribution
 
 
 def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
@@ -87,15 +84,13 @@ def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
 def require_counts(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return counts from 0 to n - 1 as int64 in their shape; errors do not show counts."""
     require_size(n)
-    found = np.asarray(counts)
-    if found.dtype.kind not in "iu":
-        raise CountError(f"counts must be integers, found an array of {found.dtype}")
+    found = numbers(counts, "counts", CountError, integer=True)
     if ((found < 0) | (found >= n)).any():
         raise CountError(
             f"counts must be from 0 to n - 1 = {n - 1}; n is public, so choose n without reference to the table, "
             "and top-code larger counts with numpy.minimum(counts, n - 1)"
         )
-    return found.astype(np.int64)
+    return found
 
 
 def require_size(n: object) -> None:

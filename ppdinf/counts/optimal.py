@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.rationals import Parameter
 from ppdinf.counts.column_systems import ColumnSystems, adjoint, slacks
 from ppdinf.counts.count_mechanism import CountMechanism
@@ -86,9 +87,9 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
     if weights is None:
         cost = z[:, np.newaxis] * np.abs(np.arange(n)[:, np.newaxis] - np.arange(n))
     else:
-        cost = np.array(weights, dtype=np.float64)
-        if cost.shape != (n, n) or not np.isfinite(cost).all():
-            raise PrivacyError(f"weights must be a finite matrix of shape {(n, n)}, found {cost.shape}")
+        cost = numbers(weights, "weights")
+        if cost.shape != (n, n):
+            raise PrivacyError(f"weights must be a matrix of shape {(n, n)}, found {cost.shape}")
     filled = np.flatnonzero(z)
     with np.errstate(divide="ignore"):
         log_matrix = np.full((n, n), -np.inf)

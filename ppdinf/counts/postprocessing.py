@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
 
@@ -41,7 +42,7 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
     >>> to_distribution([6, 5, -1]), to_distribution([6, 5, -1], "clip").round(3)
     (array([0.55, 0.45, 0.  ]), array([0.545, 0.455, 0.   ]))
     """
-    found = np.asarray(noisy, dtype=np.float64)
+    found = numbers(noisy, "noisy")
     if postprocessing == "clip":
         clipped = np.maximum(found, 0)
         return clipped / clipped.sum() if clipped.sum() > 0 else np.full(found.size, 1 / found.size)

@@ -19,6 +19,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.types import Json
 from ppdinf.counts.count_mechanism import CountMechanism
@@ -325,10 +326,7 @@ class TwoStage(CellLaw):
 
 def _whole(measured: Sequence[float], size: int) -> tuple[int, ...]:
     """Validate noisy sums."""
-    try:
-        found = np.asarray(measured, dtype=np.float64)
-    except (TypeError, ValueError):
-        found = np.empty(0)
+    found = numbers(measured, "measured")
     if found.shape != (size,) or not (np.abs(found) < 2**52).all() or (found != np.rint(found)).any():
         raise PrivacyError(f"measured must have {size} integers below 2**52")
     return tuple(int(value) for value in found)

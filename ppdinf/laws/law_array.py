@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._internal.arrays import unmasked
 from ppdinf._internal.types import Array
 from ppdinf.errors import PrivacyError
 from ppdinf.tables.labels import native
@@ -110,9 +111,10 @@ def law_of_each(law_of: Callable[[Any], Any], given: Any) -> Any:
     PrivacyError
         The law refuses an entry; the message names its position or label.
     """
-    if not np.ndim(given):
+    is_labelled = isinstance(given, xr.DataArray | pd.Series | pd.DataFrame)
+    labelled = given if is_labelled else unmasked(given, "parameters", PrivacyError)
+    if not labelled.ndim:
         return law_of(given)
-    labelled = given if isinstance(given, xr.DataArray | pd.Series | pd.DataFrame) else np.asarray(given)
     if isinstance(given, list | tuple) and labelled.dtype.kind == "U":
         labelled = np.asarray(given, dtype=object)  # NumPy would convert the numbers of the list to text
     missing = np.asarray(pd.isna(np.asarray(labelled)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from ppdinf._internal.arrays import numbers
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.tables.labels import LARGEST
 from ppdinf.tables.table import TableLike, labelled_cells
@@ -31,11 +32,8 @@ def counting_query(query: object) -> Query | None:
     """
     if query is None:
         return None
-    try:
-        matrix = np.asarray(query.toarray() if hasattr(query, "toarray") else query)
-    except ValueError:
-        matrix = np.zeros(0)
-    if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind not in "iu" or matrix.min() < 0:
+    matrix = numbers(query.toarray() if hasattr(query, "toarray") else query, "a query", integer=True)
+    if matrix.ndim != 2 or not matrix.size or matrix.min() < 0:
         raise PrivacyError("a query must be a matrix of non-negative integers: one row per answer, one column per cell")
     if matrix.max() > LARGEST_WEIGHT:
         raise PrivacyError("a weight of the query exceeds 1,000,000: state it in a larger unit")

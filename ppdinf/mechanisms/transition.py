@@ -18,6 +18,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.types import Array, Json
 from ppdinf.errors import CountError, InvariantError, PrivacyError
@@ -39,6 +40,7 @@ __all__ = ["CellLaw", "Transition", "random_rounding"]
 
 ENTRIES = 25_000_000  # of a matrix: 200 MB
 ROUNDING = 1e-9  # error of the sum of a row that is attributed to rounding
+EXACT = 1e-12  # larger errors are removed, because the guarantee is computed from the rows
 NO_SUMS = Public()  # nothing is published exactly
 
 
@@ -150,15 +152,15 @@ class Transition(CellLaw):
 
     def __post_init__(self) -> None:
         require_no_sums(self.public)
-        try:
-            matrix = np.array(self.matrix, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise PrivacyError("matrix must contain the probability of every released count for every count") from error
-        if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
-            raise PrivacyError("matrix must have two dimensions and finite non-negative entries")
-        off = np.abs(matrix.sum(axis=1) - 1)
+        matrix = numbers(self.matrix, "matrix")
+        if matrix.ndim != 2 or 0 in matrix.shape or (matrix < 0).any():
+            raise PrivacyError("matrix must have two dimensions and non-negative entries")
+        sums = matrix.sum(axis=1, keepdims=True)
+        off = np.abs(sums - 1)
         if (off > ROUNDING).any():
             raise PrivacyError(f"row {int(np.argmax(off))} of matrix is not a probability vector: it must sum to 1")
+        if (off > EXACT).any():
+            matrix /= sums
         matrix.setflags(write=False)
         assign(self, matrix=matrix)
         if self.require_guarantee:

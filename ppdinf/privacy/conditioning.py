@@ -18,6 +18,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
 from ppdinf.lattice.moves.moves import connected_moves
@@ -256,7 +257,7 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
     (0.039, 0.232)
     """
     try:
-        p, size = np.asarray(prior, dtype=np.float64), float(loss)
+        p, size = numbers(prior, "prior"), float(loss)
     except (TypeError, ValueError):
         raise PrivacyError(f"prior and loss must be numbers, found {prior!r:.60} and {loss!r:.60}") from None
     if not np.all((p >= 0) & (p <= 1)) or not size >= 0:

@@ -21,6 +21,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.rationals import Parameter
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.disclosure_limits import as_probability, require_integer
@@ -193,11 +194,11 @@ def delta_z_normal(covariance: ArrayLike, width: float) -> float:
     >>> round(delta_z_normal([[0.02, 0.02, 1], [0.02, 1, 1], [1, 1, 100]], width=10), 6)
     0.10101
     """
-    matrix = np.asarray(covariance, dtype=float)
+    matrix = numbers(covariance, "covariance")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
         raise PrivacyError(f"covariance must be a square matrix of two rows or more, found shape {matrix.shape}")
-    if not (np.isfinite(matrix).all() and np.allclose(matrix, matrix.T, rtol=1e-9, atol=0)):
-        raise PrivacyError("covariance must be symmetric and finite")
+    if not np.allclose(matrix, matrix.T, rtol=1e-9, atol=0):
+        raise PrivacyError("covariance must be symmetric")
     if not 0 < width < math.inf:
         raise PrivacyError(f"width must be positive and finite, found {width!r}")
     scale = np.sqrt(np.abs(np.diag(matrix)))

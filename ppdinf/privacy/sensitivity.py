@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from ppdinf._internal.arrays import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.algebra.systems import MatrixLike
 from ppdinf.privacy.guarantees.unit_loss import ADDED, REPLACED
@@ -158,13 +159,10 @@ def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replace
 def _columns(query: MatrixLike, neighbours: str) -> sparse.csc_array:
     if neighbours not in NEIGHBOURS:
         raise PrivacyError(f"neighbours must be one of {list(NEIGHBOURS)}, found {neighbours!r}")
-    try:
-        columns = sparse.csc_array(query, dtype=float) if sparse.issparse(query) else np.asarray(query, dtype=float)
-    except (TypeError, ValueError):
-        raise PrivacyError("a query must be a matrix of numbers: one row per answer, one column per cell") from None
+    columns = sparse.csc_array(query) if sparse.issparse(query) else numbers(query, "a query")
     if columns.ndim != 2 or 0 in columns.shape:
         raise PrivacyError(f"a query must have one row per answer and one column per cell, found shape {columns.shape}")
-    columns = sparse.csc_array(columns)
+    columns = sparse.csc_array(columns, dtype=float)
     columns.sum_duplicates()
     columns.eliminate_zeros()
     if not np.isfinite(columns.data).all():

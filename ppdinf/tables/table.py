@@ -15,6 +15,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.arrays import unmasked
 from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import Frame
@@ -307,12 +308,7 @@ def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
         return from_series(data, dims)
     if isinstance(data, pd.DataFrame):
         return from_frame(data, dims)
-    if isinstance(data, np.ma.MaskedArray):
-        raise CountError("the array is masked: fill or drop the masked cells first")
-    try:
-        values = np.asarray(data)
-    except ValueError:
-        raise CountError("the rows have different lengths: write every cell out, with zeros for empty cells") from None
+    values = unmasked(data, "the table", CountError)
     if values.ndim == 0:
         raise CountError(f"a table must be an xarray, pandas or NumPy array, found {type(data).__name__}")
     dims = (dims,) if isinstance(dims, str) else dims

@@ -191,7 +191,7 @@ def test_tables_of_powers_are_exact_to_the_last_digit():
         ([1.5, -0.5], "non-negative"),
         ([1.0], "at least two"),
         ([[0.5, 0.5]], "one-dimensional"),
-        (["a", "b"], "array of probabilities"),
+        (["a", "b"], "numbers only"),
         ([np.nan, 1], "finite"),
     ],
 )

@@ -99,7 +99,7 @@ def test_probabilities_near_the_rounding_of_1(epsilon):
 
 
 def test_refusals():
-    with pytest.raises(PrivacyError, match="finite matrix of shape"):
+    with pytest.raises(PrivacyError, match="a matrix of shape"):
         ppd.counts.optimal([0.5, 0.5], 1, weights=np.ones(3))
 
 

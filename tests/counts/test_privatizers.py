@@ -109,7 +109,7 @@ def test_invalid_histograms_raise():
     for counts in ([0, 5], [-1, 0]):
         with pytest.raises(CountError, match="counts must be from 0 to"):
             ppd.counts.histogram(counts, 5)
-    with pytest.raises(CountError, match="must be integers"):
+    with pytest.raises(CountError, match="integers only"):
         ppd.counts.histogram([0.5], 5)
     with pytest.raises(PrivacyError, match="privatizer must be"):
         ppd.counts.noisy_histogram([1, 2], Fraction(1), seeded_stream(1), "smooth")

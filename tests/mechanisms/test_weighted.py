@@ -341,8 +341,8 @@ def test_files_bring_mechanisms_back(name, tmp_path):
         ),
         (lambda: ppd.WassersteinExponential(total(), 1, 1, "x", loss="l3"), PrivacyError, "loss must be"),
         (lambda: DirichletMultinomial([1, -1]), CountError, "non-negative integers"),
-        (lambda: DirichletMultinomial([1.5]), CountError, "non-negative integers"),
-        (lambda: DirichletMultinomial([]), CountError, "non-negative integers"),
+        (lambda: DirichletMultinomial([1.5]), CountError, "integers only"),
+        (lambda: DirichletMultinomial([]), CountError, "integers only"),
         (lambda: DirichletMultinomial([1], 0), PrivacyError, "concentration"),
         (lambda: DirichletMultinomial([1], 1, 0), PrivacyError, "pseudo_count"),
         (

@@ -113,7 +113,7 @@ def test_normal_depends_on_the_dependence():
         ([[1, 0]], 1, "square matrix"),
         ([[1]], 1, "two rows or more"),
         ([[1, 0.5], [0.4, 1]], 1, "symmetric"),
-        ([[1, np.nan], [np.nan, 1]], 1, "symmetric and finite"),
+        ([[1, np.nan], [np.nan, 1]], 1, "finite numbers"),
         ([[1, 2], [2, 1]], 1, "positive semidefinite"),
         ([[1, 0.5, 0.5], [0.5, 1, 1], [0.5, 1, 1]], 1, "must not determine"),
         ([[1, 0.5], [0.5, 1]], 0, "width"),

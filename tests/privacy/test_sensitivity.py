@@ -76,8 +76,8 @@ def test_the_longest_move_of_the_polytope_is_the_sensitivity(neighbours):
         (np.zeros((2, 0)), "shape"),
         ([[1, np.nan]], "finite"),
         (sparse.coo_array([[1, np.inf]]), "finite"),
-        ([["a"]], "matrix of numbers"),
-        ([[1], [1, 2]], "matrix of numbers"),
+        ([["a"]], "numbers only"),
+        ([[1], [1, 2]], "equal length"),
     ],
 )
 def test_refuses_invalid_queries(query, message):

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.counts.privatizers.base import Privatizer
 from ppdinf.counts.privatizers.cyclic_privatizer import CyclicLaplace, cyclic_gaussian
@@ -87,7 +88,7 @@ def noisy_histogram(
     if (privatizer == "cyclic-gaussian") != (delta is not None):
         raise PrivacyError("delta is required for the privatizer 'cyclic-gaussian' and not allowed for others")
     exact = as_fraction(epsilon, "epsilon")
-    counts = np.asarray(histogram, dtype=np.int64)
+    counts = numbers(histogram, "histogram", integer=True)
     if delta is not None:
         return cyclic_gaussian(counts, exact, as_fraction(delta, "delta"), stream).astype(np.float64)
     found = PURE[privatizer]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from ppdinf._internal.arrays import unmasked
 from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError
 
@@ -86,10 +87,8 @@ def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, nam
     ...
     ppdinf.errors.InvariantError: A, row 0 ('half'), column 2: 0.5 is not an integer of at most 2^53; ...
     """
-    try:
-        given: sparse.sparray = A if sparse.issparse(A) else np.asanyarray(A)
-    except ValueError:
-        raise InvariantError(f"{name} must have rows of equal length with numeric entries.") from None
+    is_array = sparse.issparse(A) or isinstance(A, np.ndarray)
+    given: sparse.sparray = A if is_array else unmasked(A, name, InvariantError)
     if given.ndim != 2:
         raise InvariantError(f"{name} must be a matrix, rows by cells, found {given.ndim} dimension(s).")
     if row_names is not None and len(row_names) != given.shape[0]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
@@ -49,7 +50,7 @@ class TransitionMatrix(IndependentLaw):
     probabilities: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        p = np.asarray(self.probabilities, dtype=np.float64)
+        p = numbers(self.probabilities, "a transition matrix")
         if p.ndim != 2 or not p.size:
             raise PrivacyError(
                 f"a transition matrix must be two-dimensional, with one row for every count, found shape {p.shape}"

@@ -16,6 +16,7 @@ import xarray as xr
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction, ball
 from ppdinf._internal.types import Json
@@ -76,8 +77,8 @@ class DirichletMultinomial:
                 "previous must not have labels, which are not stored: arrange the earlier table in the order of the "
                 "released table and give its cells, such as earlier.transpose(*table.dims).reindex_like(table).values"
             )
-        counts = np.asarray(previous).ravel()
-        if counts.dtype.kind not in "iu" or not counts.size or (counts < 0).any():
+        counts = numbers(previous, "previous", CountError, integer=True).ravel()
+        if not counts.size or (counts < 0).any():
             raise CountError("previous must contain non-negative integers, one for each cell")
         assign(
             self,

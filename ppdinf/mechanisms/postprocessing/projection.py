@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import linalg
 
-from ppdinf.errors import InvariantError
+from ppdinf._internal.arrays import numbers
+from ppdinf.errors import CountError, InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike
 
 __all__ = ["onto_bounds", "onto_sums"]
@@ -155,9 +156,9 @@ def _interior_point(
 def _prepare(
     y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None
 ) -> tuple[Vector, sparse.csr_array, Vector, Vector]:
-    x = np.array(y, dtype=np.float64)
-    w = np.ones(x.shape[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
-    if w.shape != x.shape[-1:] or not (np.isfinite(w) & (w >= 0)).all():
+    x = numbers(y, "the noisy table", CountError)
+    w = np.ones(x.shape[-1]) if weights is None else numbers(weights, "weights", InvariantError)
+    if w.shape != x.shape[-1:] or (w < 0).any():
         raise InvariantError(f"weights must be {x.shape[-1]} non-negative numbers")
     return x, sparse.csr_array(A, dtype=np.float64), np.asarray(a, dtype=np.float64), w
 

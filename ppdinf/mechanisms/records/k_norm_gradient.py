@@ -23,6 +23,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from ppdinf._internal.arrays import numbers
 from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.types import Json
@@ -168,7 +169,7 @@ class KNormGradient(Mechanism):
             epsilon=as_fraction(epsilon, "epsilon"),
             norm=norm,
             delta_z=moved,
-            subspace=None if subspace is None else np.array(subspace, float),
+            subspace=None if subspace is None else numbers(subspace, "subspace"),
             known=known,
             grid=steps,
         )
@@ -243,7 +244,7 @@ class KNormGradient(Mechanism):
             ``-inf`` outside the ball; it is not checked whether `y` is in the subspace.
         """
         _, records = self._settled(data)
-        answers = np.asarray(y, dtype=float)
+        answers = numbers(y, "y")
         d = self.objective.dimension(records)
         if answers.shape[-1:] != (d,):
             raise PrivacyError(f"y must have shape (..., {d}), found {answers.shape}")
@@ -385,10 +386,10 @@ class KNormGradient(Mechanism):
 
 def _orthonormal(subspace: ArrayLike) -> Points:
     """Return orthonormal columns that span the same space."""
-    A = np.asarray(subspace)
-    if A.dtype.kind not in "iuf" or A.ndim != 2 or A.size == 0 or not np.isfinite(A.astype(float)).all():
-        raise PrivacyError("subspace must be a matrix of finite numbers, one column per spanning vector")
-    left, sizes, _ = np.linalg.svd(A.astype(float), full_matrices=False)
+    A = numbers(subspace, "subspace")
+    if A.ndim != 2 or A.size == 0:
+        raise PrivacyError("subspace must be a matrix, one column per spanning vector")
+    left, sizes, _ = np.linalg.svd(A, full_matrices=False)
     rank = int((sizes > 1e-10 * sizes[0]).sum())
     if sizes[0] == 0:
         raise PrivacyError("the subspace contains only 0: give at least one non-zero column")

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._internal.arrays import unmasked
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.stream import BitStream
 
@@ -174,10 +175,7 @@ def require_positive(value: object, name: str) -> None:
 
 def record_rows(data: object, what: str) -> Points:
     """Read data as a finite matrix, one row per record."""
-    try:
-        rows = np.asarray(data)
-    except ValueError:
-        raise PrivacyError(f"{what} must be numbers, one row per record, all rows of equal length") from None
+    rows = unmasked(data, what, PrivacyError)
     if rows.dtype.kind not in "iuf" or rows.ndim not in (1, 2) or rows.size == 0:
         raise PrivacyError(f"{what} must be numbers, one row per record, found {rows.dtype} of shape {rows.shape}")
     rows = rows.reshape(len(rows), -1).astype(float)
