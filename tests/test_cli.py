@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import ppdinf
 import ppdinf as ppd
 from ppdinf.cli import app
+from ppdinf.cli.plain_output import PlainErrors
 from ppdinf.cli.reproduce_command import cases, described, module_of
 
 FEW = ["--draws", "20", "--chains", "2", "--cores", "1"]  # too few for a posterior, and the commands say so
@@ -538,3 +540,19 @@ def test_a_session_keeps_the_budget(table, tmp_path):
     )
     assert "--epsilon, --epsilon and --delta, or --rho" in run("session", "begin", tmp_path / "no.budget", code=1)
     assert sorted(path.name for path in tmp_path.glob("*.budget*")) == ["year.budget", "year.budget.lock"]
+
+
+def test_a_home_without_a_cache_is_an_error_with_the_remedy():
+    app = typer.Typer(cls=PlainErrors)
+
+    @app.callback()
+    def main():
+        """Define a group of one command."""
+
+    @app.command()
+    def fit():
+        raise NotADirectoryError(20, "Not a directory", "/home/none/.pytensor/numba")
+
+    result = CliRunner(env={"NO_COLOR": "1"}).invoke(app, ["fit"])
+    assert result.exit_code == 1
+    assert "set PYTENSOR_FLAGS=base_compiledir=FOLDER, where FOLDER can be written" in result.output

@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+from concurrent.futures import Future
 
 import cloudpickle
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import ppdinf as ppd
 from case_studies._shared.study import Study
 from ppdinf import invariants as inv
+from ppdinf._internal import workers
 from ppdinf._internal.workers import run
 from ppdinf.diagnostics import calibration
 from ppdinf.diagnostics.calibration import calibrate
@@ -113,3 +115,21 @@ def test_a_cluster_repeats_the_task_of_a_lost_worker(tmp_path):
         assert chains[1].identical(chains[2])
     with pytest.raises(WorkersError, match="connected client"):
         run(abs, [1], client)
+
+
+def test_a_cluster_closed_between_two_tasks_is_named():
+    """A client that is closed cancels its tasks."""
+
+    class Closing:
+        def map(self, function, tasks, pure):
+            self.futures = [Future() for _ in tasks]
+            self.futures[0].set_result(function(tasks[0]))
+            return self.futures
+
+    client = Closing()
+    results = workers._on_cluster(abs, [-1, -2, -3], client)
+    assert next(results) == 1
+    for future in client.futures[1:]:
+        future.cancel()
+    with pytest.raises(WorkersError, match="closed before 2 tasks were done: connect a client and run again"):
+        next(results)

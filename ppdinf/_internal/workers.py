@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 import joblib
@@ -40,7 +41,7 @@ def run[Task, Result](
     Raises
     ------
     WorkersError
-        `workers` is not a positive integer or a connected client.
+        `workers` is not a positive integer or a connected client, or the client was closed before all tasks were done.
 
     Notes
     -----
@@ -80,4 +81,11 @@ def _on_cluster[Task, Result](
     """Yield results of a cluster; results that were read, and all if the iterator is closed, are released there."""
     futures = client.map(function, list(tasks), pure=False)[::-1]
     while futures:
-        yield futures.pop().result()
+        try:
+            result = futures.pop().result()
+        except CancelledError as error:
+            raise WorkersError(
+                f"the cluster or its client was closed before {len(futures) + 1} tasks were done: connect a client and "
+                "run again"
+            ) from error
+        yield result

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -30,6 +31,8 @@ class PlainErrors(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             text = " ".join(str(error).split())
+            if isinstance(error, OSError) and ".pytensor" in Path(str(error.filename)).parts:
+                text += ": set PYTENSOR_FLAGS=base_compiledir=FOLDER, where FOLDER can be written"
             Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]Error:[/] {shown(text)}")
             raise typer.Exit(1) from None
         except (KeyboardInterrupt, SystemError) as error:
