@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +16,14 @@ from types import ModuleType
 
 import numba
 import numba.core.event
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from numba import types
 from numba.core.caching import NullCache
 
 import ppdinf
+import ppdinf.models
 from ppdinf._internal import numba_jit
 from ppdinf._internal.numba_jit import Deferred, callback, jit
 
@@ -296,3 +300,13 @@ def test_numba_switched_off_is_refused_by_name():
     )
     assert run.returncode == 1
     assert "ImportError: NUMBA_DISABLE_JIT is set" in run.stderr
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(not hasattr(pytensor.config, "generated_src_dir"), reason="PyTensor always uses temporary files")
+def test_functions_of_pytensor_leave_no_temporary_files(tmp_path, monkeypatch):
+    """The generated source has a folder in PyTensor's cache."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    x = pt.vector()
+    pytensor.function([x], pt.exp(x).sum() + 1, mode="NUMBA")([1.0])
+    assert not list(tmp_path.iterdir())

@@ -65,8 +65,10 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytensor
 from pymc.blocking import RaveledVars
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.custom import CustomDistRV
@@ -138,6 +140,10 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pytensor.tensor.variable import TensorVariable
 from pytensor.xtensor.type import XTensorVariable
 from pytensor.xtensor.vectorization import XRV
+
+if getattr(pytensor.config, "generated_src_dir", None) == "":
+    # otherwise each compiled function leaves its source in the folder of temporary files
+    pytensor.config.generated_src_dir = str(Path(pytensor.config.base_compiledir) / "sources")
 
 __all__ = [
     "NUMBA_CONSTANT_SIZE_LIMIT",
