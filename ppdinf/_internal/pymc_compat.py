@@ -14,9 +14,9 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `InitialPoint`, `initial_point_rewrites_db`
     Initialize variables that depend on a marginalized table at a table that the release allows. Alternative: start
     chains from a table of the prior, which may be impossible.
-`Elemwise`, `DimShuffle`, `CAReduce`, `LogAddExp`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`;
+`Elemwise`, `DimShuffle`, `CAReduce`, `All`, `LogAddExp`, `LogSumExp`, `Sum`, `Alloc`, `Join`, `MakeVector`, `JoinDims`;
 `SplitDims`, `Reshape`, `Shape`, `Shape_i`, `SpecifyShape`, `AdvancedSubtensor`, `Subtensor`, `indices_from_subtensor`;
-`ViewOp`, `CheckParameterValue`, `Sigmoid`, `Cast`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
+`ViewOp`, `CheckParameterValue`, `ScalarFromTensor`, `Sigmoid`, `Cast`, `Add`, `Sub`, `Neg`, `Mul`, `TrueDiv`
     Find the cell that each element of a density depends on, and the log odds of a probability. Alternative: sample
     every table on which other variables depend, and treat probabilities within 1e-16 of 1 as 1.
 `change_dist_size`, `rv_size_is_none`, `check_dist_not_registered`, `MissingInputError`
@@ -117,9 +117,9 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Add, Cast, Mul, Neg, Sub, TrueDiv
 from pytensor.scalar.math import Sigmoid
-from pytensor.tensor.basic import Alloc, Join, MakeVector
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.math import Sum
+from pytensor.tensor.math import All, Sum
 from pytensor.tensor.random.basic import (
     BernoulliRV,
     BetaBinomialRV,
@@ -151,6 +151,7 @@ __all__ = [
     "XRV",
     "Add",
     "AdvancedSubtensor",
+    "All",
     "Alloc",
     "Apply",
     "BernoulliRV",
@@ -201,6 +202,7 @@ __all__ = [
     "RaveledVars",
     "Reshape",
     "SamplerWarning",
+    "ScalarFromTensor",
     "Shape",
     "Shape_i",
     "SharedVariable",

@@ -86,7 +86,7 @@ def window_logp(
     width = counts.shape[1]
     counts = pt.as_tensor(counts.T).reshape((width, *shape))
     tried = stop_gradient(log_density(dist, counts))
-    outside = pt.or_(pt.isnan(tried), pt.eq(tried, -np.inf))
+    outside = _is_impossible(tried)
     log_p = pt.switch(outside, -np.inf, tried)
     if not values_only:
         inside = pt.switch(outside, counts[0] + pt.argmax(log_p, axis=0, keepdims=True), counts)
@@ -259,17 +259,22 @@ class ConfidentialRV(SymbolicRandomVariable):
         weights = self._if_unchanged(weights)
         if not factors:
             return weights
-        possible = self.possible(weights, at)
-        return weights + sum(factor.by_cell(possible) for factor in factors)
+        with_factors = weights + sum(factor.by_cell(self.possible(weights, at)) for factor in factors)
+        if not any(factor.excludes for factor in factors):
+            return with_factors
+        # gradients are not finite at counts at which a parameter is impossible
+        inside, impossible = self.possible(with_factors, at), _is_impossible(with_factors)
+        return pt.switch(impossible, -np.inf, weights + sum(factor.by_cell(inside) for factor in factors))
 
     def possible(self, weights: TensorVariable, counts: NDArray[np.int64] | TensorVariable) -> TensorVariable:
         """Return counts at which dependents are evaluated, shape (width, *table shape).
 
         Dependents may have no density at impossible counts: these are replaced by the most probable count.
         """
-        known = stop_gradient(weights)
+        outside = _is_impossible(weights)
+        known = pt.switch(outside, -np.inf, stop_gradient(weights))
         likeliest = (counts[:, 0] + pt.argmax(known, axis=1))[:, None]
-        return pt.switch(pt.eq(known, -np.inf), likeliest, counts).T.reshape((counts.shape[1], *self.start.shape))
+        return pt.switch(outside, likeliest, counts).T.reshape((counts.shape[1], *self.start.shape))
 
     def log_data_model(self, inputs: Sequence[Variable], counts: TensorVariable) -> TensorVariable:
         """Return log densities of any counts by the data model alone, shape (d, width), without gradients."""
@@ -310,6 +315,12 @@ class ConfidentialRV(SymbolicRandomVariable):
         given = () if likelihood.auxiliary is None else inputs[-1:]
         y = likelihood.shifted(self.observed.y, *given)
         return [weights, pt.as_tensor(likelihood.norm.image(y))]
+
+
+def _is_impossible(log_weights: TensorVariable) -> TensorVariable:
+    """Return whether log weights are -inf or undefined, without gradients."""
+    known = stop_gradient(log_weights)
+    return pt.or_(pt.isnan(known), pt.eq(known, -np.inf))
 
 
 def confidential(

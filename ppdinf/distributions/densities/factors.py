@@ -19,16 +19,22 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     Add,
+    All,
+    CheckParameterValue,
     DimShuffle,
     Elemwise,
+    Join,
+    MakeVector,
     Mul,
     Neg,
+    ScalarFromTensor,
     Sub,
     Sum,
     TensorVariable,
     TrueDiv,
     ancestors,
     graph_replace,
+    toposort,
     vectorize_graph,
 )
 from ppdinf.distributions.densities.constant_indices import NONE, cell_indices
@@ -42,7 +48,7 @@ class CellFactor(NamedTuple):
     Attributes
     ----------
     density : TensorVariable
-        A function of `table`, of any shape.
+        A function of `table`, of any shape; -inf at counts that make a parameter impossible.
     table : TensorVariable
         Symbolic input for the d counts.
     size : int
@@ -50,12 +56,15 @@ class CellFactor(NamedTuple):
     cells : array of int64, dimensions of the density
         Index of the cell on which each element depends; -1 for none. A dimension along which all elements depend on the
         same cell has length 1.
+    excludes : bool
+        Whether a parameter is impossible at some counts, where gradients of the density may not be finite.
     """
 
     density: TensorVariable
     table: TensorVariable
     size: int
     cells: NDArray[np.int64]
+    excludes: bool
 
     def by_cell(self, counts: TensorVariable) -> TensorVariable | float:
         """Return the log density of every count of every cell, symbolic, shape (d, width).
@@ -115,11 +124,41 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
     >>> [factor.cells.tolist() for factor in factors_in(3 - 0.5 * (x**2).sum() - x[0], x, (2,))]
     [-1, [0, 1], 0]
     """
-    terms = _terms(density, table)
-    cells = [cell_indices(term, table, shape) for term in terms]
-    size = math.prod(shape)
-    factors = [CellFactor(x, table, size, known) for x, known in zip(terms, cells, strict=True) if known is not None]
-    return factors if len(factors) == len(terms) else None
+    size, factors = math.prod(shape), []
+    by_count = elementwise_checks(density, table)
+    for term in _terms(by_count, table):
+        cells = cell_indices(term, table, shape)
+        if cells is None:
+            return None
+        factors.append(CellFactor(term, table, size, cells, by_count is not density))
+    return factors
+
+
+def elementwise_checks(density: TensorVariable, table: TensorVariable) -> TensorVariable:
+    """Return a log density that is -inf in the elements with impossible parameters, if these depend on the table.
+
+    PyMC checks that the parameters of all elements are possible.
+    """
+    for node in toposort([density], blockers=[table]):
+        if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
+            continue
+        element, *checks = node.inputs
+        conditions = [condition for check in checks for condition in _conditions(check)]
+        own = [x for x in conditions if x.ndim <= element.ndim and table in ancestors([x])]
+        if own:
+            common = [x for x in conditions if x not in own]
+            possible = node.op(element, pt.all([pt.all(x) for x in common])) if common else element
+            by_element = pt.switch(math.prod(own[1:], start=own[0]), possible, -np.inf)
+            (density,) = graph_replace([density], {node.outputs[0]: by_element}, strict=False)
+            return elementwise_checks(density, table)
+    return density
+
+
+def _conditions(check: TensorVariable) -> list[TensorVariable]:
+    """Return the elementwise conditions that a check requires together."""
+    if check.owner is not None and isinstance(check.owner.op, All | MakeVector | Join | ScalarFromTensor):
+        return [condition for x in check.owner.inputs for condition in _conditions(x)]
+    return [check]
 
 
 def _terms(x: TensorVariable, table: TensorVariable) -> list[TensorVariable]:
