@@ -31,7 +31,7 @@ def posterior_of(idata: object) -> xr.Dataset:
         idata = (idata["posterior"] if "posterior" in idata.children else idata).to_dataset()
     if isinstance(idata, xr.DataArray) and idata.name is not None:  # arviz.extract of a single variable
         idata = idata.to_dataset()
-    if not isinstance(idata, xr.Dataset) or not len(idata.data_vars):
+    if not isinstance(idata, xr.Dataset) or not idata.sizes:
         raise ModelError(
             "idata must contain posterior draws by name: pass the result of pm.sample, its group idata.posterior, or "
             f"the Dataset of az.extract(idata); found {type(idata).__name__} without them"
