@@ -6,6 +6,7 @@ block_measurements  Rows of the files as measurements of a labelled table: noisy
 columns             A batch of rows of a file as arrays, checked as columns.
 geography           Coordinates of cells from codes: every level of a tree by prefix, and areas off the tree.
 housing             Occupied housing units from the files of units: one count for each geounit.
+missing_geounits    Geounits without rows in the files: the total of a geounit compared with the sum over its children.
 noisy_files         Unchanged rows of the files, for chosen places, levels and queries.
 schema              Histograms of the files: axes, their labels, and their groupings by queries.
 simulate            Files with the same schema, simulated from a given table.

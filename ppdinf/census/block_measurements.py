@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ppdinf import invariants as inv
 from ppdinf.census.geography import named, one_width, tree
+from ppdinf.census.missing_geounits import warn_of_missing_geounits
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, LEVELS, read_rows
 from ppdinf.census.schema import SUMMED, Axis, Histogram
 from ppdinf.census.strategies import squared_sigma
@@ -189,6 +190,14 @@ def read_nmf(
     ReleaseFileError, LabelError, CountError, PrivacyError, ModuleNotFoundError
         As for `read_rows`; a geounit twice, or without the finest level; constraints that contradict each other.
 
+    Warns
+    -----
+    DiagnosisWarning
+        A geounit is missing in the files: it has constraints but no measurements, or the total or the lower limits of
+        a geounit differ from the sums over its children. The false-alarm probability is 1e-4 for each reading. A
+        missing geounit is not detected if its count is below about 4.5 standard deviations of the noise of the sum:
+        380 persons if three other blocks of its block group are in the files of persons of 2020.
+
     See Also
     --------
     ppdinf.census.read_rows, ppdinf.census.simulate_nmf, ppdinf.denoise
@@ -219,7 +228,9 @@ def read_nmf(
     noisy, constraints = (_about(part, histogram, cells.axes) for part in parts)
     exact = dict(_exact(constraints, cells)) | dict(public or {})
     stated = list(_measured(noisy, cells))
-    return Measurements(cells.labels, *stated, coords=cells.coords | dict(coords or {}), public=exact)
+    found = Measurements(cells.labels, *stated, coords=cells.coords | dict(coords or {}), public=exact)
+    warn_of_missing_geounits(parts[0], parts[1], histogram)
+    return found
 
 
 def _about(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[Axis]) -> pd.DataFrame:

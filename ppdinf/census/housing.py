@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from ppdinf import invariants as inv
 from ppdinf.census.block_measurements import CellLabels, cell_labels_of, parameters_of, values_of
 from ppdinf.census.geography import named
+from ppdinf.census.missing_geounits import warn_of_missing_geounits
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, read_rows
 from ppdinf.census.schema import SUMMED, UNITS
 from ppdinf.errors import CountError, LabelError
@@ -51,6 +52,11 @@ def read_occupied(
     LabelError, CountError
         As for `read_nmf`; a geounit of the finest level without its total, or a total that differs from the
         sum of its parts.
+
+    Warns
+    -----
+    DiagnosisWarning
+        As for `read_nmf`.
 
     See Also
     --------
@@ -100,7 +106,9 @@ def read_occupied(
     limits = inv.inequality(-sp.eye_array(units.size, dtype=np.int64, format="csr"), (-units).tolist(), names)
     coords: dict[str, tuple[str, np.ndarray]] = {name: (dim, labels.to_numpy()) for name, labels in above.items()}
     coords["units"] = (dim, units.to_numpy())
-    return Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
+    found = Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
+    warn_of_missing_geounits(noisy, constraints, UNITS)
+    return found
 
 
 def _totals(totals: pd.DataFrame, cells: CellLabels, dim: str) -> pd.Series:

@@ -9,8 +9,9 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.census import Axis, Histogram, Strategy, off_spine_areas, read_nmf, read_rows, simulate_nmf, tree
+from ppdinf.census.missing_geounits import _unequal_totals
 from ppdinf.census.strategies import squared_sigma, variance_of
-from ppdinf.errors import CountError, LabelError, PpdinfError, PrivacyError, ReleaseFileError
+from ppdinf.errors import CountError, DiagnosisWarning, LabelError, PpdinfError, PrivacyError, ReleaseFileError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -372,3 +373,76 @@ def test_denoised_files_are_those_of_measurements_by_hand(root):
     a, b = one.draws.values.reshape(-1, 6), two.draws.values.reshape(-1, 6)
     scale = b.std(axis=0) + 1e-9
     assert (abs(a.mean(axis=0) - b.mean(axis=0)) < 0.3 * scale + 1e-6).all()
+
+
+def without(root, codes, kinds=("DPQuery", "Constraint"), level="Block"):
+    """Remove the rows of geounits from the files of a level."""
+    for kind in kinds:
+        for path in files(root, level, kind):
+            edit(path, lambda frame: frame.filter(pa.array([c not in codes for c in frame["geocode"].to_pylist()])))
+
+
+AGE = Histogram((AGES,))
+PEOPLE = xr.DataArray(
+    [[10, 30], [15, 25], [6, 40], [6, 40]],
+    coords={"block": ["04400001A", "04400001B", "04400001C", "04400001D"], "votingage": list(AGES.labels)},
+)
+
+
+@pytest.mark.parametrize(
+    ("block", "county", "exact", "warned"),
+    [
+        ({"votingage": 4.0}, {"votingage": 4.0}, (), True),
+        ({"total": 4.0, "votingage": 9.0}, {"votingage": 400.0}, ("total",), True),
+        ({"votingage": 4.0}, {"nonvoting": 1.0}, ("total",), True),  # an exact total, and noisy parts
+        ({"votingage": 900.0}, {"votingage": 4.0}, (), False),  # 46 persons are one standard deviation
+    ],
+)  # fmt: skip
+def test_a_missing_block_is_named_if_the_noise_permits(tmp_path, recwarn, block, county, exact, warned):
+    """46 of 172 persons; the threshold is 4.5 standard deviations, a bound with a false-alarm probability of 1e-4."""
+    strategy = Strategy(AGE, {"County": county, "Block": block}, exact={"County": exact})
+    simulate_nmf(PEOPLE, strategy, tmp_path, DATA, {"County": 8}, rng=1)
+    read_nmf(tmp_path, DATA, AGE)
+    assert not [w for w in recwarn if w.category is DiagnosisWarning]
+    without(tmp_path, ["04400001D"])
+    if not warned:
+        read_nmf(tmp_path, DATA, AGE)
+        assert not [w for w in recwarn if w.category is DiagnosisWarning]
+        return
+    with pytest.warns(
+        DiagnosisWarning, match=r"County '04400001' exceeds the sum over its geounits of Block by 4\d.*missing"
+    ):
+        read_nmf(tmp_path, DATA, AGE)
+
+
+def test_facilities_and_constraints_name_missing_geounits(root):
+    without(root, ["04400001A"])  # two kinds of facilities
+    with pytest.warns(DiagnosisWarning, match="lower limits of County '04400001' exceed"):
+        read_nmf(root, DATA, SMALL)
+
+
+def test_geounits_without_measurements_are_named(root):
+    without(root, ["04400001A"], kinds=["DPQuery"])
+    with pytest.warns(
+        DiagnosisWarning, match="1 geounits of Block have no measurements in the files, such as '04400001A'"
+    ):
+        read_nmf(root, DATA, SMALL)
+
+
+@pytest.mark.quick_cases(0)
+def test_complete_files_are_not_reported():
+    """Of 300 readings with six comparisons each, more than 2 alarms have probability 5e-6 at the stated rate."""
+    rng, alarms = np.random.default_rng(5), 0
+    levels = [
+        ("State", "044"),
+        *(("County", f"0440000{c}") for c in range(5)),
+        *(("Block", f"0440000{c}{b}") for c in range(5) for b in "ABC"),
+    ]
+    for _ in range(300):
+        noisy = pd.DataFrame({
+            "level": [level for level, _ in levels], "geocode": [code for _, code in levels],
+            "groupings": [("votingage",)] * len(levels), "variance": 3.0, "sign": "",
+            "value": list(np.rint(rng.normal(0, 3**0.5, (len(levels), 2))).astype(int)),
+        })  # fmt: skip
+        alarms += _unequal_totals(noisy, AGE) is not None
+    assert alarms <= 2
