@@ -2,8 +2,10 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
+from scipy import stats
 from test_cli import run
 
 import ppdinf as ppd
@@ -248,12 +250,34 @@ def test_other_texts_are_refused_with_a_remedy(text, words):
 
 def test_probabilities_of_numbers_and_marks_sum_to_one():
     """For suppressed and other counts, so that laws can be compared."""
-    rule = laws.Suppressed(laws.DoubleGeometric("1/2"), below=3, least=1)
-    for x in range(6):
-        seen = [ppd.Measurements({"p": [0]}, ppd.measured(inv.total(), y, rule)) for y in ("*", *range(-90, 100))]
-        weights = [one.entries.log_weights(np.array([[x]]))[0, 0] for one in seen]
-        totals = [form.log_total(1) for one in seen for form, _ in one.entries.forms]
-        assert np.exp(np.subtract(weights, totals)).sum() == pytest.approx(1)
+    rule, values = laws.Suppressed(laws.DoubleGeometric("1/2"), below=3, least=1), ["*", *range(-90, 100)]
+    entries = ppd.Measurements({"p": range(191)}, ppd.measured(inv.margin("p"), values, rule)).entries
+    total = np.zeros(191)
+    for form, rows in entries.forms:
+        total[rows] = form.log_total(1)
+    weights = entries.log_weights(np.tile(np.arange(6), (191, 1)))
+    np.testing.assert_allclose(np.exp(weights - total[:, None]).sum(axis=0), 1)
+
+
+@pytest.mark.parametrize("law", [laws.RandomRounding(5), laws.Rounded(10, ties="up"), laws.DoubleGeometric(1)], ids=str)
+def test_marginal_likelihood_in_a_model(law):
+    """Three Poisson counts with one rate, summed over all counts; a printed 0 can be 0, 3 or 4, but not 1 or 2."""
+    rule, texts = laws.Suppressed(law, below=3, least=1), ["0", "*", "10"]
+    seen = ppd.Measurements({"p": list("ABC")}, ppd.measured(inv.margin("p"), texts, rule))
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 2)
+        ppd.PartiallyPrivate("n", pm.Poisson.dist(rate * np.array([1.0, 2.0, 3.0])), release=seen)
+    logp = model.compile_logp()
+    numbers = ppd.Measurements({"p": list("ABC")}, ppd.measured(inv.margin("p"), [0, None, 10], law)).entries
+    weights = np.exp(numbers.log_weights(np.tile(COUNTS, (2, 1)))) * ~np.isin(COUNTS, [1, 2])
+    weights = np.stack([weights[0], np.isin(COUNTS, [1, 2]), weights[1]])
+    values = []
+    for log_rate in (0.0, 0.7, 1.5):
+        mass = stats.poisson.pmf(COUNTS, np.exp(log_rate) * np.array([[1.0], [2.0], [3.0]]))
+        exact = np.log((mass * weights).sum(axis=1)).sum()
+        prior = stats.gamma.logpdf(np.exp(log_rate), 2, scale=1 / 2) + log_rate
+        values.append(float(logp({"rate_log__": log_rate})) - exact - prior)
+    np.testing.assert_allclose(values, values[0], atol=1e-8)
 
 
 def test_rules_that_are_refused():

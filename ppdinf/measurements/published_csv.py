@@ -210,7 +210,8 @@ def _undeclared(rows: list[Row], value: str, declared: Collection[str]) -> str:
 def _dependent(rows: list[Row], names: Sequence[str]) -> str:
     """Return the end of a message: a column of labels that another one determines is a coordinate."""
     for name, dim in permutations(names, 2):
-        if _determined(rows, name, dim) is not None:
+        values = _determined(rows, name, dim)
+        if values is not None and len(set(values.values())) < len(values):
             return f". If {name!r} depends on {dim!r}, it is not a dimension: declare it by --coords {name} (coords=)"
     return ""
 

@@ -115,8 +115,9 @@ class Suppressed(IndependentLaw):
     @property
     def gives(self) -> str:
         """Description of a published number, for messages."""
-        low, high = self._hidden.low, self._hidden.high
-        return f"{self._law.gives} and is not suppressed (from {low:.0f} to {high:.0f})"
+        if self.below is None:
+            return self._law.gives
+        return f"{self._law.gives} and is not suppressed (from {self.least} to {self.below - 1})"
 
     @property
     def is_partial(self) -> bool:
