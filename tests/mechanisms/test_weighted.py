@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -505,3 +506,33 @@ def test_the_plan_does_not_depend_on_the_counts(epsilon):
         verdicts.add(str(plan))
         assert mechanism.release(np.array(counts)).table.sum() == 60_000
     assert len(verdicts) == 1
+
+
+def test_l2_noise_of_many_cells_within_bounds():
+    """Without tight bounds |z|_2 has nearly the Gamma law of rank 66 and rate 1/4; within 6 standard errors."""
+    table = np.full(67, 500)
+    mechanism = ppd.WassersteinExponential(total() & nonnegative(), 1, 2, "the cell of one person", loss="l2")
+    drawn = mechanism.simulate(table, draws=100, rng=1).values
+    assert (drawn >= 0).all()
+    assert (drawn.sum(axis=1) == table.sum()).all()
+    lengths = np.sqrt(((drawn - table) ** 2).sum(axis=1))
+    assert abs(lengths.mean() - 66 * 4) < 6 * math.sqrt(66) * 4 / 10
+
+
+def test_l2_noise_uses_both_kinds_of_proposals():
+    """Chi-square of tables where few, some and most draws without bounds are within them, against enumeration."""
+    for table in ([0, 0, 0, 1], [1, 1, 0, 2], [4, 4, 4, 4]):
+        mechanism = ppd.WassersteinExponential(total() & nonnegative(), 4, 2, "the cell of one person", loss="l2")
+        drawn = mechanism.simulate(table, draws=20_000, rng=2).values
+        n = sum(table)
+        tables = np.array([t for t in product(range(n + 1), repeat=4) if sum(t) == n])
+        p = np.exp(-np.sqrt(((tables - table) ** 2).sum(axis=1)))
+        p /= p.sum()
+        index = {tuple(t): k for k, t in enumerate(tables.tolist())}
+        found = np.bincount([index[tuple(t)] for t in drawn.tolist()], minlength=len(p))
+        common = p * len(drawn) > 10
+        rest = 1 - p[common].sum()
+        observed, expected = found[common], p[common] * len(drawn)
+        if rest * len(drawn) > 1e-6:
+            observed, expected = np.append(observed, found[~common].sum()), np.append(expected, rest * len(drawn))
+        assert stats.chisquare(observed, expected).pvalue > 1e-6

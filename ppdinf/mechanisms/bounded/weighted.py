@@ -32,6 +32,7 @@ from ppdinf.mechanisms.bounded.few_given_rest import FewGivenRest, lower_bounds_
 from ppdinf.mechanisms.bounded.table_sums import eliminated_releases, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
+from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.log_total import log_total
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
@@ -41,6 +42,7 @@ from ppdinf.tables.table import TableLike
 __all__ = ["Weighted", "is_bounded"]
 
 BATCH = 2**12  # largest number of proposals at a time
+RARELY = 0.01  # share of accepted proposals without bounds below which bounds count as tight
 HOPELESS = 1e-5
 RARE = 1e-15  # probability that any cell is outside the truncated support, before conditioning increases it
 
@@ -110,7 +112,7 @@ class Weighted(TableMechanism):
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
         reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
         if isinstance(self.law, L2Laplace):
-            return Plan("elimination and rejection", True, f"{reason}, thinned from l1 to l2 distances")
+            return Plan("elimination and rejection", True, f"{reason}, thinned from noise without bounds or l1 noise")
         return Plan("elimination", True, reason)
 
     def _apart(self, system: System) -> tuple[list[int | None], NDArray[np.int64]] | None:
@@ -144,11 +146,23 @@ class Weighted(TableMechanism):
     def _draw_l2(
         self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, stream: BitStream
     ) -> NDArray[np.int64]:
-        """Draw l2 noise by rejection from l1 proposals."""
+        """Draw l2 noise by rejection from l2 noise without bounds, and where bounds are tight from l1 proposals.
+
+        Which proposals are used depends on the number of accepted ones only, so the accepted ones have one law.
+        """
         d, wider = x.size, law.dominating_law(x.size)
         epsilon, rate = law.epsilon, wider.epsilon
-        proposals = eliminated_releases(system, tuple(x.tolist()), wider, self.measure_on(system))
         kept, tried = [np.empty((0, d), dtype=np.int64)], 0
+        if self.measure_on(system) is None:
+            lattice = exact_noise(system.structure, law)
+            while sum(map(len, kept)) < size and tried * RARELY <= 8 + sum(map(len, kept)):
+                y = x + lattice.draw(BATCH // 16, stream)
+                kept.append(y[np.all(system.limits[:, np.newaxis] <= system.B @ y.T, axis=0)])
+                tried += len(y)
+        if sum(map(len, kept)) >= size:
+            return np.concatenate(kept)[:size]
+        proposals = eliminated_releases(system, tuple(x.tolist()), wider, self.measure_on(system))
+        tried, likely = 0, 0.0
         while sum(map(len, kept)) < size:
             batch = min(BATCH, 64 + 4 * (size - sum(map(len, kept))))
             y = proposals.draw(batch, stream)[:, :d]
@@ -161,8 +175,8 @@ class Weighted(TableMechanism):
             kept.append(
                 y[draw_bernoulli(log_p, 1e-15 * (1 + float(epsilon) * (absolute + np.sqrt(squares))), enclose, stream)]
             )
-            tried += batch
-            if tried * HOPELESS > 1 + sum(map(len, kept)):
+            tried, likely = tried + batch, likely + float(np.exp(log_p).sum())
+            if tried >= BATCH and likely < HOPELESS * tried:
                 raise InvariantError(
                     f"l2 distances over {d} cells accept fewer than one in {1 / HOPELESS:,.0f} proposals: use l1"
                 )
