@@ -17,6 +17,7 @@ from ppdinf.cli.published_options import (
     EMPTY,
     MARKS,
     NOISE,
+    NOT_TOTAL,
     PUBLIC,
     ROUNDED,
     SUMS,
@@ -45,6 +46,7 @@ def audit(
     empty: EMPTY = None,
     sums: SUMS = None,
     public: PUBLIC = None,
+    not_total: NOT_TOTAL = None,
     output: Annotated[
         Path | None, typer.Option(help="Table of all cells with their bounds, .csv. An existing file is replaced.")
     ] = None,
@@ -58,7 +60,9 @@ def audit(
     if output is not None:
         require_replaceable(output)
     console = stdout()
-    data = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public)
+    data = read_table(
+        files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public, not_total
+    )
     seen = data if isinstance(data, ppd.Measurements) else ppd.Measurements.of_releases(data)
     found = ppd.identified_bounds(seen, seconds=seconds)
     disclosed, open_cells = found[found.disclosed], found[~found.exact]

@@ -17,6 +17,7 @@ from ppdinf.cli.published_options import (
     EMPTY,
     MARKS,
     NOISE,
+    NOT_TOTAL,
     PUBLIC,
     ROUNDED,
     SUMS,
@@ -47,6 +48,7 @@ def denoise(
     empty: EMPTY = None,
     sums: SUMS = None,
     public: PUBLIC = None,
+    not_total: NOT_TOTAL = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
@@ -72,7 +74,9 @@ def denoise(
         raise PpdinfError(f"--output and --report name the same file, {output.name}: choose two names")
     statement = ppd.invariants.margin(*by) if by else None
     console = stdout()
-    found = read_table(files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public)
+    found = read_table(
+        files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public, not_total
+    )
     published = found if isinstance(found, ppd.Measurements) else ppd.Measurements.of_releases(found)
     require_columns(published, statement)
     with plain_warnings(console):

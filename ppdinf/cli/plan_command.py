@@ -14,6 +14,7 @@ from rich.table import Table
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.cli.plain_output import notes, stdout
+from ppdinf.cli.published_options import NOT_TOTAL
 from ppdinf.cli.release_command import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
 
@@ -44,6 +45,7 @@ def plan(
     rho: Annotated[list[str] | None, typer.Option(help="zCDP loss of Gaussian noise; repeat to compare.")] = None,
     norm: NORM = "l1",
     public: PUBLIC = None,
+    not_total: NOT_TOTAL = None,
     size: Annotated[
         list[int] | None, typer.Option(help="Count for which to state the coefficient of variation; default 10, 100.")
     ] = None,
@@ -70,7 +72,7 @@ def plan(
         raise PrivacyError("--cv is the largest relative error, --at its count: give both, or neither")
     console = stdout()
     statements, groups = read_statements(public or [], [])
-    labels = _labels(table, count, dims, shape, groups)
+    labels = _labels(table, count, dims, shape, groups, not_total or [])
     families: dict[str, tuple[Family, list[str]]] = {}
     if epsilon or not rho:
         families["epsilon"] = _laplace(ppd.GeneralizedLaplace, statements, norm), epsilon or list(LOSSES)
@@ -111,7 +113,7 @@ def _draw(plans: dict[str, ErrorPlan], figure: Path, cv: str | None, at: int | N
 
 
 def _labels(
-    table: Path | None, count: str | None, dims: str | None, shape: str | None, groups: list[str]
+    table: Path | None, count: str | None, dims: str | None, shape: str | None, groups: list[str], not_total: list[str]
 ) -> DataArray | dict[str, int]:
     """Read the labels of a table, or a shape such as ``county=67,sex=2``."""
     if (table is None) == (shape is None):
@@ -120,7 +122,11 @@ def _labels(
         if count is None or dims is None:
             raise LabelError("for TABLE.csv, name the column of counts (--count) and the columns of labels (--dims)")
         return ppd.datasets.read_table(
-            table, count=count, dims=[name.strip() for name in dims.split(",")], coordinates=groups
+            table,
+            count=count,
+            dims=[name.strip() for name in dims.split(",")],
+            coordinates=groups,
+            not_totals=not_total,
         )
     sizes = {}
     for text in (shape or "").split(","):

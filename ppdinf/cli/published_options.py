@@ -12,8 +12,8 @@ import ppdinf as ppd
 from ppdinf.errors import PpdinfError, PrivacyError
 
 __all__ = [
-    "CLIPPED", "COORDS", "DIMS", "EMPTY", "MARKS", "NOISE", "PUBLIC", "ROUNDED", "SUMS", "SUPPRESSED", "VALUE",
-    "read_table",
+    "CLIPPED", "COORDS", "DIMS", "EMPTY", "MARKS", "NOISE", "NOT_TOTAL", "PUBLIC", "ROUNDED", "SUMS", "SUPPRESSED",
+    "VALUE", "read_table",
 ]  # fmt: skip
 
 VALUE = Annotated[str | None, typer.Option(metavar="COLUMN", help="For CSV files: column of published values.")]
@@ -59,6 +59,10 @@ SUMS = Annotated[
 PUBLIC = Annotated[
     list[Path] | None, typer.Option(metavar="FILE.csv", help="Sums that are published exactly; repeat for more.")
 ]
+NOT_TOTAL = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LABEL", help="Label that is not a total, although it looks like one; repeat for more."),
+]
 
 
 TEXT = (".csv", ".tsv", ".txt")
@@ -77,9 +81,10 @@ def read_table(
     empty: str | None,
     sums: list[Path] | None,
     public: list[Path] | None,
+    not_total: list[str] | None,
 ) -> ppd.Measurements | list[ppd.Release]:
     """Read releases, a file of measurements, or a table in a CSV file."""
-    described = (value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public)
+    described = (value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public, not_total)
     is_described = any(given is not None for given in described)
     is_text = files[0].suffix.lower() in TEXT or (is_described and not is_zipfile(files[0]))
     if len(files) == 1 and is_text:
@@ -101,6 +106,7 @@ def read_table(
             empty=empty,
             sums=sums or (),
             public=public or (),
+            not_totals=not_total or (),
         )
     if is_described:
         raise PpdinfError(

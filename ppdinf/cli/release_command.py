@@ -10,6 +10,7 @@ import typer
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_place
 from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.cli.published_options import NOT_TOTAL
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def release(
             "table lacks have the count 0. Repeat for more columns.",
         ),
     ] = None,
+    not_total: NOT_TOTAL = None,
 ) -> None:
     """Publish a confidential table: add noise that keeps the public sums exact, and write one file.
 
@@ -100,7 +102,12 @@ def release(
     names = [name.strip() for name in dims.split(",")]
     with stage(console, f"Reading {table.name}"):
         data = ppd.datasets.read_table(
-            table, count=count, dims=names, coordinates=[*groups, *(covariate or [])], labels=declared
+            table,
+            count=count,
+            dims=names,
+            coordinates=[*groups, *(covariate or [])],
+            labels=declared,
+            not_totals=not_total or (),
         )
     _refuse_all_open(statements, data, public or [])
     _refuse_leaks(statements, data)

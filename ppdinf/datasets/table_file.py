@@ -16,6 +16,7 @@ from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.pandas_tables import along
 from ppdinf.tables.table import as_table
+from ppdinf.tables.totals import refuse_totals
 
 __all__ = ["read_table"]
 
@@ -29,6 +30,7 @@ def read_table(
     dims: Sequence[str],
     coordinates: Sequence[str] = (),
     labels: Mapping[str, Sequence[str]] | None = None,
+    not_totals: Sequence[str] = (),
 ) -> xr.DataArray:
     r"""Read a table of counts from a CSV file with one row per cell.
 
@@ -47,6 +49,8 @@ def read_table(
     labels : mapping of column to sequence of str, optional
         All labels of a dimension, in the required order; labels that the file lacks have the count 0. All
         combinations of labels in the file must have rows.
+    not_totals : sequence of str
+        Labels that are not totals, as for `ppdinf.as_table`.
 
     Returns
     -------
@@ -85,7 +89,8 @@ def read_table(
     cells = _cells(path, rows, dims)
     coords = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
     shape = [len(values) for values in coords.values()]
-    Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in coords.items()}).refuse_totals()
+    frame = Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in coords.items()})
+    refuse_totals(frame, not_totals=not_totals)  # before absent rows, which rows of totals explain
     order = list(product(*coords.values()))
     for cell in order:
         if cell not in cells:
@@ -97,7 +102,7 @@ def read_table(
     table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=coords, name=count)
     described = {name: np.array([cells[cell][1][name] for cell in order], dtype=object) for name in coordinates}
     table = table.assign_coords({name: _coordinate(values.reshape(shape), dims) for name, values in described.items()})
-    return table if labels is None else as_table(table, labels=labels)
+    return as_table(table, labels=labels, not_totals=not_totals)
 
 
 def _cells(path: Path, rows: list[Row], dims: Sequence[str]) -> dict[tuple[str, ...], Row]:

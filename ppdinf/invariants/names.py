@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import overload
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ppdinf.tables.frame import Frame
 
-__all__ = ["CellNames", "Chosen", "GroupNames", "Joined", "Names"]
+__all__ = ["CellNames", "Chosen", "GroupNames", "Joined", "Names", "cell_names"]
 
 
 class Names(Sequence[str]):
@@ -154,3 +154,27 @@ class Chosen(Names):
     def name(self, row: int) -> str:
         """Return the name of one row."""
         return self._names[int(self._rows[row])]
+
+
+def cell_names(names: Sequence[str]) -> Iterator[tuple[CellNames, NDArray[np.int64]]]:
+    """Return the rows that are named after cells, and their places in `names`, part by part.
+
+    Examples
+    --------
+    >>> frame = Frame(("county",), (2,), {"county": (("county",), np.array(["A", "B"], dtype=object))})
+    >>> names = Joined([["total"], Chosen(CellNames(frame, np.arange(2), ("county",)), np.array([1]))])
+    >>> list(cell_names(names))
+    [(['county=B'], array([1]))]
+    """
+    if isinstance(names, CellNames):
+        yield names, np.arange(len(names))
+    elif isinstance(names, Joined):
+        for start, part in zip(names._starts, names._parts, strict=False):
+            for cells, rows in cell_names(part):
+                yield cells, rows + start
+    elif isinstance(names, Chosen):
+        place = np.full(len(names._names), -1)
+        place[names._rows] = np.arange(len(names))
+        for cells, rows in cell_names(names._names):
+            chosen = place[rows] >= 0
+            yield replace(cells, cells=cells.cells[chosen]), place[rows][chosen]

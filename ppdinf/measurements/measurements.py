@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Array
 from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
-from ppdinf.invariants.names import Chosen, Joined
+from ppdinf.invariants.names import Chosen, Joined, cell_names
 from ppdinf.invariants.selected_sums import SelectedSums
 from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.integer_rows import check_consistent
@@ -36,8 +36,12 @@ from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
 from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
+from ppdinf.tables.totals import exempt_labels, refuse_totals, require_known
 
 __all__ = ["Measurements"]
+
+UNLIKELY = 1e-3
+"""Probability that the noise of a number exceeds the bounds within which labels are compared with sums of others."""
 
 
 class Measurements:
@@ -58,6 +62,8 @@ class Measurements:
         for the law `ppdinf.laws.Interval`. nan and None state nothing about a sum. A missing label is an error.
     bounds : Public, optional
         Bounds that hold for every table, if `public` is a mapping of statements to values.
+    not_totals : sequence of str or int
+        Labels that are not totals, although their names or published numbers look like totals of other labels.
 
     Attributes
     ----------
@@ -75,7 +81,8 @@ class Measurements:
     Raises
     ------
     LabelError, CountError, InvariantError, PrivacyError
-        As for `measured` and `Public.on`: labels or values do not fit, or sums are contradictory.
+        As for `measured` and `Public.on`: labels or values do not fit, or sums are contradictory. A label is a total
+        of others.
 
     Warns
     -----
@@ -110,21 +117,39 @@ class Measurements:
         coords: Mapping[str, object] | None = None,
         public: Mapping[Public, object] | Public | System | None = None,
         bounds: Public | None = None,
+        not_totals: Sequence[str | int] = (),
     ) -> None:
         for part in parts:
             if not isinstance(part, Measured):
                 raise ModelError(f"measurements must be stated by ppd.measured(...), found {type(part).__name__}")
         frame = frame_of_labels(labels, coords)
-        frame.refuse_totals()
+        require_known(frame, exempt := exempt_labels(labels, not_totals))
         system, ranges = _exact(frame, public, bounds)
         stated = (*parts, *ranges)
         self._set(frame, [part.on(frame) for part in stated], stated, system)
+        refuse_totals(frame, self._margins(), exempt)
         if dependence := scale_dependence(self.parts):
             warnings.warn(dependence, DiagnosisWarning, stacklevel=2)
 
     def _set(self, frame: Frame, parts: list[Entries], stated: Iterable[Measured], public: System) -> None:
         self.frame, self.parts, self.stated, self.public = frame, parts, tuple(stated), public
         self.releases: tuple[Release, ...] = ()
+
+    def _margins(self) -> list[tuple[tuple[str, ...], Array, Array]]:
+        """Return bounds on the published counts by dimensions, which noise exceeds with probability `UNLIKELY`."""
+        found: dict[tuple[str, ...], tuple[Array, Array]] = {}
+        ends = [(self.public.names, self.public.values, self.public.values)]
+        for names, low, high in ends + [(part.names, *part.support_bounds(UNLIKELY)) for part in self.parts]:
+            for cells, rows in cell_names(names):
+                if not cells.by or cells.after or not set(cells.by) <= set(self.dims):
+                    continue
+                shape = [self.shape[self.dims.index(dim)] for dim in cells.by]
+                if cells.by not in found:
+                    found[cells.by] = np.zeros(shape), np.full(shape, np.inf)
+                at = tuple(self.frame.codes(dim)[0][cells.cells] for dim in cells.by)
+                np.maximum.at(found[cells.by][0], at, low[rows])
+                np.minimum.at(found[cells.by][1], at, high[rows])
+        return [(by, low, high) for by, (low, high) in found.items()]
 
     @classmethod
     def of_releases(cls, releases: Iterable[Release]) -> Measurements:

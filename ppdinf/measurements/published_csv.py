@@ -38,6 +38,7 @@ def read_published_csv(
     empty: str | None = None,
     sums: Sequence[str | Path] = (),
     public: Sequence[str | Path] = (),
+    not_totals: Sequence[str] = (),
 ) -> Measurements:
     r"""Read a published table, and further sums of the same counts, from CSV files.
 
@@ -69,6 +70,8 @@ def read_published_csv(
         without such columns has one row, the total. Other columns are ignored.
     public : sequence of str or path
         The same for sums whose numbers are exact in any case.
+    not_totals : sequence of str
+        Labels that are not totals, as for `ppdinf.Measurements`.
 
     Returns
     -------
@@ -137,6 +140,7 @@ def read_published_csv(
         *statements,
         coords={name: (dim, [values[label] for label in labels[dim]]) for name, (dim, values) in known.items()},
         public=exact,
+        not_totals=not_totals,
     )
 
 

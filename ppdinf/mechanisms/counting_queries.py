@@ -63,4 +63,5 @@ def answer(query: Query | None, table: TableLike, *, nonnegative: bool = True) -
     answers = [sum(weight * cell for weight, cell in zip(row, cells.tolist(), strict=True)) for row in query]
     if max(map(abs, answers)) > LARGEST:
         raise CountError("an answer exceeds 2**53: use smaller weights")
-    return xr.DataArray(np.array(answers, dtype=np.int64), dims="answer")
+    numbers = np.array(answers, dtype=np.int64)
+    return xr.DataArray(numbers, dims="answer", attrs={"not_totals": range(len(answers))})  # answers may be sums

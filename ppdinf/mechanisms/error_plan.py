@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -210,8 +209,7 @@ def plan(
     """
     if isinstance(losses, str) or not isinstance(losses, Iterable):
         raise PrivacyError(f"losses must be a sequence such as ['1/4'] or ['1/10', 1], found {losses!r:.60}")
-    labels = labels_alone(table)
-    blank = labels.table(np.zeros(labels.size, dtype=np.int64))
+    blank = labels_alone(table)
     mechanisms = {str(exact): family(exact) for exact in (as_fraction(loss, "a loss") for loss in losses)}
     if not mechanisms:
         raise PrivacyError("losses are empty: name at least one, such as ['1/10', '1/4', 1]")

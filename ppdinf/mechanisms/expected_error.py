@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
@@ -23,8 +24,8 @@ from ppdinf.invariants.system import bind
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.tables.frame import Frame
-from ppdinf.tables.table import TableLike, labelled_cells
+from ppdinf.tables.table import TableLike, as_table, labelled_cells
+from ppdinf.tables.totals import exempt_labels
 
 if TYPE_CHECKING:
     from ppdinf.mechanisms.table_mechanism import TableMechanism
@@ -65,8 +66,7 @@ def expected_error(
         )
     _require("sizes", sizes, upper=2**53)
     _require("gaps", gaps, upper=LARGEST_GAP)
-    frame = labels_alone(table)
-    blank = frame.table(np.zeros(frame.size, dtype=np.int64))  # labels only: all counts are 0
+    blank = labels_alone(table)
     answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
     system = bind(mechanism.public, answers, zeros)
     law = getattr(mechanism.on(system), "law", None)
@@ -160,8 +160,8 @@ def _sufficient(cells: int) -> int:
     return -(-REDUCED // cells)
 
 
-def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> Frame:
-    """Return the labels of a table; a shape, or sizes by dimension, suffices.
+def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> xr.DataArray:
+    """Return a table of zeros with the labels of a table; a shape, or sizes by dimension, suffices.
 
     Examples
     --------
@@ -170,10 +170,11 @@ def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> Fram
     """
     names, sizes = (list(table), tuple(table.values())) if isinstance(table, Mapping) else (None, table)
     if not isinstance(sizes, tuple) or not all(isinstance(size, int) for size in sizes):
-        return labelled_cells(table)[0]
+        frame, _ = labelled_cells(table)  # counts are compared with each other, to refuse totals
+        return frame.table(np.zeros(frame.size, dtype=np.int64)).assign_attrs(not_totals=exempt_labels(table))
     if not all(size > 0 for size in sizes):
         raise LabelError(f"sizes of dimensions must be positive integers, found {sizes}")
-    return labelled_cells(np.zeros(sizes, dtype=np.int64), dims=names)[0]
+    return as_table(np.zeros(sizes, dtype=np.int64), dims=names)
 
 
 def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -18,9 +18,6 @@ from ppdinf.tables.labels import as_labels, as_name, native, refuse_look_alikes
 
 __all__ = ["Frame"]
 
-TOTALS = frozenset({"total", "totals", "all", "(all)", "sum", "overall", "grand total", "subtotal"})
-"""Names of total rows in spreadsheets and in ``pandas.crosstab(..., margins=True)``."""
-
 Coordinate = tuple[tuple[str, ...], Array]
 
 
@@ -92,27 +89,6 @@ class Frame:
     def size(self) -> int:
         """Number of cells."""
         return math.prod(self.shape)
-
-    def refuse_totals(self) -> None:
-        """Refuse the label of a total among other labels, because everybody would be counted twice.
-
-        Raises
-        ------
-        LabelError
-            The message names the dimension and the label.
-        """
-        for dim in self.dims:
-            labels = self.coords[dim][1]
-            joined = "|".join(labels).casefold() if labels.dtype == object else ""
-            if not any(name in joined for name in TOTALS):
-                continue  # without a look at each label
-            totals = [name for name in labels if isinstance(name, str) and name.strip().casefold() in TOTALS]
-            if totals and labels.size > 1:
-                raise LabelError(
-                    f"{dim!r} has the label {totals[0]!r} among others: a total would count everybody twice. "
-                    "Remove its rows and state totals as sums, with ppdinf.invariants or the options of a command; if "
-                    "it is not a total, rename it"
-                )
 
     def coordinate(self, name: str) -> Coordinate:
         """Return the dimensions and values of a coordinate, or of the labels of a dimension.

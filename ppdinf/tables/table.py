@@ -21,6 +21,7 @@ from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import LARGEST, native
 from ppdinf.tables.pandas_tables import along, dimension_names, from_frame, from_long, from_series
+from ppdinf.tables.totals import exempt_labels, refuse_totals, require_known
 
 __all__ = [
     "LARGEST",
@@ -45,6 +46,7 @@ def as_table(
     count: str | None = None,
     covariates: Sequence[str] = (),
     labels: Mapping[str, Sequence[object]] | None = None,
+    not_totals: Sequence[str | int] = (),
     nonnegative: bool = True,
 ) -> xr.DataArray:
     """Convert counts to the labelled integer table that ppdinf uses, or refuse them.
@@ -66,14 +68,17 @@ def as_table(
     labels : mapping of dimension to sequence of labels, optional
         All labels of a dimension, in the required order; labels that `data` lacks have the count 0. State the same in
         ``ppdinf.invariants.labels``, so that every release has them, independently of the counts.
+    not_totals : sequence of str or int
+        Labels that are not totals, although their names or counts look like totals of other labels. The attribute
+        ``not_totals`` of the result contains them, so that mechanisms accept the table. Releases do not contain them.
     nonnegative : bool, default True
         Refuse negative cells. Released tables may hold them, confidential tables may not.
 
     Returns
     -------
     xarray.DataArray
-        A copy, ``int64``, with the same order of dimensions and, unless `labels` states another, of labels. Attributes
-        and scalar coordinates are dropped.
+        A copy, ``int64``, with the same order of dimensions and, unless `labels` states another, of labels. Other
+        attributes and scalar coordinates are dropped.
 
     Raises
     ------
@@ -81,7 +86,7 @@ def as_table(
         Cells that are not integers, are negative or exceed 2**53; masked arrays; no cells.
     LabelError
         Unnamed dimensions; labels that repeat, are missing, are neither strings nor integers,
-        look alike, or name totals of the others; absent combinations; undeclared labels.
+        look alike, or are totals of others by name, count or code; absent combinations; undeclared labels.
 
     See Also
     --------
@@ -104,13 +109,17 @@ def as_table(
     >>> table.shape, table.persons.dims
     ((2, 2), ('county',))
     """
+    exempt = exempt_labels(data, not_totals)
     if count is not None:
         data, dims = from_long(data, dims, count, covariates), None
     elif covariates:
         raise LabelError("covariates are columns of a DataFrame with one row per cell: name the counts with count=...")
     given, dims = (data, dims) if labels is None else (_with_labels(data, dims, labels), None)
-    frame, cells = labelled_cells(given, dims=dims, nonnegative=nonnegative)
-    table = frame.table(cells)
+    given = _as_dataarray(given, dims).assign_attrs(not_totals=exempt)
+    if not_totals:
+        require_known(Frame.of(given), not_totals)
+    frame, cells = labelled_cells(given, nonnegative=nonnegative)
+    table = frame.table(cells).assign_attrs({"not_totals": exempt} if exempt else {})
     return table.rename(data.name) if isinstance(data, xr.DataArray | pd.Series) else table
 
 
@@ -135,9 +144,11 @@ def labelled_cells(
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
+    cells = _as_counts(table.values.ravel(), frame, nonnegative)
     if nonnegative:  # a confidential table; released tables are not checked for totals
-        frame.refuse_totals()
-    return frame, _as_counts(table.values.ravel(), frame, nonnegative)
+        counts = cells.reshape(frame.shape)
+        refuse_totals(frame, [(frame.dims, counts, counts)], exempt_labels(data))
+    return frame, cells
 
 
 def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[Frame, NDArray[np.float64]]:

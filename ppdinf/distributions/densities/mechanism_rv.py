@@ -37,6 +37,7 @@ from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_reals
+from ppdinf.tables.totals import exempt_labels, refuse_totals
 
 __all__ = ["MechanismRV", "ReleaseLaw", "frame_of", "mechanism_dist"]
 
@@ -152,7 +153,7 @@ def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Lab
     if table.dtype.startswith("float"):
         raise ModelError("the table must have an integer type, but its variable is real")
     frame = frame_of(table, labels)
-    frame.refuse_totals()
+    refuse_totals(frame, not_totals=exempt_labels(labels))
     op = MechanismRV(ReleaseLaw(mechanism, frame))
     _, released = op(table, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
     return released

@@ -1,0 +1,264 @@
+"""Totals among the labels of a table, found by their names, their numbers and their codes.
+
+A total counts everybody twice: a person is then in two cells, and suppressed cells follow from it. Labels with the
+names of totals are refused. Other labels are refused if their numbers equal the sums of other labels, and this happens
+by chance with a probability below `CHANCE` under each of two laws (`_log_chance`): all tables with the same total are
+equally likely; the label and the sum of the others are Poisson with equal means. Two equal numbers and zeros
+do not count as evidence.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, ive
+
+from ppdinf._internal.types import Array
+from ppdinf.errors import LabelError
+from ppdinf.tables.frame import Frame
+from ppdinf.tables.labels import native
+
+__all__ = ["exempt_labels", "named_totals", "refuse_totals", "require_known"]
+
+CHANCE = 1 / 20
+"""Largest probability of an accidental sum at which a label is refused; names and codes of totals permit `LIKELY`."""
+LIKELY = 1 / 2
+
+type Codes = tuple[NDArray[np.int64], list[str], NDArray[np.int64]]
+type Bounds = tuple[Sequence[str], Array, Array]
+
+_ALL = "all|alle|tous|toutes|todos|todas|tutti|tutte"
+_TOTAL = (
+    "(?:sub)?totals?|(?:sub|eind)?totaal|(?:sub)?totale|totali|(?:sub)?totales|totaux|totais|(?:ins)?gesamt|summe|"
+    "(?:gesamt|end|zwischen|teil)summe|gesamt(?:ergebnis|zahl|bevolkerung)|zusammen"
+)
+_EVERY = (  # nouns after "all"
+    "ages?|race|races|sexe?s?|genders?|causes?|count(?:y|ies)|states|areas|regions?|persons?|people|(?:age )?groups|"
+    "ethnicit(?:y|ies)|origins|types|categories|industries|sectors|occupations|districts|places|schools|grades|levels|"
+    "years|months|diseases|sites|countries|cases|deaths|alter|altersgruppen|altersklassen|geschlechter|kreise|lander|"
+    "regionen|personen|ursachen|departements|personnes|edades|sexos|generos|provincias|regiones|causas|personas|"
+    "municipios|eta|classi|sessi|province|regioni|cause|persone|idades|racas|regioes|pessoas|leeftijden"
+)
+_OF = "of|for|in|des?|der|do|da|del|della|all|both|general|generale|geral|complessivo|population|poblacion|popolazione|"
+_OF += "populacao|persons?|people|number|counts?|cases|deaths|births|residents|households|sum|ages|national|nacional|"
+_OF += "nazionale|state|us|u s"
+_NAMES = re.compile(
+    rf"(?:.+ )?(?:{_TOTAL})|(?:sub)?total(?:e|es)? (?:{_OF})(?: .*)?|{_ALL}|"
+    rf"(?:{_ALL}) (?:(?:of )?the |les |las |los |le |i |gli |as |os )?(?:{_EVERY})(?: .*)?|"
+    "sums?|suma|overall|combined|everyone|everybody|ensemble(?: des .*)?|insieme|(?:in )?complesso|tot|"
+    "both (?:sexe|gender)s(?: .*)?|beide geschlechter|(?:les )?deux sexes|ambos (?:os )?(?:sexos|generos)|"
+    "entrambi i sessi|(?:fe)?males? and (?:fe)?males?|m(?: and)? f|manner und frauen|hommes et femmes|"
+    "hombres y mujeres|homens e mulheres|maschi e femmine|(?:state|nation|country|county|city|district|world|"
+    "province|system)wide"
+)
+_HINTS = re.compile(
+    rf"\b(?:{_TOTAL}|combined|overall|national|both|beide|ambos|ambas|entrambi)\b|^(?:{_ALL})\b(?! others?\b)|^t$"
+)
+_STEMS = re.compile(  # one of them is in each text that the other two patterns match
+    "tot|gesamt|summe|zusammen|sum|overall|combined|every|ensemble|insieme|complesso|both|beide|sexes|amb[oa]s|entrambi|"
+    f"male|frauen|femm|mujeres|mulheres|wide|national|(?<![^\\W_])(?:{_ALL}|[mt])(?![^\\W_])"
+)
+
+
+def exempt_labels(data: object, not_totals: Iterable[str | int] = ()) -> tuple[str | int, ...]:
+    """Return the labels that a table, in its attribute ``not_totals``, and an argument state not to be totals."""
+    if isinstance(not_totals, str | int):
+        raise LabelError(f"not_totals must be a list of labels, such as not_totals=[{not_totals!r}]")
+    return (*map(native, getattr(data, "attrs", {}).get("not_totals", ())), *not_totals)
+
+
+def require_known(frame: Frame, not_totals: Iterable[str | int]) -> None:
+    """Refuse labels that no dimension of the table has."""
+    known = {label for dim in frame.dims for label in frame.coords[dim][1].tolist()}
+    for label in not_totals:
+        if label not in known:
+            raise LabelError(f"not_totals contains {label!r}, which is not a label of the table")
+
+
+def refuse_totals(frame: Frame, tables: Iterable[Bounds] = (), not_totals: Iterable[str | int] = ()) -> None:
+    """Refuse labels that are totals of other labels, because everybody would be counted twice.
+
+    Parameters
+    ----------
+    frame : Frame
+    tables : iterable of (dims, lower, upper)
+        Smallest and largest counts by some dimensions of the frame, of the shape of `dims`; equal for known counts.
+    not_totals : iterable of str or int
+        Labels that are not totals.
+
+    Raises
+    ------
+    LabelError
+        The message names the dimension and the label, and contains no count.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> frame = Frame.of(ppd.as_table([3, 4], dims=["sex"]))
+    >>> refuse_totals(frame, [(("sex",), np.array([3.0, 4.0]), np.array([3.0, 4.0]))])
+    """
+    exempt, tables = set(not_totals), list(tables)
+    for dim in frame.dims:
+        labels = frame.coords[dim][1]
+        if labels.size < 2:
+            continue
+        named, likely = named_totals(labels)
+        for label in (label for label in labels[named].tolist() if label not in exempt):
+            raise LabelError(f"{dim!r} has the label {label!r} among others: {_advice(label)}")
+        candidates = np.array([label not in exempt for label in labels.tolist()]) if exempt else np.True_
+        codes = _codes(labels)
+        for dims, low, high in tables:
+            if dim not in dims or labels.size < 3:
+                continue
+            axis = list(dims).index(dim)
+            low, high = np.moveaxis(low, axis, 0), np.moveaxis(high, axis, 0)
+            if (k := _sum_of_others(low, high, candidates, likely)) is not None:
+                label = native(labels[k])
+                raise LabelError(
+                    f"the numbers of {label!r} equal the sums of the other labels of {dim!r}, wherever these are "
+                    f"known: {_advice(label)}"
+                )
+            if codes is not None and (code := _sum_of_codes(low, high, candidates, codes)) is not None:
+                label, part = native(labels[code[0]]), native(labels[code[1]])
+                raise LabelError(
+                    f"the numbers of {label!r} equal the sums of the labels of {dim!r} that begin with the same code, "
+                    f"such as {part!r}: {_advice(label)}"
+                )
+
+
+def _advice(label: str | int) -> str:
+    return (
+        "a total would count everybody twice. Remove its rows and state the totals as public sums, by --public "
+        "(public=, or statements of ppdinf.invariants). If it is not a total, state this by --not-total "
+        f"{label!r} (not_totals=[{label!r}])"
+    )
+
+
+def named_totals(labels: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return masks of the labels that have the name of a total, and of those whose name may be of a total.
+
+    Case, accents, punctuation and blanks are ignored. Names are English, German, French, Spanish, Italian, Portuguese
+    and Dutch.
+
+    Examples
+    --------
+    >>> named_totals(np.array(["Total:", "all_ages", "All Saints", "Gesamtschule"], dtype=object))
+    (array([ True,  True, False, False]), array([ True,  True,  True, False]))
+    """
+    named, likely = np.zeros((2, labels.size), dtype=bool)
+    if labels.dtype != object or not _STEMS.search("\n".join(labels).casefold()):
+        return named, likely
+    for k, label in enumerate(labels.tolist()):
+        if _STEMS.search(label.casefold()):
+            text = "".join(c for c in unicodedata.normalize("NFKD", label.casefold()) if not unicodedata.combining(c))
+            words = re.sub(r"[\W_]+", " ", text).strip()
+            named[k] = _NAMES.fullmatch(words) is not None or label == "_T"  # SDMX
+            likely[k] = named[k] or _HINTS.search(words) is not None
+    return named, likely
+
+
+def _sum_of_others(low: Array, high: Array, candidates: Array, likely: NDArray[np.bool_]) -> int | None:
+    """Return the label, on the first axis, whose numbers agree with the sums of all other labels."""
+    least, most, known = _by_label(low, high)
+    infinite = (~known).sum() - ~known
+    rest_most = np.where(infinite > 0, np.inf, np.where(known, most, 0).sum() - np.where(known, most, 0))
+    possible = np.flatnonzero(candidates & (least <= rest_most) & (least.sum() - least <= most))
+    for k in possible.tolist():  # none in most tables
+        others = np.arange(least.size) != k
+        rest_low, rest_high = low[others].sum(axis=0), high[others].sum(axis=0)
+        n = int((most > 0).sum())
+        if np.all((low[k] <= rest_high) & (rest_low <= high[k])):
+            log_chance = _log_chance(n, n, least[others], low[k], high[k], rest_low, rest_high)
+            if most[k] > 0 and log_chance < np.log(LIKELY if likely[k] else CHANCE):
+                return k
+    return None
+
+
+def _by_label(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Return the sums of both bounds for each label of the first axis, and whether the upper bound is finite."""
+    others = tuple(range(1, low.ndim))
+    most = high.sum(axis=others)
+    return (most if low is high else low.sum(axis=others)), most, np.isfinite(most)
+
+
+def _log_chance(n: int, tried: int, parts: Array, low: Array, high: Array, rest_low: Array, rest_high: Array) -> float:
+    """Return the log probability that one of `tried` labels agrees with the sums of n - 1 others by chance.
+
+    The second law has the weight of the probability that two persons in `parts`, the sums of the others, share a label:
+    two labels often have similar numbers, but a label and the sum of many others seldom do.
+    """
+    if n < 3:
+        return 0.0  # two equal numbers
+    at = np.maximum(np.maximum(low, rest_low), 0).astype(float)
+    log_differences = np.log((high - low) + (rest_high - rest_low) + 1)
+    # all tables of n labels with the total 2 s are equally likely: C(s + n - 2, n - 2) of C(2 s + n - 1, n - 1)
+    uniform = gammaln(at + n - 1) - gammaln(at + 1) - gammaln(n - 1)
+    uniform -= gammaln(2 * at + n) - gammaln(2 * at + 1) - gammaln(n)
+    poisson = np.log(ive(0, 2 * np.minimum(at, 1e6)))
+    first, second = (float(np.minimum(log_differences + log_p, 0).sum()) for log_p in (uniform, poisson))
+    together = 2 * np.log(parts.sum()) - np.log((parts.astype(float) ** 2).sum()) if parts.any() else 0.0
+    return max(first + np.log(tried), second - together)
+
+
+def _codes(labels: Array) -> Codes | None:
+    """Return labels whose code begins other labels, in sorted order, and the ranges of the other labels.
+
+    A code is a beginning of others, 01 of 01001, or has their length and ends in zeros, 01000 and 01001.
+    """
+    if labels.dtype != object and np.array_equal(labels, np.arange(labels.size)):
+        return None  # positions
+    texts = [str(label) for label in labels.tolist()]
+    if labels.dtype != object:
+        width = max(map(len, texts))
+        texts = [text.zfill(width) for text in texts]
+    order = np.array(sorted(range(len(texts)), key=texts.__getitem__))
+    ordered = [texts[k] for k in order.tolist()]
+    found: list[tuple[int, int, int, int]] = []
+    for place, (text, following) in enumerate(zip(ordered, [*ordered[1:], ""], strict=True)):
+        stems = [len(text)] if following.startswith(text) else []
+        if text[-1:] == "0" and text.isdecimal():
+            stems += range(max(1, len(text.rstrip("0"))), len(text))
+        for stem in stems:
+            start, stop = bisect_left(ordered, text[:stem]), bisect_left(ordered, text[:stem] + "\U0010ffff")
+            if stop - start > 2:
+                found.append((place, stem, start, stop))
+    return (order, ordered, np.array(found)) if found else None
+
+
+def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes) -> tuple[int, int] | None:
+    """Return a label whose numbers agree with the sums of the labels that begin with its code, and one of the latter."""
+    order, ordered, found = codes
+    least, most, known = (values[order] for values in _by_label(low, high))
+    allowed = np.broadcast_to(candidates, order.shape)[order]
+    place, _, start, stop = found.T
+
+    def sums(values: Array) -> Array:
+        ahead = np.concatenate([[0], np.cumsum(values)])
+        parts: Array = ahead[stop] - ahead[start] - values[place]
+        return parts
+
+    # sums over the other dimensions decide in most cases
+    possible = (least[place] <= sums(np.where(known, most, 0))) | (sums((~known).astype(int)) > 0)
+    possible &= allowed[place] & (sums(least) <= most[place])
+    positive = sums((most > 0).astype(int))
+    tried, agreeing = max(1, int((positive > 1).sum())), []
+    for (k, stem, first, last), n in zip(found[possible].tolist(), positive[possible].tolist(), strict=True):
+        parts = np.delete(np.arange(first, last), k - first)
+        texts = [ordered[part] for part in parts.tolist()]
+        lengths = set(map(len, texts))
+        if stem < len(ordered[k]) and lengths != {len(ordered[k])}:
+            continue
+        label, rest_low, rest_high = order[k], low[order[parts]].sum(axis=0), high[order[parts]].sum(axis=0)
+        if np.all((low[label] <= rest_high) & (rest_low <= high[label])):
+            is_code = min(lengths) - stem > 1 and ordered[k].isdecimal()
+            likely = is_code or not any(text[stem].isalnum() for text in texts)
+            log_chance = _log_chance(n + 1, 1, least[parts], low[label], high[label], rest_low, rest_high)
+            agreeing.append((log_chance - np.log(LIKELY if likely else CHANCE), int(label), int(order[parts[0]])))
+    # if few of many codes agree, they may do so by chance
+    agreeing = [each for each in agreeing if each[0] + np.log(tried / len(agreeing)) < 0]
+    return min(agreeing)[1:] if agreeing else None
