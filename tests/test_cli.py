@@ -293,6 +293,7 @@ def test_plan_compares_losses_without_a_count(table, tmp_path):
     text = run(*shape, "--cv", "10%", "--at", "50", "--figure", tmp_path / "plan.svg")
     assert "10% at 50 persons requires epsilon = 1/7." in text
     assert "<svg" in (tmp_path / "plan.svg").read_text()
+    assert "--cv 10 is above 1: state it in percent, as --cv 10%" in run(*shape, "--cv", "10", "--at", "50", code=1)
     for wrong in (["--cv", "10%"], ["--figure", tmp_path / "plan.doc"], ["--shape", "county"], ["--gap", "-1"]):
         assert "Error:" in run(*shape, *wrong, code=1)
     assert "Error:" in run("plan", code=1)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
+from ppdinf._internal.rationals import as_fraction
 from ppdinf.cli.plain_output import notes, stdout
 from ppdinf.cli.published_options import NOT_TOTAL
 from ppdinf.cli.release_command import NORM, PUBLIC, read_statements
@@ -70,6 +71,7 @@ def plan(
 
     if (cv is None) != (at is None):
         raise PrivacyError("--cv is the largest relative error, --at its count: give both, or neither")
+    share = None if cv is None else _share(cv)
     console = stdout()
     statements, groups = read_statements(public or [], [])
     labels = _labels(table, count, dims, shape, groups, not_total or [])
@@ -88,10 +90,10 @@ def plan(
     show_plans(console, plans, sizes, gaps)
     if cv is not None:
         for name, each in plans.items():
-            loss = each.loss_for(cv=_share(cv), at=at)
+            loss = each.loss_for(cv=share, at=at)
             notes(console, f"{_one_person(each, name, loss)} {cv} at {at} persons requires {name} = {loss}.")
     if figure is not None:
-        _draw(plans, figure, _share(cv) if cv else None, at)
+        _draw(plans, figure, share, at)
         notes(console, f"Figure: {figure}.")
 
 
@@ -138,8 +140,12 @@ def _labels(
 
 
 def _share(text: str) -> str:
-    """Convert ``10%`` to ``10e-2``."""
-    return f"{text[:-1].strip()}e-2" if text.endswith("%") else text
+    """Convert ``10%`` to ``10e-2``; numbers above 1 require the percent sign."""
+    if text.endswith("%"):
+        return f"{text[:-1].strip()}e-2"
+    if as_fraction(text, "--cv") > 1:
+        raise PrivacyError(f"--cv {text} is above 1: state it in percent, as --cv {text}%, or as a fraction below 1")
+    return text
 
 
 def show_plans(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:

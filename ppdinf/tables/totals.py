@@ -60,7 +60,7 @@ _HINTS = re.compile(
     rf"\b(?:{_TOTAL}|combined|overall|national|both|beide|ambos|ambas|entrambi)\b|^(?:{_ALL})\b(?! others?\b)|^t$"
 )
 _STEMS = re.compile(  # one of them is in each text that the other two patterns match
-    "tot|gesamt|summe|zusammen|sum|overall|combined|every|ensemble|insieme|complesso|both|beide|sexes|amb[oa]s|entrambi|"
+    "tot|gesamt|zusammen|sum|overall|combined|every|ensemble|insieme|complesso|both|beide|sexes|amb[oa]s|entrambi|"
     f"male|frauen|femm|mujeres|mulheres|wide|national|(?<![^\\W_])(?:{_ALL}|[mt])(?![^\\W_])"
 )
 
@@ -110,7 +110,9 @@ def refuse_totals(frame: Frame, tables: Iterable[Bounds] = (), not_totals: Itera
         named, likely = named_totals(labels)
         for label in (label for label in labels[named].tolist() if label not in exempt):
             raise LabelError(f"{dim!r} has the label {label!r} among others: {_advice(label)}")
-        candidates = np.array([label not in exempt for label in labels.tolist()]) if exempt else np.True_
+        candidates = np.ones(labels.size, dtype=bool)
+        if exempt:
+            candidates[:] = [label not in exempt for label in labels.tolist()]
         codes = _codes(labels)
         for dims, low, high in tables:
             if dim not in dims or labels.size < 3:
@@ -202,7 +204,7 @@ def _log_chance(n: int, tried: int, parts: Array, low: Array, high: Array, rest_
     poisson = np.log(ive(0, 2 * np.minimum(at, 1e6)))
     first, second = (float(np.minimum(log_differences + log_p, 0).sum()) for log_p in (uniform, poisson))
     together = 2 * np.log(parts.sum()) - np.log((parts.astype(float) ** 2).sum()) if parts.any() else 0.0
-    return max(first + np.log(tried), second - together)
+    return float(max(first + np.log(tried), second - together))
 
 
 def _codes(labels: Array) -> Codes | None:
@@ -231,10 +233,9 @@ def _codes(labels: Array) -> Codes | None:
 
 
 def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes) -> tuple[int, int] | None:
-    """Return a label whose numbers agree with the sums of the labels that begin with its code, and one of the latter."""
+    """Return a label whose numbers agree with the sums of the labels that begin with its code, and one label."""
     order, ordered, found = codes
     least, most, known = (values[order] for values in _by_label(low, high))
-    allowed = np.broadcast_to(candidates, order.shape)[order]
     place, _, start, stop = found.T
 
     def sums(values: Array) -> Array:
@@ -244,7 +245,7 @@ def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes) -> t
 
     # sums over the other dimensions decide in most cases
     possible = (least[place] <= sums(np.where(known, most, 0))) | (sums((~known).astype(int)) > 0)
-    possible &= allowed[place] & (sums(least) <= most[place])
+    possible &= candidates[order[place]] & (sums(least) <= most[place])
     positive = sums((most > 0).astype(int))
     tried, agreeing = max(1, int((positive > 1).sum())), []
     for (k, stem, first, last), n in zip(found[possible].tolist(), positive[possible].tolist(), strict=True):
