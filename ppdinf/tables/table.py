@@ -109,6 +109,7 @@ def as_table(
     >>> table.shape, table.persons.dims
     ((2, 2), ('county',))
     """
+    _refuse_other_frames(data)
     exempt = exempt_labels(data, not_totals)
     if count is not None:
         data, dims = from_long(data, dims, count, covariates), None
@@ -308,11 +309,21 @@ def _require_among(dim: str, labels: Iterable[object], declared: Sequence[object
         raise LabelError(f"{dim!r} has the label {native(foreign[0])!r}, which is not among the labels given for it")
 
 
+def _refuse_other_frames(data: object) -> None:
+    """Refuse data frames of other libraries, such as polars, whose labels would become counts."""
+    if hasattr(data, "to_pandas") and not isinstance(data, xr.DataArray | xr.Dataset):
+        raise CountError(
+            f"a table must be an xarray, pandas or NumPy array, found {type(data).__module__}.{type(data).__name__}: "
+            "convert it by .to_pandas(); as_table(data.to_pandas(), count=..., dims=[...]) reads one row per cell"
+        )
+
+
 def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
     if isinstance(data, xr.DataArray):
         if dims is not None and tuple(dims) != data.dims:
             raise LabelError(f"the table has dimensions {data.dims}, not {tuple(dims)}: rename or transpose it")
         return data
+    _refuse_other_frames(data)
     if isinstance(data, xr.Dataset):
         raise CountError(f"a Dataset contains several tables: choose one of {', '.join(map(repr, data))}")
     if isinstance(data, pd.Series):

@@ -140,6 +140,7 @@ def test_cells_by_a_constant_index_are_marginalized(index):
     assert summed(model)() == pytest.approx(wanted, abs=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:'x' is sampled instead of marginalized:ppdinf.errors.DiagnosisWarning")
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_areas_of_persons_that_change(way):

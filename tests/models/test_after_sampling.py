@@ -16,7 +16,7 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import ModelError
+from ppdinf.errors import DiagnosisWarning, ModelError
 
 inv = ppd.invariants
 NOTHING = inv.Public()
@@ -329,3 +329,39 @@ def test_likelihoods_of_released_numbers_in_both_forms(of):
     one, other = (ppd.log_likelihood(idata, build(case, way), of=of).values for way in FORMS.values())
     np.testing.assert_allclose(one, other, rtol=1e-9)
     assert len(set(one[0, 0].round(6).tolist())) > 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_release_cannot_be_replaced_by_other_numbers(form):
+    """Simulation-based calibration observes simulated releases; the windows belong to the first release."""
+    model = build(CASES[NB], FORMS[form])
+    for noisy in ([1, 6, 3], [5, 50, 500]):
+        other = pm.observe(model, {"x_release": np.array(noisy)})
+        with pytest.raises(ModelError, match=r"'x_release' is observed with other numbers.*ppdinf.models.Released"):
+            other.compile_logp()
+    pm.observe(model, {"x_release": np.array([1, 6, 2])}).logp()
+
+
+DATA_INDEX = "it selects cells by the data 'i', which can change. Select them by a constant array"
+PUBLIC_SUM = "it depends on the sum of all cells, which is public. Write its value, 9"
+
+
+@pytest.mark.parametrize(
+    ("dependent", "remedy"),
+    [
+        (lambda x: pm.Binomial("d", n=x[pm.Data("i", [2, 0])], p=0.5, observed=[1, 2]), DATA_INDEX),
+        (lambda x: pm.Poisson("d", x[pm.Data("i", [1])[0]] + 1.0, observed=3), DATA_INDEX),
+        (lambda x: pm.Normal("d", x / x.sum(), 0.1, observed=[0.2, 0.4, 0.4]), PUBLIC_SUM),
+        (lambda x: pm.Potential("d", -((x / pm.math.sum(x)) ** 2)), PUBLIC_SUM),
+    ],
+)
+def test_the_reason_why_a_table_is_sampled_is_named(dependent, remedy):
+    release = ppd.Release(xr.DataArray([2, 4, 3], coords=LABELS), ppd.GeneralizedLaplace(inv.total(), epsilon=1))
+    with pm.Model(coords=LABELS):
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(3.0), release)
+        with pytest.warns(DiagnosisWarning, match=f"'x' is sampled instead of marginalized, because of 'd': {remedy}"):
+            dependent(x)
+    with pm.Model(coords=LABELS):
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(3.0), release, marginalize=True)
+        with pytest.raises(ModelError, match=f"cannot be marginalized: {remedy}, or use PartiallyPrivate"):
+            dependent(x)

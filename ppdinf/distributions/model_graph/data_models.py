@@ -189,7 +189,7 @@ def with_independent_cells(dist: TensorVariable) -> TensorVariable:
         raise ModelError(
             f"the n of the multinomial rows is {n.name or n.owner.op}, but it must be a constant, the public total of "
             "the row, or an unnamed pm.Poisson.dist(mean), with which cells are independent. A negative binomial n is "
-            "a Poisson n whose mean is a variable pm.Gamma(name, mu=mu, alpha=alpha); compute n as the sum of the "
+            "a Poisson n whose mean is a variable pm.Gamma(name, alpha, beta=alpha / mu); compute n as the sum of the "
             "cells after sampling"
         )
     (mean,) = n.owner.op.dist_params(n.owner)

@@ -156,12 +156,12 @@ def _frontier(drawn: list[TensorVariable], later: set[Variable]) -> Iterator[tup
             yield x, x
 
 
-def not_by_cell(name: str, table: str) -> ModelError:
+def not_by_cell(name: str, table: str, remedy: str = "") -> ModelError:
     """Return the error for a variable that prevents marginalization of a table, with a remedy."""
     return ModelError(
         f"{name!r} does not depend on the confidential table {table!r} cell by cell with constant indices, so the "
-        "table cannot be marginalized: use PartiallyPrivate(..., marginalize=False), which makes the table a variable "
-        "of the model"
+        f"table cannot be marginalized: {f'{remedy}, or ' if remedy else ''}use PartiallyPrivate(..., "
+        "marginalize=False), which makes the table a variable of the model"
     )
 
 

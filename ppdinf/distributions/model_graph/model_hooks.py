@@ -10,12 +10,23 @@ copies of a model and in nested models.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
 
-from ppdinf._internal.pymc_compat import DiracDeltaRV, MeasurableOp, PartialObservedRV, TensorVariable, ancestors
+from ppdinf._internal.pymc_compat import (
+    AdvancedSubtensor,
+    DiracDeltaRV,
+    MeasurableOp,
+    PartialObservedRV,
+    Subtensor,
+    Sum,
+    TensorVariable,
+    ancestors,
+    toposort,
+)
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.factors import CellFactor, read_cells
 from ppdinf.distributions.densities.released_rv import ReleasedRV
@@ -31,7 +42,7 @@ from ppdinf.distributions.model_graph.dependents import (
 from ppdinf.distributions.model_graph.marginal_rewrite import not_by_cell
 from ppdinf.distributions.model_graph.observed_potential import observed_potential
 from ppdinf.distributions.observation.table_moves import with_support
-from ppdinf.errors import ModelError
+from ppdinf.errors import DiagnosisWarning, ModelError
 
 __all__ = ["as_free_rvs", "restart", "restart_among", "restart_by_data"]
 
@@ -99,7 +110,14 @@ def _marginalize_or_add(
         by_cell = False
     if factors is None or not by_cell:
         for table in waiting:
-            _make_variable(table, model, var.name)
+            remedy = _remedy(var, table, root)
+            _make_variable(table, model, var.name, remedy)
+            if remedy:
+                warnings.warn(
+                    f"{table.name!r} is sampled instead of marginalized, because of {var.name!r}: {remedy}",
+                    DiagnosisWarning,
+                    stacklevel=7,
+                )
     else:
         give_windows(above[0], read_cells(factors, [], above[0].owner.op.start.size), root)
     return is_potential and by_cell, factors
@@ -160,11 +178,28 @@ def _observed_dependents(table: TensorVariable, model: pm.Model) -> list[TensorV
     return [var for var in dependents_of(table, model) if var not in model.free_RVs]
 
 
-def _make_variable(table: TensorVariable, model: pm.Model, name: str) -> None:
+def _remedy(var: TensorVariable, table: TensorVariable, model: pm.Model) -> str:
+    """Return how a random variable can be written so that it depends on a table cell by cell, or an empty string."""
+    if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
+        return ""
+    system = table.owner.op.observed.system
+    complete = [k for k in range(system.A.shape[0]) if (system.A[[k]].toarray() == 1).all()]
+    for node in toposort([var], blockers=[table]):
+        if not node.inputs or table not in ancestors(node.inputs[:1], blockers=[table]):
+            continue
+        if isinstance(node.op, Subtensor | AdvancedSubtensor):
+            for x in set(ancestors(node.inputs[1:])) & set(model.data_vars):
+                return f"it selects cells by the data {x.name!r}, which can change. Select them by a constant array"
+        if isinstance(node.op, Sum) and node.outputs[0].ndim == 0 and node.inputs[0] is table and complete:
+            return f"it depends on the sum of all cells, which is public. Write its value, {system.values[complete[0]]}"
+    return ""
+
+
+def _make_variable(table: TensorVariable, model: pm.Model, name: str, remedy: str = "") -> None:
     """Make a table a variable of the model (or of the nested model in which it was created) for a dependent."""
     law = table.owner.op
     if law.is_kept_out:
-        raise not_by_cell(name, table.name)
+        raise not_by_cell(name, table.name, remedy)
     home = _home(table, model)
     home.register_rv(table, home.name_of(table.name), dims=law.dims)
     if observed := _observed_dependents(table, model.root):

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 
+import numpy as np
 import pymc as pm
 
-from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.pymc_compat import Constant, TensorVariable
 from ppdinf.distributions.model_graph.build_fiber import renew_windows
 from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
-from ppdinf.distributions.model_graph.dependents import dependents_of, tables_of
+from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependents_of, tables_of
 from ppdinf.distributions.model_graph.model_hooks import restart_among
 from ppdinf.distributions.model_graph.predictions import new_labels
 from ppdinf.distributions.model_graph.shared_data import note_data, windows_are_stale
@@ -32,9 +33,10 @@ def follow_data(model: pm.Model) -> None:
     ------
     ModelError, InvariantError
         With these data no table has a positive probability, windows exceed the memory, or the model has other labels
-        than the release.
+        or other observed numbers than the release.
     """
     for table in tables_of(model.root):
+        _refuse_other_numbers(table, model.root)
         if dims := new_labels(table, model.root):
             raise ModelError(
                 f"the labels of {dims[0]!r} differ from those of the release of {table.name!r}, which has no density "
@@ -42,6 +44,18 @@ def follow_data(model: pm.Model) -> None:
                 "pm.sample_posterior_predictive(..., predictions=True)"
             )
         follow_data_of(table.variable, model.root)
+
+
+def _refuse_other_numbers(table: ConfidentialTable, model: pm.Model) -> None:
+    """Refuse observed values other than the release, for which windows and sums of the table were computed."""
+    value = model.rvs_to_values[table.released]
+    given = value.data if isinstance(value, Constant) else table.law.observed.noisy.values
+    if not np.array_equal(given, table.law.observed.noisy.values):
+        raise ModelError(
+            f"{table.released.name!r} is observed with other numbers than those of its release, for which the windows "
+            f"of {table.name!r} were computed: write the model again with PartiallyPrivate for the other numbers, or "
+            "write it with ppdinf.models.Released, whose releases pm.observe and simulation-based calibration replace"
+        )
 
 
 def follow_data_of(table: TensorVariable, model: pm.Model) -> None:
