@@ -124,7 +124,8 @@ def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Re
     result = of_own[:, 0].copy()  # observations that depend on no cell
     own = np.flatnonzero(cells >= 0)
     cell = cells[own]
-    of_own = np.where(log_weights[cell] == -np.inf, 0.0, of_own[own])
+    of_own = np.where(np.isnan(of_own[own]), -np.inf, of_own[own])  # impossible parameters exclude their counts
+    of_own = np.where(log_weights[cell] == -np.inf, 0.0, of_own)
     complete = log_weights.copy()
     np.add.at(complete, cell, of_own)
     repeated = np.bincount(cell, minlength=len(complete))[cell] > 1

@@ -146,7 +146,7 @@ def test_gradient_through_a_table_that_depends_on_parameters():
 def test_second_derivatives_are_refused():
     eta = pt.dvector()
     logp = logp_natural(eta, LOGW, **PLACE).sum()
-    with pytest.raises(NullTypeGradError, match="second derivatives"):
+    with pytest.raises(NullTypeGradError, match=r"Second derivatives.*DADVI.*use pm.sample or pm.fit"):
         pytensor.grad(pytensor.grad(logp, eta).sum(), eta)
 
 

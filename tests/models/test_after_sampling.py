@@ -365,3 +365,28 @@ def test_the_reason_why_a_table_is_sampled_is_named(dependent, remedy):
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(3.0), release, marginalize=True)
         with pytest.raises(ModelError, match=f"cannot be marginalized: {remedy}, or use PartiallyPrivate"):
             dependent(x)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_likelihood_of_observations_that_exclude_counts(form):
+    """Removal sampling: the second binomial has no density at counts below the first; several rows read one cell."""
+    release = ppd.Release(xr.DataArray([4, 7], coords={"area": list("AB")}), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        t = pm.Normal("t", 0, 1)
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(5.0), release, marginalize=FORMS[form])
+        pm.Binomial("first", n=x, logit_p=t, observed=[2, 3])
+        pm.Binomial("second", n=(x - [2, 3])[np.array([0, 1, 1])], logit_p=t, observed=[1, 2, 0])
+    counts = np.arange(40)
+    log_p = stats.poisson.logpmf(counts, 5) - abs(counts - np.array([[4], [7]]))
+    first = stats.binom.logpmf([[2], [3]], counts, P)
+    second = np.full((3, 40), -np.inf)
+    for row, (seen, taken) in enumerate(((1, 2), (2, 3), (0, 3))):
+        second[row, taken:] = stats.binom.logpmf(seen, counts[taken:] - taken, P)
+    cells = [log_p[0] + first[0] + second[0], log_p[1] + first[1] + second[1] + second[2]]
+    without = [log_p[0] + first[0], log_p[1] + first[1] + second[2], log_p[1] + first[1] + second[1]]
+    expected = [np.logaddexp.reduce(cells[min(k, 1)]) - np.logaddexp.reduce(rest) for k, rest in enumerate(without)]
+    fixed = {"t": (("chain", "draw"), [[T]])}
+    if form == "sampled":
+        fixed["x"] = (("chain", "draw", "area"), [[[5, 7]]])
+    values = ppd.log_likelihood(xr.DataTree.from_dict({"posterior": xr.Dataset(fixed)}), model, of="second")
+    np.testing.assert_allclose(values.values[0, 0], expected, rtol=1e-6)

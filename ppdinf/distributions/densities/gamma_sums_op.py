@@ -16,13 +16,12 @@ from ppdinf._internal.pymc_compat import (
     TensorVariable,
     Variable,
     disconnected_type,
-    grad_not_implemented,
     numba_njit,
     register_funcify_default_op_cache_key,
 )
 from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.gamma_form import GammaForm
-from ppdinf.distributions.densities.sums_given_totals_op import MISFIT
+from ppdinf.distributions.densities.sums_given_totals_op import MISFIT, no_second_derivative
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import PARAMETERS
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES, TOTALS, pack, ratios_through_pointers
@@ -73,8 +72,7 @@ class GammaSums(CallbackOp):
         """Return posterior means of the derivatives of log weights (Fisher's identity)."""
         parameters, packed = inputs
         if not isinstance(cotangents[1].type, DisconnectedType):
-            why = "second derivatives of a marginal likelihood"
-            return [grad_not_implemented(self, 0, parameters, why), disconnected_type()]
+            return [no_second_derivative(self, 0, parameters), disconnected_type()]
         block = packed[SIZES : SIZES + parameters.shape[0]]  # block -1 is the last entry, that of the free cells
         return [cotangents[0][block][:, None] * outputs[1], disconnected_type()]
 

@@ -20,10 +20,10 @@ from ppdinf._internal.pymc_compat import (
     TensorVariable,
     Variable,
     disconnected_type,
-    grad_not_implemented,
     numba_njit,
     register_funcify_and_cache_key,
 )
+from ppdinf.distributions.densities.sums_given_totals_op import no_second_derivative
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 
 __all__ = ["logp_nested_natural", "logp_nested_table"]
@@ -79,8 +79,7 @@ class NestedWeight(CallbackOp):
         if isinstance(cotangents[1].type, DisconnectedType):
             gradients[varying] = cotangents[0] * outputs[1]
         else:
-            why = "second derivatives of a marginal likelihood"
-            gradients[varying] = grad_not_implemented(self, varying, inputs[varying], why)
+            gradients[varying] = no_second_derivative(self, varying, inputs[varying])
         return gradients
 
 

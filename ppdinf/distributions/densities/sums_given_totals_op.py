@@ -21,6 +21,7 @@ from ppdinf._internal.numba_jit import External, pointers
 from ppdinf._internal.pymc_compat import (
     Apply,
     DisconnectedType,
+    Op,
     Variable,
     disconnected_type,
     grad_not_implemented,
@@ -37,6 +38,16 @@ MISFIT = "weights and natural parameters must have the same number of cells, and
 
 # maps the Op's inputs to its outputs
 type Kernel = Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+
+def no_second_derivative(op: Op, position: int, x: Variable) -> Variable:
+    """Return the gradient of a gradient of a marginal likelihood, which raises an error that names the way out."""
+    why = (
+        "Second derivatives of the likelihood of a marginalized table, which DADVI and the Laplace approximation "
+        "require, are not available: use pm.sample or pm.fit"
+    )
+    missing: Variable = grad_not_implemented(op, position, x, why)
+    return missing
 
 
 class SumsGivenTotals(CallbackOp):
@@ -92,7 +103,7 @@ class SumsGivenTotals(CallbackOp):
         varying, packed, *totals = inputs
         fixed = [disconnected_type() for _ in (packed, *totals)]
         if not isinstance(cotangents[1].type, DisconnectedType):
-            return [grad_not_implemented(self, 0, varying, "second derivatives of a marginal likelihood"), *fixed]
+            return [no_second_derivative(self, 0, varying), *fixed]
         block = packed[SIZES : SIZES + varying.shape[0]]
         by_cell = cotangents[0][block]  # block -1 is the last entry, that of the free cells
         return [by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1], *fixed]
