@@ -466,3 +466,11 @@ def test_data_frames_of_other_libraries_are_refused():
     ):
         with pytest.raises(CountError, match=r"found polars.Frame: convert it by .to_pandas\(\)"):
             read(frame)
+
+
+@pytest.mark.parametrize("name", [3, ("sex", 1), 2.5])
+def test_names_of_index_levels_are_text(name):
+    with pytest.raises(LabelError, match="index level names must be non-empty strings"):
+        ppd.as_table(pd.Series([1, 2], index=pd.Index(["a", "b"], name=name)))
+    with pytest.raises(LabelError, match="index level names must be non-empty strings"):
+        ppd.as_table(pd.DataFrame([[1, 2]], index=pd.Index(["a"], name="b"), columns=pd.Index(["u", "v"], name=name)))

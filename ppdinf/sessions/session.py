@@ -163,8 +163,9 @@ class Session:
             if not path.exists():
                 assert wanted is not None
                 total = {name: str(value) for name, value in wanted.total.items()}
-                who = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
-                Public.from_dict([{"kind": "unit"} | who])  # raises for an invalid unit
+                known = {"unit": unit or "person", "contributions": 1 if contributions is None else contributions}
+                who = Public.from_dict([{"kind": "unit"} | known]).open  # raises for an invalid unit
+                who = {name: who[name] for name in known}
                 parts = {} if partition is None else {"partition": {by: list(parts_of) for by, parts_of in [divided]}}
                 with suppress(FileExistsError):  # begun by another process since
                     create(path, {"session": VERSION, "budget": total} | who | parts)
@@ -294,6 +295,7 @@ class Session:
             self._require(journal, guarantee_of(guarantee), part)
             number = len(intents(journal)) + 1
             append(self.path, journal, {"intent": number} | intent)
+            self._read()  # a file without this record is refused from now on
         state = "failed"
         try:
             made = draft.draw()
@@ -416,11 +418,19 @@ class Session:
         self.budget.require(earlier, guarantee, spent_parts(journal), part)
 
     def _close(self, number: int, state: str) -> None:
-        """Record the outcome; without it, the release counts as spent."""
+        """Record the outcome; without it, the release counts as spent. A release without a record is withheld."""
         try:
             with locked(self.path):
                 append(self.path, self._read(), {"outcome": number, "state": state})
         except PpdinfError as error:
+            is_recorded = True
+            with suppress(PpdinfError):
+                is_recorded = self._journal.digests[-1] in read(self.path).digests
+            if not is_recorded:
+                raise SessionError(
+                    f"{self.path.name} was replaced during the release, whose cost it does not record: the noise is "
+                    "withheld"
+                ) from error
             warnings.warn(f"the noise was drawn, but its outcome was not recorded: {error}", PrivacyWarning, 3)
 
 

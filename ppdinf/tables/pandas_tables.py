@@ -15,7 +15,7 @@ import xarray as xr
 
 from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, LabelError
-from ppdinf.tables.labels import native
+from ppdinf.tables.labels import as_name, native
 
 __all__ = ["along", "dimension_names", "from_frame", "from_long", "from_series"]
 
@@ -134,4 +134,4 @@ def dimension_names(levels: Sequence[Hashable], given: Sequence[str] | None) -> 
         levels = list(given)
     if len(set(levels)) < len(levels) or any(name is None for name in levels):
         raise LabelError(f"name the index levels (found {list(levels)}) or pass dims with {len(levels)} names")
-    return [str(name) for name in levels]
+    return [as_name(name, "index level") for name in levels]

@@ -382,6 +382,8 @@ def test_releases_take_no_seed_and_simulations_repeat():
         (lambda: KNormGradient(LogisticRegression(1), 1, grid=1), "no sampler on a grid"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[[1], [2]], known="x", grid=1), "no sampler on a grid"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[[1]]), "describe it in known"),
+        (lambda: Quantile(0.5, -1e308, 1e308), "upper - lower must be between"),
+        (lambda: Quantile(0.5, 0, 1e-320), "upper - lower must be between"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[1], known="x"), "subspace must be a matrix"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[[np.nan]], known="x"), "subspace must contain finite"),
         (lambda: KNormGradient(Mean(1), 1, subspace=[[0], [0]], known="x"), "contains only 0"),

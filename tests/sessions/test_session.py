@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,6 +198,29 @@ def test_a_release_is_not_lost_with_its_outcome(file, monkeypatch):
         assert session.release(laplace(), TABLE).provenance == "drawn"
     assert session.table()["outcome"].tolist() == ["open"]
     assert session.left == {"epsilon": Fraction(1, 4)}
+
+
+def test_a_release_is_withheld_if_the_file_was_replaced_meanwhile(file, monkeypatch):
+    """An older copy is restored while the noise is drawn: the record of the release is lost, and so is the release."""
+    session, draft = ppd.Session.open(file, epsilon="1/2"), laplace().draft(TABLE)
+    before = file.read_bytes()
+
+    def drawn():
+        file.write_bytes(before)
+        return draft.draw()
+
+    replaced = SimpleNamespace(
+        public=draft.public, guarantee=draft.guarantee, mechanism=draft.mechanism, draw=drawn, plan=draft.plan
+    )
+    monkeypatch.setattr(type(laplace()), "draft", lambda self, table, **kwargs: replaced)
+    with pytest.raises(SessionError, match="was replaced during the release"):
+        session.release(laplace(), TABLE)
+    assert ppd.Session.open(file).left == {"epsilon": Fraction(1, 2)}
+
+
+def test_integers_of_numpy_are_contributions(file):
+    session = ppd.Session.open(file, epsilon=1, unit="visit", contributions=np.int64(2))
+    assert (type(session.contributions), ppd.Session.open(file).contributions) == (int, 2)
 
 
 def filled(file, releases=3):

@@ -60,6 +60,11 @@ class Quantile(Objective):
             raise PrivacyError(f"probability must lie between 0 and 1, found {self.probability!r}")
         if not self.lower < self.upper:
             raise PrivacyError(f"lower must be below upper, found {self.lower!r} and {self.upper!r}")
+        if not 1e-9 <= float(self.upper) - float(self.lower) <= 1e300:
+            raise PrivacyError(
+                f"upper - lower must be between 1e-9 and 1e300, found {self.lower!r} and {self.upper!r}: use another "
+                "unit of measurement"
+            )
 
     def ball(self) -> float:
         """Return the radius of a ball around 0 that contains the interval."""
