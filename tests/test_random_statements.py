@@ -18,6 +18,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.cli.published_options import read_table
 from ppdinf.errors import LabelError
+from ppdinf.tables import totals
 from ppdinf.tables.hidden_counts import HiddenCounts
 
 inv, laws = ppd.invariants, ppd.laws
@@ -361,7 +362,11 @@ def zero_as_missing(monkeypatch):
     monkeypatch.setattr(HiddenCounts, "of", classmethod(wrong))
 
 
-WRONG = [rounding_without_suppression, missing_as_suppressed, characters_as_marks, zero_as_missing]
+def totals_by_name_only(monkeypatch):
+    monkeypatch.setattr(totals, "_sum_of_others", lambda *_: None)
+
+
+WRONG = [rounding_without_suppression, missing_as_suppressed, characters_as_marks, zero_as_missing, totals_by_name_only]
 
 
 @pytest.mark.parametrize("wrong", WRONG)
