@@ -35,7 +35,7 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
     idata : xarray.DataTree
     model : pymc.Model
     """
-    problems = _weight_problems(idata)
+    problems = window_problems(idata, model) + _weight_problems(idata)  # first, since no draws remedy truncation
     chains = idata.posterior.sizes["chain"]
     if chains < 2 and not independent(idata):
         problems.append("There is only one chain: run at least four with pm.sample(chains=4) to compare chains.")
@@ -60,7 +60,7 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
         )
     if not independent(idata):
         problems += parametrisations(idata, model, list(low["variable"]))
-    return problems + window_problems(idata, model)
+    return problems
 
 
 def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:

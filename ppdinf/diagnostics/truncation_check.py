@@ -12,9 +12,8 @@ import xarray as xr
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.errors import ModelError
-from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
-from ppdinf.models.model_order import in_model_order
-from ppdinf.models.posterior_tables import law_of_draws
+from ppdinf.models.mass_outside_windows import window_problem
+from ppdinf.models.posterior_tables import outside_windows
 
 __all__ = ["window_problems"]
 
@@ -41,17 +40,10 @@ def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     problems = []
     posterior = idata.posterior
     for table in tables_of(model):
-        if table.is_marginalized:
-            try:
-                lead = posterior.sizes["chain"], posterior.sizes["draw"]
-                law = law_of_draws(table, posterior, model, mode="FAST_COMPILE")
-                share = outside_of_law(table.law, *law, lead)
-            except ModelError as error:  # draws of a required variable are missing
-                problems.append(f"The windows of {table.name!r} cannot be checked against the posterior: {error}.")
-                continue
-        elif table.name in posterior:
-            share = outside_of_draws(table.law, in_model_order(posterior[table.name], table.name, model))
-        else:
+        if not table.is_marginalized and table.name not in posterior:
             continue
-        problems.append(window_problem(table.name, table.law, share))
+        try:
+            problems.append(window_problem(table.name, table.law, outside_windows(table, posterior, model)))
+        except ModelError as error:  # draws of a required variable are missing
+            problems.append(f"The windows of {table.name!r} cannot be checked against the posterior: {error}.")
     return list(filter(None, problems))

@@ -9,7 +9,7 @@ cross, and for other noise, the distribution is estimated from simulated draws a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +38,6 @@ __all__ = [
     "reversed_share",
     "simulate_noise",
     "simulated_draws",
-    "system_of_labels",
 ]
 
 PROBABILITY = 0.9
@@ -58,7 +57,6 @@ def expected_error(
     table: TableLike | Mapping[str, int],
     sizes: Sequence[int] = (10, 100, 1000),
     gaps: Sequence[int] = (),
-    known: Iterable[System] = (),
 ) -> pd.DataFrame:
     """Tabulate the error of released cells; see `Mechanism.expected_error`."""
     if not mechanism.is_translation_invariant:
@@ -68,7 +66,9 @@ def expected_error(
         )
     _require("sizes", sizes, upper=2**53)
     _require("gaps", gaps, upper=LARGEST_GAP)
-    system = system_of_labels(mechanism, labels_alone(table), known)
+    blank = labels_alone(table)
+    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
+    system = bind(mechanism.public, answers, zeros)
     law = getattr(mechanism.on(system), "law", None)
     kinds, sums = _kinds(system)
     drawn, rows = None, {}
@@ -99,20 +99,7 @@ def expected_error(
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("noise of cells")
 
 
-def system_of_labels(mechanism: TableMechanism, blank: xr.DataArray, known: Iterable[System] = ()) -> System:
-    """Bind public statements to a table of zeros, or return a known system with the same statements.
-
-    Its structure, and the samplers for it, are then computed once for all losses.
-    """
-    if mechanism.queries is None:
-        for system in known:
-            if system.public == mechanism.public:
-                return system
-    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
-    return bind(mechanism.public, answers, zeros)
-
-
-def require_simulation(mechanism: TableMechanism, system: System) -> None:
+def require_simulation(mechanism: TableMechanism, blank: TableLike) -> None:
     """Refuse a mechanism whose error has to be simulated and whose noise takes too long to draw.
 
     Raises
@@ -120,6 +107,8 @@ def require_simulation(mechanism: TableMechanism, system: System) -> None:
     InvariantError
         No sampler applies to its public sums, or enough draws take more than 20 seconds.
     """
+    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
+    system = bind(mechanism.public, answers, zeros)
     if (_kinds(system)[1] < 0).any():
         simulated_draws(mechanism, system)
 
@@ -301,12 +290,11 @@ def _kinds(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     sums = np.where(one_sum, structure.class_sizes[structure.classes], np.where(linked == 1, 1, -1))
     sums = np.where(structure.fixed, 0, sums)
     descriptions = {0: "fixed by public sums", 1: "in no public sum"}
-    _, first, inverse = np.unique(sums * (linked.max() + 1) + linked, return_index=True, return_inverse=True)
     kinds = [
         descriptions.get(n, f"in a public sum of {n} cells") if n >= 0 else f"in sums that cross, {k} cells"
-        for n, k in zip(sums[first].tolist(), linked[first].tolist(), strict=True)
+        for n, k in zip(sums.tolist(), linked.tolist(), strict=True)
     ]
-    return np.array(kinds, dtype=object)[inverse], sums
+    return np.array(kinds, dtype=object), sums
 
 
 def _radius(values: Array, mass: NDArray[np.float64]) -> float:

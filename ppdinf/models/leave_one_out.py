@@ -10,8 +10,9 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
+from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.models.log_likelihood import GROUP, pointwise
-from ppdinf.models.posterior_tables import of_draws
+from ppdinf.models.posterior_tables import of_draws, only_table, outside_windows, warn_of_windows
 
 __all__ = ["leave_one_out"]
 
@@ -45,6 +46,11 @@ def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **s
     ModelError
         As `log_likelihood`.
 
+    Warns
+    -----
+    DiagnosisWarning
+        Without a group, the posterior of a cell exceeds its truncation window.
+
     Notes
     -----
     The cost is that of one run of `pm.sample` per group.
@@ -75,10 +81,15 @@ def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **s
     _, names = pointwise(model, name)
     rows = []
     for k in range(len(names)):
-        without = model.copy()
+        for _ in range(2):  # the second copy has the windows of the parameters that are plausible without the group
+            without = model.copy()
+            with without:
+                pm.Potential("left_out_group", -pointwise(without, name)[0][k])
+            follow_data(without)
         with without:
-            pm.Potential("left_out_group", -pointwise(without, name)[0][k])
             posterior = pm.sample(**sampling).posterior
+        table = only_table(model, name)
+        warn_of_windows(table, outside_windows(table, posterior, model))
         of_draw = of_draws([pointwise(model, name)[0][k]], posterior, model)
         lead = posterior.sizes["chain"], posterior.sizes["draw"]
         values = np.array([of_draw(at)[0] for at in np.ndindex(lead)]).reshape(lead)

@@ -27,7 +27,7 @@ from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.cell_log_likelihood import counts_of_cells, log_densities_of_cells, require_cells, wider_counts
 from ppdinf.models.dependent_likelihood import log_likelihood_of_dependent
 from ppdinf.models.model_order import posterior_of
-from ppdinf.models.posterior_tables import of_draws, only_table, sample_confidential
+from ppdinf.models.posterior_tables import of_draws, only_table, outside_windows, sample_confidential, warn_of_windows
 
 __all__ = ["log_likelihood", "pointwise", "sample_release"]
 
@@ -76,7 +76,7 @@ def log_likelihood(
     Warns
     -----
     DiagnosisWarning
-        There are fewer than 10 public groups.
+        There are fewer than 10 public groups. The posterior of a cell exceeds its truncation window.
 
     See Also
     --------
@@ -119,6 +119,7 @@ def log_likelihood(
         groups, names = pointwise(model, name)
         dim, of_draw = GROUP, of_draws([groups], idata.posterior, model)
         rows = [of_draw(at)[0] for at in np.ndindex(lead)]
+        warn_of_windows(table, outside_windows(table, idata.posterior, model))
         if len(names) < FEWEST:
             warnings.warn(
                 f"there are only {len(names)} public groups, too few for the standard errors and the k-hat of az.loo: "

@@ -1,7 +1,7 @@
 """Posterior probability of counts outside the truncation windows of a confidential table.
 
-Windows are computed before sampling, from the radius of the noise and from draws of the prior
-(`ppdinf.distributions.observation.truncation_bounds`). This module compares them with the posterior: for a marginalized
+Windows are computed before sampling, from the radius of the noise, from draws of the prior and at plausible parameters
+(`ppdinf.distributions.model_graph.plausible_windows`). This module compares them with the posterior: for a marginalized
 table by its exact distribution at posterior draws of the parameters, for a sampled table by the tails of its draws.
 """
 
@@ -84,7 +84,8 @@ def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
     return (
         f"The posterior of {name!r} exceeds the truncation windows, with {share.max():.1g} of the weight at "
         f"{named}{more}: the prior, the release and the variables that depend on these cells contradict each other by "
-        "more than the noise does once in 1e12 tables. Check epsilon, the expected counts of the cells, and the data "
-        "of the dependent variables. Allow more variation of the counts (NegativeBinomial instead of Poisson) or use a "
-        "wider prior for the parameters."
+        "more than the noise does once in 1e12 tables, and the fit before sampling did not find the parameters of this "
+        "posterior. Set initial values of the parameters near this posterior (initval=) and sample again. Check "
+        "epsilon, the expected counts of the cells, and the data of the dependent variables. Allow more variation of "
+        "the counts (NegativeBinomial instead of Poisson)."
     )

@@ -31,7 +31,9 @@ __all__ = [
     "law_of_draws",
     "of_draws",
     "only_table",
+    "outside_windows",
     "sample_confidential",
+    "warn_of_windows",
 ]
 
 
@@ -121,8 +123,7 @@ def sample_confidential(
     if not table.is_marginalized:
         if table.name not in posterior:
             raise ModelError(f"the posterior has no {table.name!r}: pass the result of pm.sample() for this model")
-        draws = in_model_order(in_chains(posterior)[table.name], table.name, model)
-        _warn_of_windows(table, outside_of_draws(table.law, draws))
+        warn_of_windows(table, outside_windows(table, in_chains(posterior), model))
         return posterior[table.name].transpose(*dims_of_draws(posterior), ...)
     number = math.prod(posterior.sizes[dim] for dim in dims_of_draws(posterior))
     with progress("Drawing tables", number, disable=not progressbar) as advance:
@@ -225,7 +226,7 @@ def _draw_in_chains(
 ) -> NDArray[np.int64]:
     log_h, of_draw = law_of_draws(table, posterior, model, mode)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
-    _warn_of_windows(table, outside_of_law(table.law, log_h, of_draw, lead))
+    warn_of_windows(table, outside_of_law(table.law, log_h, of_draw, lead))
 
     def weights_of(at: tuple[int, int]) -> NDArray[np.float64]:
         advance(1)
@@ -257,7 +258,16 @@ def _draw_uninformed(
     return np.array([draw([column[at] for column in columns], rng) for at in np.ndindex(lead)])
 
 
-def _warn_of_windows(table: ConfidentialTable, share: NDArray[np.float64]) -> None:
+def outside_windows(table: ConfidentialTable, posterior: Posterior, model: pm.Model) -> NDArray[np.float64]:
+    """Return the posterior probability of each cell outside its window, at draws of the parameters or of the table."""
+    if not table.is_marginalized:
+        return outside_of_draws(table.law, in_model_order(posterior[table.name], table.name, model))
+    lead = (posterior.sizes["chain"], posterior.sizes["draw"])
+    return outside_of_law(table.law, *law_of_draws(table, posterior, model, "FAST_COMPILE"), lead)
+
+
+def warn_of_windows(table: ConfidentialTable, share: NDArray[np.float64]) -> None:
+    """Warn if the posterior probability outside the window of a cell is not negligible."""
     if problem := window_problem(table.name, table.law, share):
         warnings.warn(problem, DiagnosisWarning, stacklevel=4)
 

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph import prior_draws
+from ppdinf.distributions.model_graph import prior_draws, renewed_windows
 from ppdinf.distributions.model_graph import truncation as windows
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import ModelError
@@ -186,17 +186,18 @@ def test_windows_above_the_memory_are_refused_by_cell(monkeypatch):
 @pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("marginalize", [True, WALKED])
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
-def test_a_posterior_outside_its_windows_is_reported(marginalize):
+def test_a_posterior_outside_its_windows_is_reported(marginalize, monkeypatch):
     """Nine cells determine a common rate incompatible with the tenth, which no draw of the wide prior showed."""
+    monkeypatch.setattr(renewed_windows, "plausible_windows", lambda model: {})
     table = np.array([1, 0, 2, 1, 3, 0, 1, 2, 1, 150])
     release = ppd.Release(ppd.as_table(table, dims=["county"]), ppd.GeneralizedLaplace(NOTHING, epsilon=1))
     with pm.Model(coords=release.coords) as model:
         rate = pm.Gamma("rate", 40, 0.4) * pm.Gamma("scale", 0.05, 0.05)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=marginalize)
         idata = pm.sample(100, tune=100, chains=2, **QUIET)
-    problems = " ".join(ppd.diagnose(idata, model).problems)
-    assert "exceeds the truncation windows" in problems
-    assert "county=9: the prior, the release" in problems
+    first = ppd.diagnose(idata, model).problems[0]
+    assert "exceeds the truncation windows" in first
+    assert "county=9: the prior, the release" in first
 
 
 @pytest.mark.quick_cases(0)

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph import build_fiber
+from ppdinf.distributions.model_graph import build_fiber, renewed_windows
 from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.distributions.model_graph.prior_draws import PriorDraws
 from ppdinf.errors import ModelError
@@ -76,6 +76,7 @@ def test_the_density_is_that_of_all_counts(case):
 @pytest.mark.parametrize("case", DEPENDENTS)
 def test_windows_without_the_data_lose_mass(case, monkeypatch):
     monkeypatch.setattr(PriorDraws, "moved_by_data", lambda self, lower, *_: np.zeros(lower.size, dtype=bool))
+    monkeypatch.setattr(renewed_windows, "plausible_windows", lambda model: {})
     add, log_f, _, far = DEPENDENTS[case]
     model = posed(add, far)
     found = model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(25.0)})

@@ -123,6 +123,8 @@ class ConfidentialRV(SymbolicRandomVariable):
         Whether the table must not become a variable of the model.
     data_digest : bytes
         Digest of the data from which the windows were computed.
+    fitted_data : set of bytes
+        Digests of the models for whose plausible parameters the windows are sufficient.
     unchanged : list of TensorVariable
         Conditions that the data of the model are unchanged.
     """
@@ -143,6 +145,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         self.dims: Sequence[str] | None = None
         self.is_kept_out = False
         self.data_digest, self.unchanged = b"", list[TensorVariable]()
+        self.fitted_data = set[bytes]()
         super().__init__(*args, **kwargs)
 
     @cached_property

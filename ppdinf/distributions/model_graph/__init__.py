@@ -11,6 +11,7 @@ latent_tables       Latent integers of plain models as tables with exactly known
 marginal_rewrite    Marginal likelihood of a release and all dependents of its table.
 model_hooks         Handling of variables that are added to a model with a marginalized table.
 observed_potential  A potential split by cell as an observed random variable, so that its table can be marginalized.
+plausible_windows   Windows of counts at the parameters that all data of a model make plausible.
 predictions         A copy of a model for posterior predictive draws, in which every table is a variable.
 prior_draws         Draws of the prior of a data model, and weights of counts under them.
 renewed_windows     Recomputation of windows of counts after changes of a model's data.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -46,7 +47,15 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.lattice.points.tables_with_holes import nearest_table
 
-__all__ = ["at_initial_point", "build_fiber", "feasible_start", "give_windows", "renew_windows", "widen_windows"]
+__all__ = [
+    "at_initial_point",
+    "build_fiber",
+    "extend_windows",
+    "feasible_start",
+    "give_windows",
+    "renew_windows",
+    "widen_windows",
+]
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
@@ -97,10 +106,11 @@ def build_fiber(
     uninformed = observed.without_information(nonnegative)
     if read is not None:
         uninformed &= ~read
+    is_typical = False
     if windows is not None:
         lower, width = windows
     elif likelihood.query is None:
-        lower, width = count_windows(model, base, observed, nonnegative, uninformed, data)
+        lower, width, is_typical = count_windows(model, base, observed, nonnegative, uninformed, data)
     else:
         lower, upper = cell_windows(observed, nonnegative)
         width = common_width(lower, upper, system)
@@ -124,6 +134,7 @@ def build_fiber(
     possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
     support = TableSupport(possible, allowed, cut=kind == "unknown")
     fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative, uninformed)
+    fiber = replace(fiber, is_typical=is_typical)
     return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
 
 
@@ -165,6 +176,11 @@ def widen_windows(
         if windows is not None:
             _set_fiber(table, model, read=~law.fiber.uninformed, windows=windows)
     note_data(table, model, dependents)
+
+
+def extend_windows(table: TensorVariable, windows: tuple[NDArray[np.int64], int], model: pm.Model) -> None:
+    """Rebuild the fiber of a table with wider windows."""
+    _set_fiber(table, model, read=~table.owner.op.fiber.uninformed, windows=windows)
 
 
 def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:

@@ -15,12 +15,13 @@ import numpy as np
 import pymc as pm
 
 from ppdinf._internal.pymc_compat import Constant, TensorVariable
-from ppdinf.distributions.model_graph.build_fiber import renew_windows
+from ppdinf.distributions.model_graph.build_fiber import extend_windows, renew_windows
 from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
 from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependents_of, tables_of
 from ppdinf.distributions.model_graph.model_hooks import restart_among
+from ppdinf.distributions.model_graph.plausible_windows import plausible_windows
 from ppdinf.distributions.model_graph.predictions import new_labels
-from ppdinf.distributions.model_graph.shared_data import note_data, windows_are_stale
+from ppdinf.distributions.model_graph.shared_data import digest_of_model, note_data, windows_are_stale
 from ppdinf.errors import ModelError
 
 __all__ = ["follow_data", "follow_data_of"]
@@ -44,6 +45,7 @@ def follow_data(model: pm.Model) -> None:
                 "pm.sample_posterior_predictive(..., predictions=True)"
             )
         follow_data_of(table.variable, model.root)
+    _extend(model.root)
 
 
 def _refuse_other_numbers(table: ConfidentialTable, model: pm.Model) -> None:
@@ -64,9 +66,23 @@ def follow_data_of(table: TensorVariable, model: pm.Model) -> None:
         law = table.owner.op
         refuse_counted_twice(model, law.base(table.owner.inputs)[0], law.observed)
         renew_windows(table, ~law.fiber.uninformed, model)
+        law.fitted_data.clear()
         restart_among(table, dependents_of(table, model), model)
     else:
         note_data(table, model)  # copies of a model share the table's law, but not its data
+
+
+def _extend(model: pm.Model) -> None:
+    """Extend windows to the counts at plausible parameters, once for the data of a model."""
+    tables, digest = tables_of(model), digest_of_model(model)
+    if all(digest in table.law.fitted_data for table in tables):
+        return
+    for table, windows in plausible_windows(model).items():
+        extend_windows(table, windows, model)
+        restart_among(table, dependents_of(table, model), model)
+        note_data(table, model)
+    for table in tables:
+        table.law.fitted_data.add(digest)
 
 
 def _after_following[**P, T](density: Callable[P, T]) -> Callable[P, T]:

@@ -7,7 +7,7 @@ prior draws, so data of the priors of the parameters are included, and on the da
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pymc as pm
@@ -26,7 +26,7 @@ from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.marginal_logp import fixed
 from ppdinf.distributions.model_graph.dependents import dependents_of, observed_among
 
-__all__ = ["note_data", "windows_are_stale"]
+__all__ = ["digest_of_model", "note_data", "windows_are_stale"]
 
 
 def windows_are_stale(table: TensorVariable, model: pm.Model) -> bool:
@@ -57,9 +57,22 @@ def _leaves(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorV
             yield leaf
 
 
+def digest_of_model(model: pm.Model) -> bytes:
+    """Return a digest of all constants and data of a model."""
+    observed = [value for rv, value in model.rvs_to_values.items() if rv not in model.free_RVs]
+    leaves = graph_inputs([*model.basic_RVs, *model.potentials, *observed])
+    return _digest_of(
+        x for x in leaves if isinstance(x, Constant | SharedVariable) and not isinstance(x.type, RandomType)
+    )
+
+
 def _digest(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable]) -> bytes:
+    return _digest_of(_leaves(table, model, dependents))
+
+
+def _digest_of(leaves: Iterable[Variable]) -> bytes:
     digest = hashlib.sha256()
-    for leaf in _leaves(table, model, dependents):
+    for leaf in leaves:
         values = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
         if isinstance(values, np.ndarray | np.generic):
             digest.update(f"{values.shape} {values.dtype}".encode() + values.tobytes())

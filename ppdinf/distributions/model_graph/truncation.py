@@ -11,8 +11,8 @@ their observed values). A window is extended to counts with significant weight. 
 of all counts within the noise radius exceed the memory. If data of dependents of the table make counts outside a window
 possible, the weight is multiplied by their density, and the window is extended again.
 
-Prior draws do not determine the posterior: `ppdinf.diagnostics.diagnose` checks that the posterior is within the
-windows.
+Prior draws do not determine the posterior. Before a density is built, windows are extended at plausible parameters
+(`ppdinf.distributions.model_graph.plausible_windows`), and `ppdinf.diagnostics.diagnose` checks them after sampling.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.invariants import System
 
-__all__ = ["ENTRIES", "common_width", "count_windows", "widened_windows"]
+__all__ = ["ENTRIES", "common_width", "count_windows", "noise_law", "widened_windows"]
 
 ENTRIES = 2**25  # maximum number of log weights, cells by counts: 256 MB
 NOISE = 1e-12  # probability that noise exceeds its support radius
@@ -46,8 +46,8 @@ def count_windows(
     nonnegative: NDArray[np.bool_],
     uninformed: NDArray[np.bool_],
     data: DataOfDependents | None = None,
-) -> tuple[NDArray[np.int64], int]:
-    """Return the first count of every window, and the number of counts of the widest window.
+) -> tuple[NDArray[np.int64], int, bool]:
+    """Return the first count of every window, the number of counts of the widest one, and whether the prior fits.
 
     Parameters
     ----------
@@ -67,6 +67,8 @@ def count_windows(
     lower : array of int64, shape (d,)
     width : int
         A window that ends at a public bound extends one count beyond the bound.
+    is_typical : bool
+        Whether a draw of the prior is far from the ends of all windows.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def count_windows(
     system = observed.system
     low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
     lower, upper = observed.truncation(low, high)
-    prior, law = PriorDraws(model, base, system.frame.shape, data), _noise_law(observed)
+    prior, law = PriorDraws(model, base, system.frame.shape, data), noise_law(observed)
     if uninformed.any():
         typical = np.quantile(prior.tables, 0.5, axis=0, method="nearest") if len(prior.tables) else np.maximum(low, 0)
         lower, upper = np.where(uninformed, typical, lower), np.where(uninformed, typical, upper)
@@ -92,7 +94,9 @@ def count_windows(
         )
         upper = np.where(large, np.minimum(last + margin, high + 1), np.where(doubtful, np.maximum(upper, last), upper))
     lower, upper = _widened(prior, lower, upper, law, low, high, ~uninformed, system)
-    return lower.astype(np.int64), common_width(lower, upper, system)
+    ends = _ends(lower, upper, law, low, high)
+    is_typical = _is_typical(prior.tables, lower, upper, law, ends, ~uninformed)
+    return lower.astype(np.int64), common_width(lower, upper, system), is_typical
 
 
 def widened_windows(
@@ -109,7 +113,7 @@ def widened_windows(
     nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
     low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
     first, last = fiber.lower.astype(np.float64), (fiber.lower + fiber.width - 1).astype(np.float64)
-    prior, law = PriorDraws(model, base, system.frame.shape, data), _noise_law(observed)
+    prior, law = PriorDraws(model, base, system.frame.shape, data), noise_law(observed)
     lower, upper = _widened(prior, first, last, law, low, high, ~fiber.uninformed, system)
     if (lower == first).all() and (upper == last).all():
         return None
@@ -183,7 +187,7 @@ def _ended(lower: Reals, upper: Reals, tables: Array, low: Reals, high: Reals, s
     return lower, np.where(np.isfinite(upper), upper, np.maximum(largest, lower + 1))
 
 
-def _noise_law(observed: Observed) -> Law:
+def noise_law(observed: Observed) -> Law:
     """Return log weights of noise given counts of each cell, (..., d); Laplace of the same width as a substitute."""
     likelihood = observed.likelihood
     if likelihood.is_fixed_by_cell:
@@ -201,6 +205,16 @@ def _surely_within(tables: Array, lower: Reals, upper: Reals, law: Law, low: Rea
     beyond = _ends(lower, upper, law, low, high).max(axis=0)  # if noise decreases outside
     known = np.logaddexp.reduce(within, axis=0) - math.log(max(len(tables), 1))  # -inf without tables
     return np.isneginf(beyond) | (known + math.log(BEYOND) > beyond)
+
+
+def _is_typical(tables: Array, lower: Reals, upper: Reals, law: Law, ends: Reals, counted: NDArray[np.bool_]) -> bool:
+    """Return whether the counts of one prior draw are far from the ends of all windows, on the scale of the noise."""
+    if not len(tables):
+        return False
+    weights = np.where((lower <= tables) & (tables <= upper), law(tables), -np.inf)
+    best = weights[int(np.argmax(np.where(counted, weights, 0.0).sum(axis=1)))]
+    largest = np.maximum(weights.max(axis=0), law(np.rint((lower + upper) / 2)))
+    return bool((best >= (largest + ends.max(axis=0)) / 2)[counted].all())
 
 
 def _ends(lower: Reals, upper: Reals, law: Law, low: Reals, high: Reals) -> Reals:

@@ -62,6 +62,8 @@ class Fiber:
     without_window : array of bool, shape (d,), or None
         Cells on which neither published numbers nor other parts of the model depend. The first count of their windows
         has weight 1 and represents all counts; they are drawn from their data model.
+    is_typical : bool
+        Whether a draw of the prior is far from the ends of all windows.
     """
 
     system: System
@@ -75,6 +77,7 @@ class Fiber:
     proved: bool = True
     restricted: bool = False
     without_window: NDArray[np.bool_] | None = None
+    is_typical: bool = False
 
     @cached_property
     def diagram(self) -> TableDiagram | None:
