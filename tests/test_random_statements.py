@@ -18,6 +18,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.cli.published_options import read_table
 from ppdinf.errors import LabelError
+from ppdinf.tables import totals
 from ppdinf.tables.hidden_counts import HiddenCounts
 
 inv, laws = ppd.invariants, ppd.laws
@@ -25,13 +26,14 @@ QUICK, DEEP, BATCH = 60, 1000, 50
 SHAPES = {"p": (2,), "q": (3,), "r": (4,), "s": (2, 2)}
 MARKS = ["S", "*", "c", "Suppressed", "[REDACTED]", "N", "n/a", "-999", "999"]  # the last four are named by an option
 EMPTY, SECONDARY = "", "#"
-TOTALS = ["Total", "All"]
+TOTALS = ["Total", "All", "Statewide", "Both sexes", "North"]  # the last one is a total by its numbers alone
 ROUNDED = {"nearest": "5", "thirds": "3", "ties": "ties-up:4", "down": "down:5", "up": "up:3", "random": "random:3"}
 LAWS = {
     "nearest": laws.Rounded(5), "thirds": laws.Rounded(3), "ties": laws.Rounded(4, ties="up"),
     "down": laws.Rounded(5, "down"), "up": laws.Rounded(3, "up"), "random": laws.RandomRounding(3),
     "noise": laws.DoubleGeometric(1), "clipped": laws.Clipped(laws.DoubleGeometric(1), at=0),
 }  # fmt: skip
+PERSONS = 40  # the denominator of percentages
 BINS = {"0": (0, 0), "1-4": (1, 4), "5 to 9": (5, 9), "10 or more": (10, math.inf)}
 
 
@@ -54,7 +56,7 @@ class Publisher:
         if self.kind == "bins":
             return {next(text for text, (a, b) in BINS.items() if a <= x <= b): 1.0}
         if self.kind == "percent":
-            return {f"{math.floor(100 * x / 40 + 0.5)} %": 1.0}
+            return {f"{math.floor(100 * x / PERSONS + 0.5)} %": 1.0}
         if self.kind == "random":
             below, share = x // 3 * 3, x % 3 / 3
             return {str(below): 1 - share} | ({str(below + 3): share} if share else {})
@@ -122,7 +124,11 @@ def compose(seed):
         sums.append((("a",), *published_sum(publisher if noisy else publisher.exactly(), x.sum(axis=1), rng), noisy))
     total_row = None
     if len(shape) == 1 and rng.random() < 0.08:
-        total_row = str(rng.choice(TOTALS)), publisher.draw(int(x.sum()), rng)
+        x, sums = 100 + rng.integers(400, size=shape), []
+        if (label := str(rng.choice(TOTALS))) == "North":
+            publisher = Publisher("exact", 1, 0, "S", None)
+        cells = np.array([publisher.draw(count, rng) for count in x], dtype=object)
+        total_row = label, publisher.draw(int(x.sum()), rng)
     return Composition(dims, shape, publisher, cells, sums, total_row, seed)
 
 
@@ -136,11 +142,11 @@ def labels(one):
 
 
 def as_range(text):
-    """Return a percentage as the range of counts of 40 persons; other texts unchanged."""
+    """Return a percentage as the range of counts of `PERSONS`; other texts unchanged."""
     if not text.endswith("%"):
         return text
     rate = int(text.removesuffix(" %"))
-    return ppd.ranges([math.ceil(40 * (rate - 0.5) / 100)], [math.ceil(40 * (rate + 0.5) / 100) - 1])[0]
+    return ppd.ranges([math.ceil(PERSONS * (rate - 0.5) / 100)], [math.ceil(PERSONS * (rate + 0.5) / 100) - 1])[0]
 
 
 def from_file(one, folder):
@@ -171,7 +177,7 @@ def from_file(one, folder):
         [cells], "n", ",".join(one.dims), None,
         {"noise": "geometric:1", "clipped": "geometric:1"}.get(rule.kind), 0 if rule.kind == "clipped" else None,
         ROUNDED.get(rule.kind), f"{rule.low}-{rule.high}" if rule.high else None,
-        rule.mark if rule.high and rule.mark in MARKS[5:] else None, rule.empty, files[True], files[False],
+        rule.mark if rule.high and rule.mark in MARKS[5:] else None, rule.empty, files[True], files[False], None,
     )  # fmt: skip
 
 
@@ -356,7 +362,11 @@ def zero_as_missing(monkeypatch):
     monkeypatch.setattr(HiddenCounts, "of", classmethod(wrong))
 
 
-WRONG = [rounding_without_suppression, missing_as_suppressed, characters_as_marks, zero_as_missing]
+def totals_by_name_only(monkeypatch):
+    monkeypatch.setattr(totals, "_sum_of_others", lambda *_: None)
+
+
+WRONG = [rounding_without_suppression, missing_as_suppressed, characters_as_marks, zero_as_missing, totals_by_name_only]
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -11,6 +11,8 @@ Tested versions are the bounds in pyproject.toml and the newest versions (`.ci/r
 `replace_rvs_by_values`, `transformed_conditional_logp`
     Marginalize a table in a density after all variables that depend on it are known. Alternative: a function that
     transforms one model into another, as for PyMC's marginal models.
+`NodeRewriter`, `OpToRewriterTracker`
+    Cache the rewrites of each Op with weak references. Alternative: compiled models remain in memory.
 `InitialPoint`, `initial_point_rewrites_db`
     Initialize variables that depend on a marginalized table at a table that the release allows. Alternative: start
     chains from a table of the prior, which may be impossible.
@@ -103,7 +105,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace, vectorize_graph
-from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.rewriting.basic import NodeRewriter, OpToRewriterTracker, in2out, node_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.graph.utils import MissingInputError
 from pytensor.link.jax.ops import JAXOp
@@ -190,10 +192,12 @@ __all__ = [
     "MultinomialRV",
     "Neg",
     "NegBinomialRV",
+    "NodeRewriter",
     "NormalRV",
     "NullType",
     "NullTypeGradError",
     "Op",
+    "OpToRewriterTracker",
     "PartialObservedRV",
     "PoissonRV",
     "QuadPotentialFullAdapt",

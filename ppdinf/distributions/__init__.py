@@ -7,4 +7,5 @@ model_graph  Rewriting of PyMC models: dependents of a table, marginalization, l
 observation  Observed data as constraints and likelihood terms on the cells of a confidential table.
 """
 
+from ppdinf._internal import rewriter_cache as rewriter_cache  # releases of deleted models leave the memory
 from ppdinf.distributions.model_graph import marginal_rewrite as marginal_rewrite  # registers the density with PyMC

@@ -12,12 +12,11 @@ import xarray as xr
 from ppdinf._internal.progress import progress
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.invariants.system import bind
-from ppdinf.mechanisms.counting_queries import answer
-from ppdinf.mechanisms.expected_error import labels_alone, require_simulation
+from ppdinf.invariants import System
+from ppdinf.mechanisms.expected_error import expected_error, labels_alone, require_simulation, system_of_labels
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
-from ppdinf.tables.table import TableLike, labelled_cells
+from ppdinf.tables.table import TableLike
 
 __all__ = ["LOSSES", "ErrorPlan", "plan"]
 
@@ -58,6 +57,7 @@ class ErrorPlan:
     table: pd.DataFrame
     family: Family = field(repr=False)
     labels: xr.DataArray = field(repr=False)
+    systems: list[System] = field(repr=False, default_factory=list)
 
     def loss_for(
         self,
@@ -107,7 +107,7 @@ class ErrorPlan:
         limit = as_fraction(upper or 0, column)
 
         def suffices(loss: Fraction) -> bool:
-            errors = self.family(loss).expected_error(self.labels, sizes=())
+            errors = expected_error(self.family(loss), self.labels, sizes=(), known=self.systems)
             return bool(errors[column].max() <= limit)
 
         with progress("Finding the loss", DOUBLINGS + HALVINGS) as advance:
@@ -139,9 +139,9 @@ class ErrorPlan:
         One person can lose at most epsilon = 0.5 (a factor of 1.65 in the odds), delta = 0.
         """
         mechanism = self.family(as_fraction(loss, "a loss"))
-        answers, zeros = labelled_cells(answer(mechanism.queries, self.labels), nonnegative=False)
-        system = bind(mechanism.public, answers, zeros)
-        system = replace(system, B=system.B[:0], limits=system.limits[:0])  # bounds depend on counts
+        system = system_of_labels(mechanism, self.labels, self.systems)
+        if system.limits.size:
+            system = replace(system, B=system.B[:0], limits=system.limits[:0])  # bounds depend on counts
         return mechanism.on(system).guarantee_on(system, None)
 
 
@@ -213,23 +213,30 @@ def plan(
     mechanisms = {str(exact): family(exact) for exact in (as_fraction(loss, "a loss") for loss in losses)}
     if not mechanisms:
         raise PrivacyError("losses are empty: name at least one, such as ['1/10', '1/4', 1]")
+    systems: list[System] = []
+    for mechanism in mechanisms.values():
+        if (system := system_of_labels(mechanism, blank, systems)) not in systems:
+            systems.append(system)
     with progress("Planning", 2 * len(mechanisms)) as advance:
-        _require_simulations(mechanisms, blank, advance)
+        _require_simulations(mechanisms, blank, systems, advance)
         errors = {}
         for loss, mechanism in mechanisms.items():
-            errors[loss] = mechanism.expected_error(blank, sizes=sizes, gaps=gaps)
+            errors[loss] = expected_error(mechanism, blank, sizes, gaps, systems)
             advance(1)
-    return ErrorPlan(pd.concat(errors, names=["loss"]), family, blank)
+    return ErrorPlan(pd.concat(errors, names=["loss"]), family, blank, systems)
 
 
 def _require_simulations(
-    mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray, advance: Callable[[int], None]
+    mechanisms: Mapping[str, TableMechanism],
+    blank: xr.DataArray,
+    systems: list[System],
+    advance: Callable[[int], None],
 ) -> None:
     """Refuse losses whose noise cannot be simulated, before any simulation, and name the other losses."""
     refused: dict[str, InvariantError] = {}
     for loss, mechanism in mechanisms.items():
         try:
-            require_simulation(mechanism, blank)
+            require_simulation(mechanism, system_of_labels(mechanism, blank, systems))
         except InvariantError as error:
             refused[loss] = error
         advance(1)

@@ -9,7 +9,7 @@ cross, and for other noise, the distribution is estimated from simulated draws a
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ __all__ = [
     "reversed_share",
     "simulate_noise",
     "simulated_draws",
+    "system_of_labels",
 ]
 
 PROBABILITY = 0.9
@@ -57,6 +58,7 @@ def expected_error(
     table: TableLike | Mapping[str, int],
     sizes: Sequence[int] = (10, 100, 1000),
     gaps: Sequence[int] = (),
+    known: Iterable[System] = (),
 ) -> pd.DataFrame:
     """Tabulate the error of released cells; see `Mechanism.expected_error`."""
     if not mechanism.is_translation_invariant:
@@ -66,9 +68,7 @@ def expected_error(
         )
     _require("sizes", sizes, upper=2**53)
     _require("gaps", gaps, upper=LARGEST_GAP)
-    blank = labels_alone(table)
-    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
-    system = bind(mechanism.public, answers, zeros)
+    system = system_of_labels(mechanism, labels_alone(table), known)
     law = getattr(mechanism.on(system), "law", None)
     kinds, sums = _kinds(system)
     drawn, rows = None, {}
@@ -99,7 +99,20 @@ def expected_error(
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("noise of cells")
 
 
-def require_simulation(mechanism: TableMechanism, blank: TableLike) -> None:
+def system_of_labels(mechanism: TableMechanism, blank: xr.DataArray, known: Iterable[System] = ()) -> System:
+    """Bind public statements to a table of zeros, or return a known system with the same statements.
+
+    Its structure, and the samplers for it, are then computed once for all losses.
+    """
+    if mechanism.queries is None:
+        for system in known:
+            if system.public == mechanism.public:
+                return system
+    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
+    return bind(mechanism.public, answers, zeros)
+
+
+def require_simulation(mechanism: TableMechanism, system: System) -> None:
     """Refuse a mechanism whose error has to be simulated and whose noise takes too long to draw.
 
     Raises
@@ -107,8 +120,6 @@ def require_simulation(mechanism: TableMechanism, blank: TableLike) -> None:
     InvariantError
         No sampler applies to its public sums, or enough draws take more than 20 seconds.
     """
-    answers, zeros = labelled_cells(answer(mechanism.queries, blank), nonnegative=False)
-    system = bind(mechanism.public, answers, zeros)
     if (_kinds(system)[1] < 0).any():
         simulated_draws(mechanism, system)
 
@@ -290,11 +301,12 @@ def _kinds(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     sums = np.where(one_sum, structure.class_sizes[structure.classes], np.where(linked == 1, 1, -1))
     sums = np.where(structure.fixed, 0, sums)
     descriptions = {0: "fixed by public sums", 1: "in no public sum"}
+    _, first, inverse = np.unique(sums * (linked.max() + 1) + linked, return_index=True, return_inverse=True)
     kinds = [
         descriptions.get(n, f"in a public sum of {n} cells") if n >= 0 else f"in sums that cross, {k} cells"
-        for n, k in zip(sums.tolist(), linked.tolist(), strict=True)
+        for n, k in zip(sums[first].tolist(), linked[first].tolist(), strict=True)
     ]
-    return np.array(kinds, dtype=object), sums
+    return np.array(kinds, dtype=object)[inverse], sums
 
 
 def _radius(values: Array, mass: NDArray[np.float64]) -> float:

@@ -9,7 +9,6 @@ of Gaussian noise over its scale.
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,7 +31,6 @@ SLACK = 16  # factor by which an elimination may exceed the estimate of its mult
 SCALES = 60  # about the number of scales in the quadrature of l2 noise
 
 
-@lru_cache(maxsize=16)
 def log_total(structure: Structure, law: IntegerLaw | L2Laplace) -> float | None:
     """Return the log of the sum of the weights of all noise on the lattice of a system, where zero noise has weight 1.
 

@@ -10,6 +10,7 @@ from lattice_laws import KINDS
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PpdinfError, PrivacyError
+from ppdinf.invariants import system
 from ppdinf.laws import DoubleGeometric
 from ppdinf.mechanisms import expected_error
 from ppdinf.mechanisms.expected_error import cell_law, reversed_share, simulate_noise
@@ -320,3 +321,15 @@ def test_simulation_that_does_not_finish_states_its_time(monkeypatch):
     with pytest.raises(InvariantError, match=r"13 draws took 26 s, and 50 would take about 100 s: state a smaller"):
         simulate_noise(noise, system, 1000)
     assert noise.now == 26
+
+
+def test_the_structure_of_public_sums_is_computed_once(monkeypatch):
+    """All losses, the guarantee and the search of a loss share it."""
+    calls, one = [], system.structure
+    monkeypatch.setattr(system, "structure", lambda *args, **options: calls.append(1) or one(*args, **options))
+    found = ppd.plan(
+        lambda loss: ppd.GeneralizedLaplace(ppd.invariants.margin("a"), loss), {"a": 3, "b": 4}, ["1/4", 1]
+    )
+    found.guarantee(1)
+    found.loss_for(sd=3)
+    assert len(calls) == 1

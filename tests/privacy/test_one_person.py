@@ -108,7 +108,8 @@ def test_gaussian(calibration, public, records):
     law = noise(SUMS[public], lambda z: -(z**2).sum(axis=-1) / (2 * sigma**2))
     for found in (mechanism.guarantee, release.guarantee):
         if found.loss_of_unit == math.inf:  # the scale follows from the sums of a table, and the loss with it
-            assert (calibration, public != "nothing", found) == ("exact", True, mechanism.guarantee)
+            assert (calibration, public != "nothing" or records == 2) == ("exact", True)  # of two, delta would be 1
+            assert found == mechanism.guarantee
             continue
         for z in changes(records, SUMS[public]):
             if found.rho is None:

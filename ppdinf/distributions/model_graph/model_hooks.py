@@ -183,7 +183,8 @@ def _remedy(var: TensorVariable, table: TensorVariable, model: pm.Model) -> str:
     if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
         return ""
     system = table.owner.op.observed.system
-    complete = [k for k in range(system.A.shape[0]) if (system.A[[k]].toarray() == 1).all()]
+    ones = np.diff(system.A.indptr) == system.A.shape[1]
+    complete = [k for k in np.flatnonzero(ones) if (system.A[[k]].data == 1).all()]
     for node in toposort([var], blockers=[table]):
         if not node.inputs or table not in ancestors(node.inputs[:1], blockers=[table]):
             continue

@@ -257,7 +257,7 @@ class ObservedMeasurements(Observed):
 
         return pt.switch(pt.all(pt.eq(y, self.y)), of_table(log_weight, x), -np.inf)
 
-    @property
+    @cached_property
     def log_constant(self) -> float | None:
         """The constants of all laws, or of all releases, whose noise keeps public sums."""
         if self.published.releases:

@@ -149,7 +149,7 @@ class ObservedRelease(Observed):
         within = all((system.B @ cells >= system.limits).all() for system in systems if system.limits.size)
         return self.likelihood.log_of_table(cells) if within else -np.inf
 
-    @property
+    @cached_property
     def log_constant(self) -> float | None:
         """The constant of the likelihood of the release."""
         return self.likelihood.constant()
