@@ -7,6 +7,8 @@ file holds nothing else: no seeds, confidential values, durations, host names or
 
 The parts are stored, not compressed. Compress the file for transport.
 
+An apostrophe precedes labels that a spreadsheet would run as a formula.
+
 In R: ``read.csv(unz("file.ppd", "table.csv"), na.strings = character(), colClasses = c(fips = "character"))``;
 text is quoted and may be "NA", so state which columns of digits are text.
 """

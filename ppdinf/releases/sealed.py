@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import math
+import re
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from os import PathLike
@@ -48,6 +49,7 @@ MANIFEST = "manifest.json"
 AGAIN = "get a fresh copy"
 _TYPES = {"i": "integer", "f": "number", "O": "string"}
 _READ_AS: dict[str, type] = {"integer": np.int64, "number": np.float64, "string": object}
+_FORMULA = re.compile(r"['=@\t\r]|[+-](?!\d+([.,]\d+)?$)")  # text that a spreadsheet runs, or that has the mark itself
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SENSELESS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, OverflowError)
@@ -188,12 +190,16 @@ def _finite(text: str) -> float:
 
 
 def as_csv(header: Sequence[str], *columns: Iterable[object]) -> bytes:
-    """Return the bytes of a table, with text in quotes."""
+    """Return the bytes of a table, with text in quotes; an apostrophe precedes text that a spreadsheet would run."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(header)
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerow(map(_inert, header))
+    writer.writerows(zip(*(map(_inert, column) for column in columns), strict=True))
     return text.getvalue().encode("utf-8")
+
+
+def _inert(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def columns_of(data: bytes, types: dict[str, Any] | None, part: str) -> dict[str, np.ndarray]:
@@ -201,14 +207,17 @@ def columns_of(data: bytes, types: dict[str, Any] | None, part: str) -> dict[str
     # Decimals are read as text first, because Python parses them exactly; categories would turn "00001" into 1.
     kinds: Any = object
     if types is not None:
-        kinds = {name: kind if kind is np.int64 else object for name, kind in types.items()}
+        kinds = {_inert(name): kind if kind is np.int64 else object for name, kind in types.items()}
     try:
         frame = pd.read_csv(io.BytesIO(data), dtype=kinds, na_filter=False, lineterminator="\n")
     except pd.errors.ParserError as error:
         raise ReleaseFileError(f"{part} is not a table: {error}") from error
+    frame.columns = frame.columns.str.removeprefix("'")
     wanted = dict.fromkeys(frame.columns, object) if types is None else types
     if list(frame.columns) != list(wanted):
         raise ReleaseFileError(f"{part} has the columns {list(frame.columns)}, expected {list(wanted)}")
+    for name in frame.select_dtypes(object):
+        frame[name] = frame[name].str.removeprefix("'")
     return {name: np.asarray(frame[name]).astype(kind) for name, kind in wanted.items()}
 
 

@@ -230,7 +230,7 @@ def test_the_largest_r_hat_of_many_cells_may_be_larger(cells, largest, agree):
     r_hat[-1] = largest
     at = pd.DataFrame({"ess_bulk": 900.0, "r_hat": r_hat}, index=[f"count[{k}]" for k in range(cells)])
     draws, none = xr.DataArray(np.zeros((2, 4, cells)), dims=("chain", "draw", "cell")), np.full(cells, -1)
-    nothing = SimpleNamespace(entries=SimpleNamespace(y=np.zeros(0)))
+    nothing = SimpleNamespace(entries=SimpleNamespace(y=np.zeros(0)), parts=())
     posterior = SimpleNamespace(convergence=at, draws=draws, _flat=draws.values, _ends=(none, none), data=nothing)
     found = Denoised.problems.fget(posterior)
     assert (found == []) == agree

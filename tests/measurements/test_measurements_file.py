@@ -205,7 +205,7 @@ def forged(path, part, old, new):
         ("measured-2.csv", b'"3"', b'"9"', "from 9 on"),
         ("measured-3.csv", b"matrix-1.csv", b"matrix-2.csv", "content is invalid"),
         ("matrix-1.csv", b"0.75", b"0.85", "not a probability vector"),
-        ("matrix-1.csv", b"0.75", b"nan", "not a probability vector"),
+        ("matrix-1.csv", b"0.75", b"nan", "finite numbers only"),
         ("public.csv", b",0", b",1.5", "content is invalid"),
         ("cells.csv", b'"z"', b'"y"', "twice"),
         ("manifest.json", b'"schema": 1', b'"schema": 2', "schema 2 of measurements"),

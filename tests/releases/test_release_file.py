@@ -85,6 +85,18 @@ def test_labels_survive(labels, tmp_path):
     round_trip(ppd.GeneralizedLaplace(total(), epsilon=1).release(table), tmp_path)
 
 
+def test_no_label_is_a_formula_of_a_spreadsheet(tmp_path):
+    """A reader of CSV in Excel would run =1+1; the apostrophe is not part of the label."""
+    labels = ["=1+1", "@SUM(A1)", "-2+3+cmd|' /C calc'!A0", "+1(2)", "'quoted'", "-5", "+1.5", "plain"]
+    table = xr.DataArray([3, 1, 4, 1, 5, 9, 2, 6], dims="=dim()", coords={"=dim()": labels})
+    release = ppd.GeneralizedLaplace(total(), epsilon=1).release(table)
+    round_trip(release, tmp_path)
+    with zipfile.ZipFile(saved(release, tmp_path / "formula.ppd")) as file:
+        rows = list(csv.reader(file.read("table.csv").decode().splitlines(), strict=True))
+    assert rows[0][0] == "'=dim()"
+    assert [row[0] for row in rows[1:]] == [f"'{label}" for label in labels[:5]] + labels[5:]
+
+
 @pytest.mark.quick_cases(0)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -150,9 +162,10 @@ def test_other_programs_read_the_tables(tmp_path):
         archive.extractall(tmp_path)
     assert stat.S_IMODE(archive.infolist()[0].external_attr >> 16) == 0o644
     rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    assert rows == [["place", "released"], *[[p, str(n)] for p, n in zip(AWKWARD, release.table.values, strict=True)]]
+    labels = [f"'{label}" if label in ("'", "=1") else label for label in AWKWARD]  # no formulas
+    assert rows == [["place", "released"], *[[p, str(n)] for p, n in zip(labels, release.table.values, strict=True)]]
     read = pd.read_csv(tmp_path / "table.csv", dtype={"place": str}, na_filter=False)
-    assert read["place"].tolist() == AWKWARD
+    assert read["place"].tolist() == labels
     assert read["released"].tolist() == release.table.values.tolist()
 
 
