@@ -131,7 +131,7 @@ def read_published_csv(
         statement = margin(*names) if names else total()
         values = _values(other, lines, names, value, domain, empty)
         if model is None or always:
-            exact[statement] = _meanings(other, lines, value, values, partial(_range, hidden))
+            exact[statement] = _meanings(other, lines, value, values, partial(_range, hidden, always))
         else:
             _meanings(other, lines, value, values, partial(_read, model))
             statements.append(measured(statement, values, model))
@@ -236,9 +236,9 @@ def _meanings(
     return found[codes].reshape(values.shape)
 
 
-def _range(hidden: HiddenCounts | None, text: str) -> object:
-    """Return an exact number or a range as text; an empty text states nothing."""
-    shown = text if hidden is None else hidden.shown(text)
+def _range(hidden: HiddenCounts | None, is_public: bool, text: str) -> object:
+    """Return an exact number or a range as text; an empty text states nothing. Public numbers may be small."""
+    shown = text if hidden is None else hidden.shown(text, exact=not is_public)
     if not is_missing(shown):
         count_range(shown)
     return shown
