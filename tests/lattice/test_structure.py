@@ -89,6 +89,21 @@ def test_elimination_order_assigns_every_variable_to_a_bucket(A):
     assert sorted(seen) == np.flatnonzero(A.any(axis=0)).tolist()
 
 
+@fixed
+@given(systems())
+def test_elimination_order_has_minimum_degree(A):
+    order = elimination_order(integer_matrix(A))
+    linked, open_rows = (A != 0).astype(int) @ (A != 0).astype(int).T > 0, np.ones(len(A), dtype=bool)
+    np.fill_diagonal(linked, False)
+    for row, near in zip(order.rows, order.open_rows, strict=True):
+        degrees = np.where(open_rows, linked[:, open_rows].sum(axis=1), len(A))
+        assert row == degrees.argmin()
+        open_rows[row] = False
+        assert near.tolist() == np.flatnonzero(linked[row] & open_rows).tolist()
+        linked[np.ix_(near, near)] = True
+        np.fill_diagonal(linked, False)
+
+
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.integers(2, 4), st.integers(2, 5))
 def test_elimination_width_of_two_way_tables(rows, columns):

@@ -9,6 +9,7 @@ of the remaining law.
 
 import heapq
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -65,17 +66,15 @@ def elimination_order(A: sparse.csc_array) -> EliminationOrder:
     (array([0, 1, 2]), 1)
     """
     k = A.shape[0]
-    patterns = np.split(A.indices, A.indptr[1:-1])
-    neighbours: list[set[int]] = [set() for _ in range(k)]
-    for pattern in {tuple(p.tolist()) for p in patterns}:
-        for row in pattern:
-            neighbours[row].update(pattern)
-    for row in range(k):
-        neighbours[row].discard(row)
+    pattern = sparse.csr_array((np.ones(A.nnz, dtype=np.int64), A.indices, A.indptr), shape=A.shape[::-1])
+    linked = sparse.csr_array(pattern.T @ pattern)
+    spans = enumerate(pairwise(linked.indptr.tolist()))
+    neighbours = [set(linked.indices[start:end].tolist()) - {row} for row, (start, end) in spans]
     queue = [(len(near), row) for row, near in enumerate(neighbours)]
     heapq.heapify(queue)
     position = np.full(k, -1, dtype=np.int64)
     open_rows: list[IntVector] = []
+    clique: set[int] = set()  # the last neighbours that became neighbours of each other
     while queue:
         degree, row = heapq.heappop(queue)
         near = neighbours[row]
@@ -83,14 +82,21 @@ def elimination_order(A: sparse.csc_array) -> EliminationOrder:
             continue  # an outdated entry of the queue
         position[row] = len(open_rows)
         open_rows.append(np.array(sorted(near), dtype=np.int64))
+        if not near <= clique:
+            clique = near
+            for other in near:
+                neighbours[other] |= near
+                neighbours[other].discard(other)
         for other in near:
-            neighbours[other] |= near
-            neighbours[other] -= {row, other}
+            neighbours[other].discard(row)
             heapq.heappush(queue, (len(neighbours[other]), other))
-    first = np.array([position[p].min() if p.size else -1 for p in patterns], dtype=np.int64)
+    filled = np.flatnonzero(np.diff(A.indptr))
+    first = np.full(A.shape[1], -1)
+    first[filled] = np.minimum.reduceat(position[A.indices], A.indptr[filled]) if filled.size else -1
+    by_stage, ends = np.argsort(first, kind="stable"), np.searchsorted(np.sort(first), np.arange(k + 1))
     return EliminationOrder(
         rows=np.argsort(position),
         open_rows=open_rows,
-        variables=[np.flatnonzero(first == stage) for stage in range(k)],
+        variables=[by_stage[start:end] for start, end in pairwise(ends.tolist())],
         width=max((near.size for near in open_rows), default=0),
     )
