@@ -169,14 +169,14 @@ def _sum_of_others(low: Array, high: Array, candidates: Array, likely: NDArray[n
     least, most, known = _by_label(low, high)
     infinite = (~known).sum() - ~known
     rest_most = np.where(infinite > 0, np.inf, np.where(known, most, 0).sum() - np.where(known, most, 0))
-    possible = np.flatnonzero(candidates & (least <= rest_most) & (least.sum() - least <= most))
+    possible = np.flatnonzero(candidates & (most > 0) & (least <= rest_most) & (least.sum() - least <= most))
     for k in possible.tolist():  # none in most tables
         others = np.arange(least.size) != k
         rest_low, rest_high = low[others].sum(axis=0), high[others].sum(axis=0)
         n = int((most > 0).sum())
         if np.all((low[k] <= rest_high) & (rest_low <= high[k])):
             log_chance = _log_chance(n, n, least[others], low[k], high[k], rest_low, rest_high)
-            if most[k] > 0 and log_chance < np.log(LIKELY if likely[k] else CHANCE):
+            if log_chance < np.log(LIKELY if likely[k] else CHANCE):
                 return k
     return None
 
