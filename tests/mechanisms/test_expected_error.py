@@ -14,6 +14,8 @@ from ppdinf.invariants import system
 from ppdinf.laws import DoubleGeometric
 from ppdinf.mechanisms import expected_error
 from ppdinf.mechanisms.expected_error import cell_law, reversed_share, simulate_noise
+from ppdinf.noise.exact.elimination import rejection
+from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.plots import plot_plan
 
 TOTAL = ppd.invariants.total()
@@ -333,3 +335,14 @@ def test_the_structure_of_public_sums_is_computed_once(monkeypatch):
     found.guarantee(1)
     found.loss_for(sd=3)
     assert len(calls) == 1
+
+
+def test_sums_that_cross_too_much_are_refused_before_pilot_runs(monkeypatch):
+    """The plan of 100 x 100 cells is refused as releases are: the lattice is split once, and no scales are drawn."""
+    splits, split = [], rejection.split_lattice
+    monkeypatch.setattr(rejection, "split_lattice", lambda lattice: splits.append(1) or split(lattice))
+    monkeypatch.setattr(ScaleMixture, "_predict", lambda self: pytest.fail("pilot run"))
+    margins = ppd.invariants.margin("a") & ppd.invariants.margin("b")
+    with pytest.raises(InvariantError, match=r"no plan for the losses 1/20, 2: .* too much for exact .* choose l2"):
+        ppd.plan(laplace(margins), {"a": 100, "b": 100}, ["1/20", 2])
+    assert len(splits) == 1

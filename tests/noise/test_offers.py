@@ -85,7 +85,7 @@ LONG = {"crossing.offer", "crossing_lattice.offer"}
 @pytest.fixture
 def rough_acceptance(monkeypatch):
     """Short pilot runs: the acceptance rates need not be accurate, and other tests do not reuse them."""
-    kept = (two_way_laplace._prepared, lattice_laplace._prepared, rejection._split_block)
+    kept = (two_way_laplace._prepared, lattice_laplace._prepared, rejection._acceptance)
     for function in kept:
         function.cache_clear()
     monkeypatch.setattr(mixture, "PILOT", 2**15)

@@ -12,10 +12,11 @@ from lattice_laws import enumerated, fit, margins_law, total_variation, two_way
 from scipy import optimize, stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.exact.scale_mixture import mixture, two_way_noise, two_way_scales
+from ppdinf.noise.exact.scale_mixture import lattice_laplace, mixture, two_way_laplace, two_way_noise, two_way_scales
 from ppdinf.noise.exact.scale_mixture.exact_gamma import betas, enclose_beta, enclose_gamma, gammas
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, log_theta
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, RowCoordinates
+from ppdinf.noise.exact.scale_mixture.mixture import HOPELESS
 from ppdinf.noise.exact.scale_mixture.spanning_tree import (
     _log_stays_narrow,
     _StaysNarrow,
@@ -533,6 +534,25 @@ def test_acceptance_is_predicted_within_a_factor_of_two(shape, epsilon):
         kept += sum(1 for _ in law._attempts(400, stream))
         tries += 400
     assert 0.5 < law.acceptance / (kept / tries) < 2
+
+
+def test_hopeless_acceptance_rates_need_no_pilot_run(monkeypatch):
+    """The estimate before a pilot run is at most e times too small, and refuses only rates 500 times too small.
+
+    The acceptance rate of large tables decreases by the factor exp(0.27) per column.
+    """
+    cases = [((10, 10), Fraction(1, 4)), ((5, 20), Fraction(1))]
+    pilots = [TwoWayLaplace(*case).acceptance for case in cases]
+    monkeypatch.setattr(TwoWayLaplace, "_predict", lambda self: pytest.fail("pilot run"))
+    for n in (100, 130):
+        hopeless = TwoWayLaplace((n, n), Fraction(1, 20))
+        assert math.log(hopeless.acceptance) == pytest.approx(-0.27 * n, rel=0.05)
+        assert two_way_laplace.PER_CELL * hopeless.scales.first / hopeless.acceptance > 1000 * two_way_laplace.LONGEST
+    monkeypatch.setattr(mixture, "HOPELESS", 0.0)
+    for case, pilot in zip(cases, pilots, strict=True):
+        assert pilot < math.e * TwoWayLaplace(*case).acceptance
+    assert two_way_laplace.PER_CELL * HOPELESS > 1000 * two_way_laplace.LONGEST
+    assert lattice_laplace.PER_CELL * HOPELESS > 500 * lattice_laplace.LONGEST
 
 
 def test_draws_are_a_function_of_the_stream():

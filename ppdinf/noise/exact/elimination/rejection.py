@@ -51,7 +51,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, longest: 
     """Offer to draw a block if the acceptance rate is high enough."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
-    split, acceptance = _split_block(structure, int(structure.blocks[cells[0]]), law.epsilon)
+    block = int(structure.blocks[cells[0]])
+    split, acceptance = _split_block(structure, block), _acceptance(structure, block, law.epsilon)
     near = acceptance * longest / cells.size
     if split is None or near < 1:
         return Declined(lambda: f"the acceptance rate of rejection would be about {acceptance:.0e}", near)
@@ -69,10 +70,14 @@ def quick_offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Ans
 
 
 @lru_cache(maxsize=16)
-def _split_block(structure: Structure, block: int, epsilon: Fraction) -> tuple["LatticeSplit | None", float]:
-    """Split a block and estimate the acceptance rate."""
-    split = split_lattice(structure.restricted(np.flatnonzero(structure.blocks == block))[0])
-    return split, 0.0 if split is None else rejection_acceptance(split, epsilon)
+def _split_block(structure: Structure, block: int) -> "LatticeSplit | None":
+    return split_lattice(structure.restricted(np.flatnonzero(structure.blocks == block))[0])
+
+
+@lru_cache(maxsize=16)
+def _acceptance(structure: Structure, block: int, epsilon: Fraction) -> float:
+    split = _split_block(structure, block)
+    return 0.0 if split is None else rejection_acceptance(split, epsilon)
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,6 +56,7 @@ PATTERNS = 64  # patterns of wide cells of the pilot run
 DRAWN = 32  # draws of noise of the pilot run
 REPEATS = 16  # Bernoulli draws for each draw of noise
 CHECKED = 256  # attempts of the pilot run whose wide cells are checked
+HOPELESS = 2.0**36  # no pilot run if an estimate of the cells per draw is larger: a draw would take hours
 
 
 class ScaleLaw(Protocol):
@@ -67,7 +68,7 @@ class ScaleLaw(Protocol):
 
     @property
     def loss(self) -> float:
-        """Approximate decrease of the log acceptance rate by the excesses."""
+        """Approximate decrease of the log acceptance rate by the law of the scales, or a lower bound."""
 
     @property
     def first(self) -> int:
@@ -187,8 +188,12 @@ class ScaleMixture:
         self.system = system
         self.acceptance, self.checks = 0.0, math.inf
         if (found := self._tuned()) is not None:
-            self.width, self.path, self.scales = found
-            self._predict()
+            log_acceptance, self.width, self.path, self.scales = found
+            estimate = math.exp(log_acceptance)
+            if self.scales.first > HOPELESS * estimate:
+                self.acceptance = estimate
+            else:
+                self._predict()
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return `size` independent draws, int64 of shape (size, cells), row by row."""
@@ -259,10 +264,13 @@ class ScaleMixture:
                 bits *= 2
         return wide
 
-    def _tuned(self) -> tuple[Fraction, Fraction, ScaleLaw] | None:
-        """Choose width and path length: a larger width gives a sharper bound on y, but fewer tables are supported."""
+    def _tuned(self) -> tuple[float, Fraction, Fraction, ScaleLaw] | None:
+        """Estimate the largest log acceptance rate, and return its width and path length.
+
+        A larger width gives a sharper bound on y, but fewer tables are supported.
+        """
         r, c = self.system.shape
-        rng, best, found = np.random.default_rng(0), -math.inf, None
+        rng, found = np.random.default_rng(0), None
         for width in (share / self.epsilon**2 for share in WIDTHS):
             narrow = math.erf(math.sqrt(float(self.epsilon**2 * width) / 2))
             patterns = rng.random((max(8, min(PATTERNS, CELLS // (r * c))), r, c)) >= narrow
@@ -272,8 +280,8 @@ class ScaleMixture:
                     continue
                 scales = self.system.scales(self.epsilon, width, path)
                 log_share = math.log(supported) - self.system.m * scales.excess.log_flat - scales.loss
-                if log_share > best:
-                    best, found = log_share, (width, path, scales)
+                if found is None or log_share > found[0]:
+                    found = log_share, width, path, scales
         return found
 
     def _predict(self) -> None:

@@ -108,8 +108,8 @@ class RowScales:
 
     @property
     def loss(self) -> float:
-        """Approximate decrease of the log acceptance rate by the excesses."""
-        return self.shape[0] * self.row.loss
+        """Approximate decrease of the log acceptance rate by the excesses and by concavity."""
+        return self.shape[0] * self.row.loss + self.shape[1] * LOST_BY_COLUMN
 
     def enclose_row(self, scales: MixtureScales, i: int, row: int) -> list[arb]:
         """Enclose the scales of a row."""
