@@ -30,6 +30,36 @@ def removal(x, t):
 
 
 CASES = {  # dependents of the table given t, and their log density at counts of cell i
+    "beyond a censoring bound": (
+        lambda x, t: pm.Censored("d", pm.Poisson.dist((x - 5) * pm.math.exp(t)), lower=None, upper=3, observed=[1, 3]),
+        lambda x, i, t: at(
+            x >= 5,
+            lambda x: [stats.poisson.logpmf(1, np.exp(t) * (x - 5)), stats.poisson.logsf(2, np.exp(t) * (x - 5))][i],
+            x,
+            9,
+        ),
+    ),
+    "zero inflation": (
+        lambda x, t: pm.ZeroInflatedPoisson("d", psi=x / 9, mu=pm.math.exp(t), observed=[0, 2]),
+        lambda x, i, t: at(
+            (x >= 0) & (x <= 9),
+            lambda x: np.log((1 - x / 9) * (i == 0) + x / 9 * stats.poisson.pmf([0, 2][i], np.exp(t)) + 1e-300),
+            x,
+        ),
+    ),
+    "one component of a mixture": (
+        lambda x, t: pm.Mixture(
+            "d", w=[0.3, 0.7], comp_dists=[pm.Poisson.dist(x - 4), pm.Poisson.dist(pm.math.exp(t))], observed=[1, 9]
+        ),
+        lambda x, i, t: at(
+            x >= 4,
+            lambda x: np.log(
+                0.3 * stats.poisson.pmf([1, 9][i], x - 4) + 0.7 * stats.poisson.pmf([1, 9][i], np.exp(t))
+            ),
+            x,
+            9,
+        ),
+    ),
     "removal": (
         removal,
         lambda x, i, t: at(x >= 0, lambda x: stats.binom.logpmf(FIRST[i], x, P), x)

@@ -130,25 +130,30 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
         cells = cell_indices(term, table, shape)
         if cells is None:
             return None
-        factors.append(CellFactor(term, table, size, cells, by_count is not density))
+        excludes = by_count is not density
+        term = pt.switch(pt.isnan(term), -np.inf, term) if excludes else term
+        factors.append(CellFactor(term, table, size, cells, excludes))
     return factors
 
 
 def elementwise_checks(density: TensorVariable, table: TensorVariable) -> TensorVariable:
-    """Return a log density that is -inf in the elements with impossible parameters, if these depend on the table.
+    """Return a log density that is nan in the elements with impossible parameters, if these depend on the table.
 
-    PyMC checks that the parameters of all elements are possible.
+    PyMC checks that the parameters of all elements are possible. A function of -inf can be finite: the log density of a
+    mixture, or of values beyond a censoring bound.
     """
     for node in toposort([density], blockers=[table]):
         if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
             continue
         element, *checks = node.inputs
         conditions = [condition for check in checks for condition in _conditions(check)]
-        own = [x for x in conditions if x.ndim <= element.ndim and table in ancestors([x])]
+        own = [x for x in conditions if table in ancestors([x])]
         if own:
             common = [x for x in conditions if x not in own]
             possible = node.op(element, pt.all([pt.all(x) for x in common])) if common else element
-            by_element = pt.switch(math.prod(own[1:], start=own[0]), possible, -np.inf)
+            within = [tuple(range(element.ndim, x.ndim)) for x in own]  # dimensions of one variate or of its weights
+            own = [x.all(axis=axes) if axes else x for x, axes in zip(own, within, strict=True)]
+            by_element = pt.switch(math.prod(own[1:], start=own[0]), possible, np.nan)
             (density,) = graph_replace([density], {node.outputs[0]: by_element}, strict=False)
             return elementwise_checks(density, table)
     return density
