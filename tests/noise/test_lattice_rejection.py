@@ -5,9 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
+from scipy.linalg import block_diag
 
 from ppdinf.errors import PrivacyError
-from ppdinf.lattice import kernel
+from ppdinf.lattice import kernel, structure
+from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.exact.elimination import rejection
 from ppdinf.noise.exact.elimination.rejection import draw_by_rejection, rejection_acceptance, split_lattice
 from ppdinf.noise.primitives import bernoulli
@@ -94,3 +96,18 @@ def test_small_and_invalid_epsilon():
     assert np.abs(z).mean() > 10**5
     with pytest.raises(PrivacyError, match="epsilon"):
         draw_by_rejection(split, 0.5, seeded_stream(1))
+
+
+def test_blocks_of_the_same_form_have_one_pilot_run(monkeypatch):
+    """30 tables of 3 x 4 and a table of 3 x 3, each with both margins: two pilot runs, with different rates."""
+    rates, estimate = [], rejection_acceptance
+    monkeypatch.setattr(rejection, "rejection_acceptance", lambda *of: rates.append(estimate(*of)) or rates[-1])
+    monkeypatch.setattr(rejection, "PILOT", rejection.BATCH)
+    rejection._acceptance.cache_clear()
+    found = structure(block_diag(*[two_way(3, 4)] * 30, two_way(3, 3)))
+    blocks = [np.flatnonzero(found.blocks == block) for block in range(31)]
+    offered = [rejection.offer(found, DoubleGeometric("1/3"), cells).acceptance for cells in blocks]
+    rejection._acceptance.cache_clear()
+    assert offered == [rates[0]] * 30 + [rates[1]]
+    assert len(rates) == 2
+    assert rates[0] < rates[1]

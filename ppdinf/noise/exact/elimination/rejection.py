@@ -21,7 +21,7 @@ Series 12, 1951.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from flint import fmpz_mat
@@ -52,7 +52,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, longest: 
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
     block = int(structure.blocks[cells[0]])
-    split, acceptance = _split_block(structure, block), _acceptance(structure, block, law.epsilon)
+    split = _split_block(structure, block)
+    acceptance = 0.0 if split is None else _acceptance(split, law.epsilon)
     near = acceptance * longest / cells.size
     if split is None or near < 1:
         return Declined(lambda: f"the acceptance rate of rejection would be about {acceptance:.0e}", near)
@@ -75,9 +76,8 @@ def _split_block(structure: Structure, block: int) -> "LatticeSplit | None":
 
 
 @lru_cache(maxsize=16)
-def _acceptance(structure: Structure, block: int, epsilon: Fraction) -> float:
-    split = _split_block(structure, block)
-    return 0.0 if split is None else rejection_acceptance(split, epsilon)
+def _acceptance(split: "LatticeSplit", epsilon: Fraction) -> float:
+    return rejection_acceptance(split, epsilon)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +100,19 @@ class LatticeSplit:
     classes: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
     deciding: NDArray[np.int64]
     combination: sparse.csr_array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LatticeSplit) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @cached_property
+    def _content(self) -> tuple[bytes, ...]:
+        """All cells and signs: blocks of the same form have equal splits and one pilot run."""
+        combination = self.combination.data, self.combination.indices, self.combination.indptr
+        classes = [array for one in self.classes for array in one]
+        return tuple(array.tobytes() for array in (self.free, self.deciding, *combination, *classes))
 
     def propose(self, epsilon: Fraction, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw vectors, and the l1 norm of the deciding cells of each vector."""
