@@ -140,6 +140,30 @@ def test_cells_by_a_constant_index_are_marginalized(index):
     assert summed(model)() == pytest.approx(wanted, abs=1e-9)
 
 
+COLUMN = {
+    "flat": (lambda x: x.ravel()[[0, 1, 1]], [0, 1, 1]),
+    "transposed": (lambda x: x.T.flatten()[[2, 0]], [2, 0]),
+    "repeated": (lambda x: pt.tile(x.reshape((-1,)), 2), [0, 1, 2, 0, 1, 2]),
+    "joined": (lambda x: pt.concatenate([x.ravel(), x.ravel()[::-1]]), [0, 1, 2, 2, 1, 0]),
+}
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (1, 3, 1)])
+@pytest.mark.parametrize("index", COLUMN)
+def test_cells_of_tables_with_a_dimension_of_length_1(index, shape):
+    of, cells = COLUMN[index]
+    seen = np.arange(len(cells)) % 3
+    with pm.Model(coords=published(NOISY.reshape(shape)).coords) as model:
+        x = ppd.PartiallyPrivate(
+            "x", pm.Poisson.dist(RATE.reshape(shape)), published(NOISY.reshape(shape)), marginalize=True
+        )
+        pm.Normal("d", of(x), 1, observed=seen)
+    assert not model.free_RVs
+    wanted = log_l(lambda x: stats.norm.pdf(seen, x[cells], 1).prod())
+    assert summed(model)() == pytest.approx(wanted, abs=1e-9)
+
+
 @pytest.mark.filterwarnings("ignore:'x' is sampled instead of marginalized:ppdinf.errors.DiagnosisWarning")
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])

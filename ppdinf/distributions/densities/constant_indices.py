@@ -79,11 +79,16 @@ def cell_indices(density: TensorVariable, table: TensorVariable, shape: tuple[in
     """
     known: dict[Variable, Numbers] = {table: np.arange(math.prod(shape)).reshape(shape)}
     relevant = _valued(density)
+    # the length 1 of a table with unknown lengths would be taken for a dimension in which indices are constant
+    sized: dict[Variable, Variable] = {table: table.type.clone(shape=shape)()}
     for node in toposort([density], blockers=[table]):
-        which = [known.get(x) for x in node.inputs]
+        which, with_lengths = [known.get(x) for x in node.inputs], node
+        if any(x in sized for x in node.inputs):
+            with_lengths = node.clone_with_new_inputs([sized.get(x, x) for x in node.inputs], strict=False)
+            sized.update(zip(node.outputs, with_lengths.outputs, strict=True))
         if node not in relevant or all(x is None for x in which):
             continue
-        numbers = _through(node, which)
+        numbers = _through(with_lengths, which)
         if numbers is None:
             return None
         known[node.outputs[0]] = numbers
