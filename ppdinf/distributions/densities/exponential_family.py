@@ -83,12 +83,13 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[
             return None
         size = np.broadcast_to(known, shape).ravel()[:, None]
         if isinstance(op, BernoulliRV | BinomialRV):
-            log_h = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
             inside = (counts >= 0) & (counts <= size)
+            log_h = log_rising(np.maximum(size - counts, 0) + 1, counts) - gammaln(counts + 1)
             logit, log_none, _ = log_odds(parameters[1])
             return NaturalForm(logit, -parameters[0] * log_none, _inside(inside, log_h))
-        log_h = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1)
-        return NaturalForm(_log1m(parameters[1]), -parameters[0] * pt.log(parameters[1]), _inside(counts >= 0, log_h))
+        _, log_none, log_p = log_odds(parameters[1])
+        log_h = log_rising(size, counts) - gammaln(counts + 1)
+        return NaturalForm(log_none, -parameters[0] * log_p, _inside(counts >= 0, log_h))
 
 
 def log_odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
@@ -121,10 +122,14 @@ def log_of_nonnegative(x: TensorVariable) -> TensorVariable:
     return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))
 
 
-def _log1m(p: TensorVariable) -> TensorVariable:
-    """Return the logarithm of ``1 - p`` with gradient 0 at p = 1."""
-    none = pt.eq(p, 1)
-    return pt.switch(none, -np.inf, pt.log1p(-pt.switch(none, 0, p)))
+def log_rising[X: (NDArray[np.float64], TensorVariable)](c: X, x: X) -> X:
+    """Return ``log Gamma(c + x) - log Gamma(c)`` without cancellation for large c, by Stirling's series."""
+    xp, log_gamma = (pt, pt.gammaln) if isinstance(c, TensorVariable) else (np, gammaln)
+    large = xp.maximum(c, 1e3)
+    top, least = large + x, xp.maximum(large + x, 1.0)
+    rest = sum(scale * (least**power - large**power) for scale, power in ((1 / 12, -1.0), (-1 / 360, -3.0)))
+    series = (large - 0.5) * xp.log1p(x / large) + x * xp.log(top) - x + rest
+    return xp.where(c > 1e3, series, log_gamma(c + x) - log_gamma(c))
 
 
 def _inside(support: NDArray[np.bool_], log_h: NDArray[np.float64]) -> NDArray[np.float64]:

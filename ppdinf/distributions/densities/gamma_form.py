@@ -24,13 +24,11 @@ from ppdinf._internal.pymc_compat import (
     Variable,
     ancestors,
 )
-from ppdinf.distributions.densities.exponential_family import log_odds, log_of_nonnegative
+from ppdinf.distributions.densities.exponential_family import log_odds, log_of_nonnegative, log_rising
 from ppdinf.distributions.observation.float64 import constant
 
 __all__ = ["GammaForm", "gamma_form", "noise_segments"]
 
-LARGEST_SHAPE = 1e10
-"""Above, differences of log gamma functions lose their digits, and PyMC's density, too, is that of Poisson counts."""
 EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise
 
 
@@ -128,7 +126,9 @@ def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
     if isinstance(op, PoissonRV):
         return _Cells(log_of_nonnegative(parameters[0]), -parameters[0])
     if isinstance(op, NegBinomialRV):
-        return _negative_binomial(*parameters)
+        size, p = parameters
+        _, log_none, log_p = log_odds(p)
+        return _Cells(log_none, size * log_p, size)
     known = constant(op.dist_params(dist.owner)[0])
     if known is None:
         return None
@@ -137,18 +137,8 @@ def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
         logit, log_none, _ = log_odds(parameters[1])
         return _Cells(logit, n * log_none + pt.gammaln(n + 1.0), high=n + 1.0)
     alpha, beta = parameters[1:]
-    terms = pt.gammaln(n + 1.0) - pt.gammaln(alpha) - pt.gammaln(beta) + pt.gammaln(alpha + beta)
-    return _Cells(pt.zeros(shape), terms - pt.gammaln(n + alpha + beta), alpha, n + beta, high=n + 1.0)
-
-
-def _negative_binomial(alpha: TensorVariable, p: TensorVariable) -> _Cells:
-    """Return negative binomial cells; a shape above `LARGEST_SHAPE` is reduced to it, with the same mean."""
-    _, log_none, log_p = log_odds(p)
-    mean, shape = alpha * pt.exp(log_none - log_p), pt.minimum(alpha, LARGEST_SHAPE)
-    large = pt.gt(alpha, LARGEST_SHAPE)
-    log_p = pt.switch(large, -pt.log1p(mean / shape), log_p)
-    log_none = pt.switch(large, log_of_nonnegative(mean / (mean + shape)), log_none)
-    return _Cells(log_none, shape * log_p - pt.gammaln(shape), alpha=shape)
+    terms = pt.gammaln(n + 1.0) + log_rising(beta, n) - log_rising(alpha + beta, n)
+    return _Cells(pt.zeros(shape), terms, alpha, n + beta, high=n + 1.0)
 
 
 def _with_dependent(

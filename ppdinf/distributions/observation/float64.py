@@ -48,10 +48,11 @@ def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
     >>> [parameter.dtype for parameter in counts.owner.op.dist_params(counts.owner)]
     ['int64', 'float64']
     """
-    converted = {}
+    converted: dict[Variable, Variable] = {}
+    done: dict[Variable, TensorVariable] = {}
     for node in toposort([dist], blockers=list(model.named_vars.values())):
         if isinstance(node.op, RandomVariable):
-            parameters = [_wide(x) for x in node.op.dist_params(node)]
+            parameters = [_wide(x, done) for x in node.op.dist_params(node)]
             if isinstance(node.op, BinomialRV | BetaBinomialRV):
                 parameters[0] = _as_integer(parameters[0])
             if any(x is not y for x, y in zip(parameters, node.op.dist_params(node), strict=True)):
@@ -83,14 +84,17 @@ def _as_integer(n: TensorVariable) -> TensorVariable:
     return require(n.astype("int64"), pt.all(pt.eq(n, pt.floor(n))))
 
 
-def _wide(x: TensorVariable) -> TensorVariable:
-    """Return a parameter of 64 bits; if it was computed from shorter constants, it is recomputed in 64 bits."""
-    kind = np.dtype(x.dtype).kind
+def _wide(x: TensorVariable, done: dict[Variable, TensorVariable]) -> TensorVariable:
+    """Return a parameter of 64 bits; what was computed from shorter constants is recomputed in 64 bits."""
+    if x in done:
+        return done[x]
+    kind, found = np.dtype(x.dtype).kind, x
     dtype = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
-    if x.dtype == dtype:
-        return x
     if isinstance(x, Constant):
-        return pt.constant(np.asarray(x.data, dtype=dtype))
-    if x.name is None and x.owner is not None and isinstance(x.owner.op, Elemwise | DimShuffle):
-        x = x.owner.op(*map(_wide, x.owner.inputs))
-    return x.astype(dtype)
+        found = x if x.dtype == dtype else pt.constant(np.asarray(x.data, dtype=dtype))
+    elif x.name is None and x.owner is not None and isinstance(x.owner.op, Elemwise | DimShuffle):
+        inputs = [_wide(y, done) for y in x.owner.inputs]
+        if any(y is not z for y, z in zip(inputs, x.owner.inputs, strict=True)):
+            found = x.owner.op(*inputs)
+    done[x] = found if found.dtype == dtype else found.astype(dtype)
+    return done[x]

@@ -2,9 +2,10 @@ r"""Log weights of counts that are ratios of gamma functions, at real numbers, w
 
 The log weight of a count x of a cell is
 
-    eta x + log Gamma(x + alpha) - log Gamma(x + a) + log Gamma(beta - x) - log Gamma(c - x) + noise(x),
+    eta x + log (alpha)_x - log Gamma(x + a) + log (beta)_-x - log Gamma(c - x) + noise(x),
 
-where alpha, beta and c are optional, and the noise is a quadratic polynomial on each of a few segments. Examples:
+where ``(c)_x = Gamma(c + x) / Gamma(c)``, alpha, beta and c are optional, and the noise is a quadratic polynomial on
+each of a few segments. The ratios ``(c)_x`` are computed without cancellation, however large c is. Examples:
 Poisson (a = 1), negative binomial (alpha, a = 1), binomial with n trials (a = 1, c = n + 1), beta-binomial (also alpha
 and beta), each also with a binomial number v of the x persons observed (a = 1 - v).
 
@@ -85,6 +86,16 @@ def _log_gamma(z: float) -> tuple[float, float]:
 
 
 @vectorised
+def _log_rising(c: float, x: float) -> tuple[float, float]:
+    """Return ``log Gamma(c + x) - log Gamma(c)`` and its derivative by x."""
+    value, slope = _log_gamma(c + x)
+    if min(c, c + x) < LARGE:
+        return value - _log_gamma(c)[0], slope
+    more = math.log1p(x / c)
+    return (c - 0.5) * more + x * math.log(c + x) - x + _stirling(c + x) - _stirling(c), slope
+
+
+@vectorised
 def domain(cells: GammaRatios, i: int) -> tuple[int, int]:
     """Return the first and last possible count of a cell; the first is larger if no count is possible."""
     p, segment = cells.parameter[i], cells.segment[cells.first[i] : cells.first[i + 1]]
@@ -123,10 +134,10 @@ def level(cells: GammaRatios, i: int, segment: NDArray, tilt: float, x: float) -
     value = (p[ETA] + tilt) * x - value + segment[CONSTANT] + off * (segment[LINEAR] + off * segment[SQUARE])
     slope = p[ETA] + tilt - slope + segment[LINEAR] + 2.0 * segment[SQUARE] * off
     if cells.has[0]:
-        more, rise = _log_gamma(x + p[ALPHA])
+        more, rise = _log_rising(p[ALPHA], x)
         value, slope = value + more, slope + rise
     if cells.has[1]:
-        more, rise = _log_gamma(p[BETA] - x)
+        more, rise = _log_rising(p[BETA], -x)
         value, slope = value + more, slope - rise
     if cells.has[2]:
         more, rise = _log_gamma(p[HIGH] - x)
@@ -141,7 +152,7 @@ def _bend(has: bool, positive: float, negative: float) -> tuple[float, float]:
     if not has:
         return r + r * r, 0.0
     if positive >= negative:
-        return r * r + r - 1.0 / max(negative, math.ceil(positive) - 1.0), 0.0
+        return r * r + r - 1.0 / max(negative, np.ceil(positive) - 1.0), 0.0
     q = 1.0 / positive
     return 0.0, q + q * q - r - 0.5 * r * r
 
@@ -172,30 +183,38 @@ def _add_ratio_of_large(
     z: NDArray, has: bool, positive: float, negative: float, least: float, value: NDArray, psi: NDArray
 ) -> None:
     """Add the terms of `_add_ratio` if all arguments are at least ``least >= LARGE``."""
-    gap = positive - negative
     if not has:
         for j in range(z.size):
             b = z[j] + negative
             value[j] -= (b - 0.5) * math.log(b) - b + HALF_LOG_2PI + _stirling(b)
-    else:
-        near = abs(gap) < 0.2 * least  # then log(a / b) = 2 artanh(gap / (a + b)), without cancellation
-        for j in range(z.size):
-            a, b = z[j] + positive, z[j] + negative
-            log_a = math.log(a)
-            psi[j] += log_a + _log_to_digamma(a)
-            value[j] += gap * log_a - gap + _stirling(a) - _stirling(b)
-            if near:
-                s = gap / (a + b)
-                t = s * s
-                w = 1.0 / 9 + t * (1.0 / 11 + t * (1.0 / 13 + t * (1.0 / 15 + t / 17)))
-                value[j] += 2.0 * (b - 0.5) * s * (1.0 + t * (1.0 / 3 + t * (1.0 / 5 + t * (1.0 / 7 + t * w))))
-            else:
-                value[j] += (b - 0.5) * (log_a - math.log(b))
+        return
+    gap, c = positive - negative, max(positive, 1.0 * LARGE)
+    of_c, slope_of_c = _log_gamma(c)
+    of_positive, slope = _log_gamma(positive)
+    log_c, move = math.log(c), positive - c
+    rest = of_c - of_positive if positive < LARGE else 0.0  # rounding differs between calls
+    slope_of_c = (slope_of_c - slope if positive < LARGE else 0.0) - _log_to_digamma(c)
+    near = abs(gap) < 0.2 * least  # then log(a / b) = 2 artanh(gap / (a + b)), without cancellation
+    for j in range(z.size):
+        a, b, x = z[j] + positive, z[j] + negative, z[j] + move
+        more = math.log1p(x / c)
+        log_a = log_c + more
+        psi[j] += more + _log_to_digamma(a) + slope_of_c
+        value[j] += _stirling(a) - _stirling(b)
+        if near:
+            s = gap / (a + b)
+            t = s * s
+            w = 1.0 / 9 + t * (1.0 / 11 + t * (1.0 / 13 + t * (1.0 / 15 + t / 17)))
+            value[j] += gap * log_a - gap - of_positive
+            value[j] += 2.0 * (b - 0.5) * s * (1.0 + t * (1.0 / 3 + t * (1.0 / 5 + t * (1.0 / 7 + t * w))))
+        else:
+            value[j] += (c - 0.5) * more + x * (log_a - 1.0) - _stirling(c) + rest
+            value[j] -= (b - 0.5) * math.log(b) - b + HALF_LOG_2PI
 
 
 @vectorised
 def _add_ratio(z: NDArray, has: bool, positive: float, negative: float, value: NDArray, psi: NDArray) -> None:
-    """Add ``log Gamma(z + positive) - log Gamma(z + negative)``, and write ``digamma(z + positive)``."""
+    """Add ``log (positive)_z - log Gamma(z + negative)``, and write ``digamma(z + positive) - digamma(positive)``."""
     least = z[0]
     for j in range(z.size):
         least = min(least, z[j])
@@ -207,8 +226,8 @@ def _add_ratio(z: NDArray, has: bool, positive: float, negative: float, value: N
                 below *= z[j] + negative + k
             if has:
                 for k in range(LARGE):
-                    above *= z[j] + positive + k
-                    terms += 1.0 / (z[j] + positive + k)
+                    above *= (z[j] + positive + k) / (positive + k)
+                    terms += 1.0 / (z[j] + positive + k) - 1.0 / (positive + k)
             value[j] += math.log(below / above)
             psi[j] = -terms
         _add_ratio_of_large(z, has, positive + LARGE, negative + LARGE, least + LARGE, value, psi)
@@ -222,7 +241,7 @@ def _add_ratio(z: NDArray, has: bool, positive: float, negative: float, value: N
 def log_weights(
     cells: GammaRatios, i: int, segment: NDArray, tilt: float, x: NDArray, out: NDArray, up: NDArray, down: NDArray
 ) -> None:
-    """Add `level` at real numbers x, and compute ``digamma(x + alpha)`` and ``digamma(beta - x)``."""
+    """Add `level` at real numbers x, and compute its derivatives by alpha and beta."""
     p = cells.parameter[i]
     for j in range(x.size):
         off = x[j] - segment[ORIGIN]

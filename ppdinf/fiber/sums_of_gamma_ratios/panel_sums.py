@@ -62,7 +62,7 @@ ROUNDS = 8  # divisions into panels per evaluation
 class Nodes(NamedTuple):
     """Nodes of cells, counted from the centres of their plans; cell i has the nodes ``start[i] : start[i + 1]``.
 
-    Log weights relative to the largest node of the cell, and digamma functions of ``x + alpha`` and ``beta - x``.
+    Log weights relative to the largest node of the cell, and their derivatives by alpha and beta.
     """
 
     plan: NDArray
