@@ -317,6 +317,13 @@ def test_other_grids_are_refused(value, message):
             make(total(), epsilon=1, grid=value)
 
 
+@pytest.mark.parametrize("mechanism", [ppd.SubspaceGaussian, ppd.CorrelatedGaussian])
+def test_the_grid_that_an_error_recommends_is_accepted(mechanism):
+    with pytest.raises(PrivacyError, match="choose a grid of at most 1/16"):
+        mechanism(total(), epsilon=30, delta="1e-2", grid="1/8").release(THREE)
+    mechanism(total(), epsilon=30, delta="1e-2", grid="1/16").release(THREE)
+
+
 def test_noise_too_narrow_for_its_grid_is_refused():
     with pytest.raises(PrivacyError, match="a grid of 1 is too coarse"):
         gaussian(total(), epsilon=5, grid=1).release(THREE)

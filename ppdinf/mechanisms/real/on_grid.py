@@ -60,7 +60,6 @@ def gaussian_on_grid(
     step = min(largest, grid_below(sigma / length)) if not isinstance(grid, Fraction) else grid
     share = HIDDEN * (length * float(step) / sigma) ** 2
     if share > 0.5:
-        raise PrivacyError(
-            f"a grid of {step} is too coarse for noise with standard deviation {sigma:.4g}: choose a finer grid"
-        )
+        coarsest = Fraction(2) ** math.floor(math.log2(sigma / length * math.sqrt(0.5 / HIDDEN)))
+        raise PrivacyError(f"a grid of {step} is too coarse for this noise: choose a grid of at most {coarsest}")
     return step, Fraction(sigma * (1 + SLACK) / math.sqrt(1 - share)) / step
