@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 from typer.testing import CliRunner
@@ -199,6 +200,18 @@ def test_published_numbers_with_laws():
         ppd.Measurements(labels, ppd.measured(inv.margin("county"), 5 * (values // 500), law))  # too inaccurate
     with pytest.raises(LabelError, match="'Pennsylvania'"):  # a margin of a larger table
         ppd.Measurements(labels | {"sex": ["f", "m"]}, public={inv.margin("county"): list(STATE.values())})
+
+
+def test_files_and_models_of_exempt_labels(tmp_path):
+    labels = ppd.as_table(series(STATE) * 0, not_totals=["Pennsylvania"])
+    public = {inv.margin("county"): list(STATE.values())}
+    seen = ppd.Measurements(labels, public=public)
+    seen.save(tmp_path / "state.ppd")
+    assert ppd.read_measurements(tmp_path / "state.ppd").equals(seen)
+    sums = inv.margin("county").on(labels, values=list(STATE.values()))
+    with pm.Model():
+        table = ppd.models.ConstrainedCounts("n", pm.Poisson.dist(np.full(5, 100.0)), sums)
+        assert table.eval().shape == (5,)
 
 
 def test_exempt_labels_are_labels():

@@ -18,6 +18,7 @@ from ppdinf.measurements.measurement_file import CELLS, FIELDS, HOLDS, PUBLIC, S
 from ppdinf.measurements.measurements import Measurements
 from ppdinf.releases import Release, read_release, sealed
 from ppdinf.tables.frame import Frame
+from ppdinf.tables.totals import all_labels
 
 __all__ = ["read_measurements", "read_published"]
 
@@ -103,7 +104,8 @@ def _read(data: bytes) -> Measurements:
     system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
     statements = [Public.from_dict(statement) for statement in manifest["measured"]]
     measured = [_measured(statement, name_of(k), parts) for k, statement in enumerate(statements)]
-    return Measurements(labels, *measured, public=system)
+    # totals among the labels were refused, or stated to be none, when the file was written
+    return Measurements(labels, *measured, public=system, not_totals=list(all_labels(frame)))
 
 
 def _require(manifest: object) -> None:

@@ -11,6 +11,7 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.measurements import Measurements
 from ppdinf.models.partially_private import PartiallyPrivate
+from ppdinf.tables.totals import all_labels
 
 __all__ = ["ConstrainedCounts"]
 
@@ -81,4 +82,5 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     if not isinstance(public, System):
         raise ModelError("public must be bound to its values: pass public.on(table, values=...)")
     labels = public.frame.table(np.zeros(public.frame.size, dtype=np.int64))
-    return PartiallyPrivate(name, dist, Measurements(labels, public=public), marginalize, dims=dims)
+    seen = Measurements(labels, public=public, not_totals=list(all_labels(public.frame)))
+    return PartiallyPrivate(name, dist, seen, marginalize, dims=dims)

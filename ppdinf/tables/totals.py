@@ -23,7 +23,7 @@ from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import native
 
-__all__ = ["exempt_labels", "named_totals", "refuse_totals", "require_known"]
+__all__ = ["all_labels", "exempt_labels", "named_totals", "refuse_totals", "require_known"]
 
 CHANCE = 1 / 20
 """Largest probability of an accidental sum at which a label is refused; names and codes of totals permit `LIKELY`."""
@@ -72,9 +72,14 @@ def exempt_labels(data: object, not_totals: Iterable[str | int] = ()) -> tuple[s
     return (*map(native, getattr(data, "attrs", {}).get("not_totals", ())), *not_totals)
 
 
+def all_labels(frame: Frame) -> set[str | int]:
+    """Return the labels of all dimensions."""
+    return {label for dim in frame.dims for label in frame.coords[dim][1].tolist()}
+
+
 def require_known(frame: Frame, not_totals: Iterable[str | int]) -> None:
     """Refuse labels that no dimension of the table has."""
-    known = {label for dim in frame.dims for label in frame.coords[dim][1].tolist()}
+    known = all_labels(frame)
     for label in not_totals:
         if label not in known:
             raise LabelError(f"not_totals contains {label!r}, which is not a label of the table")

@@ -49,6 +49,7 @@ from ppdinf.invariants.system import bind
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
+from ppdinf.tables.totals import all_labels
 
 __all__ = ["PlainTable", "plain_table"]
 
@@ -125,7 +126,9 @@ class PlainTable:
         if not self.releases:
             blank = np.zeros(frame.size, dtype=np.int64)
             system = bind(statements, frame, blank, values)
-            return ObservedMeasurements(Measurements(frame.table(blank), public=system))
+            return ObservedMeasurements(
+                Measurements(frame.table(blank), public=system, not_totals=list(all_labels(frame)))
+            )
         # releases with their own sums and the exact sums
         releases = []
         for rv, y in self.releases:
