@@ -214,6 +214,18 @@ def test_files_and_models_of_exempt_labels(tmp_path):
         assert table.eval().shape == (5,)
 
 
+def test_possible_totals_are_named_in_an_audit(tmp_path):
+    """Too few numbers for an error: 17 may be the sum of 12 and a count from 1 to 9, which then is 5."""
+    table, run = csv(tmp_path / "t.csv", {"A": 12, "B": "*", "OH": 17}), CliRunner().invoke
+    command = ["audit", table, "--value", "n", "--dims", "county", "--suppressed", "1-9"]
+    result = run(app, command)
+    assert "'OH' may be a total" in " ".join(result.output.split())
+    assert "may be a total" not in " ".join(run(app, [*command, "--not-total", "OH"]).output.split())
+    codes = {"01": 17, "01001": 12, "01003": "*", "02": 30, "02001": 30}
+    result = run(app, ["audit", csv(tmp_path / "c.csv", codes), *command[2:]])
+    assert "'01' may be a total" in " ".join(result.output.split())
+
+
 def test_exempt_labels_are_labels():
     with pytest.raises(LabelError, match="'Ohio', which is not a label"):
         ppd.as_table(series(STATE), not_totals=["Ohio"])

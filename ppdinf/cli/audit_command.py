@@ -76,6 +76,8 @@ def audit(
             notes(console, f"... and {len(disclosed) - SHOWN} more.")
     else:
         notes(console, "No cell that is not published is determined.")
+    for sentence in seen.possible_totals() if several else ():  # determined cells need no total
+        notes(console, sentence)
     if len(open_cells):
         notes(console, f"{_cells_are(len(open_cells))} undecided after {seconds:g} s: allow more by --seconds.")
     if output is not None:

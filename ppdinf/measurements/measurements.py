@@ -36,7 +36,7 @@ from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
 from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
-from ppdinf.tables.totals import exempt_labels, refuse_totals, require_known
+from ppdinf.tables.totals import exempt_labels, possible_totals, refuse_totals, require_known
 
 __all__ = ["Measurements"]
 
@@ -128,12 +128,34 @@ class Measurements:
         stated = (*parts, *ranges)
         self._set(frame, [part.on(frame) for part in stated], stated, system)
         refuse_totals(frame, self._margins(), exempt)
+        self._not_totals = exempt
         if dependence := scale_dependence(self.parts):
             warnings.warn(dependence, DiagnosisWarning, stacklevel=2)
 
     def _set(self, frame: Frame, parts: list[Entries], stated: Iterable[Measured], public: System) -> None:
         self.frame, self.parts, self.stated, self.public = frame, parts, tuple(stated), public
         self.releases: tuple[Release, ...] = ()
+        self._not_totals = ()
+
+    def possible_totals(self) -> list[str]:
+        """Return a sentence for each label whose numbers agree with sums of other labels, too often by chance.
+
+        Labels that are totals with more certainty are refused when the measurements are made.
+
+        Returns
+        -------
+        list of str
+            Each sentence names the label and states what to do.
+
+        Examples
+        --------
+        >>> import ppdinf as ppd
+        >>> inv = ppd.invariants
+        >>> seen = ppd.Measurements({"c": ["A", "B", "OH"]}, public={inv.margin("c"): ["12", "1-9", "17"]})
+        >>> print(seen.possible_totals()[0][:60])
+        The numbers of 'OH' agree with the sums of the other labels
+        """
+        return possible_totals(self.frame, self._margins(), self._not_totals)
 
     def _margins(self) -> list[tuple[tuple[str, ...], Array, Array]]:
         """Return bounds on the published counts by dimensions, which noise exceeds with probability `UNLIKELY`."""

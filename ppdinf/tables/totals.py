@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import native
 
-__all__ = ["all_labels", "exempt_labels", "named_totals", "refuse_totals", "require_known"]
+__all__ = ["all_labels", "exempt_labels", "named_totals", "possible_totals", "refuse_totals", "require_known"]
 
 CHANCE = 1 / 20
 """Largest probability of an accidental sum at which a label is refused; names and codes of totals permit `LIKELY`."""
@@ -107,35 +107,53 @@ def refuse_totals(frame: Frame, tables: Iterable[Bounds] = (), not_totals: Itera
     >>> frame = Frame.of(ppd.as_table([3, 4], dims=["sex"]))
     >>> refuse_totals(frame, [(("sex",), np.array([3.0, 4.0]), np.array([3.0, 4.0]))])
     """
-    exempt, tables = set(not_totals), list(tables)
+    exempt = set(not_totals)
     for dim in frame.dims:
         labels = frame.coords[dim][1]
-        if labels.size < 2:
+        for label in labels[named_totals(labels)[0]].tolist() if labels.size > 1 else ():
+            if label not in exempt:
+                raise LabelError(f"{dim!r} has the label {label!r} among others: {_advice(label)}")
+    for _, label, words in _sums_of_labels(frame, list(tables), exempt, CHANCE):
+        raise LabelError(f"the numbers of {label!r} equal the sums of the {words}: {_advice(label)}")
+
+
+def possible_totals(frame: Frame, tables: Iterable[Bounds], not_totals: Iterable[str | int] = ()) -> list[str]:
+    """Return a sentence for each label whose numbers agree with sums of others, however often this happens by chance.
+
+    Parameters
+    ----------
+    frame, tables, not_totals
+        As for `refuse_totals`.
+    """
+    return [
+        f"The numbers of {label!r} agree with the sums of the {words}. {label!r} may be a total: {_advice(label)}."
+        for _, label, words in _sums_of_labels(frame, list(tables), set(not_totals), np.inf)
+    ]
+
+
+def _sums_of_labels(
+    frame: Frame, tables: list[Bounds], exempt: set[str | int], chance: float
+) -> Iterator[tuple[str, str | int, str]]:
+    """Yield dimensions and labels whose numbers agree with sums of others, and which others; see `refuse_totals`."""
+    for dim in frame.dims:
+        labels = frame.coords[dim][1]
+        if labels.size < 3:
             continue
-        named, likely = named_totals(labels)
-        for label in (label for label in labels[named].tolist() if label not in exempt):
-            raise LabelError(f"{dim!r} has the label {label!r} among others: {_advice(label)}")
+        _, likely = named_totals(labels)
         candidates = np.ones(labels.size, dtype=bool)
         if exempt:
             candidates[:] = [label not in exempt for label in labels.tolist()]
         codes = _codes(labels)
         for dims, low, high in tables:
-            if dim not in dims or labels.size < 3:
+            if dim not in dims:
                 continue
             axis = list(dims).index(dim)
             low, high = np.moveaxis(low, axis, 0), np.moveaxis(high, axis, 0)
-            if (k := _sum_of_others(low, high, candidates, likely)) is not None:
-                label = native(labels[k])
-                raise LabelError(
-                    f"the numbers of {label!r} equal the sums of the other labels of {dim!r}, wherever these are "
-                    f"known: {_advice(label)}"
-                )
-            if codes is not None and (code := _sum_of_codes(low, high, candidates, codes)) is not None:
-                label, part = native(labels[code[0]]), native(labels[code[1]])
-                raise LabelError(
-                    f"the numbers of {label!r} equal the sums of the labels of {dim!r} that begin with the same code, "
-                    f"such as {part!r}: {_advice(label)}"
-                )
+            if (k := _sum_of_others(low, high, candidates, likely, chance)) is not None:
+                yield dim, native(labels[k]), f"other labels of {dim!r}, wherever these are known"
+            if codes is not None and (code := _sum_of_codes(low, high, candidates, codes, chance)) is not None:
+                part = native(labels[code[1]])
+                yield dim, native(labels[code[0]]), f"labels of {dim!r} that begin with the same code, such as {part!r}"
 
 
 def _advice(label: str | int) -> str:
@@ -169,7 +187,7 @@ def named_totals(labels: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return named, likely
 
 
-def _sum_of_others(low: Array, high: Array, candidates: Array, likely: NDArray[np.bool_]) -> int | None:
+def _sum_of_others(low: Array, high: Array, candidates: Array, likely: NDArray[np.bool_], chance: float) -> int | None:
     """Return the label, on the first axis, whose numbers agree with the sums of all other labels."""
     least, most, known = _by_label(low, high)
     infinite = (~known).sum() - ~known
@@ -181,7 +199,7 @@ def _sum_of_others(low: Array, high: Array, candidates: Array, likely: NDArray[n
         n = int((most > 0).sum())
         if np.all((low[k] <= rest_high) & (rest_low <= high[k])):
             log_chance = _log_chance(n, n, least[others], low[k], high[k], rest_low, rest_high)
-            if log_chance < np.log(LIKELY if likely[k] else CHANCE):
+            if log_chance < np.log(max(chance, LIKELY) if likely[k] else chance):
                 return k
     return None
 
@@ -237,7 +255,7 @@ def _codes(labels: Array) -> Codes | None:
     return (order, ordered, np.array(found)) if found else None
 
 
-def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes) -> tuple[int, int] | None:
+def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes, chance: float) -> tuple[int, int] | None:
     """Return a label whose numbers agree with the sums of the labels that begin with its code, and one label."""
     order, ordered, found = codes
     least, most, known = (values[order] for values in _by_label(low, high))
@@ -264,7 +282,9 @@ def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes) -> t
             is_code = min(lengths) - stem > 1 and ordered[k].isdecimal()
             likely = is_code or not any(text[stem].isalnum() for text in texts)
             log_chance = _log_chance(n + 1, 1, least[parts], low[label], high[label], rest_low, rest_high)
-            agreeing.append((log_chance - np.log(LIKELY if likely else CHANCE), int(label), int(order[parts[0]])))
+            agreeing.append(
+                (log_chance - np.log(max(chance, LIKELY) if likely else chance), int(label), int(order[parts[0]]))
+            )
     # if few of many codes agree, they may do so by chance
     agreeing = [each for each in agreeing if each[0] + np.log(tried / len(agreeing)) < 0]
     return min(agreeing)[1:] if agreeing else None
