@@ -7,6 +7,7 @@ parameters of each draw. A table with new labels is drawn from its data model
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -18,8 +19,9 @@ import xarray as xr
 
 from ppdinf._internal.pymc_compat import SharedVariable, ancestors, forward
 from ppdinf._internal.types import Array
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.model_graph.dependents import ConfidentialTable, tables_of
 from ppdinf.distributions.model_graph.predictions import new_labels, predictive_model
+from ppdinf.errors import DiagnosisWarning
 from ppdinf.models.model_order import posterior_of
 from ppdinf.models.posterior_tables import draw_marginalized
 
@@ -46,6 +48,7 @@ def sample_posterior_predictive(
     options = {**kwargs, "var_names": var_names, "sample_vars": sample_vars, "sample_dims": sample_dims}
     tables = tables_of(model)
     renamed = [table.name for table in tables if new_labels(table, model)]
+    _warn_of_old_labels(tables, model)
     if not renamed and not any(table.is_marginalized for table in tables):
         drawn: xr.DataTree = _sample(
             trace, model, random_seed=random_seed, extend_inferencedata=extend_inferencedata, **options
@@ -86,6 +89,21 @@ def sample_posterior_predictive(
 
 pm.sample_posterior_predictive = sample_posterior_predictive
 forward.sample_posterior_predictive = sample_posterior_predictive
+
+
+def _warn_of_old_labels(tables: Sequence[ConfidentialTable], model: pm.Model) -> None:
+    """Warn if labels of the release are among the new labels; positions 0, 1, ... may mean other cells."""
+    for table in tables:
+        for dim in new_labels(table, model):
+            old = table.law.observed.frame.coords[dim][1].tolist()
+            if known := [label for label in model.coords[dim] if label in old and old != list(range(len(old)))]:
+                warnings.warn(
+                    f"{known[0]!r} is a label of {dim!r} in the release of {table.name!r}, but the other labels have "
+                    "changed: all counts are drawn from the data model, without the release. Predict new labels only, "
+                    "and use the draws with the labels of the release for its cells",
+                    DiagnosisWarning,
+                    stacklevel=3,
+                )
 
 
 def _as_dataset(trace: Any, model: pm.Model) -> xr.Dataset:

@@ -7,7 +7,7 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import ModelError
+from ppdinf.errors import DiagnosisWarning, ModelError
 
 inv = ppd.invariants
 
@@ -37,7 +37,7 @@ def posterior(**further):
 
 def rename(model):
     with model:
-        pm.set_data({"z": COVARIATES, "visits": np.zeros(4, dtype=int)}, coords={"area": list("CDEF")})
+        pm.set_data({"z": COVARIATES, "visits": np.zeros(4, dtype=int)}, coords={"area": list("DEFG")})
 
 
 def predicted(model, idata, **kwargs):
@@ -54,7 +54,7 @@ def test_tables_of_new_labels_follow_the_data_model(way):
     rename(model)
     drawn = predicted(model, idata)
     assert set(drawn.data_vars) == {"x", "v"}
-    assert drawn.x.area.values.tolist() == drawn.v.area.values.tolist() == list("CDEF")
+    assert drawn.x.area.values.tolist() == drawn.v.area.values.tolist() == list("DEFG")
     x, v = drawn.x.values[0], drawn.v.values[0]
     error = np.sqrt(MEANS / DRAWS)
     assert (abs(x.mean(axis=0) - MEANS) < 5 * error).all()
@@ -63,6 +63,15 @@ def test_tables_of_new_labels_follow_the_data_model(way):
     assert (v <= x).all()
     assert len(set(x.sum(axis=1).tolist())) > 10
     assert "x" in idata.posterior  # the given draws are unchanged
+
+
+def test_labels_of_the_release_among_new_labels_are_reported():
+    """Also a permutation: the counts of A in the release are not used."""
+    model = posed("auto")
+    with model:
+        pm.set_data({"z": np.arange(3.0), "visits": np.zeros(3, dtype=int)}, coords={"area": list("CAB")})
+    with pytest.warns(DiagnosisWarning, match="'C' is a label of 'area' in the release of 'x'"):
+        predicted(model, posterior().isel(draw=slice(3)))
 
 
 def test_a_marginalized_table_can_be_requested_by_name():
@@ -125,7 +134,7 @@ def test_rows_with_public_totals_have_no_extension():
     )
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Multinomial.dist([7], [0.5, 0.5]), release)
-        model.set_dim("area", 2, ["A", "B"])
+        model.set_dim("area", 2, ["B", "C"])
     draws = xr.Dataset({"a": (("chain", "draw"), np.ones((1, 2)))})
     with pytest.raises(ModelError, match="the rows of 'x' have the public totals"):
         predicted(model, draws)
@@ -137,7 +146,7 @@ def test_one_label_becomes_two():
     with pm.Model(coords=release.coords) as model:
         z = pm.Data("z", [1.0], dims="month")
         ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("a", 1, 1) * z), release)
-        pm.set_data({"z": [1.0, 1e4]}, coords={"month": [1, 2]})
+        pm.set_data({"z": [1.0, 1e4]}, coords={"month": [2, 3]})
     drawn = predicted(model, posterior().isel(draw=slice(2)))
     assert drawn.x.shape == (1, 2, 2)
     assert (drawn.x.values[..., 1] > 5000).all()
