@@ -26,7 +26,7 @@ from ppdinf.tables.labels import native
 __all__ = ["all_labels", "exempt_labels", "named_totals", "possible_totals", "refuse_totals", "require_known"]
 
 CHANCE = 1 / 20
-"""Largest probability of an accidental sum at which a label is refused; names and codes of totals permit `LIKELY`."""
+"""Largest probability of an accidental sum at which a label is refused; names and decimal codes permit `LIKELY`."""
 LIKELY = 1 / 2
 
 type Codes = tuple[NDArray[np.int64], list[str], NDArray[np.int64]]
@@ -248,9 +248,11 @@ def _codes(labels: Array) -> Codes | None:
         stems = [len(text)] if following.startswith(text) else []
         if text[-1:] == "0" and text.isdecimal():
             stems += range(max(1, len(text.rstrip("0"))), len(text))
-        for stem in stems:
+        ranges = set[tuple[int, int]]()  # the longest stem of each: 200 of the years 2000, 2001, 2002
+        for stem in reversed(stems):
             start, stop = bisect_left(ordered, text[:stem]), bisect_left(ordered, text[:stem] + "\U0010ffff")
-            if stop - start > 2:
+            if stop - start > 2 and (start, stop) not in ranges:
+                ranges.add((start, stop))
                 found.append((place, stem, start, stop))
     return (order, ordered, np.array(found)) if found else None
 
@@ -273,14 +275,12 @@ def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes, chan
     tried, agreeing = max(1, int((positive > 1).sum())), []
     for (k, stem, first, last), n in zip(found[possible].tolist(), positive[possible].tolist(), strict=True):
         parts = np.delete(np.arange(first, last), k - first)
-        texts = [ordered[part] for part in parts.tolist()]
-        lengths = set(map(len, texts))
+        lengths = {len(ordered[part]) for part in parts.tolist()}
         if stem < len(ordered[k]) and lengths != {len(ordered[k])}:
             continue
         label, rest_low, rest_high = order[k], low[order[parts]].sum(axis=0), high[order[parts]].sum(axis=0)
         if np.all((low[label] <= rest_high) & (rest_low <= high[label])):
-            is_code = min(lengths) - stem > 1 and ordered[k].isdecimal()
-            likely = is_code or not any(text[stem].isalnum() for text in texts)
+            likely = min(lengths) - stem > 1 and ordered[k].isdecimal()
             log_chance = _log_chance(n + 1, 1, least[parts], low[label], high[label], rest_low, rest_high)
             agreeing.append(
                 (log_chance - np.log(max(chance, LIKELY) if likely else chance), int(label), int(order[parts[0]]))

@@ -52,7 +52,7 @@ def limited(seconds):
 
 def refuses(error, composition, ran):
     """Return whether an error is a refusal: of too much work, of another order, or by PyMC of another model's table."""
-    too_much = "too wide or cross too much for elimination", "too much for exact l1 Laplace noise"
+    too_much = "too wide or cross too much for elimination", "too much for exact"
     kinds = [stage.kind for stage in composition.stages[:ran]]
     copied = kinds[-1].startswith("later") and {"copy", "pickle", "do", "observe"} & set(kinds)
     words = str(error)
