@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+from noise_totals import log_total
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
@@ -53,11 +54,11 @@ def model_of(name):
 
 
 def density(name):
-    """Return the unnormalized log density of r on the grid."""
+    """Return the log density of r and the release on the grid."""
     (_, log_prior), rate, y, _ = POSTERIORS[name]
     total = sum(y)
     tables = np.array([(i, j, total - i - j) for i in range(total + 1) for j in range(total + 1 - i)])
-    log_noise = -np.abs(np.array(y) - tables).sum(axis=1) - gammaln(tables + 1).sum(axis=1)
+    log_noise = -np.abs(np.array(y) - tables).sum(axis=1) - log_total(1, 3) - gammaln(tables + 1).sum(axis=1)
     mean = rate(GRID, np)
     return log_prior(GRID) + total * np.log(mean) - 3 * mean + logsumexp(log_noise)
 

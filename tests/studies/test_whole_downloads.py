@@ -105,7 +105,7 @@ def test_a_demonstration_file_of_all_counties(tmp_path):
     names = [f"H7{k:04d}" for k in range(300)]
     header = ["gisjoin", "name", "state", "county", *(f"{name}{end}" for end in ("_dp", "_sf") for name in names)]
     rows = [
-        f'G{k:07d},"County {k}, State {k % 52}",State {k % 52},County {k},'
+        f'G{k // 1000 + 1:02d}0{k % 1000:03d}0,"County {k}, State {k % 52}",State {k % 52},County {k},'
         + ",".join(map(str, [*protected[k], *summary[k]]))
         for k in range(3221)
     ]
