@@ -170,7 +170,7 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
     def tail_start(self, log_rare: float) -> int:
         """Return a bound on the absolute value beyond which the weights sum to at most ``exp(log_rare)``."""
         k = 1
-        while self.log_tail(k) > log_rare:
+        while not self.log_tail(k) <= log_rare:  # nan where weights end
             k = k + 1 + k // 16
         return k
 
