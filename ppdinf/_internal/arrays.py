@@ -24,18 +24,7 @@ def unmasked(data: object, what: str, error: type[PpdinfError]) -> Array:
 
 
 def numbers(data: object, what: str, error: type[PpdinfError] = PrivacyError, *, integer: bool = False) -> NDArray[Any]:
-    """Return an array of finite numbers, float64 or int64.
-
-    Raises
-    ------
-    PpdinfError
-        Of the given class: a mask, a missing or infinite value, or entries of another type, such as text.
-
-    Examples
-    --------
-    >>> numbers([1, 2.5], "weights"), numbers([1, 2], "counts", integer=True)
-    (array([1. , 2.5]), array([1, 2]))
-    """
+    """Return an array of finite numbers, float64 or int64."""
     found = unmasked(data, what, error)
     if found.dtype.kind not in ("iu" if integer else "iuf"):
         raise error(f"{what} must contain {'integers' if integer else 'numbers'} only, found {found.dtype}")

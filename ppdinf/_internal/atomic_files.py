@@ -30,13 +30,7 @@ __all__ = [
 
 
 def as_path(path: str | PathLike[str], error: type[PpdinfError] = WriteError) -> Path:
-    """Require a path that the system can have: text or a path object, without null characters and surrogates.
-
-    Raises
-    ------
-    PpdinfError
-        Of the type `error`.
-    """
+    """Require a path that the system can have: text or a path object, without null characters and surrogates."""
     try:
         found = Path(path)
         if b"\0" not in os.fsencode(found):
@@ -51,40 +45,7 @@ def as_path(path: str | PathLike[str], error: type[PpdinfError] = WriteError) ->
 def write_atomically(
     path: str | PathLike[str], data: bytes | str, *, overwrite: bool = True, mode: int | None = None
 ) -> None:
-    r"""Write a file completely or not at all.
-
-    Parameters
-    ----------
-    path : str or path
-        If the path is a link, its target is overwritten and keeps its permissions.
-    data : bytes or str
-        Text is written as UTF-8, with unchanged line ends.
-    overwrite : bool, default True
-        Replace an existing file.
-    mode : int, optional
-        Permissions, set before the first byte is written; by default those of the replaced file, or of the system.
-
-    Raises
-    ------
-    FileExistsError
-        The name exists, and `overwrite` is False; of several processes that write the file at once, one
-        succeeds.
-    WriteError
-        The folder is missing or read-only, the disk is full, or the name is not a valid file name. An existing file
-        is not changed, and no partial file remains.
-
-    Notes
-    -----
-    On a file system without hard links, a kill during the naming of a new file can leave an empty file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder, "a.csv"), "n\n3\n")
-    ...     Path(folder, "a.csv").read_bytes()
-    b'n\n3\n'
-    """
+    r"""Write a file completely or not at all."""
     path = as_path(path)
     goal = Path(os.path.realpath(path)) if overwrite else path
     with unwritable(path.name):
@@ -103,13 +64,7 @@ def write_atomically(
 
 
 def require_place(path: str | PathLike[str]) -> None:
-    """Refuse, before any work, a file that cannot be written afterwards.
-
-    Raises
-    ------
-    WriteError
-        Its folder is missing or read-only.
-    """
+    """Refuse, before any work, a file that cannot be written afterwards."""
     folder = as_path(path).absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise WriteError(
@@ -118,13 +73,7 @@ def require_place(path: str | PathLike[str]) -> None:
 
 
 def require_replaceable(path: str | PathLike[str]) -> None:
-    """Refuse, before any work, a file that `write_atomically` could not write or replace afterwards.
-
-    Raises
-    ------
-    WriteError
-        Its folder is missing or read-only, or the name exists and is a folder or a write-protected file.
-    """
+    """Refuse, before any work, a file that `write_atomically` could not write or replace afterwards."""
     goal = Path(os.path.realpath(as_path(path)))
     require_place(goal)
     with unwritable(goal.name):
@@ -132,13 +81,7 @@ def require_replaceable(path: str | PathLike[str]) -> None:
 
 
 def make_folder(path: str | PathLike[str]) -> None:
-    """Make a folder and its missing parents.
-
-    Raises
-    ------
-    WriteError
-        The name exists and is not a folder, or the system refuses.
-    """
+    """Make a folder and its missing parents."""
     path = as_path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -19,18 +19,7 @@ def assign(value: object, **attributes: object) -> None:
 
 
 def construct[T](make: Callable[..., T], parameters: Json, what: str) -> T:
-    """Call a constructor with the parameters in a file.
-
-    Raises
-    ------
-    PrivacyError
-        The parameters do not fit the constructor.
-
-    Examples
-    --------
-    >>> construct(lambda epsilon: 2 * epsilon, {"epsilon": 3}, "noise")
-    6
-    """
+    """Call a constructor with the parameters in a file."""
     try:
         inspect.signature(make).bind(**parameters)
     except TypeError:

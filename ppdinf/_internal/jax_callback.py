@@ -24,11 +24,7 @@ __all__ = ["CallbackOp"]
 
 
 class CallbackOp(JAXOp):
-    """An Op that JAX evaluates by `perform` and differentiates by `pullback`.
-
-    PyTensor calls `perform_jax` of every `JAXOp`, so neither a registration nor an import of JAX is needed before JAX
-    is used. Subclasses define everything else, as of any Op.
-    """
+    """An Op that JAX evaluates by `perform` and differentiates by `pullback`."""
 
     __props__: tuple[str, ...] = ()
     name = None

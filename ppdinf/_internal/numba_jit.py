@@ -58,27 +58,7 @@ def jit[**P, R](function: Callable[P, R]) -> Callable[P, R]: ...
 @overload
 def jit[**P, R](**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a kernel for its argument types, without the global interpreter lock; cache the machine code.
-
-    If no folder is writable, every process compiles again.
-
-    Parameters
-    ----------
-    function : callable
-        At the top level of a module. It must import other kernels by name (``from file import kernel``): changes of
-        kernels reached through a module (``file.kernel``) are not detected. Exceptions that it raises when called by
-        another kernel can hold constants only.
-    **options
-        Further options of `numba.njit`.
-
-    Examples
-    --------
-    >>> @jit(error_model="numpy")
-    ... def inverse(x):
-    ...     return 1 / x
-    >>> inverse(0.0)
-    inf
-    """
+    """Compile a kernel for its argument types, without the global interpreter lock; cache the machine code."""
     if function is None:
         return lambda function: jit(function, **options)
     options |= {"nogil": True, "no_cfunc_wrapper": True}
@@ -103,23 +83,7 @@ def callback(signature: Any, function: Callable[..., Any]) -> Any:
 
 
 class External:
-    """A function of pointers and numbers that code compiled by other libraries calls through a symbol.
-
-    It is compiled once per installation, and not linked into (and optimized again with) its callers.
-
-    Parameters
-    ----------
-    symbol : str
-        Unique name in the process.
-    signature : numba signature
-    function : callable
-        As for `callback`.
-
-    Attributes
-    ----------
-    call : numba.types.ExternalFunction
-        Object that compiled code calls, after `provide`.
-    """
+    """A function of pointers and numbers that code compiled by other libraries calls through a symbol."""
 
     def __init__(self, symbol: str, signature: Any, function: Callable[..., Any]) -> None:
         self.call = types.ExternalFunction(symbol, signature)
@@ -137,21 +101,7 @@ class External:
 
 
 class Deferred:
-    """A function of pointers and numbers that compiled code calls through a pointer; its first call compiles it.
-
-    For rare cases of a kernel whose compilation takes seconds. The first call needs the global interpreter lock; later
-    calls are those of a function in C.
-
-    Parameters
-    ----------
-    symbol, signature, function
-        As for `External`; the function returns a float, and nan if it is interrupted while it is compiled.
-
-    Attributes
-    ----------
-    call : numba intrinsic
-        Object that compiled code calls.
-    """
+    """A function of pointers and numbers that compiled code calls through a pointer; its first call compiles it."""
 
     def __init__(self, symbol: str, signature: Any, function: Callable[..., Any]) -> None:
         compiled = cache(lambda: callback(signature, function))

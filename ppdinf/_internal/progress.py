@@ -31,32 +31,7 @@ def shows_bars() -> bool:
 def progress(
     description: str, total: int, *, disable: bool = False, before: str = ""
 ) -> Iterator[Callable[[int], None]]:
-    """Show the progress of `total` steps, unless another progress is shown or the process is a worker.
-
-    Parameters
-    ----------
-    description : str
-        Without markup.
-    total : int
-    disable : bool
-        Whether to show nothing.
-    before : str
-        What happens before the first step, for lines during that time: "compiling the model".
-
-    Yields
-    ------
-    callable
-        ``advance(n)`` counts n more steps as done; it can be called from several threads. Off a terminal, lines state
-        the share of steps done and the time left, at the rate since the first call. The time before the first call,
-        for example compilation, does not enter the estimate. The first estimate follows one second, 2 % of the steps
-        and 20 timed steps (a fifth of fewer than 100 steps), if more than 10 seconds are left. Other lines are at
-        least 10 seconds apart.
-
-    Examples
-    --------
-    >>> with progress("Sampling", 100) as advance:
-    ...     advance(100)
-    """
+    """Show the progress of `total` steps, unless another progress is shown or the process is a worker."""
     if disable or multiprocessing.parent_process() is not None or not _SHOWN.acquire(blocking=False):
         yield lambda n: None
         return
@@ -84,13 +59,7 @@ def _shown(description: str, total: int, before: str) -> Iterator[Callable[[int]
 
 
 def tracked[Item](items: Iterator[Item], description: str, total: int, *, disable: bool = False) -> Iterator[Item]:
-    """Iterate over `total` items and show the progress.
-
-    Examples
-    --------
-    >>> list(tracked(iter("ab"), "Letters", 2))
-    ['a', 'b']
-    """
+    """Iterate over `total` items and show the progress."""
     with progress(description, total, disable=disable) as advance:
         for item in items:
             yield item
@@ -142,13 +111,7 @@ class _Lines:
 
 
 def _spoken(seconds: float) -> str:
-    """Format a duration with one unit.
-
-    Examples
-    --------
-    >>> _spoken(41.7), _spoken(400), _spoken(9000)
-    ('42 s', '7 min', '2.5 h')
-    """
+    """Format a duration with one unit."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

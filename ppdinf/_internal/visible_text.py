@@ -16,13 +16,7 @@ def is_visible(text: str) -> bool:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    r"""Replace control characters by their escape sequences; with `lines`, line feeds are kept.
-
-    Examples
-    --------
-    >>> visible("a\x1b[31mb\n")
-    'a\\x1b[31mb\\n'
-    """
+    r"""Replace control characters by their escape sequences; with `lines`, line feeds are kept."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if _is_visible(c) or (lines and c == "\n") else ascii(c)[1:-1] for c in text)

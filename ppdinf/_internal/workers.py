@@ -24,36 +24,7 @@ type Workers = int | Client | None
 def run[Task, Result](
     function: Callable[[Task], Result], tasks: Iterable[Task], workers: Workers = None
 ) -> Iterator[Result]:
-    """Return an iterator over ``function(task)`` in the order of the tasks.
-
-    Parameters
-    ----------
-    function : callable
-        A function of its argument alone. Random functions take their seed or generator from the task, so that results
-        are the same with any workers, and a repeated task has the same result.
-    tasks : iterable
-    workers : int or distributed.Client, optional
-        By default tasks run in this process, one at a time, when their results are read. Functions and tasks are
-        copied to other processes (`cloudpickle`); pass large data as the path of a file. A cluster repeats the task of
-        a lost worker, and fails if four workers are lost with the same task. A lost process of this machine ends the
-        run.
-
-    Raises
-    ------
-    WorkersError
-        `workers` is not a positive integer or a connected client, or the client was closed before all tasks were done.
-
-    Notes
-    -----
-    A new process imports the package and loads its kernels, which takes a few seconds. Kernels compiled by one process
-    of a machine are loaded by the next, so that parallel processes compile a kernel only if they need it at the same
-    time.
-
-    Examples
-    --------
-    >>> list(run(abs, [-1, 2, -3]))
-    [1, 2, 3]
-    """
+    """Return an iterator over ``function(task)`` in the order of the tasks."""
     if workers is None:
         return map(function, tasks)
     if isinstance(workers, int | np.integer) and not isinstance(workers, bool) and workers >= 1:

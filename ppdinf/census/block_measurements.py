@@ -37,16 +37,7 @@ type Exact = tuple[inv.Public, NDArray[np.int64] | None]
 
 @dataclass(frozen=True)
 class CellLabels:
-    """Labels of the table that rows of the files refer to.
-
-    Attributes
-    ----------
-    labels : dict of str to list of str
-        Geounits of the finest level, by its name in lower case, then the axes.
-    coords : dict of str to (str, list of str)
-        Higher levels, and groupings of the axes.
-    axes : tuple of Axis
-    """
+    """Labels of the table that rows of the files refer to."""
 
     labels: dict[str, list[str]]
     coords: dict[str, tuple[str, list[str]]]
@@ -75,15 +66,7 @@ class CellLabels:
         rows: pd.DataFrame,
         numbers: NDArray[np.float64],
     ) -> xr.DataArray:
-        """Return the numbers of one query in all geounits of a level; nan for geounits without the query.
-
-        `numbers` has the numbers of one row after another, or one number for each row.
-
-        Raises
-        ------
-        LabelError
-            A geounit has the query twice.
-        """
+        """Return the numbers of one query in all geounits of a level; nan for geounits without the query."""
         names = self.names(level, groupings)
         coords = {name: self.members(name) for name in names}
         values = np.full([len(labels) for labels in coords.values()], np.nan)
@@ -104,21 +87,7 @@ class CellLabels:
 
 
 def cell_labels_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str] | None = None) -> CellLabels:
-    """Return the cells of rows of several levels.
-
-    Parameters
-    ----------
-    rows : pandas.DataFrame
-        Measurements and constraints, from `read_rows`.
-    histogram : Histogram
-    axes : sequence of str, optional
-        Axes that are kept.
-
-    Raises
-    ------
-    LabelError
-        No rows; codes of several widths at one level; a geounit without a geounit of the finest level; unknown axes.
-    """
+    """Return the cells of rows of several levels."""
     if rows.empty:
         raise LabelError("the files have no geounit within the given codes at the given levels")
     kept = tuple(axis for axis in histogram.axes if axes is None or axis.name in axes)

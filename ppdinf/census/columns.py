@@ -23,39 +23,7 @@ type Columns = Mapping[str, pyarrow.Array]
 
 
 def rows_of(pa: ModuleType, columns: Columns, where: list[str], histogram: Histogram) -> dict[str, list[Any]]:
-    """Return the rows of a batch.
-
-    Parameters
-    ----------
-    pa : module
-        pyarrow.
-    columns : mapping of str to pyarrow.Array
-        ``geocode``, ``query_name``, the axes, ``query_shape`` and ``value``; ``variance`` of measurements, ``sign`` of
-        constraints. Texts are of the type string.
-    where : list of str
-        File and row, for messages.
-    histogram : Histogram
-
-    Returns
-    -------
-    dict of str to list
-        Columns of `read_rows`, without the level.
-
-    Raises
-    ------
-    ReleaseFileError, LabelError, CountError, PrivacyError
-        The first wrong row of the batch, and the first of its wrong columns.
-
-    Examples
-    --------
-    >>> import pyarrow as pa, pyarrow.compute
-    >>> from ppdinf.census import UNITS
-    >>> texts = {"geocode": ["044"], "query_name": ["total_con"], "h1": ["*"], "sign": ["="]}
-    >>> columns = {name: pa.array(values) for name, values in texts.items()}
-    >>> lists = {"query_shape": pa.array([[1]]), "value": pa.array([[7]])}
-    >>> rows_of(pa, columns | lists, ["row 0"], UNITS)["groupings"]
-    [('*',)]
-    """
+    """Return the rows of a batch."""
     value = _lists(pa, columns["value"])
     groupings, of = _distinct([columns[name] for name in histogram.names])
     variance = _numbers(columns["variance"]) if "variance" in columns else np.full(len(where), np.nan)

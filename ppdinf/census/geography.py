@@ -107,13 +107,7 @@ def named(code: str) -> str:
 
 
 def one_width(codes: Iterable[str], level: str, where: str) -> int:
-    """Return the width of the codes of a level.
-
-    Raises
-    ------
-    LabelError
-        The codes have several widths.
-    """
+    """Return the width of the codes of a level."""
     by_width = {len(code): code for code in codes}
     if len(by_width) > 1:
         raise LabelError(

@@ -29,20 +29,7 @@ EXACT = 1e-12  # variance that replaces 0 in weights
 
 
 def warn_of_missing_geounits(noisy: pd.DataFrame, constraints: pd.DataFrame, histogram: Histogram) -> None:
-    """Name a geounit whose rows, or those of one of its children, are missing according to the other rows.
-
-    Parameters
-    ----------
-    noisy, constraints : pandas.DataFrame
-        Rows of `read_rows`.
-    histogram : Histogram
-
-    Warns
-    -----
-    DiagnosisWarning
-        A geounit with constraints has no measurement, unlike others of its level; or the lower limits or the total of
-        a geounit differ from the sums over its children by more than the noise permits.
-    """
+    """Name a geounit whose rows, or those of one of its children, are missing according to the other rows."""
     problem = (
         _unmeasured(noisy, constraints)
         or _unequal_limits(constraints[constraints["sign"] == ">="])

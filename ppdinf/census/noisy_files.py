@@ -125,13 +125,7 @@ def read_rows(
 
 
 def arrow() -> ModuleType:
-    """Import pyarrow.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        pyarrow is not installed; the message names the extra.
-    """
+    """Import pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -56,13 +56,7 @@ class Strategy:
 
 
 def variance_of(squared_sigma: float) -> float:
-    """Return the variance of the discrete Gaussian with parameter `squared_sigma`.
-
-    Examples
-    --------
-    >>> round(variance_of(0.25), 6), variance_of(4.0)
-    (0.215013, 4.0)
-    """
+    """Return the variance of the discrete Gaussian with parameter `squared_sigma`."""
     if squared_sigma >= LARGE:
         return squared_sigma
     z = np.arange(-80, 81)
@@ -71,18 +65,7 @@ def variance_of(squared_sigma: float) -> float:
 
 
 def squared_sigma(variance: float) -> float:
-    """Return the parameter ``sigma**2`` of the discrete Gaussian with a given variance.
-
-    Raises
-    ------
-    PrivacyError
-        The variance is not a positive number.
-
-    Examples
-    --------
-    >>> round(squared_sigma(variance_of(0.25)), 9)
-    0.25
-    """
+    """Return the parameter ``sigma**2`` of the discrete Gaussian with a given variance."""
     if not 0 < variance < np.inf:
         raise PrivacyError(f"the variance of noise must be a positive number, found {variance}")
     if variance >= LARGE:

@@ -52,25 +52,7 @@ def adjoint(u: Columns, v: Columns, E: float) -> Columns:
 
 
 class ColumnSystems:
-    """The systems of all columns, and the dense system that couples them.
-
-    Parameters
-    ----------
-    u, v : ndarray of float64, shape (m, n - 1)
-        Positive.
-    z : ndarray of float64, shape (n,)
-    E : float
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> u, v, z = rng.random((3, 3)), rng.random((3, 3)), np.full(4, 0.25)
-    >>> rhs, rows, fixed = rng.random((3, 4)), np.full(4, 0.3), np.full(3, 0.1)
-    >>> dt, dlam, dmu = ColumnSystems(u, v, z, 2.0).solve(rhs, rows, fixed)
-    >>> a, b = slacks(dt, 2.0)
-    >>> bool(np.allclose(adjoint(u * a, v * b, 2.0), dlam + np.outer(dmu, z) + rhs)), dt.sum(axis=0).round(9)
-    (True, array([0.3, 0.3, 0.3, 0.3]))
-    """
+    """The systems of all columns, and the dense system that couples them."""
 
     def __init__(self, u: Columns, v: Columns, z: NDArray[np.float64], E: float) -> None:
         m, n = u.shape[0], z.size

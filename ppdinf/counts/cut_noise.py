@@ -9,23 +9,7 @@ __all__ = ["cut_noise"]
 
 
 def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log probabilities of clipped symmetric noise.
-
-    Parameters
-    ----------
-    log_p, log_tail : array of float64, shape (n,) and at least (n,)
-        Log probability of the noise k, and of values of at least k.
-
-    Returns
-    -------
-    array of float64, shape (n, n)
-
-    Examples
-    --------
-    >>> np.exp(cut_noise(np.log([0.5, 0.25]), np.log([0.75, 0.25])))
-    array([[0.75, 0.25],
-           [0.25, 0.75]])
-    """
+    """Return the log probabilities of clipped symmetric noise."""
     n = log_p.size
     rows = np.arange(n)
     found = log_p[np.abs(rows[:, np.newaxis] - rows)]

@@ -14,28 +14,7 @@ ROUNDING = 1e-9  # tolerance for the sum of probabilities
 
 
 def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
-    """Validate a distribution over the counts 0 to n - 1.
-
-    Parameters
-    ----------
-    z : array_like of float, shape (n,)
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        The distribution, divided by its sum, which must be 1 up to 1e-9.
-
-    Raises
-    ------
-    PrivacyError
-        The input is not one-dimensional with at least two numbers, an entry is negative or not finite, or the sum is
-        not 1.
-
-    Examples
-    --------
-    >>> as_distribution([0.25, 0.75])
-    array([0.25, 0.75])
-    """
+    """Validate a distribution over the counts 0 to n - 1."""
     found = numbers(z, "a distribution of counts")
     if found.ndim != 1 or found.size < 2:
         raise PrivacyError(

@@ -172,11 +172,7 @@ def _fill(z, order, table, column, peak, rising):  # type: ignore[no-untyped-def
 
 @jit
 def _multiple(j, upper, reference, first, runs, table):  # type: ignore[no-untyped-def]
-    """Return the largest feasible multiple of the scale: `upper` at the reference height, or less, and its height.
-
-    The third value states what ends the scale: `NONE` for the column's capacity, `ALL` if r is used up, or the run
-    whose step to the next run reaches its bound.
-    """
+    """Return the largest feasible multiple of the scale: `upper` at the reference height, or less, and its height."""
     n, up, down = runs.last.size, 1 / table[1], table[1]
     after, amplitude, top, net = runs.after, runs.amplitude, runs.top, runs.net
     multiple, at, joined = upper, reference, NONE

@@ -43,10 +43,7 @@ def runs_of(z):  # type: ignore[no-untyped-def]
 
 @jit
 def heights(j, runs, first):  # type: ignore[no-untyped-def]
-    """Write the heights of the runs' first rows into ``first``, for the scale with peak j that moves with r.
-
-    Return the height of its highest row, and of its highest row with positive z.
-    """
+    """Write the heights of the runs' first rows into ``first``, for the scale with peak j that moves with r."""
     n = runs.last.size
     height, highest, reference = 0, -n - 1, -n - 1
     s = 0

@@ -32,16 +32,7 @@ MANY = 20  # largest n for which all 2^(n-1) scales are listed
 
 @lru_cache(maxsize=32)
 def falls(epsilon: Fraction) -> NDArray[np.float64]:
-    """Tabulate exp(-epsilon k) for k = 0, 1, ... down to about exp(-650), within one unit in the last place.
-
-    ``exp(-(epsilon * k))`` in floating point has an error of ``epsilon k`` rounding errors: neighbours would differ by
-    more than the factor that privacy allows.
-
-    Examples
-    --------
-    >>> falls(Fraction(1, 2))[:3].round(4), falls(Fraction(1, 2)).size
-    (array([1.    , 0.6065, 0.3679]), 1300)
-    """
+    """Tabulate exp(-epsilon k) for k = 0, 1, ... down to about exp(-650), within one unit in the last place."""
     size = max(2, min(int(SMALLEST / epsilon), LONGEST))
     with ctx.workprec(128):
         factor = (-ball(epsilon)).exp()
@@ -66,13 +57,7 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
 
 
 def as_epsilon(epsilon: Parameter) -> Fraction:
-    """Validate the privacy loss between a count and the next one, from 1e-6 to 100.
-
-    Examples
-    --------
-    >>> as_epsilon("0.1")
-    Fraction(1, 10)
-    """
+    """Validate the privacy loss between a count and the next one, from 1e-6 to 100."""
     exact = as_fraction(epsilon, "epsilon")
     if not LEAST <= exact <= MOST:
         raise PrivacyError(f"epsilon must be between 1e-6 and 100 for mechanisms of single counts, found {epsilon!r}")
@@ -80,22 +65,7 @@ def as_epsilon(epsilon: Parameter) -> Fraction:
 
 
 def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the number of steps below the highest entry of each scale.
-
-    Parameters
-    ----------
-    patterns : ndarray of bool, shape (..., n - 1)
-        True where a scale increases.
-
-    Returns
-    -------
-    ndarray of int64, shape (..., n)
-
-    Examples
-    --------
-    >>> depths(np.array([True, False, False]))
-    array([1, 0, 1, 2])
-    """
+    """Return the number of steps below the highest entry of each scale."""
     patterns = np.asarray(patterns, dtype=bool)
     heights = np.zeros((*patterns.shape[:-1], patterns.shape[-1] + 1), dtype=np.int64)
     np.cumsum(np.where(patterns, 1, -1), axis=-1, out=heights[..., 1:])

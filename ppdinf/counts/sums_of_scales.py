@@ -16,17 +16,7 @@ __all__ = ["Scales", "add_scales", "scales_ratio"]
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """Columns as sums of scales.
-
-    Attributes
-    ----------
-    column : ndarray of int64, shape (k,)
-        Column of each scale.
-    peak : ndarray of float64, shape (k,)
-        Largest entry of each scale, including its weight.
-    rising : ndarray of bool, shape (k, n - 1)
-        Pattern of each scale.
-    """
+    """Columns as sums of scales."""
 
     column: NDArray[np.int64]
     peak: NDArray[np.float64]

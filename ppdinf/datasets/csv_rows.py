@@ -20,24 +20,7 @@ _WHOLE = re.compile(r"0|[1-9][0-9]*")
 
 
 def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
-    """Read a CSV file as text.
-
-    Parameters
-    ----------
-    path : Path
-        In UTF-8, with or without a byte order mark. Fields are separated by commas. In a file without a comma in its
-        header, they are separated by tabs, semicolons or vertical bars.
-
-    Returns
-    -------
-    header : list of str
-    rows : list of (line number, {column: text})
-
-    Raises
-    ------
-    LabelError
-        The file is not UTF-8 or not CSV, has no rows, a repeated column, or a row with another width than the header.
-    """
+    """Read a CSV file as text."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -62,13 +45,7 @@ def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
 
 
 def require_labels(path: Path, rows: list[Row], names: Sequence[str]) -> None:
-    """Refuse blank labels.
-
-    Raises
-    ------
-    LabelError
-        The message names the line and the column.
-    """
+    """Refuse blank labels."""
     for line, row in rows:
         for name in names:
             if not row[name].strip():
@@ -83,13 +60,7 @@ def require_columns(path: Path, header: list[str], names: list[str] | tuple[str,
 
 
 def parse_count(where: str, text: str) -> int:
-    """Read a count; the error of an invalid count does not show it.
-
-    Examples
-    --------
-    >>> parse_count("cases.csv line 2, column 'cases'", "12")
-    12
-    """
+    """Read a count; the error of an invalid count does not show it."""
     if _WHOLE.fullmatch(text):
         if len(text) <= 16 and int(text) <= LARGEST:
             return int(text)

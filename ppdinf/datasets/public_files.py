@@ -11,13 +11,7 @@ VARIABLE = "PPDINF_DATA"
 
 
 def public_folder() -> Path | None:
-    """Return the folder that PPDINF_DATA names, or None if it is unset or empty.
-
-    Raises
-    ------
-    FileNotFoundError
-        PPDINF_DATA does not name a folder.
-    """
+    """Return the folder that PPDINF_DATA names, or None if it is unset or empty."""
     name = os.environ.get(VARIABLE)
     if not name:
         return None

@@ -22,19 +22,7 @@ SHOWN = 3  # numbers that a message names
 
 
 def contradictions(entries: Entries, draws: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the published numbers that half of the draws contradict, worst first, and the mean draws of their sums.
-
-    Parameters
-    ----------
-    entries : Entries
-    draws : array of int, shape (chains, draws, d)
-
-    Returns
-    -------
-    rows : array of int64
-        Indices of entries. The false-alarm rate is `RATE` per table.
-    means : array of float64
-    """
+    """Return the published numbers that half of the draws contradict, worst first, and the mean draws of their sums."""
     k, draws = entries.y.size, draws.reshape(-1, draws.shape[-1])
     low, high = np.empty(k), np.empty(k)
     for form, rows in entries.forms:

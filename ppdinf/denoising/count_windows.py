@@ -27,18 +27,7 @@ type Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class CountWindows:
-    """Possible counts of the cells.
-
-    Attributes
-    ----------
-    lower : array of int64, shape (d,)
-    counts : array of int64, shape (d, width)
-        ``lower[i], lower[i] + 1, ...``, with negative values replaced by 0.
-    log_noise : array of float64, shape (d, width)
-        Log weights by the noise of single cells; ``-inf`` for counts that public bounds exclude.
-    ends : tuple of two arrays
-        Ends of the windows that truncate the noise (`ends_by_noise`).
-    """
+    """Possible counts of the cells."""
 
     lower: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -52,15 +41,7 @@ class CountWindows:
 
 
 def published_windows(observed: ObservedMeasurements) -> CountWindows:
-    """Return the window of counts of every cell.
-
-    Raises
-    ------
-    ModelError
-        A cell is unbounded by everything published (the message names the cell), or the windows exceed the memory.
-    InvariantError
-        Published statements contradict each other.
-    """
+    """Return the window of counts of every cell."""
     system, d = observed.system, observed.frame.size
     below, upper = published_ranges(observed)
     width = int((upper - below).max()) + 1
@@ -86,32 +67,18 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
 def ends_by_noise(
     first: NDArray[np.int64], last: NDArray[np.int64], limits: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> Ends:
-    """Return the ends of windows that truncate the noise; -1 where public bounds exclude all counts beyond the end.
-
-    A window that ends at the support of a law contains an impossible count, which is its end.
-    """
+    """Return the ends of windows that truncate the noise; -1 where public bounds exclude all counts beyond the end."""
     smallest, largest = limits
     return np.where(first > np.maximum(smallest, 0), first, -1), np.where(last < largest, last, -1)
 
 
 def reached(draws: Array, ends: Ends) -> NDArray[np.bool_]:
-    """Return for each cell whether one of its draws, shape (draws, d), is an end of its window.
-
-    By noise alone this has a probability of about 1e-12. It happens if other published numbers contradict the noise.
-    """
+    """Return for each cell whether one of its draws, shape (draws, d), is an end of its window."""
     return ((draws == ends[0]) | (draws == ends[1])).any(axis=0)
 
 
 def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the smallest and largest count of the window of every cell, before bounds of single cells.
-
-    Raises
-    ------
-    ModelError
-        A cell is unbounded by everything published; the message names the cell.
-    InvariantError
-        Published statements contradict each other.
-    """
+    """Return the smallest and largest count of the window of every cell, before bounds of single cells."""
     system = observed.system
     nonnegative = np.ones(observed.frame.size, dtype=bool)
     low, high = possible_counts(system, nonnegative, observed.tail_inequalities)

@@ -180,10 +180,7 @@ def _sample(
     generators: list[np.random.Generator],
     bar: bool = False,
 ) -> tuple[Stored, str, Ends]:
-    """Draw one chain per generator in threads; return the draws that all chains have, the plan, and ends of windows.
-
-    `collected` is the number of chains whose draws the memory must hold in the end.
-    """
+    """Draw one chain per generator in threads; return the draws that all chains have, the plan, and ends of windows."""
     observed, chains = ObservedMeasurements(data), len(generators)
     windows = published_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])

@@ -260,15 +260,7 @@ def require_name(path: str | PathLike[str]) -> None:
 
 
 def require_columns(data: Measurements, statement: Public | None) -> None:
-    """Refuse, before any draw, sums that `Denoised.save` could not write.
-
-    Raises
-    ------
-    InvariantError
-        The statement names no sums.
-    LabelError
-        The table does not have the labels of the statement, or the labels have the name of another column.
-    """
+    """Refuse, before any draw, sums that `Denoised.save` could not write."""
     draw = _labelled(data.frame, np.zeros((1, 1, data.frame.size), dtype=np.int64))
     sums = draw if statement is None else aggregate(draw, statement)
     for name in sums.dims:

@@ -59,29 +59,7 @@ def sweeps(
     tune: bool,
     rng: np.random.Generator,
 ) -> float:
-    """Update a table and the parameters of its prior in place, and return the step of the block.
-
-    Parameters
-    ----------
-    number : int
-        Number of sweeps.
-    x : array of int64, shape (d + l,)
-        A table of d cells followed by its l slacks ``B x - b >= 0``.
-    along : tuple of arrays
-        Directions, divided equally among the sweeps (`ppdinf.fiber.gibbs.line_gibbs.walk`). Without directions, sweeps
-        have steps 2 and 3 only.
-    prior : Prior
-    measured : tuple of arrays
-        `ppdinf.fiber.gibbs.measured_sums.MeasuredSums.arrays`. Precisions of l2 noise are overwritten.
-    mixtures : tuple of three arrays
-        `ppdinf.fiber.gibbs.measured_sums.MeasuredSums.mixture_arrays`.
-    jointly : bool
-        Whether a sweep has step 3.
-    tune : bool
-        Whether to adapt the lengths of steps.
-    noise, bounds, block, partner, step, rng
-        As for `ppdinf.fiber.gibbs.joint_move.joint_move`.
-    """
+    """Update a table and the parameters of its prior in place, and return the step of the block."""
     log_noise, lower, knots, noise_at_knots = noise[0], noise[2], noise[4], noise[5]
     d, lines = lower.size, (along[0].size - 1) // number
     table, slack = x[:d], x[d:]

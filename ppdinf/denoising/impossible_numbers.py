@@ -15,19 +15,7 @@ type Reals = NDArray[np.float64]
 
 
 def require_possible_numbers(data: Measurements) -> None:
-    """Refuse an exact sum, a bound or a published number that no table of counts satisfies by itself.
-
-    Examples are a published -2 without noise, the text ``"<0"``, and -5 as a multiple of 5.
-
-    Parameters
-    ----------
-    data : Measurements
-
-    Raises
-    ------
-    InvariantError
-        The message names the first such sum, and states its published value unless it is a range.
-    """
+    """Refuse an exact sum, a bound or a published number that no table of counts satisfies by itself."""
     system, entries = data.public, data.entries
     exact = system.values.astype(np.float64)
     least = system.limits.astype(np.float64)

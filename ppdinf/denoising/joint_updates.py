@@ -53,18 +53,7 @@ def update_with_table(
     tune: bool,
     rng: np.random.Generator,
 ) -> None:
-    """Update effects, level and shape, each jointly with the table, in place.
-
-    Parameters
-    ----------
-    prior : Prior
-    at_knots : array, shape (d, m)
-        Log weights at the knots (`ppdinf.fiber.gibbs.coarse_quantiles.log_weights_at`), updated with the shape.
-    tune : bool
-        Whether to adapt lengths.
-    x, sums, slack, partner, log_totals, noise, measured, bounds, block, step, rng
-        As for `ppdinf.fiber.gibbs.joint_move.joint_move`.
-    """
+    """Update effects, level and shape, each jointly with the table, in place."""
     d, first, codes, possible = x.size, prior.first, prior.codes, prior.possible
     level, log_shape = prior.state[0], prior.state[1]
     log_h, h, a = prior.log_h, prior.h, math.exp(log_shape)

@@ -36,13 +36,7 @@ type Reals = NDArray[np.float64]
 
 
 class FixedPrior:
-    """Prior without parameters.
-
-    Parameters
-    ----------
-    log_h, slope : arrays, shapes (counts,) and (d,)
-        Log weights of the counts of cell i are ``log_h[x] + slope[i] x``.
-    """
+    """Prior without parameters."""
 
     def __init__(self, log_h: Reals, slope: Reals) -> None:
         d, none, no_cells = slope.size, np.zeros(0), np.zeros(0, dtype=np.int64)
@@ -66,25 +60,7 @@ class FixedPrior:
 
 
 class LearnedPrior:
-    """Parameters of the prior and their updates.
-
-    Parameters
-    ----------
-    frame : Frame
-        Frame of the cells. Factors are its dimensions, if there are several, and further coordinates. A factor has at
-        most a third as many labels as there are cells. Decimals are labels, too.
-    possible : array of bool, shape (d,)
-        True for cells that are not structural zeros.
-    start : array of int64, shape (d,)
-        A feasible table.
-    largest : int
-        Largest count with a listed log weight.
-
-    Attributes
-    ----------
-    names, left_out : list of str
-        Dimensions and coordinates with effects, and those whose labels are too many.
-    """
+    """Parameters of the prior and their updates."""
 
     def __init__(self, frame: Frame, possible: NDArray[np.bool_], start: Ints, largest: int) -> None:
         self.names, self.left_out, labels_of = [], [], []

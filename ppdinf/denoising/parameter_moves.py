@@ -43,40 +43,7 @@ def _accepts(log_ratio: float, lengths: Reals, which: int, tune: bool, rng: np.r
 
 
 class Prior(NamedTuple):
-    """Arrays of a prior of n possible cells out of d. Kernels update them in place.
-
-    Attributes
-    ----------
-    learned : bool
-        Whether parameters are updated. If not, only `log_h`, `h` and `slope` are used.
-    log_h, h : arrays, shape (counts,)
-        Log weights of counts by the shape alone, and their exponentials.
-    slope : array, shape (d,)
-        Further log weight of a cell per count.
-    possible : array of bool, shape (d,)
-        False for structural zeros.
-    members : array of int64, shape (n,)
-        Possible cells.
-    codes, codes_of_members : arrays of int64, shapes (factors, d) and (factors, n)
-        The label of each cell in each factor.
-    first : array of int64, shape (factors + 1,)
-        Start of the effects of each factor, and the number of effects.
-    starts, cells : arrays of int64, shapes (effects + 1,) and (factors n,)
-        The possible cells of the label of effect j are ``cells[starts[j]:starts[j + 1]]``.
-    turns : array of int64
-        Factors in the order of their joint updates with the table.
-    often : array, shape (effects,)
-        Probability of a joint update.
-    state : array, shape (2,)
-        Level and log shape.
-    effects, log_spread : arrays, shapes (effects,) and (factors,)
-    lengths : array, shape (2 + factors + effects,)
-        Lengths of the steps of level, shape, log spreads and effects given a table.
-    lengths_with : array, shape (2,)
-        Lengths of the joint steps of the level and of the shape with the table.
-    scales : array, shape (4,)
-        Prior scales: sd of the level; scale of the sds of the effects; mean and sd of the log shape.
-    """
+    """Arrays of a prior of n possible cells out of d. Kernels update them in place."""
 
     learned: bool
     log_h: Reals
@@ -209,11 +176,7 @@ def _move_shape(
 
 @jit
 def list_weights(log_shape: float, log_h: Reals, h: Reals) -> None:
-    """Write log Gamma(x + a) / (Gamma(a) x!) for x = 0, 1, ..., and its exponential, for the shape a.
-
-    The exponential is infinite for large counts of a large shape: `ppdinf.fiber.gibbs.cell_quantiles` then takes the
-    log.
-    """
+    """Write log Gamma(x + a) / (Gamma(a) x!) for x = 0, 1, ..., and its exponential, for the shape a."""
     a = math.exp(log_shape)
     log_h[0], h[0] = 0.0, 1.0
     for x in range(1, log_h.size):
@@ -223,16 +186,7 @@ def list_weights(log_shape: float, log_h: Reals, h: Reals) -> None:
 
 @jit
 def update_parameters(prior: Prior, table: Ints, tune: bool, rng: np.random.Generator) -> None:
-    """Update level, effects, their standard deviations and the shape, once each, given a table.
-
-    Parameters
-    ----------
-    prior : Prior
-    table : array of int64, shape (d,)
-    tune : bool
-        Whether to adapt lengths.
-    rng : numpy.random.Generator
-    """
+    """Update level, effects, their standard deviations and the shape, once each, given a table."""
     scales, lengths, first, n = prior.scales, prior.lengths, prior.first, prior.members.size
     level, log_shape = prior.state[0], prior.state[1]
     factors = prior.log_spread.size

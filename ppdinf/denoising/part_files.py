@@ -38,13 +38,7 @@ type Source = Callable[[], Measurements] | str | PathLike[str] | Measurements
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One part of a table, and the folder of its results; it can be sent to another process.
-
-    Raises
-    ------
-    LabelError
-        The name cannot be the name of a file.
-    """
+    """One part of a table, and the folder of its results; it can be sent to another process."""
 
     name: str
     source: Source
@@ -56,13 +50,7 @@ class Part:
             raise LabelError(f"the name of a part must be text that can be the name of a file, found {self.name!r}")
 
     def message(self, step: int, tilt: float, tolerance: float) -> TotalMessage:
-        """Compute and store the message of an upward pass, or read it if the part has not changed since.
-
-        Raises
-        ------
-        ModelError
-            The part has changed since its message was stored, or the file of the message is damaged.
-        """
+        """Compute and store the message of an upward pass, or read it if the part has not changed since."""
         place = self.folder / MESSAGES / f"{self.name}.{step}.npz"
         stored = _stored(self.folder, place, self.name)
         if stored is not None and stored.tilt == tilt and step > 0:  # compared with the part in the first pass
@@ -80,19 +68,7 @@ class Part:
         return message
 
     def draw(self, message: TotalMessage, totals: NDArray[np.int64], seed: np.random.SeedSequence) -> int:
-        """Draw all cells given their total in each draw, and write them, unless the file exists.
-
-        Returns
-        -------
-        int
-            Number of cells whose draws reach the end of the range that the noise permits.
-
-        Raises
-        ------
-        ModelError
-            The part has changed since its message was stored, or the file is damaged or has draws of other
-            measurements or totals.
-        """
+        """Draw all cells given their total in each draw, and write them, unless the file exists."""
         place = self.folder / DRAWS / f"{self.name}.parquet"
         given = hashlib.sha256(message.digest.encode() + totals.tobytes()).hexdigest()
         found = read_checked(self.folder, place, f"of part {self.name!r}")
@@ -154,13 +130,7 @@ def write_checked(folder: Path, place: Path, data: bytes, notes: Notes) -> None:
 
 
 def read_checked(folder: Path, place: Path, of: str, remedy: str = AGAIN) -> tuple[bytes, Notes] | None:
-    """Return the bytes and the notes of a file of a run; None if the file or its digest was not written.
-
-    Raises
-    ------
-    ModelError
-        The file or its digest is damaged.
-    """
+    """Return the bytes and the notes of a file of a run; None if the file or its digest was not written."""
     index = _index(folder, place)
     if not (place.exists() and index.exists()):
         return None

@@ -35,23 +35,7 @@ SIMILAR = 1.25  # ratio of the widths of cells that are computed together
 
 @dataclass(frozen=True, eq=False)
 class TotalMessage:
-    """Weights of the values of a part's total: the message from the part to the root.
-
-    Attributes
-    ----------
-    first : int
-    log_weight : array of float64
-        Log weights of the totals ``first, first + 1, ...``, plus ``tilt (total - center)``.
-    log_missing : float
-        Log of a bound on the weight of all tables that trimming omitted, tilted in the same way.
-    tilt, tolerance : float
-        With which the weights were computed.
-    center : int
-    least, most : int
-        Range of the total.
-    digest : str
-        Identifies the measurements and the prior of the part.
-    """
+    """Weights of the values of a part's total: the message from the part to the root."""
 
     first: int
     log_weight: NDArray[np.float64]
@@ -74,28 +58,7 @@ class TotalMessage:
 
 
 class PartSums:
-    """The nested sums of one part, with the sum of all its cells as the root.
-
-    Parameters
-    ----------
-    data : Measurements
-    prior : BinomialPrior or None
-        None: all counts of a window have the same weight.
-
-    Attributes
-    ----------
-    data : Measurements
-    low, width : array of int64, shape (d,)
-        Windows of the cells. A binomial prior has windows from 0 to the number of trials within the public bounds;
-        otherwise noise truncates the windows as in `ppdinf.denoise`.
-
-    Raises
-    ------
-    InvariantError
-        Two sums overlap, or published statements are contradictory.
-    ModelError
-        A cell is unbounded, or windows exceed the memory.
-    """
+    """The nested sums of one part, with the sum of all its cells as the root."""
 
     def __init__(self, data: Measurements, prior: BinomialPrior | None) -> None:
         require_possible_numbers(data)
@@ -195,10 +158,7 @@ class PartSums:
     def draw(
         self, message: TotalMessage, totals: NDArray[np.int64], rng: np.random.Generator
     ) -> NDArray[np.signedinteger]:
-        """Draw all cells given the total of each draw, shape (draws, d), in the smallest signed integer type.
-
-        Weights are computed as for the message, so that the draws are from the law whose error bound is proved.
-        """
+        """Draw all cells given the total of each draw, shape (draws, d), in the smallest signed integer type."""
         evaluated = self._evaluated(self._sums(message.tolerance), message.tilt)
         largest = int((self.low + self.width - 1).max())
         draws = np.empty((totals.size, self.low.size), np.min_scalar_type(-largest - 1))

@@ -40,29 +40,7 @@ LARGEST = 2**25  # entries of all continued messages
 
 
 class PartTotals:
-    """Everything known about the sums of whole parts.
-
-    Parameters
-    ----------
-    parts : sequence of str
-        Names of the parts.
-    top : Measurements, optional
-        Measurements of a table with one dimension, whose labels are the parts in any order.
-
-    Attributes
-    ----------
-    parts : list of str
-        Names of the parts in the order of `top`, by default sorted.
-    dim : str
-        Name of the dimension.
-
-    Raises
-    ------
-    LabelError
-        The labels of `top` are not the names of the parts.
-    InvariantError
-        Two sums overlap, or a published number is impossible for every table of counts.
-    """
+    """Everything known about the sums of whole parts."""
 
     def __init__(self, parts: Sequence[str], top: Measurements | None) -> None:
         top = Measurements({"part": sorted(parts)}) if top is None else top
@@ -83,13 +61,7 @@ class PartTotals:
         self._tilts: Tilts | None = None
 
     def posterior(self, messages: Sequence[TotalMessage]) -> tuple[Evaluated, float] | None:
-        """Compute the posterior of all totals and its error bound; None if the bound exceeds `BOUND`.
-
-        Raises
-        ------
-        InvariantError
-            No totals satisfy `top`.
-        """
+        """Compute the posterior of all totals and its error bound; None if the bound exceeds `BOUND`."""
         least, most = self._ranges(messages)
         sizes = np.array([message.log_weight.size for message in messages])
         sums = self._nested(np.array([message.first for message in messages]), sizes, (least, most))
@@ -104,15 +76,7 @@ class PartTotals:
         return (evaluated, bound) if bound <= BOUND else None
 
     def tilts(self, messages: Sequence[TotalMessage]) -> NDArray[np.float64]:
-        """Compute the tilts of all parts at the saddlepoint, for the next messages.
-
-        Raises
-        ------
-        InvariantError
-            No totals satisfy `top`.
-        ModelError
-            The totals that `top` requires are too improbable.
-        """
+        """Compute the tilts of all parts at the saddlepoint, for the next messages."""
         mean, variance = np.array([message.moments for message in messages]).T
         variance = np.maximum(variance, SMALLEST)
         least, most = self._ranges(messages)

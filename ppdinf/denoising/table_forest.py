@@ -15,20 +15,7 @@ type Reals = NDArray[np.float64]
 
 
 class TableForest:
-    """Sampler of tables whose sums are nested or disjoint.
-
-    Attributes
-    ----------
-    plan : str
-        Description of the sampler.
-    largest : int
-        Largest count of any window.
-
-    Parameters
-    ----------
-    sums : NestedSums
-    windows : CountWindows
-    """
+    """Sampler of tables whose sums are nested or disjoint."""
 
     plan = "drawn exactly given the prior: any two sums, noisy or exact, are nested or disjoint"
 

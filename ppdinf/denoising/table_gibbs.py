@@ -42,25 +42,7 @@ def _weigh(log_noise: Reals, lower: NDArray[np.int64], log_h: Reals, slope: Real
 
 
 class TableGibbs:
-    """Windows, moves and a feasible table for non-negative counts.
-
-    Attributes
-    ----------
-    plan : str
-        Description of the sampler, and the reason for its choice.
-    largest : int
-        Largest count with a listed log weight in the prior.
-
-    Parameters
-    ----------
-    observed : ObservedMeasurements
-    windows : CountWindows
-
-    Raises
-    ------
-    InvariantError
-        No table satisfies everything public.
-    """
+    """Windows, moves and a feasible table for non-negative counts."""
 
     def __init__(self, observed: ObservedMeasurements, windows: CountWindows) -> None:
         system, (d, width) = observed.system, windows.counts.shape
@@ -115,11 +97,7 @@ class TableGibbs:
             )
 
     def block(self, means: Reals) -> tuple[GaussianBlock, NDArray[np.int64]]:
-        """Choose the cells of a joint block from the mean counts, and for every other cell a partner with equal sums.
-
-        The partner of a cell has the same exact sums and is the furthest from its bounds, preferably in the block.
-        Partners outside the block are appended for their weights only; block moves do not change these cells.
-        """
+        """Choose the cells of a joint block from mean counts, and for every other cell a partner with equal sums."""
         distance = np.minimum(means - self.limits[0], self.limits[1] - means)
         distance[self.fiber.fixed] = -np.inf
         block, A = gaussian_block(self.fiber, self.precision, distance), self.fiber.system.A
@@ -167,10 +145,7 @@ class Chain:
         self._measured, self._mixtures = (*arrays[:4], arrays[4].copy(), *arrays[5:]), sums.mixture_arrays
 
     def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
-        """Update the table and the prior by four sweeps; lengths of steps adapt only while tuning.
-
-        A sweep has as many lines as there are cells.
-        """
+        """Update the table and the prior by four sweeps; lengths of steps adapt only while tuning."""
         tables, d = self._tables, self.table.size
         if self._position == BATCH * TIMES:
             self._directions = directions(tables.fiber, d * SWEEPS * BATCH, self._rng, tables.variances)

@@ -36,41 +36,7 @@ def calibrate[Data](
     rng: int | np.random.Generator | None = None,
     workers: Workers = None,
 ) -> pd.DataFrame:
-    """Return the normalized rank of the truth among posterior draws, for many simulated releases.
-
-    Parameters
-    ----------
-    simulate : callable
-        ``simulate(rng)`` returns the quantities of one truth, name to number, and the data for inference.
-    infer : callable
-        ``infer(data, rng)`` returns posterior draws of the same quantities, name to one-dimensional array.
-        Draws may be dependent if the truth is exchangeable with them. Example: run a reversible chain from the
-        truth backward and forward for random numbers of steps with a fixed sum. This tests the kernel and does not
-        require a mixed chain (Gandy and Scott).
-    replicates : int, default 1000
-    rng : int or numpy.random.Generator, optional
-        Each replicate has its own stream, spawned from this one.
-    workers : int or distributed.Client, optional
-        Processes, or a Dask cluster, with the same result; by default this process.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per replicate, one column per quantity, normalized ranks in (0, 1): uniform if inference is correct.
-
-    Examples
-    --------
-    >>> def simulate(rng):
-    ...     mean = rng.normal()
-    ...     return {"mean": mean}, mean + rng.normal()
-    >>> def infer(seen, rng, precision=2):
-    ...     return {"mean": rng.normal(seen / 2, precision**-0.5, size=99)}
-    >>> bool(uniformity(calibrate(simulate, infer, rng=1)["mean"]) > 0.01)
-    True
-    >>> too_sure = calibrate(simulate, lambda seen, rng: infer(seen, rng, precision=4), rng=1)
-    >>> bool(uniformity(too_sure["mean"]) < 1e-6)
-    True
-    """
+    """Return the normalized rank of the truth among posterior draws, for many simulated releases."""
 
     def replicate(rng: np.random.Generator) -> dict[str, float]:
         truth, data = simulate(rng)
@@ -81,44 +47,14 @@ def calibrate[Data](
 
 
 def position(truth: float, draws: ArrayLike, rng: np.random.Generator) -> float:
-    """Return the normalized rank of a value among draws, uniform on (0, 1) if all have the same distribution.
-
-    Parameters
-    ----------
-    truth : float
-    draws : array_like, shape (n,)
-    rng : numpy.random.Generator
-        Breaks ties, and draws the position within the interval of length 1 / (n + 1) of the rank.
-
-    Examples
-    --------
-    >>> round(position(2.5, [1.0, 2.0, 3.0], np.random.default_rng(1)), 3)  # between 2/4 and 3/4
-    0.628
-    """
+    """Return the normalized rank of a value among draws, uniform on (0, 1) if all have the same distribution."""
     values = np.asarray(draws)
     below, equal = np.count_nonzero(values < truth), np.count_nonzero(values == truth)
     return float((below + (equal + 1) * rng.random()) / (values.size + 1))
 
 
 def uniformity(positions: ArrayLike, *, bins: int = 20) -> float:
-    """Return the p-value of the hypothesis that normalized ranks are uniform on (0, 1).
-
-    Parameters
-    ----------
-    positions : array_like, shape (n,)
-    bins : int, default 20
-
-    Returns
-    -------
-    float
-        Twice the smaller of two p-values: Kolmogorov-Smirnov, sensitive to shifts, and chi-square over `bins`
-        intervals, sensitive to a spread that is too wide or too narrow.
-
-    Examples
-    --------
-    >>> uniformity(np.linspace(0.001, 0.999, 500)) > 0.9, uniformity(np.linspace(0, 1, 500) ** 2) < 1e-6
-    (True, True)
-    """
+    """Return the p-value of the hypothesis that normalized ranks are uniform on (0, 1)."""
     values = np.asarray(positions, dtype=float)
     counts = np.histogram(values, bins=bins, range=(0, 1))[0]
     both = stats.kstest(values, "uniform").pvalue, stats.chisquare(counts).pvalue

@@ -21,21 +21,7 @@ type Floats = NDArray[np.float64]
 
 
 def chain_statistics(draws: NDArray[np.number], tail: tuple[float, float]) -> Floats:
-    """Return bulk and tail effective sample sizes and R-hat of each number.
-
-    Parameters
-    ----------
-    draws : numpy.ndarray, shape (chains, draws, numbers)
-        At least 4 draws per chain; with fewer, all statistics are nan.
-    tail : tuple of float
-        Probabilities of the two quantiles whose smaller effective sample size is that of the tail.
-
-    Returns
-    -------
-    numpy.ndarray, shape (3, numbers)
-        ``ess_bulk``, ``ess_tail`` and ``r_hat``. A constant number has as many effective draws as draws and an R-hat of
-        nan. Numbers with a draw that is not finite, and the R-hat of one chain, are nan.
-    """
+    """Return bulk and tail effective sample sizes and R-hat of each number."""
     chains, length, numbers = draws.shape
     results = np.full((3, numbers), np.nan)
     if length < 4:

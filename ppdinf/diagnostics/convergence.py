@@ -19,28 +19,7 @@ __all__ = ["convergence"]
 
 
 def convergence(draws: xr.DataArray) -> pd.DataFrame:
-    """Measure the agreement of the chains of one variable.
-
-    Parameters
-    ----------
-    draws : xarray.DataArray, dimensions ``("chain", "draw", ...)``
-        Draws of a named variable.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per element, indexed ``name[label, ...]``, in the order of the dimensions of `draws`. Columns:
-        rank-normalized split ``ess_bulk``, ``ess_tail`` and ``r_hat``. The R-hat of a constant element is nan.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> draws = np.random.default_rng(1).normal(size=(4, 100, 2))
-    >>> effect = xr.DataArray(draws, coords={"sex": ["f", "m"]}, dims=("chain", "draw", "sex"), name="effect")
-    >>> table = convergence(effect)
-    >>> list(table.index), bool((table["r_hat"] < 1.1).all())
-    (['effect[f]', 'effect[m]'], True)
-    """
+    """Measure the agreement of the chains of one variable."""
     draws = draws.transpose("chain", "draw", ...)
     chains, length = draws.shape[:2]
     upper = rcParams["stats.ci_prob"]  # ArviZ's quantiles of the tail

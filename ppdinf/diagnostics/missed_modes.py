@@ -34,23 +34,7 @@ NEGLIGIBLE = 0.003  # difference of two probabilities that Pareto smoothing may 
 
 
 def missed_modes(idata: xr.DataTree, model: pm.Model, parameters: pd.DataFrame) -> list[str]:
-    """Report a parameter whose distribution in the chains differs from that of importance sampling.
-
-    Parameters
-    ----------
-    idata : xarray.DataTree
-        Result of `pm.sample` for `model`.
-    model : pymc.Model
-        All free variables are continuous, with at most `MAX_PARAMETERS` elements together.
-    parameters : pandas.DataFrame
-        ``ess_bulk`` and ``ess_tail`` of every element, in the order of the model's free variables.
-
-    Returns
-    -------
-    list of str
-        At most one sentence. Empty if the two agree, if importance sampling is not reliable for this posterior, if its
-        density has no gradient, if an evaluation of both takes more than 3 ms, or if `idata` lacks elements.
-    """
+    """Report a parameter whose distribution in the chains differs from that of importance sampling."""
     try:
         target = target_of(model, mode="FAST_COMPILE")
     except (NotImplementedError, NullTypeGradError):  # no gradient, for example of a likelihood in other code
@@ -126,13 +110,7 @@ def _elements(draws: xr.DataArray) -> Array:
 def _largest_difference(
     weighted: Array, weight: Array, weighted_ess: float, chains: Array, chains_ess: float
 ) -> tuple[float, float, float, float]:
-    """Compare P(parameter <= t) of weighted draws and of chains.
-
-    Returns
-    -------
-    excess, t, importance, sampled : float
-        The largest difference less its limit, where it is, and both probabilities there.
-    """
+    """Compare P(parameter <= t) of weighted draws and of chains."""
     order = np.argsort(weighted)
     cumulative = np.concatenate([[0.0], np.cumsum(weight[order])])
     inner = np.minimum(np.searchsorted(cumulative[1:], LEVELS), order.size - 1)

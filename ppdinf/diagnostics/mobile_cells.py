@@ -27,18 +27,7 @@ STEPS = 32  # steps, each from another posterior draw
 
 
 def mobile_cells(table: TensorVariable, idata: xr.DataTree, model: pm.Model) -> NDArray[np.bool_]:
-    """Return which cells move in steps from posterior draws, shape (d,); all True if steps cannot be repeated.
-
-    Rejections by variables of several cells, and by normalizers, are omitted: then more cells move.
-
-    Parameters
-    ----------
-    table : TensorVariable
-        A sampled confidential table of the model.
-    idata : xarray.DataTree
-        The posterior, with draws of the table.
-    model : pymc.Model
-    """
+    """Return which cells move in steps from posterior draws, shape (d,); all True if steps cannot be repeated."""
     law, posterior, rng = table.owner.op, idata.posterior, np.random.default_rng(0)
     fiber = law.fiber
     draws = in_model_order(posterior[table.name], table.name, model).values

@@ -62,20 +62,7 @@ type Flags = NDArray[np.bool_]
 
 
 def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> list[str]:
-    """Return which normal effects need another parametrization; empty if none.
-
-    Parameters
-    ----------
-    idata : xarray.DataTree
-    model : pymc.Model
-    low : list of str
-        Variables whose effective sample size is too small.
-
-    Returns
-    -------
-    list of str
-        One sentence per variable.
-    """
+    """Return which normal effects need another parametrization; empty if none."""
     draws, diverged, sentences = _Draws(idata.posterior, model), diverging(idata), []
     if diverged.size != draws.count:  # the divergences cannot be assigned to draws
         diverged = np.zeros(draws.count, dtype=bool)
@@ -147,15 +134,7 @@ def diverging(idata: xr.DataTree) -> Flags:
 
 
 class _Draws:
-    """Draws of a model's real variables, and of expressions of them.
-
-    Attributes
-    ----------
-    free : dict of TensorVariable to str
-        Variables with draws, and their names.
-    count : int
-        Number of draws in all chains.
-    """
+    """Draws of a model's real variables, and of expressions of them."""
 
     def __init__(self, posterior: xr.DataTree, model: pm.Model) -> None:
         self._posterior, self._basic = posterior, set(model.basic_RVs)

@@ -24,17 +24,7 @@ CHANCE = 0.01  # false-alarm probability of a sentence about cells that are cons
 
 
 def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, model: pm.Model) -> list[str]:
-    """Check weights, movement, public sums, agreement of chains, and truncation windows.
-
-    Parameters
-    ----------
-    cells : pandas.DataFrame
-        One row per integer cell: ``moved``, ``changes``, ``distinct``, ``fixed``, ``variable``.
-    rated : pandas.DataFrame
-        Rows for which R-hat and effective sample sizes are checked.
-    idata : xarray.DataTree
-    model : pymc.Model
-    """
+    """Check weights, movement, public sums, agreement of chains, and truncation windows."""
     problems = window_problems(idata, model) + _weight_problems(idata)  # first, since no draws remedy truncation
     chains = idata.posterior.sizes["chain"]
     if chains < 2 and not independent(idata):
@@ -159,11 +149,7 @@ def _mobile(name: str, idata: xr.DataTree, model: pm.Model) -> NDArray[np.bool_]
 
 
 def _by_chance(changes: pd.Series, chains: int) -> pd.Series:
-    """Return whether a cell that mixes may be constant in a chain, given the changes of all chains.
-
-    Changes come in pairs, an excursion and its end. If each of n excursions is in any of c chains, a given chain has
-    none with probability (1 - 1 / c)^n. The level holds for all chains of all cells together (Bonferroni).
-    """
+    """Return whether a cell that mixes may be constant in a chain, given the changes of all chains."""
     none = chains * len(changes) * (1 - 1 / chains) ** (changes / 2)
     return (changes > 0) & (none > CHANCE)
 

@@ -43,42 +43,14 @@ NO_OVERLAP = 100.0
 
 
 def limit(quantities: int, chains: int = 4) -> float:
-    """Return the limit for the largest of many R-hats.
-
-    Parameters
-    ----------
-    quantities : int
-        Number of R-hats from which the largest was chosen.
-    chains : int
-
-    Returns
-    -------
-    float
-        1.01 for one quantity.
-
-    Examples
-    --------
-    >>> [round(limit(quantities), 4) for quantities in (1, 10, 1000)]
-    [1.01, 1.0144, 1.0223]
-    """
+    """Return the limit for the largest of many R-hats."""
     freedom = 2 * chains - 1
     grows = chi2.isf(LEVEL / max(quantities, 1), freedom) / chi2.isf(LEVEL, freedom)
     return float(np.sqrt(1 + (RHAT**2 - 1) * grows))
 
 
 def format_rhat(value: float, threshold: float) -> str:
-    """Format an R-hat with enough digits to compare it with the limit, and the limit if it is exceeded.
-
-    Examples
-    --------
-    >>> for value in (1.0023, 1.01004, 1.3, 9.8e15, np.nan):
-    ...     print(format_rhat(value, 1.01))
-    1.002
-    1.01004 (above 1.01000)
-    1.300 (above 1.010)
-    above 100
-    not a number
-    """
+    """Format an R-hat with enough digits to compare it with the limit, and the limit if it is exceeded."""
     if np.isnan(value):
         return "not a number"
     if value > NO_OVERLAP:

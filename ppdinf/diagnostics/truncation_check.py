@@ -19,23 +19,7 @@ __all__ = ["window_problems"]
 
 
 def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
-    """Name the cells whose posterior exceeds their windows, one sentence per table.
-
-    Parameters
-    ----------
-    idata : xarray.DataTree
-        Result of `pm.sample` for `model`.
-    model : pymc.Model
-
-    Returns
-    -------
-    list of str
-        Empty if every posterior is within its windows.
-
-    Notes
-    -----
-    For a marginalized table, compiles one function and evaluates the distribution of every cell at 64 posterior draws.
-    """
+    """Name the cells whose posterior exceeds their windows, one sentence per table."""
     follow_data(model)
     problems = []
     posterior = idata.posterior

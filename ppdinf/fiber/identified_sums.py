@@ -59,31 +59,7 @@ class Rows:
 def identified_sums(
     rows: Rows, cells: Ends, wanted: sp.csr_array, seconds: float = 300.0, progressbar: bool = False
 ) -> tuple[Reals, Reals, Flags]:
-    """Return the smallest and largest value of each wanted sum over all integer tables that satisfy the rows.
-
-    Parameters
-    ----------
-    rows : Rows
-        k statements about d cells.
-    cells : tuple of arrays of float64, shape (d,)
-        Smallest and largest count of each cell; infinite if unbounded.
-    wanted : scipy.sparse.csr_array of int64, shape (n, d)
-    seconds : float
-        Time for integer programmes, after which bounds by propagation remain.
-    progressbar : bool
-
-    Returns
-    -------
-    low, high : arrays of float64, shape (n,)
-        Integers or infinite.
-    exact : array of bool, shape (n,)
-        Whether both ends are proved to be attained, or to be infinite. Otherwise they are bounds that no table exceeds.
-
-    Raises
-    ------
-    InvariantError
-        No table satisfies the statements.
-    """
+    """Return the smallest and largest value of each wanted sum over all integer tables that satisfy the rows."""
     forest = _tree_of(rows, wanted)
     if forest is not None:
         low, high, exact = _in_tree(forest, rows, cells)
@@ -92,26 +68,7 @@ def identified_sums(
 
 
 def bounds_of_sums(rows: Rows, cells: Ends, wanted: sp.csr_array) -> Ends:
-    """Return bounds on sums by propagation, without integer programmes.
-
-    They are exact if any two sums are nested or disjoint. Otherwise they follow from the ranges of the cells, which
-    should have been propagated.
-
-    Parameters
-    ----------
-    rows, cells, wanted
-        As for `identified_sums`.
-
-    Returns
-    -------
-    low, high : arrays of float64, shape (n,)
-        Integers or infinite.
-
-    Raises
-    ------
-    InvariantError
-        No table satisfies the statements.
-    """
+    """Return bounds on sums by propagation, without integer programmes."""
     forest = _tree_of(rows, wanted)
     return _range_of(wanted, cells) if forest is None else _in_tree(forest, rows, cells)[:2]
 
@@ -131,10 +88,7 @@ def _depth(forest: Forest) -> int:
 
 
 def _in_tree(forest: Forest, rows: Rows, cells: Ends) -> tuple[Reals, Reals, bool]:
-    """Return ranges of the sums after the rows, by propagation with a variable for each sum: ``sum - parts = 0``.
-
-    They are exact if doubles represent every sum of ends.
-    """
+    """Return ranges of the sums after the rows, by propagation with a variable for each sum: ``sum - parts = 0``."""
     d, m = forest.node.size, forest.parent.size
     inside, below = np.flatnonzero(forest.node >= 0), np.flatnonzero(forest.parent >= 0)
     sums = np.concatenate([forest.node[inside], forest.parent[below], np.arange(m)])
@@ -256,11 +210,7 @@ def _decided(
 
 
 def _unlimited(rows: Rows, cells: Ends, sums: sp.csr_array, doubtful: Flags, end: float) -> Flags:
-    """Return which doubtful ends are infinite, shape (2, n), if a table satisfies the rows.
-
-    The proof is a step: integers that violate no row and no bound when they are added to a table any number of times,
-    and that change the sum.
-    """
+    """Return which doubtful ends are infinite, shape (2, n), if a table satisfies the rows."""
     found = np.zeros(doubtful.shape, dtype=bool)
     low, high = (np.where(np.isfinite(limit), 0.0, side) for limit, side in ((rows.low, -np.inf), (rows.high, np.inf)))
     changes = np.where(np.isfinite(cells[0]), 0.0, -STEP), np.where(np.isfinite(cells[1]), 0.0, STEP)
@@ -282,10 +232,7 @@ def _unlimited(rows: Rows, cells: Ends, sums: sp.csr_array, doubtful: Flags, end
 
 
 def _solved(rows: Rows, cells: Ends, goal: Reals, end: float, gap: float = 0.0) -> tuple[Reals | None, float]:
-    """Minimise a goal; return a table that is verified in integers, or None, and a lower bound on the goal.
-
-    The bound is nan if the time has ended without one, or if the goal may be unbounded.
-    """
+    """Minimise a goal; return a table that is verified in integers, or None, and a lower bound on the goal."""
     left = end - monotonic()
     if left <= 0:
         return None, np.nan

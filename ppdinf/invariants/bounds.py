@@ -82,13 +82,7 @@ class AtLeast(Statement):
             raise InvariantError(f"at_least() needs two different labels, found {self.larger!r} twice")
 
     def inequalities(self, frame: Frame) -> Bounds:
-        """Return one row per combination of the other labels.
-
-        Raises
-        ------
-        LabelError
-            `dim` is not a dimension (then cells do not come in pairs), or lacks one of the labels.
-        """
+        """Return one row per combination of the other labels."""
         if frame.coordinate(self.dim) and self.dim not in frame.dims:
             raise LabelError(f"at_least() compares along a dimension, but {self.dim!r} is a coordinate")
         larger, smaller = (np.flatnonzero(frame.select(self.dim, [label])) for label in (self.larger, self.smaller))

@@ -36,13 +36,7 @@ class Cells(Statement):
                 as_label(label, f"a label of {entry[0]!r}")
 
     def equalities(self, frame: Frame) -> Rows:
-        """Return one row per chosen cell.
-
-        Raises
-        ------
-        LabelError
-            The table lacks a coordinate or label, or no cell has all of the labels.
-        """
+        """Return one row per chosen cell."""
         chosen = np.flatnonzero(self._mask(frame))
         if not chosen.size:
             raise LabelError(f"no cell has {self.phrase}")

@@ -34,13 +34,7 @@ class Labels(Statement):
             as_label(label, f"a label of {self.dim!r}")
 
     def equalities(self, frame: Frame) -> Rows:
-        """Return no rows, because counts are not constrained; the table must have these labels in this order.
-
-        Raises
-        ------
-        LabelError
-            The table has other labels, lacks a label, or has another order.
-        """
+        """Return no rows, because counts are not constrained; the table must have these labels in this order."""
         if self.dim not in frame.dims:
             raise LabelError(f"labels are declared for {self.dim!r}, but the table has dimensions {frame.dims}")
         labels = frame.coords[self.dim][1].tolist()

@@ -25,10 +25,7 @@ __all__ = ["Linear", "LinearBound", "inequality", "linear"]
 
 @dataclass(frozen=True)
 class Matrix(Statement):
-    """A sparse integer matrix with named rows, as entries ``weight[e]`` in ``row[e], column[e]``.
-
-    ``cells`` are the labels of the columns, if the matrix has labels.
-    """
+    """A sparse integer matrix with named rows, as entries ``weight[e]`` in ``row[e], column[e]``."""
 
     names: tuple[str, ...]
     row: tuple[int, ...]
@@ -61,15 +58,7 @@ class Matrix(Statement):
                     as_label(part, "a column of a matrix")
 
     def matrix(self, frame: Frame) -> sp.csr_array:
-        """Bind to the cells of a table.
-
-        Raises
-        ------
-        InvariantError
-            The number of columns differs from the number of cells.
-        LabelError
-            The labels of the columns differ from the labels of the cells, or are in another order.
-        """
+        """Bind to the cells of a table."""
         where = f"the matrix with row {self.names[0]!r}"
         if self.width != frame.size:
             raise InvariantError(f"{where} has {self.width} columns, the table has {frame.size} cells")

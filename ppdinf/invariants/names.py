@@ -47,25 +47,7 @@ class Names(Sequence[str]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CellNames(Names):
-    """Rows named after cells, by a subset of the cells' labels.
-
-    Attributes
-    ----------
-    frame : Frame
-    cells : ndarray of int64
-        The cell of each row.
-    by : tuple of str
-        Dimensions and coordinates that name the cell.
-    before, after : str
-        Text before and after each name.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> frame = Frame.of(ppd.as_table(np.zeros((2, 2), dtype=int), dims=("county", "sex")))
-    >>> CellNames(frame, np.array([0, 2]), ("county",), after=" at most 5")
-    ['county=0 at most 5', 'county=1 at most 5']
-    """
+    """Rows named after cells, by a subset of the cells' labels."""
 
     frame: Frame
     cells: NDArray[np.int64]
@@ -90,13 +72,7 @@ class CellNames(Names):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupNames(Names):
-    """Rows named after groups of labels.
-
-    Examples
-    --------
-    >>> GroupNames("county", ["north", "south"])
-    ['county in north', 'county in south']
-    """
+    """Rows named after groups of labels."""
 
     dim: str
     groups: Sequence[str | int]
@@ -115,13 +91,7 @@ class GroupNames(Names):
 
 
 class Joined(Names):
-    """Concatenated sequences of names.
-
-    Examples
-    --------
-    >>> Joined([["a", "b"], ["c"]])[-1]
-    'c'
-    """
+    """Concatenated sequences of names."""
 
     def __init__(self, parts: Sequence[Sequence[str]]) -> None:
         self._parts = [part for part in parts if len(part)]
@@ -137,13 +107,7 @@ class Joined(Names):
 
 
 class Chosen(Names):
-    """A subset of a sequence of names.
-
-    Examples
-    --------
-    >>> Chosen(["a", "b", "c"], np.array([2, 0]))
-    ['c', 'a']
-    """
+    """A subset of a sequence of names."""
 
     def __init__(self, names: Sequence[str], rows: NDArray[np.int64]) -> None:
         self._names, self._rows = names, rows
@@ -157,15 +121,7 @@ class Chosen(Names):
 
 
 def cell_names(names: Sequence[str]) -> Iterator[tuple[CellNames, NDArray[np.int64]]]:
-    """Return the rows that are named after cells, and their places in `names`, part by part.
-
-    Examples
-    --------
-    >>> frame = Frame(("county",), (2,), {"county": (("county",), np.array(["A", "B"], dtype=object))})
-    >>> names = Joined([["total"], Chosen(CellNames(frame, np.arange(2), ("county",)), np.array([1]))])
-    >>> list(cell_names(names))
-    [(['county=B'], array([1]))]
-    """
+    """Return the rows that are named after cells, and their places in `names`, part by part."""
     if isinstance(names, CellNames):
         yield names, np.arange(len(names))
     elif isinstance(names, Joined):

@@ -37,13 +37,7 @@ class SelectedSums(Statement):
         return {"kind": self.kind, "of": [statement.to_dict() for statement in self.of], "rows": plain(self.rows)}
 
     def equalities(self, frame: Frame) -> Rows:
-        """Return the selected rows.
-
-        Raises
-        ------
-        InvariantError
-            A position exceeds the number of sums.
-        """
+        """Return the selected rows."""
         parts = [statement.equalities(frame) for statement in self.of]
         matrix, names = sp.csr_array(sp.vstack([part for part, _ in parts])), Joined([part for _, part in parts])
         if max(self.rows) >= len(names):

@@ -53,15 +53,7 @@ class Statement(NamedInFiles, by="kind"):
         return False
 
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
-        """Return statements about a part of a table whose rows include all rows within the part.
-
-        Parameters
-        ----------
-        whole, part : Frame
-            Labels of the table and of the part; the part lacks dimensions and coordinates with a single value.
-        cells : ndarray of int64, shape (part.size,)
-            The position of each cell of the part in the table.
-        """
+        """Return statements about a part of a table whose rows include all rows within the part."""
         return (self,)
 
     def to_dict(self) -> Json:
@@ -70,13 +62,7 @@ class Statement(NamedInFiles, by="kind"):
 
     @staticmethod
     def from_dict(data: Any) -> Statement:
-        """Return a statement of any kind from the data of `to_dict`.
-
-        Raises
-        ------
-        InvariantError, LabelError
-            The kind of statement, or one of its fields, is unknown to this version.
-        """
+        """Return a statement of any kind from the data of `to_dict`."""
         cls, kind = Statement._named_in(data), data.get("kind") if isinstance(data, dict) else None
         if cls is None:
             raise InvariantError(f"this version of ppdinf does not know public statements of kind {kind!r}")
@@ -102,26 +88,14 @@ def rows_of(cells: NDArray[np.int64], frame: Frame, weight: int = 1) -> sp.csr_a
 
 
 def as_integer(value: object, what: str) -> int:
-    """Require an integer that files and doubles represent exactly.
-
-    Raises
-    ------
-    InvariantError
-        The message names `what`.
-    """
+    """Require an integer that files and doubles represent exactly."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or abs(int(value)) > LARGEST:
         raise InvariantError(f"{what} must be an integer of at most 2**53, found {value!r}")
     return int(value)
 
 
 def as_label(value: object, what: str) -> str | int:
-    """Require a valid label.
-
-    Raises
-    ------
-    LabelError
-        The message names `what`.
-    """
+    """Require a valid label."""
     label = native(value)
     if isinstance(label, str):
         return as_text(label, what)
@@ -131,13 +105,7 @@ def as_label(value: object, what: str) -> str | int:
 
 
 def as_text(value: object, what: str) -> str:
-    """Require a string, the name of a coordinate or a row.
-
-    Raises
-    ------
-    LabelError
-        The message names `what`.
-    """
+    """Require a string, the name of a coordinate or a row."""
     if not isinstance(value, str):
         raise LabelError(f"{what} must be a string, found {value!r}")
     refuse_unwritable([value], f"{what} is")

@@ -24,11 +24,7 @@ __all__ = ["Parents", "Sums", "groups", "hierarchy", "margin", "total"]
 
 @dataclass(frozen=True)
 class Sums(Statement):
-    """Sums of the table for each combination of labels of `by`; without `by`, the total.
-
-    With `weights`, each count is first multiplied by that integer coordinate. With `within`, every
-    combination must have a single label of that coordinate: the next coarser level of a hierarchy.
-    """
+    """Sums of the table for each combination of labels of `by`; without `by`, the total."""
 
     kind: ClassVar[str] = "sums"
     by: tuple[str, ...] = ()

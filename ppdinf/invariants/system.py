@@ -257,21 +257,7 @@ def bind(
     cells: NDArray[np.int64],
     values: Values | None = None,
 ) -> System:
-    """Compute the rows of the statements for the labels of a table; see `Public.on`.
-
-    Parameters
-    ----------
-    public : Public
-    frame : Frame
-    cells : ndarray of int64, shape (d,)
-        Cells from which public values are computed, unless they are given.
-    values : sequence of int, or mapping or Series by row name, optional
-        Consistent with each other; whether they are consistent with the bounds is not checked here.
-
-    Returns
-    -------
-    System
-    """
+    """Compute the rows of the statements for the labels of a table; see `Public.on`."""
     rows = [statement.equalities(frame) for statement in public]
     bounds = [statement.inequalities(frame) for statement in public]
     A, names = _stack(frame, [part for part, _ in rows]), Joined([part for _, part in rows])

@@ -29,14 +29,7 @@ DRAWN = -60.0
 
 @dataclass(frozen=True, eq=False)
 class AdditiveLaw(IndependentLaw):
-    """Weights of single cells that depend only on the noise ``y - x``.
-
-    Attributes
-    ----------
-    law : object
-        A law with a method ``log_weight(z, *scale)``, elementwise, for NumPy and PyTensor. Measurements of sums require
-        an `IntegerLaw`.
-    """
+    """Weights of single cells that depend only on the noise ``y - x``."""
 
     name: ClassVar[str] = "differences"
     law: Any

@@ -23,28 +23,7 @@ __all__ = ["HistogramNoise"]
 
 @dataclass(frozen=True, eq=False)
 class HistogramNoise:
-    """Law of noisy sums of a histogram as a function of the table.
-
-    Attributes
-    ----------
-    measured : array of int64, shape (k,)
-        The noisy sums.
-    lowest : array of int64, shape (k,)
-        Contribution of a cell with the count 0 to each sum.
-    steps : scipy.sparse.csc_array of int64, shape (k, n - 1)
-        Change of the contribution of a cell from each count to the next count.
-    rate : float
-        Rate of the noise of each sum.
-    shifted : bool
-        Whether the noise is known only up to an integer that is added to all of its values.
-
-
-    Examples
-    --------
-    >>> noise = HistogramNoise.of_sums(np.eye(3, dtype=np.int64), [2, 0, 1], rate=0.5)
-    >>> noise.left(np.array([0, 1, 2])), round(noise.log_density(np.array([0, 1, 2])), 2)
-    (array([ 1, -1,  0]), -5.22)
-    """
+    """Law of noisy sums of a histogram as a function of the table."""
 
     measured: NDArray[np.int64]
     lowest: NDArray[np.int64]
@@ -74,10 +53,7 @@ class HistogramNoise:
         return left
 
     def log_density(self, cells: NDArray[np.int64]) -> float:
-        """Return the log probability of the noisy sums given a table.
-
-        It is ``-inf`` for counts outside 0 to n - 1.
-        """
+        """Return the log probability of the noisy sums given a table."""
         if ((cells < 0) | (cells >= self.n)).any():
             return -math.inf
         left = self.left(cells)

@@ -73,13 +73,7 @@ class PerEntry:
 
 
 def law_array(kind: type[PerEntry], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LawArray:
-    """Return a law for each entry of the one parameter that is an array or a `LawArray`.
-
-    Raises
-    ------
-    PrivacyError
-        More than one parameter is an array, or an entry is out of range; the message names its position or label.
-    """
+    """Return a law for each entry of the one parameter that is an array or a `LawArray`."""
     arrays = [("", k, value) for k, value in enumerate(args) if np.ndim(value) or isinstance(value, LawArray)]
     arrays += [(name, -1, value) for name, value in kwargs.items() if np.ndim(value) or isinstance(value, LawArray)]
     if len(arrays) > 1:
@@ -97,20 +91,7 @@ def law_array(kind: type[PerEntry], args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def law_of_each(law_of: Callable[[Any], Any], given: Any) -> Any:
-    """Return the law of a number, or a `LawArray` with the law of each entry of an array.
-
-    Parameters
-    ----------
-    law_of : callable
-        Returns the law of a number.
-    given : number or array_like
-        nan and None are entries without a law.
-
-    Raises
-    ------
-    PrivacyError
-        The law refuses an entry; the message names its position or label.
-    """
+    """Return the law of a number, or a `LawArray` with the law of each entry of an array."""
     is_labelled = isinstance(given, xr.DataArray | pd.Series | pd.DataFrame)
     labelled = given if is_labelled else unmasked(given, "parameters", PrivacyError)
     if not labelled.ndim:

@@ -33,12 +33,7 @@ def unknown_constant() -> None:
 
 @dataclass(frozen=True)
 class MixingScale:
-    """The half-normal scale of a mixture of Gaussians; given the scale, the cells are independent.
-
-    Attributes
-    ----------
-    cells : int
-    """
+    """The half-normal scale of a mixture of Gaussians; given the scale, the cells are independent."""
 
     cells: int
     name: ClassVar[str] = "noise_scale"
@@ -65,14 +60,7 @@ class MixingScale:
 
 @dataclass(frozen=True, eq=False)
 class RemovedShift:
-    """The component of independent noise that a projection removed: coordinates with density exp(-|t|_1).
-
-    The weights are those of ``y + directions @ t``; the density at y is their integral over t.
-
-    Attributes
-    ----------
-    directions : sparse array of float64, shape (d, r)
-    """
+    """The component of independent noise that a projection removed: coordinates with density exp(-|t|_1)."""
 
     directions: sparse.csr_array
     name: ClassVar[str] = "noise_shift"
@@ -94,45 +82,14 @@ class RemovedShift:
 
 @dataclass(frozen=True, eq=False)
 class Normaliser:
-    """Total weight C(x) of all releases of a table, if it depends on the table.
-
-    Attributes
-    ----------
-    log : callable or None
-        Function that maps cells of shape (d,) to log C(x). None if C(x) cannot be summed; samplers then use auxiliary
-        releases in an exchange step.
-    """
+    """Total weight C(x) of all releases of a table, if it depends on the table."""
 
     log: Callable[[NDArray[np.int64]], float] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """The law of a release as a function of the confidential cells, for the public sums of one table.
-
-    Attributes
-    ----------
-    form : AdditiveLaw, TransitionMatrix or NoiseNorm
-        Weights of single cells, which are then independent given the public sums; or a norm of all noise together.
-    support_radius : int
-        Bound on ``|y - W x|`` that a cell exceeds with probability at most 1e-12, ignoring base measures.
-    auxiliary : MixingScale or RemovedShift, optional
-        The variable on which the weights are conditional.
-    normaliser : Normaliser, optional
-        Set if the total weight of all releases depends on the table.
-    query : sparse array of int64, shape (answers, cells), optional
-        The matrix W; None if the cells themselves were released.
-    records : callable, optional
-        Function that maps a release, shape (d,), to the number of records, if the noise preserves it and no public sum
-        states it. It returns None for releases without this number.
-    follows_bounds : bool
-        Whether further weights can move a release anywhere within the public bounds.
-    histogram : HistogramNoise, optional
-        Noisy sums of the table's histogram of counts that were published earlier.
-    constant : callable
-        Function that returns the log of the total weight of all releases, without `normaliser`; None if it is not
-        known. Weights are probabilities, with the constant 0, unless stated.
-    """
+    """The law of a release as a function of the confidential cells, for the public sums of one table."""
 
     form: AdditiveLaw | TransitionMatrix | NoiseNorm
     support_radius: int
@@ -176,10 +133,7 @@ class Likelihood:
         return self.form.log_weight(self.shifted(y, *auxiliary)[:, None], counts, *taken)
 
     def log_table(self, y: Symbolic, answers: Symbolic, *auxiliary: Symbolic) -> Symbolic:
-        """Return the log weight of a release given the answers on a table, both of shape (d,); NumPy or PyTensor.
-
-        Its exponential times the prior of the auxiliary variable integrates to the density up to C(x).
-        """
+        """Return the log weight of a release given the answers on a table, both of shape (d,); NumPy or PyTensor."""
         taken = () if self.auxiliary is None else self.auxiliary.of_weights(*auxiliary)
         y = self.shifted(y, *auxiliary)
         if isinstance(self.form, NoiseNorm):

@@ -24,20 +24,7 @@ __all__ = ["Column", "IndependentLaw", "ObservationModel", "as_observation_model
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Log weights of the values of a sum, shared up to a shift by several published numbers.
-
-    Attributes
-    ----------
-    log_weights : array of float64
-        Log weights of consecutive values.
-    entries : array of int64
-        Indices of the published numbers with these log weights.
-    begins : array of int64
-        The first value of the column, for each entry.
-    left, right : tuple of float
-        Rate and curvature beyond either end: k values outside, the log weight is lower by
-        ``rate k + curvature k^2 / 2``; the rate ``inf`` means weight 0.
-    """
+    """Log weights of the values of a sum, shared up to a shift by several published numbers."""
 
     log_weights: NDArray[np.float64]
     entries: NDArray[np.int64]
@@ -218,19 +205,7 @@ class IndependentLaw(ObservationModel):
 
 @singledispatch
 def as_observation_model(law: object) -> ObservationModel:
-    """Return the observation model of a law of noise or of a mechanism of single counts.
-
-    Raises
-    ------
-    PrivacyError
-        `law` is not a law.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> as_observation_model(ppd.laws.DoubleGeometric(1)).support_bounds(5, 0)
-    (-inf, inf)
-    """
+    """Return the observation model of a law of noise or of a mechanism of single counts."""
     raise PrivacyError(
         "the law must be one of ppdinf.laws, such as DiscreteGaussian, DoubleGeometric, Rounded or Interval, or a "
         f"mechanism of single counts, found {type(law).__name__}"

@@ -21,18 +21,7 @@ TAIL_PROBABILITY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Published numbers, each of a sum of cells with its own noise distribution.
-
-    Attributes
-    ----------
-    matrix : scipy.sparse.csr_array of int64, shape (k, d)
-        The sums: one row per published number.
-    names : sequence of str
-    y : array of int64 or float64, shape (k,)
-        Numbers that represent the published values (`ppdinf.laws.observation_model.ObservationModel.read`).
-    forms : tuple of (ObservationModel, array of int64)
-        Laws, each with the indices of its entries.
-    """
+    """Published numbers, each of a sum of cells with its own noise distribution."""
 
     matrix: sp.csr_array
     names: Sequence[str]

@@ -17,31 +17,7 @@ __all__ = ["frame_of_labels"]
 
 
 def frame_of_labels(labels: object, coords: Mapping[str, object] | None = None) -> Frame:
-    """Build the frame of a table from its labels and from coordinates of its cells.
-
-    Parameters
-    ----------
-    labels : mapping of dimension to sequence of labels, or xarray.DataArray
-        The mapping determines the order of the dimensions. The cells of a DataArray are ignored.
-    coords : mapping of name to coordinate, optional
-        A DataArray or Series, matched by label in any order; ``(dims, values)`` in the order of the labels; or a value
-        shared by all cells.
-
-    Returns
-    -------
-    Frame
-
-    Raises
-    ------
-    LabelError
-        `labels` is empty, or a coordinate does not fit them.
-
-    Examples
-    --------
-    >>> population = pd.Series({"B": 70, "A": 50}).rename_axis("county")
-    >>> frame_of_labels({"county": ["A", "B"]}, {"persons": population}).coords["persons"]
-    (('county',), array([50, 70]))
-    """
+    """Build the frame of a table from its labels and from coordinates of its cells."""
     if isinstance(labels, xr.DataArray):
         table = labels
     elif isinstance(labels, Mapping) and labels:

@@ -18,41 +18,7 @@ __all__ = ["onto_rows"]
 
 
 def onto_rows(numbers: object, names: Sequence[str], frame: Frame, description: str, *, partial: bool = False) -> Array:
-    """Reorder numbers to the rows of a statement.
-
-    Parameters
-    ----------
-    numbers : number, array_like, mapping, xarray.DataArray, pandas.Series or pandas.DataFrame
-        Labelled numbers are matched by label, in any order. A dimension of a DataArray is matched by name; a dimension
-        without labels has the labels of the table, in the order of the table. Numbers without labels and dimensions
-        must be in the order of the rows.
-    names : sequence of str
-        Names of the rows.
-    frame : Frame
-        Frame of the cells.
-    description : str
-        Description of the numbers in messages.
-    partial : bool
-        Whether labels may be missing; their rows get nan.
-
-    Returns
-    -------
-    array of object, shape (k,)
-
-    Raises
-    ------
-    LabelError
-        A label or a dimension is missing, unknown or repeated, or the number of numbers differs from the number of
-        rows.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> table = ppd.as_table([[3, 0], [1, 2]], dims=("county", "sex"))
-    >>> A, names = next(iter(ppd.invariants.margin("sex"))).equalities(Frame.of(table))
-    >>> onto_rows(pd.Series({1: 2, 0: 4}), names, Frame.of(table), "the counts")
-    array([4, 2], dtype=object)
-    """
+    """Reorder numbers to the rows of a statement."""
     labelled = _as_series(numbers, names, frame, description)
     if labelled is None:
         return _by_position(numbers, names, frame, description)

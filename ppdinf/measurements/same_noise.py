@@ -30,18 +30,7 @@ COUNTED = 1000  # weights of noise up to this size enter the bound
 
 
 def refuse_same_noise(releases: Sequence[Release]) -> None:
-    """Refuse releases of one table with the same noise, and warn if equal tables may be independent draws.
-
-    Raises
-    ------
-    ModelError
-        Two releases are one object or a copy, or are equal and coincide by chance with probability below 1e-9.
-
-    Warns
-    -----
-    DiagnosisWarning
-        Two releases are equal, and independent draws would be equal with a larger probability.
-    """
+    """Refuse releases of one table with the same noise, and warn if equal tables may be independent draws."""
     for (i, one), (j, other) in combinations(enumerate(releases, 1), 2):
         which = f"releases {i} and {j}"
         if _is_same_noise(one, other, which):
@@ -52,20 +41,7 @@ def refuse_same_noise(releases: Sequence[Release]) -> None:
 
 
 def refuse_noise_in_use(releases: Sequence[Release], earlier: Sequence[Release], name: str) -> None:
-    """Refuse releases with the noise of an earlier table `name` of the same model.
-
-    A part of a release has the noise of the complete release.
-
-    Raises
-    ------
-    ModelError
-        As for `refuse_same_noise`.
-
-    Warns
-    -----
-    DiagnosisWarning
-        As for `refuse_same_noise`, for releases with the same labels.
-    """
+    """Refuse releases with the noise of an earlier table `name` of the same model."""
     for one, other in product(releases, earlier):
         common = _common_cells(one, other)
         if common and _is_same_noise(*common, f"the release and that of {name!r}"):
@@ -73,10 +49,7 @@ def refuse_noise_in_use(releases: Sequence[Release], earlier: Sequence[Release],
 
 
 def _common_cells(one: Release, other: Release) -> tuple[Release, Release] | None:
-    """Restrict two parts of releases by one mechanism to their common cells, None without such cells.
-
-    A complete release is a part, too. Other releases are returned as they are.
-    """
+    """Restrict two parts of releases by one mechanism to their common cells, None without such cells."""
     if _complete(one) != _complete(other):
         return one, other
     dims = {dim for part in (one, other) if part.selection for dim in part.selection.labels}
@@ -126,15 +99,7 @@ def _is_same_noise(one: Release, other: Release, which: str) -> bool:
 
 
 def log_chance_of_equality(release: Release) -> float:
-    """Return an upper bound on the log probability that an independent draw equals a release; 0 if none is known.
-
-    Examples
-    --------
-    >>> import numpy as np, ppdinf as ppd
-    >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/10")
-    >>> round(log_chance_of_equality(ppd.Release(np.arange(20), mechanism)), 1)
-    -23.1
-    """
+    """Return an upper bound on the log probability that an independent draw equals a release; 0 if none is known."""
     form = release.likelihood.form
     if not isinstance(form, AdditiveLaw) or not release.likelihood.is_fixed_by_cell:
         return 0.0

@@ -17,11 +17,7 @@ RATE = 1 / 4000
 
 
 def scale_dependence(parts: Iterable[Entries]) -> str | None:
-    """Return a sentence if the scales of a statement increase with its published numbers.
-
-    Large numbers and large scales, both above their medians, coincide in more entries than by chance (Fisher's exact
-    test, one-sided). At least 15 entries are needed, because the level is `RATE`.
-    """
+    """Return a sentence if the scales of a statement increase with its published numbers."""
     for part in parts:
         scale = np.full(part.y.size, np.nan)
         for form, rows in part.forms:

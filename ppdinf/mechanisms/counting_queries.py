@@ -18,18 +18,7 @@ type Query = tuple[tuple[int, ...], ...]
 
 
 def counting_query(query: object) -> Query | None:
-    """Validate a query matrix, one row per answer and one column per cell; None means the cells themselves.
-
-    Raises
-    ------
-    PrivacyError
-        The query is not a matrix of integers from 0 to 1,000,000: sensitivities are computed in double precision.
-
-    Examples
-    --------
-    >>> counting_query([[1, 1, 0], [0, 1, 1]])
-    ((1, 1, 0), (0, 1, 1))
-    """
+    """Validate a query matrix, one row per answer and one column per cell; None means the cells themselves."""
     if query is None:
         return None
     matrix = numbers(query.toarray() if hasattr(query, "toarray") else query, "a query", integer=True)
@@ -41,20 +30,7 @@ def counting_query(query: object) -> Query | None:
 
 
 def answer(query: Query | None, table: TableLike, *, nonnegative: bool = True) -> TableLike:
-    """Compute the answers to a query: a vector with the dimension ``answer``, or the table itself without a query.
-
-    Raises
-    ------
-    CountError, LabelError
-        The table is not a valid table of counts; an answer exceeds 2**53.
-    InvariantError
-        The number of columns of the query differs from the number of cells.
-
-    Examples
-    --------
-    >>> answer(((1, 1, 0), (0, 1, 1)), [3, 4, 5]).values
-    array([7, 9])
-    """
+    """Compute the answers to a query: a vector with the dimension ``answer``, or the table itself without a query."""
     if query is None:
         return table
     frame, cells = labelled_cells(table, nonnegative=nonnegative)

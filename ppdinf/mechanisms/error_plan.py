@@ -249,13 +249,7 @@ def _require_simulations(
 
 
 def simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """Fraction with the smallest denominator in an interval of positive numbers, by the Stern-Brocot tree.
-
-    Examples
-    --------
-    >>> simplest_between(Fraction(314, 100), Fraction(315, 100))
-    Fraction(22, 7)
-    """
+    """Fraction with the smallest denominator in an interval of positive numbers, by the Stern-Brocot tree."""
     floor = low.numerator // low.denominator
     if low == floor:
         return Fraction(floor)

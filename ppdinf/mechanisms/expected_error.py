@@ -100,10 +100,7 @@ def expected_error(
 
 
 def system_of_labels(mechanism: TableMechanism, blank: xr.DataArray, known: Iterable[System] = ()) -> System:
-    """Bind public statements to a table of zeros, or return a known system with the same statements.
-
-    Its structure, and the samplers for it, are then computed once for all losses.
-    """
+    """Bind public statements to a table of zeros, or return a known system with the same statements."""
     if mechanism.queries is None:
         for system in known:
             if system.public == mechanism.public:
@@ -113,13 +110,7 @@ def system_of_labels(mechanism: TableMechanism, blank: xr.DataArray, known: Iter
 
 
 def require_simulation(mechanism: TableMechanism, system: System) -> None:
-    """Refuse a mechanism whose error has to be simulated and whose noise takes too long to draw.
-
-    Raises
-    ------
-    InvariantError
-        No sampler applies to its public sums, or enough draws take more than 20 seconds.
-    """
+    """Refuse a mechanism whose error has to be simulated and whose noise takes too long to draw."""
     if (_kinds(system)[1] < 0).any():
         simulated_draws(mechanism, system)
 
@@ -141,13 +132,7 @@ def simulated_draws(mechanism: TableMechanism, system: System) -> int:
 
 
 def simulate_noise(mechanism: TableMechanism, system: System, draws: int) -> Array:
-    """Draw the noise of empty tables, and fewer draws if they take more than 5 seconds.
-
-    Raises
-    ------
-    InvariantError
-        A quarter of the sufficient draws takes more than half of this time.
-    """
+    """Draw the noise of empty tables, and fewer draws if they take more than 5 seconds."""
     mechanism, zeros = mechanism.on(system), np.zeros(system.frame.size, dtype=np.int64)
     plan, stream, lower = mechanism.plan_on(system), seeded_stream(np.random.default_rng(1)), _sufficient(zeros.size)
     begun, parts, made = time.perf_counter(), [], 0
@@ -172,13 +157,7 @@ def _sufficient(cells: int) -> int:
 
 
 def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> xr.DataArray:
-    """Return a table of zeros with the labels of a table; a shape, or sizes by dimension, suffices.
-
-    Examples
-    --------
-    >>> labels_alone({"county": 67, "sex": 2}).shape
-    (67, 2)
-    """
+    """Return a table of zeros with the labels of a table; a shape, or sizes by dimension, suffices."""
     names, sizes = (list(table), tuple(table.values())) if isinstance(table, Mapping) else (None, table)
     if not isinstance(sizes, tuple) or not all(isinstance(size, int) for size in sizes):
         frame, _ = labelled_cells(table)  # counts are compared with each other, to refuse totals
@@ -189,28 +168,7 @@ def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> xr.D
 
 
 def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the distribution of the noise of one cell among `cells` under one public sum (1: no public sum).
-
-    Parameters
-    ----------
-    law : IntegerLaw
-        Distribution of the cells, which are independent except for the sum.
-    cells : int
-
-    Returns
-    -------
-    values : array of int64
-        The values with a probability above about 1e-15.
-    mass : array of float64
-        Their probabilities.
-
-    Examples
-    --------
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> values, mass = cell_law(DoubleGeometric(1), 2)  # z and -z: weight exp(-2 |z|)
-    >>> round(float(mass[values == 1][0] / mass[values == 0][0] * np.exp(2)), 9)
-    1.0
-    """
+    """Return the distribution of the noise of one cell among `cells` under one public sum (1: no public sum)."""
     values, mass = _free_law(law, cells)
     if cells > 1:
         mass = mass * _sum_mass(values, mass, cells, cells - 1)[-values]
@@ -218,27 +176,7 @@ def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> NDArray[np.float64]:
-    """Return the probability that two cells under one public sum are released in reversed order; ties count half.
-
-    Parameters
-    ----------
-    law : IntegerLaw
-        Distribution of the cells, which are independent except for the sum.
-    cells : int
-        Number of cells under the sum; 1: both cells are in no public sum.
-    gaps : sequence of int
-        Differences between the counts of the two cells.
-
-    Returns
-    -------
-    array of float64, shape (len(gaps),)
-
-    Examples
-    --------
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> reversed_share(DoubleGeometric("1/2"), 67, [1, 5]).round(3)
-    array([0.377, 0.09 ])
-    """
+    """Return the probability that two cells under one public sum are released in reversed order; ties count half."""
     if not len(gaps):
         return np.zeros(0)
     values, mass = _free_law(law, cells)

@@ -27,13 +27,7 @@ __all__ = [
 
 
 def validate_input(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64]]:
-    """Validate a confidential table, once.
-
-    Raises
-    ------
-    CountError, LabelError
-        The table is not a table of counts; a coordinate is not declared public; a count is too large for noise.
-    """
+    """Validate a confidential table, once."""
     frame, cells = labelled_cells(table)
     refuse_undeclared(frame, public)
     _require_slack(frame, cells)
@@ -65,10 +59,7 @@ def require_draws(draws: object, size: int = 1) -> int:
 
 
 def _require_slack(frame: Frame, cells: NDArray[np.int64]) -> None:
-    """Refuse counts that noise could move beyond the integers that files represent exactly.
-
-    The check applies to confidential counts only: after noise, a repeated draw would have another distribution.
-    """
+    """Refuse counts that noise could move beyond the integers that files represent exactly."""
     if np.abs(cells).max() > LARGEST // 2:
         cell = frame.cell(int(np.argmax(np.abs(cells))))
         raise CountError(f"the cell at {cell} exceeds 2**52: noise could move it beyond the integers that files hold")

@@ -19,23 +19,7 @@ BATCH = 2**20
 
 
 def require_kept(system: System, drawn: Array, cells: NDArray[np.int64], *, bounds: bool) -> None:
-    """Check that drawn tables have the public sums of the tables that they were drawn for.
-
-    Parameters
-    ----------
-    system : System
-    drawn : array, shape (draws, d)
-        Integers are checked exactly, real numbers up to rounding.
-    cells : ndarray of int64, shape (d,) or (draws, d)
-        Confidential.
-    bounds : bool
-        Whether bounds are checked too.
-
-    Raises
-    ------
-    InternalError
-        The message names the first violated public sum or bound and shows no count.
-    """
+    """Check that drawn tables have the public sums of the tables that they were drawn for."""
     rows = max(1, BATCH // max(1, system.frame.size))
     for start in range(0, len(drawn), rows):
         y = drawn[start : start + rows]

@@ -48,10 +48,7 @@ def require_cells(law: ConfidentialRV) -> None:
 
 
 def counts_of_cells(law: ConfidentialRV) -> NDArray[np.int64]:
-    """Return the integers within the radius of the noise around each released cell, shape (d, size).
-
-    Windows of the model are narrower: they use the public sums, which are left out with a cell.
-    """
+    """Return the integers within the radius of the noise around each released cell, shape (d, size)."""
     y, reach = law.observed.y.astype(np.int64), int(np.ceil(law.observed.likelihood.support_radius))
     return np.asarray(y[:, None] + np.arange(-reach, reach + 1))
 
@@ -59,16 +56,7 @@ def counts_of_cells(law: ConfidentialRV) -> NDArray[np.int64]:
 def wider_counts(
     law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
 ) -> NDArray[np.int64] | None:
-    """Return wider ranges of counts if the weight at the end of a range is not negligible at this draw, or None.
-
-    Given its sum, a group has the law of independent cells with weights times exp(t x), for a tilt t at which the
-    means add up to the sum. Each sum of the module's formula has its own tilt.
-
-    Raises
-    ------
-    ModelError
-        The ranges would have more than a million counts.
-    """
+    """Return wider ranges of counts if the weight at the end of a range is not negligible at this draw, or None."""
     (block, total), noise, at = law.groups, law.observed.log_counts(counts), counts.astype(np.float64)
     log_weights = log_p + noise
     lowest, highest = np.zeros(block.size), np.zeros(block.size)
@@ -111,16 +99,7 @@ def _is_heavy(log_weights: NDArray[np.float64], end: int) -> NDArray[np.bool_]:
 def log_densities_of_cells(
     law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the log predictive density of each cell given the others.
-
-    Parameters
-    ----------
-    law : ConfidentialRV
-    counts : array of int64, shape (d, size)
-        `counts_of_cells`.
-    log_p : array, shape (d, size)
-        Log densities of the counts by the data model at one draw of the parameters.
-    """
+    """Return the log predictive density of each cell given the others."""
     (block, total), noise, size = law.groups, law.observed.log_counts(counts), counts.shape[1]
     log_weights = log_p + noise
     found = np.logaddexp.reduce(log_weights, axis=1) - law.observed.log_constants()  # cells in no public sum

@@ -24,41 +24,17 @@ __all__ = ["clipped", "gaussian", "noisy_as_true", "projected"]
 
 
 def noisy_as_true(release: Release) -> xr.DataArray:
-    """Return the noisy table unchanged; negative cells may be outside the support of a data model.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> release = Release(np.array([5, -2, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> noisy_as_true(release).values
-    array([ 5, -2,  4])
-    """
+    """Return the noisy table unchanged; negative cells may be outside the support of a data model."""
     return release.table
 
 
 def clipped(release: Release) -> xr.DataArray:
-    """Set negative cells to zero; the public sums are then violated.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> release = Release(np.array([5, -2, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> clipped(release).values
-    array([5, 0, 4])
-    """
+    """Set negative cells to zero; the public sums are then violated."""
     return release.table.clip(min=0)
 
 
 def projected(release: Release) -> xr.DataArray:
-    """Return the non-negative integer table nearest in l1 that satisfies everything public, as agencies publish.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> release = Release(np.array([5, -2, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> projected(release).values
-    array([4, 0, 3])
-    """
+    """Return the non-negative integer table nearest in l1 that satisfies everything public, as agencies publish."""
     system, y = release.public, release.table.values.ravel()
     B = sp.vstack([sp.eye_array(y.size, dtype=np.int64), system.B], format="csr")
     limits = np.concatenate([np.zeros(y.size, dtype=np.int64), system.limits])
@@ -67,29 +43,7 @@ def projected(release: Release) -> xr.DataArray:
 
 
 def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) -> TensorVariable:
-    """Observe the noisy table as normal with the data model's moments and independent noise in every cell.
-
-    Parameters
-    ----------
-    name : str
-        Name of the table; the observed variable is ``{name}_release``, as in `PartiallyPrivate`.
-    mean, variance : tensor_like, shape of the table
-        Mean and variance of the confidential counts given the parameters; for Poisson counts both are the rate.
-    release : Release
-
-    Returns
-    -------
-    TensorVariable
-        The observed release, with the dimensions ``release.dims``.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> release = Release(np.array([5, -2, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> with pm.Model(coords=release.coords):
-    ...     rate = pm.Gamma("rate", 2, 1, dims=release.dims)
-    ...     observed = gaussian("counts", rate, rate, release)
-    """
+    """Observe the noisy table as normal with the data model's moments and independent noise in every cell."""
     likelihood = release.likelihood
     if not isinstance(likelihood.form, AdditiveLaw):
         raise ModelError("the normal approximation needs noise that is added cell by cell: use ppd.PartiallyPrivate")

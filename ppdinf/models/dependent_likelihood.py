@@ -79,13 +79,7 @@ def of_one_table(var: TensorVariable, model: pm.Model) -> OfOneTable | str:
 def log_likelihood_of_dependent(
     posterior: xr.Dataset, model: pm.Model, name: str, dims: Sequence[str] | None = None
 ) -> xr.DataArray:
-    """Return the log likelihood of each observation of a dependent given all other data, for each draw.
-
-    Raises
-    ------
-    ModelError
-        The table cannot be marginalized.
-    """
+    """Return the log likelihood of each observation of a dependent given all other data, for each draw."""
     var, dims = model[name], dims_of_draws(posterior) if dims is None else dims
     found = of_one_table(var, model)
     if isinstance(found, str):
@@ -117,10 +111,7 @@ def _by_observation(factor: CellFactor, shape: tuple[int, ...], counts: TensorVa
 
 
 def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Reals, of_own: Reals) -> Reals:
-    """Return the log density of each observation given all others, at one draw of the parameters.
-
-    `log_weights`, shape (d, width), contain everything except the densities `of_own`, shape (observations, width).
-    """
+    """Return the log density of each observation given all others, at one draw of the parameters."""
     result = of_own[:, 0].copy()  # observations that depend on no cell
     own = np.flatnonzero(cells >= 0)
     cell = cells[own]

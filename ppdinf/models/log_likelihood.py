@@ -194,13 +194,7 @@ def sample_release(
 
 
 def pointwise(model: pm.Model, name: str | None = None) -> tuple[TensorVariable, list[str]]:
-    """Build the log likelihood of each public group and of each cell in no public sum, and return their names.
-
-    Raises
-    ------
-    ModelError
-        As `log_likelihood`.
-    """
+    """Build the log likelihood of each public group and of each cell in no public sum, and return their names."""
     law, given = _require_units(model, name), only_table(model, name).variable.owner.inputs
     names = _names(law)
     if len(names) < 2:

@@ -32,22 +32,7 @@ type Reals = NDArray[np.float64]
 def outside_of_law(
     law: ConfidentialRV, log_h: Reals | None, of_draw: Callable[[tuple[int, int]], Reals], lead: tuple[int, int]
 ) -> Reals:
-    """Bound the posterior probability of each cell outside its window, averaged over posterior draws.
-
-    Parameters
-    ----------
-    law : ConfidentialRV
-        Distribution of a marginalized table.
-    log_h, of_draw
-        From `ppdinf.models.posterior_tables.law_of_draws`.
-    lead : tuple of int
-        Numbers of chains and draws.
-
-    Returns
-    -------
-    array of float64, shape (d,)
-        0 for cells without a window.
-    """
+    """Bound the posterior probability of each cell outside its window, averaged over posterior draws."""
     shares = []
     for draw in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
         log_weights = of_draw((int(draw) // lead[1], int(draw) % lead[1]))

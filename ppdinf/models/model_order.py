@@ -20,13 +20,7 @@ __all__ = ["dims_of_draws", "in_chains", "in_model_order", "posterior_of"]
 
 
 def posterior_of(idata: object) -> xr.Dataset:
-    """Return the posterior of a result of `pm.sample`, of a part of it, or of `arviz.extract`.
-
-    Raises
-    ------
-    ModelError
-        `idata` contains no named draws.
-    """
+    """Return the posterior of a result of `pm.sample`, of a part of it, or of `arviz.extract`."""
     if isinstance(idata, xr.DataTree):
         idata = (idata["posterior"] if "posterior" in idata.children else idata).to_dataset()
     if isinstance(idata, xr.DataArray) and idata.name is not None:  # arviz.extract of a single variable
@@ -40,13 +34,7 @@ def posterior_of(idata: object) -> xr.Dataset:
 
 
 def dims_of_draws(posterior: xr.Dataset) -> list[str]:
-    """Return the dimensions of draws: chain and draw, or one of them, or the sample of `arviz.extract`.
-
-    Raises
-    ------
-    ModelError
-        There is a single draw without such a dimension.
-    """
+    """Return the dimensions of draws: chain and draw, or one of them, or the sample of `arviz.extract`."""
     dims = [dim for dim in ("sample", "chain", "draw") if dim in posterior.dims]
     if not dims:
         raise ModelError("the posterior has no dimension chain, draw or sample: select draws by a list, draw=[0]")
@@ -70,23 +58,7 @@ def in_chains(posterior: xr.Dataset, dims: Sequence[str] | None = None) -> xr.Da
 
 
 def in_model_order(draws: xr.DataArray, name: str, model: pm.Model) -> xr.DataArray:
-    """Order draws of a variable as the model does, with ``chain`` and ``draw`` first.
-
-    Dimensions without names in the model, and dimensions without labels, stay in place.
-
-    Raises
-    ------
-    ModelError
-        The labels of a dimension are not those of the model; the message names one.
-
-    Examples
-    --------
-    >>> with pm.Model(coords={"area": ["A", "B"]}) as model:
-    ...     rate = pm.Gamma("rate", 2, 1, dims="area")
-    >>> draws = xr.DataArray([[[3.0, 4.0]]], dims=("chain", "draw", "area"), coords={"area": ["B", "A"]})
-    >>> in_model_order(draws, "rate", model).values
-    array([[[4., 3.]]])
-    """
+    """Order draws of a variable as the model does, with ``chain`` and ``draw`` first."""
     named = model.named_vars_to_dims.get(name) or [None] * (draws.ndim - 2)
     dims = [f"{name}_dim_{axis}" if dim is None else dim for axis, dim in enumerate(named)]
     if set(draws.dims) != {"chain", "draw", *dims}:

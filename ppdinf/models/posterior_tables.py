@@ -136,13 +136,7 @@ def sample_confidential(
 
 
 def only_table(model: pm.Model, name: str | None = None) -> ConfidentialTable:
-    """Return the confidential table of a model, or the table called `name` if the model has several.
-
-    Raises
-    ------
-    ModelError
-        The model has no table, several tables and no `name`, or no table of that name.
-    """
+    """Return the confidential table of a model, or the table called `name` if the model has several."""
     follow_data(model)
     tables = {table.name: table for table in tables_of(model)}
     if not tables:
@@ -155,22 +149,7 @@ def only_table(model: pm.Model, name: str | None = None) -> ConfidentialTable:
 
 
 def finished_draws(idata: xr.DataTree) -> xr.DataTree:
-    """Keep only the draws that every chain has: nutpie, when stopped, fills missing draws with nan.
-
-    Parameters
-    ----------
-    idata : xarray.DataTree
-
-    Returns
-    -------
-    xarray.DataTree
-        `idata` itself if all chains have the same length.
-
-    Warns
-    -----
-    DiagnosisWarning
-        States how many draws of each chain are used.
-    """
+    """Keep only the draws that every chain has: nutpie, when stopped, fills missing draws with nan."""
     posterior = posterior_of(idata)
     if not {"chain", "draw"} <= set(posterior.dims):
         return idata
@@ -205,10 +184,7 @@ def draw_marginalized(
     dims: Sequence[str] | None = None,
     mode: str | None = None,
 ) -> xr.DataArray:
-    """Draw the table for every posterior draw of the parameters, given the release and everything public.
-
-    The dimensions of draws are `dims`, by default those of `dims_of_draws`.
-    """
+    """Draw the table for every posterior draw of the parameters, given the release and everything public."""
     follow_data_of(table.variable, model)
     dims, frame = dims_of_draws(posterior) if dims is None else dims, table.law.observed.frame
     drawn = _draw_in_chains(table, in_chains(posterior, dims), model, rng, advance, mode)
@@ -291,15 +267,7 @@ def _draw_nested(
 def law_of_draws(
     table: ConfidentialTable, posterior: Posterior, model: pm.Model, mode: str | None = None
 ) -> tuple[NDArray[np.float64] | None, Callable[[tuple[int, int]], NDArray[np.float64]]]:
-    """Return the distribution of the cells given everything else, as a function of chain and draw.
-
-    Returns
-    -------
-    log_h : array of float64, shape (d, width), or None
-        Base measure if the weights have exponential-family form ``log_h + eta x``; otherwise None.
-    of_draw : callable
-        Maps a chain and a draw to ``eta``, shape (d,), or, without that form, to log weights, shape (d, width).
-    """
+    """Return the distribution of the cells given everything else, as a function of chain and draw."""
     given, (by_cell, _) = table.variable.owner.inputs, dependent_factors(table.variable, model)
     form = None if by_cell else table.law.exponential_family(given)
     function = of_draws([form[0] if form else table.law.weights(given, by_cell)], posterior, model, mode)
@@ -309,15 +277,7 @@ def law_of_draws(
 def of_draws(
     outputs: list[TensorVariable], posterior: Posterior, model: pm.Model, mode: str | None = None
 ) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
-    """Compile symbolic functions of a model's variables, to be evaluated at a chain and a draw of the posterior.
-
-    Observed variables have their observed values. All other variables have their values in the posterior.
-
-    Raises
-    ------
-    ModelError
-        The posterior has no draws of a required variable.
-    """
+    """Compile symbolic functions of a model's variables, to be evaluated at a chain and a draw of the posterior."""
     outputs, parameters, columns = _given_draws(outputs, posterior, model)
     function = compile_pymc(parameters, outputs, mode=mode)
     last: tuple[list[Array], list[NDArray[np.float64]]] | None = None

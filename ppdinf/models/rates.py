@@ -48,43 +48,7 @@ RADIUS_IN_SD = 16  # radius of the noise in standard deviations, roughly
 def rate_model(
     release: Release, *, name: str = "count", exposure: str | None = None, previous: str | None = None
 ) -> pm.Model:
-    """Build the model of rates for a release.
-
-    Parameters
-    ----------
-    release : Release
-        Release of a table, not of linear queries.
-    name : str, default "count"
-        Name of the confidential table in the posterior.
-    exposure : str, optional
-        Covariate of the release with the persons at risk in each cell, 0 where nobody lives. By default, rates are
-        expected counts.
-    previous : str, optional
-        Covariate with an earlier count of each cell, which predicts its rate. Half a case is added so that the
-        logarithm of zero is finite.
-
-    Returns
-    -------
-    pymc.Model
-        Variables: ``intercept``, ``spread``, ``slope`` (with `previous`), ``{dim}_effect`` for each dimension of a
-        table of several, and ``mean_rate`` per unit of exposure. A marginalized table adds ``deviation``, a coordinate
-        of the log rate of each cell (`draw_rates` returns rates); a sampled table adds `name`.
-
-    Raises
-    ------
-    ModelError
-        `release` is of linear queries, `name` or a dimension has the name of a parameter, an exposure is negative, all
-        exposures are 0, or an earlier count is negative.
-    LabelError
-        The release has no covariate of that name.
-
-    Examples
-    --------
-    >>> import numpy as np, ppdinf as ppd
-    >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> [variable.name for variable in rate_model(release).free_RVs]
-    ['intercept', 'spread', 'deviation']
-    """
+    """Build the model of rates for a release."""
     require_rates(release, name, exposure, previous)
     at_risk = exposures(release, exposure)
     overall = max(float(release.table.sum()), 1) / at_risk.sum()
@@ -122,11 +86,7 @@ def rate_model(
 
 
 def _precision(release: Release, at_risk: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the approximate precision of the log rate of each cell in the release, 0 where nobody is at risk.
-
-    The precision uses counts instead of expectations, and noise with a standard deviation of 1/16 of its radius (exact
-    values are 1/24 for l1 noise and 1/8 for Gaussian noise).
-    """
+    """Return the approximate precision of the log rate of each cell in the release, 0 where nobody is at risk."""
     counts = np.maximum(release.table.values, 1.0)
     noise = release.likelihood.support_radius / RADIUS_IN_SD
     return np.where(at_risk == 0, 0.0, counts**2 / (counts + noise**2))
@@ -144,14 +104,7 @@ def _log_rates(
     log_observed: NDArray[np.float64],
     dims: tuple[str, ...] | None,
 ) -> TensorVariable:
-    """Give each cell a log rate such that the rate is gamma with the given mean and relative standard deviation.
-
-    Suppose that log rates were normal with standard deviation s, and that the release were a normal observation of each
-    log rate: `log_observed`, with variance 1 / `precision`. With w = s**2 precision / (1 + s**2 precision), the
-    posterior mean of a log rate would be log_mean + w (log_observed - log_mean), and its variance s**2 (1 - w). The
-    chain moves ``deviation``, the distance from this mean in standard deviations. It is nearly independent of other
-    parameters.
-    """
+    """Give each cell a log rate such that the rate is gamma with the given mean and relative standard deviation."""
     deviation = pm.CustomDist(
         "deviation", log_mean, spread, precision, log_observed, dist=_deviation, logp=_deviation_logp, dims=dims,
         support_point=lambda rv, size, log_mean, spread, precision, log_observed: pt.zeros(size),
@@ -204,36 +157,7 @@ def draw_rates(
     exposure: str | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> xr.DataArray:
-    """Draw the rate of each cell for each posterior draw of a `rate_model`, exactly.
-
-    Parameters
-    ----------
-    idata : xarray.DataTree
-        Result of `pm.sample` for ``rate_model(release, name=name, exposure=exposure)``.
-    release : Release
-    name, exposure : str
-        As passed to `rate_model`.
-    rng : int or numpy.random.Generator, optional
-
-    Returns
-    -------
-    xarray.DataArray, dimensions ``("chain", "draw", *release.dims)``
-        Expected count per unit of exposure. Where nobody is at risk, the rate that the model expects there.
-
-    Raises
-    ------
-    ModelError, LabelError
-        The posterior has no draws of the model's variables, or other labels than the release.
-
-    Examples
-    --------
-    >>> import numpy as np, ppdinf as ppd
-    >>> release = ppd.Release(np.array([3, 5]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> one = {"mean_rate": (("chain", "draw", "dim_0"), [[[4.0, 4.0]]]), "spread": (("chain", "draw"), [[1e-6]])}
-    >>> one["count"] = (("chain", "draw", "dim_0"), [[[2, 6]]])
-    >>> draw_rates(xr.DataTree.from_dict({"posterior": xr.Dataset(one)}), release, rng=1).values.round(3)
-    array([[[4., 4.]]])
-    """
+    """Draw the rate of each cell for each posterior draw of a `rate_model`, exactly."""
     posterior = idata.posterior
     missing = [variable for variable in (name, "mean_rate", "spread") if variable not in posterior]
     if missing:

@@ -16,13 +16,7 @@ __all__ = ["Scaled"]
 
 
 class Scaled(Transform):
-    """Divide a variable by constants, such as rough posterior standard deviations.
-
-    Parameters
-    ----------
-    scale : float or array
-        Positive constants that broadcast to the variable.
-    """
+    """Divide a variable by constants, such as rough posterior standard deviations."""
 
     name = "scaled"
     ndim_supp = 0

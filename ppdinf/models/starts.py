@@ -44,23 +44,7 @@ KINDS = {NormalRV: _StartedNormal, HalfNormalRV: _StartedHalfNormal}
 
 
 def add_with_start(name: str, dist: TensorVariable, start: ArrayLike, **options: Transform) -> TensorVariable:
-    """Add a normal or half-normal variable with an initial value to the model.
-
-    Parameters
-    ----------
-    name : str
-    dist : TensorVariable
-        ``pm.Normal.dist(...)`` or ``pm.HalfNormal.dist(...)``, a scalar or a vector.
-    start : float or array
-        Initial value of the variable, before its transform.
-    **options
-        Options of `pymc.Model.register_rv`: ``transform=``.
-
-    Returns
-    -------
-    TensorVariable
-        Variable with the same distribution. ``initvals=`` of `pymc.sample` override its initial value.
-    """
+    """Add a normal or half-normal variable with an initial value to the model."""
     node = dist.owner
     op = KINDS[type(node.op)](start=tuple(np.atleast_1d(start).tolist()))
     variable: TensorVariable = pm.modelcontext(None).register_rv(op.make_node(*node.inputs).out, name, **options)

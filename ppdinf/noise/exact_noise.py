@@ -41,15 +41,7 @@ OFFERS: tuple[Sampler, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class ExactNoise:
-    """Exact samplers of independent parts that together cover all cells.
-
-    Attributes
-    ----------
-    d : int
-        Number of cells.
-    parts : list of Offer
-        Offers for disjoint sets of cells, with their samplers set up.
-    """
+    """Exact samplers of independent parts that together cover all cells."""
 
     d: int
     parts: list[Offer]
@@ -75,36 +67,7 @@ class ExactNoise:
 
 
 def exact_noise(structure: Structure, law: Law) -> ExactNoise:
-    """Choose exact samplers for a law on the lattice of a system.
-
-    Parameters
-    ----------
-    structure : Structure
-    law : Law
-
-    Returns
-    -------
-    ExactNoise
-
-    Raises
-    ------
-    InvariantError
-        If no exact sampler supports the lattice. The message states why each sampler declined.
-    PrivacyError
-        If the noise might exceed the range of the integers.
-
-    Notes
-    -----
-    Set-up estimates acceptance rates from seeded pilot runs. The last eight results are cached.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> noise = exact_noise(structure([[1, 1, 1, 0, 0]]), DoubleGeometric("1/2"))
-    >>> [part.sampler for part in noise.parts], noise.draw(2, seeded_stream(1))[:, :3].sum(axis=1)
-    (['free', 'class'], array([0, 0]))
-    """
+    """Choose exact samplers for a law on the lattice of a system."""
     found = exact_or_refusal(structure, law)
     if isinstance(found, str):
         raise InvariantError(found)

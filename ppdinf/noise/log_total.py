@@ -32,19 +32,7 @@ SCALES = 60  # about the number of scales in the quadrature of l2 noise
 
 
 def log_total(structure: Structure, law: IntegerLaw | L2Laplace) -> float | None:
-    """Return the log of the sum of the weights of all noise on the lattice of a system, where zero noise has weight 1.
-
-    Return None if the public sums cross too much for a quick sum, or if the noise is too wide.
-
-    Examples
-    --------
-    Noise (k, -k) of two cells with weights ``exp(-2 |k|)``:
-
-    >>> from ppdinf.lattice import structure
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> float(np.exp(log_total(structure([[1, 1]]), DoubleGeometric(1))).round(9)), float((1 / np.tanh(1)).round(9))
-    (1.313035285, 1.313035285)
-    """
+    """Return the log of the sum of the weights of all noise on the lattice of a system; zero noise has weight 1."""
     try:
         if not isinstance(law, L2Laplace):
             return _of_blocks(structure, law, QUICK)
@@ -58,13 +46,7 @@ def log_total(structure: Structure, law: IntegerLaw | L2Laplace) -> float | None
 
 
 def _of_blocks(structure: Structure, law: IntegerLaw, largest: float) -> float:
-    """Return the log total weight of independent noise.
-
-    Raises
-    ------
-    InvariantError
-        The noise is too wide, or an elimination takes more multiplications than `largest`.
-    """
+    """Return the log total weight of independent noise."""
     in_classes = structure.partition[structure.blocks]
     sizes = Counter(np.unique(structure.classes[in_classes], return_counts=True)[1].tolist())
     crossing = np.flatnonzero(~in_classes)
@@ -90,11 +72,7 @@ def _of_blocks(structure: Structure, law: IntegerLaw, largest: float) -> float:
 
 
 def _of_smooth_gaussian(structure: Structure, cells: NDArray[np.int64], law: DiscreteGaussian) -> float | None:
-    """Return the total weight of Gaussian noise on a block if it is an integral in double precision, otherwise None.
-
-    By Poisson summation the total is the integral times a sum over the dual lattice. With the lengths r_i of the
-    orthogonalized basis, this sum is at most the product of ``sum_k exp(-2 pi^2 variance k^2 / r_i^2)``.
-    """
+    """Return the total weight of Gaussian noise on a block if it is an integral in double precision, otherwise None."""
     variance = float(law.variance)
     if structure.block_ranks[structure.blocks[cells[0]]] > LARGEST_RANK:
         return None

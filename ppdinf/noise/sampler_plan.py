@@ -26,30 +26,7 @@ WIDEST = 2**36  # one sixteenth of the limit of Klein's sampler
 
 @dataclass(frozen=True)
 class Plan:
-    """The choice of a sampler for the noise of one release.
-
-    Attributes
-    ----------
-    sampler : str
-        Short name of the algorithm.
-    exact : bool
-        Whether the draws follow the stated law exactly (no Markov chain, no rounding). If the draws are neither exact
-        nor have a `distance`, floating-point numbers approximate real numbers.
-    reason : str
-        One sentence on the structure that allows the sampler.
-    acceptance : float, optional
-        Predicted acceptance rate, rounded to two digits, if attempts can fail.
-    distance : float, optional
-        For a Markov chain: upper confidence limit of the total variation distance between its draws and the law.
-    built : tuple of Structure, Law and ExactNoise or ChainNoise, optional
-        For lattice noise: the structure, the law and the sampler that was set up for them. It is not written to files
-        and not pickled.
-
-    Examples
-    --------
-    >>> print(Plan("class", True, "one public total over 3 cells"))
-    class sampler (exact): one public total over 3 cells
-    """
+    """The choice of a sampler for the noise of one release."""
 
     sampler: str
     exact: bool
@@ -85,41 +62,7 @@ _WRITTEN = ("sampler", "exact", "reason", "acceptance", "distance")
 
 
 def plan_sampler(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
-    """Choose the sampler for a law of noise on the lattice of a system.
-
-    Parameters
-    ----------
-    system : System
-        Public statements bound to a table.
-    law : Law
-    allow_mcmc : bool
-        Allow a Markov chain with a measured distance from the law if no exact sampler is available.
-
-    Returns
-    -------
-    Plan
-        The first exact samplers that are available (`ppdinf.noise.exact_noise.OFFERS`), then a chain, for l1 noise.
-
-    Raises
-    ------
-    PrivacyError
-        The noise may exceed 2**36.
-    InvariantError
-        If no sampler is available. The message states the reason and a remedy.
-
-    Notes
-    -----
-    The samplers are set up once; the plan stores them for the draws.
-
-    Examples
-    --------
-    >>> import numpy as np, ppdinf as ppd
-    >>> from ppdinf.laws import DiscreteGaussian
-    >>> margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
-    >>> print(plan_sampler(margins.on(np.ones((4, 4), dtype=int)), DiscreteGaussian(1)))
-    Klein sampler (exact): Gaussian noise on a lattice of rank 9 over 16 cells; its sums form a 4 x 4 table with 2 \
-margins, in closed form; 98 % of attempts are kept
-    """
+    """Choose the sampler for a law of noise on the lattice of a system."""
     if not isinstance(law, DoubleGeometric) and law.support_radius(system.frame.size, 1e-12) > WIDEST:
         # checked before drawing: drawing again after a failure would change the law of the noise
         raise PrivacyError(f"the noise may exceed {WIDEST:,}, the limit of exact integers: choose a larger epsilon")

@@ -21,29 +21,7 @@ VALUES = 200_000
 
 
 def noise_values(release: Release) -> np.ndarray:
-    """Draw new noise from the mechanism of a release, pooled over the cells with noise.
-
-    Parameters
-    ----------
-    release : Release
-        A release. Its counts are not used, and the new noise is independent of the noise of the release.
-
-    Returns
-    -------
-    numpy.ndarray of int64, about 200,000 values
-
-    Raises
-    ------
-    PrivacyError
-        The public sums determine every cell, so that the noise is always 0.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> release = ppd.Release(np.array([30, 4, 12]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> bool(abs(noise_values(release).mean()) < 0.05)
-    True
-    """
+    """Draw new noise from the mechanism of a release, pooled over the cells with noise."""
     system = release.public
     noisy = np.flatnonzero(~system.structure.fixed)
     if not noisy.size:

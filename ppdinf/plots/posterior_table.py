@@ -30,24 +30,7 @@ ROWS = 80
 
 
 def naive_interval(counts: ArrayLike, probability: float = PROBABILITY) -> tuple[np.ndarray, np.ndarray]:
-    """Return the exact Poisson interval for the mean of each count, as if the counts were true.
-
-    Parameters
-    ----------
-    counts : array of int
-    probability : float, default 0.9
-
-    Returns
-    -------
-    lower, upper : arrays of float
-        nan where the count is negative, because the naive interval does not exist.
-
-    Examples
-    --------
-    >>> lower, upper = naive_interval(np.array([0, 10, -3]))
-    >>> lower.round(2), upper.round(2)
-    (array([0.  , 5.43,  nan]), array([ 3.  , 16.96,   nan]))
-    """
+    """Return the exact Poisson interval for the mean of each count, as if the counts were true."""
     counts = np.asarray(counts)
     tail = (1 - probability) / 2
     known = counts >= 0

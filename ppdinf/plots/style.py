@@ -78,23 +78,7 @@ class EqualDistances(MaxNLocator):
 
 
 class RoundNumbers(Locator):
-    """Ticks of an axis that is linear between -`threshold` and `threshold`, and logarithmic beyond.
-
-    Parameters
-    ----------
-    threshold : int
-        A power of ten.
-
-    Notes
-    -----
-    The ticks are 0 and positive and negative powers of ten from `threshold`. If fewer than four are in the shown range,
-    2 and 5 times the powers join them. If these are still fewer than four, the ticks have equal distances.
-
-    Examples
-    --------
-    >>> RoundNumbers(10).tick_values(0, 2000), RoundNumbers(10).tick_values(0, 150)
-    ([0, 10, 100, 1000], [0, 10, 20, 50, 100])
-    """
+    """Ticks of an axis that is linear between -`threshold` and `threshold`, and logarithmic beyond."""
 
     def __init__(self, threshold: int) -> None:
         self._threshold = threshold

@@ -67,32 +67,7 @@ class BlockCost(NamedTuple):
 
 
 def cost_by_blocks(noise: IntegerLaw, system: System) -> BlockCost:
-    """Bound gamma for noise conditioned on all public statements of a system.
-
-    Parameters
-    ----------
-    noise : IntegerLaw
-        With an epsilon per unit, such as DoubleGeometric and Staircase.
-    system : System
-
-    Returns
-    -------
-    BlockCost
-        Exact, ``lower == upper``, if the block with the largest gamma is one public sum whose tables can be enumerated.
-        Otherwise the bounds in the module's docstring; at most 1.
-
-    Notes
-    -----
-    About 1 s for every enumerated block, at most eight blocks; other blocks take negligible time.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
-    >>> cost = cost_by_blocks(ppd.mechanisms.DoubleGeometric(1), public.on([3000, 200, 17]))
-    >>> round(cost.lower, 6), round(cost.upper, 6)
-    (0.098688, 0.098688)
-    """
+    """Bound gamma for noise conditioned on all public statements of a system."""
     if np.any(np.diff(system.B.indptr) > 1):  # a bound on several cells can end lines where no single cell does
         return BlockCost(0.0, 1.0, 0)
     low, high = system.cell_limits
@@ -158,11 +133,7 @@ def _one_sum(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockC
 
 
 def _all_in_one(epsilon: float, d: int, persons: int) -> float:
-    """Return ``log(C(x') / C(x)) / (2 epsilon)``: x has all persons in one of d cells, x' has one person in another.
-
-    C of counts x is the sum of ``b^k (k + d - 1 choose k)`` times the coefficient of T^k in the product over cells of
-    ``(1 - b)(1 + T + .. + T^(x_i - 1)) + T^x_i``.
-    """
+    """Return ``log(C(x') / C(x)) / (2 epsilon)``: x has all persons in one of d cells, x' has one person in another."""
     # terms above this k are below exp(-50) of the sum
     persons = min(persons, math.ceil((50 + d * math.log(persons + d)) / (2 * epsilon)))
     if not 0 < persons <= LONGEST:

@@ -19,20 +19,7 @@ __all__ = ["discrete_gaussian_sigma"]
 
 @lru_cache(maxsize=32)
 def discrete_gaussian_sigma(epsilon: Fraction, delta: Fraction) -> float:
-    """Return the least sigma that makes discrete Gaussian noise (epsilon, delta) private between a count and the next.
-
-    The result is rounded up.
-
-    Raises
-    ------
-    PrivacyError
-        delta is not below 1.
-
-    Examples
-    --------
-    >>> round(discrete_gaussian_sigma(Fraction(1), Fraction(1, 100)), 3)
-    1.854
-    """
+    """Return the least sigma for which discrete Gaussian noise is (epsilon, delta) private for neighbouring counts."""
     if delta >= 1:
         raise PrivacyError(f"delta must lie below 1, found {delta}")
     rate, tail_probability = float(epsilon), float(delta)

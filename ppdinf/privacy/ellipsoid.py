@@ -26,36 +26,7 @@ STEPS = 10**6
 
 
 def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3) -> NDArray[np.float64]:
-    """Return an ellipsoid around points and their negatives whose volume is near the minimum.
-
-    Parameters
-    ----------
-    points : ndarray of float64, shape (m, n)
-        One point per column; they span R^m.
-    tolerance : float
-        Squared half-axes exceed those of an ellipsoid no larger than the smallest by a factor of at most
-        ``1 + tolerance``, and the volume by ``(1 + tolerance) ** (m / 2)``.
-
-    Returns
-    -------
-    ndarray of float64, shape (m, m)
-        S of the ellipsoid ``{z : z' S^-1 z <= 1}``; its half-axes are the square roots of the eigenvalues.
-
-    Raises
-    ------
-    PrivacyError
-        The points do not span the space, or span it so nearly that no certificate was computed.
-
-    Notes
-    -----
-    Each step takes O(m n); several hundred steps for 100 points in 20 dimensions, one step for symmetric points.
-
-    Examples
-    --------
-    >>> enclosing_ellipsoid(np.array([[2.0, 0.0], [0.0, 1.0]])).round(6)
-    array([[4., 0.],
-           [0., 1.]])
-    """
+    """Return an ellipsoid around points and their negatives whose volume is near the minimum."""
     m, n = points.shape
     if m == 1:
         return np.array([[float((points**2).max())]])

@@ -131,24 +131,13 @@ def gaussian_sigma(
 
 
 def concentrated(guarantee: Guarantee, ratio: float) -> Guarantee:
-    """Add the zCDP guarantee of Gaussian noise with sigma / sensitivity = `ratio` to a guarantee between neighbours.
-
-    Examples
-    --------
-    >>> guarantee = Guarantee("subspace", Fraction(1), Fraction(1, 10**5), neighbours="one record")
-    >>> round(float(concentrated(guarantee, gaussian_sigma(1, 1e-5)).concentrated.rho), 5)
-    0.03593
-    """
+    """Add the zCDP guarantee of Gaussian noise with sigma / sensitivity = `ratio` to a guarantee between neighbours."""
     rho = Fraction(1 + 1e-9) / (2 * Fraction(ratio) ** 2)  # 1e-9 exceeds the rounding error of the width
     return replace(guarantee, concentrated=Guarantee("zcdp", rho=rho, neighbours=guarantee.neighbours))
 
 
 def _largest_ratio(epsilon: float, log_delta: float) -> float:
-    """Return the largest a with delta(a, epsilon) <= delta, by bisection on log a down to adjacent floats.
-
-    delta(a, epsilon) increases in a from 0 to 1. The lower end of the bracket is returned, so rounding can only widen
-    the noise.
-    """
+    """Return the largest a with delta(a, epsilon) <= delta, by bisection on log a down to adjacent floats."""
     low = high = min(1.0, epsilon)
     while _log_delta(epsilon, low) > log_delta:
         low /= 2

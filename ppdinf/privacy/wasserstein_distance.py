@@ -115,11 +115,7 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
 
 
 def _ahead(p: Law, q: Law) -> Number:
-    """Return the largest G^-(u) - F^-(u), the smallest t >= 0 with F(x) <= G(x + t) for all x.
-
-    It is attained at a level u of F. Levels above 1/2 are compared by their upper tails, to keep the digits of small
-    tails.
-    """
+    """Return the largest G^-(u) - F^-(u), the smallest t >= 0 with F(x) <= G(x + t) for all x."""
     x, y = sorted(p), sorted(q)
     F, G = list(accumulate(p[v] for v in x)), list(accumulate(q[v] for v in y))
     above_F, above_G = _above([p[v] for v in x]), _above([q[v] for v in y])
@@ -163,11 +159,7 @@ def _units(p: list[Number], q: list[Number]) -> tuple[list[int], list[int], int]
 
 
 def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> int:
-    """Return the largest flow from supplies to demands along allowed pairs, exact for integers of any size.
-
-    SciPy's flows have 32 bits. So capacities are processed by digits, most significant first: a largest flow for
-    the leading digits, times the base, can increase by less than (n + m) bases with the next digit.
-    """
+    """Return the largest flow from supplies to demands along allowed pairs, exact for integers of any size."""
     n, m = allowed.shape
     digit = 30 - (n + m).bit_length()
     source, sink, limit = n + m, n + m + 1, 2**30  # above all used capacities; the sum of two does not overflow

@@ -235,10 +235,7 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
 
 
 def _is_free(public: System, possible: PossibleTables) -> bool:
-    """Return whether a record can move between all cells that are not fixed: they are in the same public sums.
-
-    Public bounds other than "not negative" can prevent a move.
-    """
+    """Return whether a record can move between all cells that are not fixed: they are in the same public sums."""
     low, high = public.cell_limits
     if np.any(np.diff(public.B.indptr) > 1) or np.any(low > 0) or np.any(high < np.inf):
         return False

@@ -96,13 +96,7 @@ class ReleaseParts(Mapping[Label, Release]):
     files: Mapping[Label, PartFile]
 
     def __getitem__(self, label: Label) -> Release:
-        """Read and verify the release of one part; a label without a part raises a KeyError.
-
-        Raises
-        ------
-        ReleaseFileError
-            The file is missing, was changed, or is the file of another part.
-        """
+        """Read and verify the release of one part; a label without a part raises a KeyError."""
         path = self.verified_file(label)
         release = read_release(path)
         selection = release.selection
@@ -215,19 +209,7 @@ def pack_index(parts: ReleaseParts) -> bytes:
 def guarantee_of_parts(
     mechanism: Mechanism, by: str, *, nearest: float | Fraction | None, fixed: int, cells: int
 ) -> ReleaseGuarantee:
-    """Return the guarantee of all parts together.
-
-    Raises
-    ------
-    PrivacyError
-        The losses of the parts do not add up to the loss of the complete table.
-
-    Notes
-    -----
-    Losses per unit of l1 distance add up over independent parts, because the distance of two tables is the sum of the
-    distances of their parts. Losses of zCDP per unit of squared l2 distance add up for the same reason. The nearest
-    other table differs in one part.
-    """
+    """Return the guarantee of all parts together."""
     guarantee = mechanism.guarantee
     if guarantee.delta or (guarantee.metric, guarantee.rho is None) not in {("l1", True), ("l2", False)}:
         raise PrivacyError(

@@ -27,33 +27,7 @@ __all__ = ["outer_labels", "require_nested", "split_statements"]
 
 
 def split_statements(public: Public, by: str) -> tuple[Public, Public]:
-    """Split public statements into those of single parts, and sums over several parts that follow from them.
-
-    Parameters
-    ----------
-    public : Public
-        Statements about the complete table.
-    by : str
-        Coordinate whose labels are the parts.
-
-    Returns
-    -------
-    local, joint : Public
-        Statements whose rows have cells of one part only, with all coordinates that statements name; and sums of such
-        rows.
-
-    Raises
-    ------
-    InvariantError
-        A statement is neither; the message names it.
-
-    Examples
-    --------
-    >>> from ppdinf.invariants import hierarchy
-    >>> local, joint = split_statements(hierarchy("state", "county"), "state")
-    >>> local.exact, joint.exact
-    (('the sum for every state', 'the sum for every county'), ('the total',))
-    """
+    """Split public statements into those of single parts, and sums over several parts that follow from them."""
     coarser = {s.by[0]: s.within for s in public if isinstance(s, Sums) and len(s.by) == 1 and s.within is not None}
     local = tuple(s for s in public if (by in determined(s, coarser) if isinstance(s, Sums) else s.is_local(by)))
     joint = tuple(statement for statement in public if statement not in local)
@@ -89,18 +63,7 @@ def _sums_up(joint: Statement, local: Statement, coarser: Mapping[str, str]) -> 
 
 
 def require_nested(parts: Iterable[Mapping[str, str]]) -> None:
-    """Refuse sums that are stated to lie within one label, but lie in two labels of different parts.
-
-    Parameters
-    ----------
-    parts : iterable of mapping of str to str
-        For each part, the outer label of each sum by its name.
-
-    Raises
-    ------
-    InvariantError
-        The message names the sum and both labels.
-    """
+    """Refuse sums that are stated to lie within one label, but lie in two labels of different parts."""
     first: dict[str, str] = {}
     for part in parts:
         for name, outer in part.items():

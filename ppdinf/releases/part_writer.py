@@ -58,18 +58,7 @@ type Read = Callable[[Label], TableLike]
 
 @dataclass(frozen=True, eq=False)
 class PreparedParts:
-    """A validated release in parts without noise.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-    guarantee : ReleaseGuarantee
-        The guarantee of all parts together.
-    sizes : dict of str to int
-        ``{"cells": n}`` for n cells in all parts together.
-    draw : callable
-        Draws the noise of all parts, which spends `guarantee`, and returns the `ReleaseParts`.
-    """
+    """A validated release in parts without noise."""
 
     mechanism: Mechanism
     guarantee: ReleaseGuarantee
@@ -79,12 +68,7 @@ class PreparedParts:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is known about a part without its counts.
-
-    `sums` is a digest of the public sums of the part, which determine its share of all joint sums. `kinds` are the
-    types of the labels of joint sums. `nested` maps the names of sums to labels, within one of which
-    each sum must lie in all parts together.
-    """
+    """What is known about a part without its counts."""
 
     dims: tuple[str, ...]
     labels: str

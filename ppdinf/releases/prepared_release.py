@@ -17,28 +17,7 @@ __all__ = ["PreparedRelease"]
 
 @dataclass(frozen=True, eq=False)
 class PreparedRelease:
-    """A validated and planned release without noise. It holds the confidential table: never publish it.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-        Bound to the public sums of the table.
-    public : System
-        Public statements about the table.
-    plan : Plan or None
-        How the noise will be drawn.
-    draw : callable
-        Draws the noise, which spends `guarantee`, and returns the release; every call is a separate release.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> draft = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4").draft([3, 1, 2])
-    >>> draft.guarantee.loss(1)
-    Fraction(1, 4)
-    >>> int(draft.draw().table.sum())
-    6
-    """
+    """A validated and planned release without noise. It holds the confidential table: never publish it."""
 
     mechanism: Mechanism
     public: System

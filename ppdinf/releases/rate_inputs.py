@@ -17,13 +17,7 @@ PARAMETERS = ("intercept", "slope", "spread", "deviation", "mean_rate", "rate")
 
 
 def require_rates(release: Release, name: str, exposure: str | None, previous: str | None) -> None:
-    """Refuse inputs that `ppdinf.models.rates.rate_model` cannot fit.
-
-    Raises
-    ------
-    ModelError, LabelError
-        As `rate_model`.
-    """
+    """Refuse inputs that `ppdinf.models.rates.rate_model` cannot fit."""
     if release.mechanism.queries is not None:
         raise ModelError(
             "the release answers a query, but a model of rates needs the cells behind it: write a model of the cells "
@@ -44,43 +38,14 @@ def require_rates(release: Release, name: str, exposure: str | None, previous: s
 
 
 def effects(release: Release) -> list[str]:
-    """Return the dimensions whose labels have effects: of several dimensions, those with at least two labels.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> table = np.zeros((2, 1, 3), dtype=int)
-    >>> effects(ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)))
-    ['dim_0', 'dim_2']
-    """
+    """Return the dimensions whose labels have effects: of several dimensions, those with at least two labels."""
     if len(release.dims) == 1:
         return []
     return [dim for dim, labels in zip(release.dims, release.shape, strict=True) if labels > 1]
 
 
 def exposures(release: Release, exposure: str | None) -> NDArray[np.float64]:
-    """Return the exposure of every cell, in the shape of the table; 1 if no exposure is named.
-
-    Parameters
-    ----------
-    release : Release
-    exposure : str, optional
-        A covariate with the persons at risk in each cell; 0 for uninhabited cells.
-
-    Raises
-    ------
-    ModelError
-        The exposure is negative in a cell, 0 in all cells, or text.
-    LabelError
-        The release has no such covariate.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> release = ppd.Release(np.array([3, 5]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> exposures(release, None)
-    array([1., 1.])
-    """
+    """Return the exposure of every cell, in the shape of the table; 1 if no exposure is named."""
     if exposure is None:
         return np.ones(release.shape)
     values = _numbers(release, exposure)
@@ -92,23 +57,7 @@ def exposures(release: Release, exposure: str | None) -> NDArray[np.float64]:
 
 
 def log_earlier_rates(release: Release, previous: str, at_risk: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log rates of an earlier count, centred over the cells at risk; 0 elsewhere.
-
-    Parameters
-    ----------
-    release : Release
-    previous : str
-        A covariate with an earlier count of each cell; 0.5 is added, so that a zero has a logarithm.
-    at_risk : array, shape of the table
-        Return value of `exposures`.
-
-    Raises
-    ------
-    ModelError
-        An earlier count is negative or text.
-    LabelError
-        The release has no such covariate.
-    """
+    """Return the log rates of an earlier count, centred over the cells at risk; 0 elsewhere."""
     values = _numbers(release, previous)
     if np.any(values < 0):
         raise ModelError(f"the earlier count {previous!r} at {release.frame.cell(int(np.argmin(values)))} is negative")

@@ -42,22 +42,7 @@ NEW = {"provenance", "part_of", "dimensions"}
 
 
 def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-    """Write `release` to `path`.
-
-    Parameters
-    ----------
-    release : Release
-    path : str or path
-    overwrite : bool, default False
-        Replace an existing file.
-
-    Raises
-    ------
-    ReleaseFileError
-        The file exists, or a reader could not rebuild the mechanism.
-    WriteError
-        The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
-    """
+    """Write `release` to `path`."""
     mechanism, stored = release.mechanism, release.mechanism.to_dict()
     try:
         again = Mechanism.from_dict(stored, mechanism.public).on(release.kept).to_dict()
@@ -69,11 +54,7 @@ def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool
 
 
 def pack_release(release: Release, as_in: Json | None = None) -> bytes:
-    """Return the bytes of the file: the same for the same release, on every machine.
-
-    With the manifest of a file of the previous schema, return the bytes that the earlier version wrote. It computed
-    some guarantees differently, so these numbers are copied. A reader of such a file gets the current guarantee.
-    """
+    """Return the bytes of the file: the same for the same release, on every machine."""
     frame = release.frame
     columns = [frame.broadcast(name).tolist() for name in frame.coords]
     tables = {

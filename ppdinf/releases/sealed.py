@@ -70,15 +70,7 @@ def pack(manifest: Json, parts: dict[str, bytes]) -> bytes:
 
 
 def save(path: str | PathLike[str], data: bytes, *, overwrite: bool, why: str) -> None:
-    """Write a complete archive or nothing.
-
-    Raises
-    ------
-    ReleaseFileError
-        The file exists; `why` states the loss if it were replaced.
-    WriteError
-        The file cannot be written: disk full, no permission, or no such folder. No partial file remains.
-    """
+    """Write a complete archive or nothing."""
     try:
         write_atomically(path, data, overwrite=overwrite)
     except FileExistsError:
@@ -86,21 +78,7 @@ def save(path: str | PathLike[str], data: bytes, *, overwrite: bool, why: str) -
 
 
 def read_verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Callable[[T, bytes], bytes]) -> T:
-    """Read an archive and accept it only if it packs again to the same bytes.
-
-    Parameters
-    ----------
-    path : str or path
-    read : callable
-        Returns the content for the bytes of the file.
-    pack : callable
-        Returns the bytes for the content, given the bytes that were read.
-
-    Raises
-    ------
-    ReleaseFileError
-        The message names the file and the fault.
-    """
+    """Read an archive and accept it only if it packs again to the same bytes."""
     path = as_path(path, ReleaseFileError)
     data = path.read_bytes()
     try:
@@ -126,15 +104,7 @@ def has_field(path: str | PathLike[str], field: str, value: object) -> bool:
 
 
 def unpack(data: bytes, require: Callable[[Any], Sequence[str] | None]) -> tuple[Json, dict[str, bytes]]:
-    """Return the manifest and parts of an archive, checked against each other.
-
-    Parameters
-    ----------
-    data : bytes
-    require : callable
-        Raises for a manifest of another kind or version. Returns the names of the parts of such an archive, or None
-        if only the manifest lists them.
-    """
+    """Return the manifest and parts of an archive, checked against each other."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()

@@ -39,21 +39,7 @@ LISTED = 3  # labels of a dimension that a description lists
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The selection by which a part was taken from a complete release.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-        The mechanism of the complete release, with its public statements.
-    labels : dict
-        The selected labels of each dimension that was selected.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> str(Selection(ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1), {"month": (3,), "sex": ("f", "m")}))
-    'month = 3; sex = f or m'
-    """
+    """The selection by which a part was taken from a complete release."""
 
     mechanism: Mechanism
     labels: Mapping[str, tuple[str | int, ...]]
@@ -63,16 +49,7 @@ class Selection:
 
 
 def selected_cells(table: xr.DataArray, labels: Mapping[Any, Any]) -> tuple[Frame, NDArray[np.int64]]:
-    """Select a part of a table as xarray does; return its labels and the positions of its cells in the table.
-
-    Raises
-    ------
-    LabelError
-        A dimension or label is unknown, the labels of a dimension are not one label, a list or a slice, or a single
-        label of every dimension is selected.
-    CountError
-        The part has no cells.
-    """
+    """Select a part of a table as xarray does; return its labels and the positions of its cells in the table."""
     chosen = {dim: label.values if isinstance(label, xr.DataArray) else label for dim, label in labels.items()}
     if wrong := [dim for dim, label in chosen.items() if dim not in table.dims or np.ndim(label) > 1]:
         raise LabelError(
@@ -93,23 +70,7 @@ def selected_cells(table: xr.DataArray, labels: Mapping[Any, Any]) -> tuple[Fram
 
 
 def restricted_system(system: System, part: Frame, cells: NDArray[np.int64]) -> System:
-    """Return the public statements of a part, with the values of its whole sums.
-
-    Parameters
-    ----------
-    system : System
-        The public statements of the complete table.
-    part : Frame
-        Labels of the part.
-    cells : ndarray of int64, shape (part.size,)
-        The position of each cell of the part in the complete table.
-
-    Raises
-    ------
-    InvariantError
-        A public sum or bound is cut and does not follow from whole sums, or the part lacks a coordinate that a sum
-        needs. The message names the sum.
-    """
+    """Return the public statements of a part, with the values of its whole sums."""
     inside, whole, cut = _rows_on(system.A, cells)
     _refuse_links(inside, whole, cut, system.names)
     limits_inside, whole_bounds, cut_bounds = _rows_on(system.B, cells)

@@ -44,15 +44,7 @@ READER = "ppdinf.measurements"
 
 @dataclass(frozen=True)
 class SignedStatement:
-    """The statement of the signer about a file.
-
-    Attributes
-    ----------
-    kind : {"release", "measurements", "release in parts"} or None
-    title : str or None
-    period : str or None
-        Signatures of earlier versions do not state the three attributes, which have the value None.
-    """
+    """The statement of the signer about a file."""
 
     kind: str | None = None
     title: str | None = None
@@ -60,37 +52,7 @@ class SignedStatement:
 
 
 def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
-    """Make a key pair: the private key in a file that only its owner may read, the public key next to it.
-
-    Parameters
-    ----------
-    path : str or path
-        Path of the private key; the public key is ``path`` with ``.pub`` added. Neither file may exist.
-    passphrase : str, optional
-        Without a passphrase, everyone who can read the file can sign.
-
-    Returns
-    -------
-    str
-        Fingerprint of the public key. Publish it where readers trust it, for example on the agency's web pages.
-
-    Raises
-    ------
-    FileExistsError
-        A file of this name exists: keys are never overwritten.
-    WriteError
-        The file cannot be written.
-    SignatureError
-        The package cryptography is not installed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     made = new_key(Path(folder, "agency.key"))
-    ...     made == fingerprint(Path(folder, "agency.key.pub"))
-    True
-    """
+    """Make a key pair: the private key in a file that only its owner may read, the public key next to it."""
     keys, path = _ed25519(), as_path(path, SignatureError)
     private = keys.Ed25519PrivateKey.generate()
     pem, form = _serialization().Encoding.PEM, _serialization()
@@ -113,36 +75,7 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
 def sign(
     path: str | PathLike[str], key: str | PathLike[str], *, title: str, period: str, passphrase: str | None = None
 ) -> Path:
-    """Sign a release or measurements: the signature is written next to the file and replaces an existing signature.
-
-    Parameters
-    ----------
-    path : str or path
-        File that `ppdinf.Release.save` or `ppdinf.Measurements.save` wrote, or the index ``index.ppd`` of a release in
-        parts, which has the digest of each part.
-    key : str or path
-        Private key, from `new_key` or another tool that writes Ed25519 keys as PEM.
-    title : str
-        Description of the counts, such as "Cases by county": distinguishes the file from other files of the signer.
-    period : str
-        Period of the counts, such as "2024-01".
-    passphrase : str, optional
-
-    Returns
-    -------
-    Path
-        Path of the signature.
-
-    Raises
-    ------
-    SignatureError
-        `key` is not a private Ed25519 key, or its passphrase is missing or wrong; `title` or `period` is empty or has
-        control characters.
-    ReleaseFileError
-        The file is neither a release nor measurements nor an index, or is damaged.
-    OSError
-        A file cannot be read or written.
-    """
+    """Sign a release or measurements: the signature is written next to the file and replaces an existing signature."""
     path, form = as_path(path, SignatureError), _serialization()
     for name, text in (("title", title), ("period", period)):
         if not isinstance(text, str) or not text.strip() or not text.isprintable():
@@ -165,30 +98,7 @@ def sign(
 def verify(
     path: str | PathLike[str], key: str | PathLike[str], *, title: str | None = None, period: str | None = None
 ) -> SignedStatement:
-    """Verify that the holder of a key signed a file, and return the statement that was signed.
-
-    Parameters
-    ----------
-    path : str or path
-        File to verify; its signature is next to it.
-    key : str or path
-        Public key, obtained from its owner's publication: a key that came with the file proves nothing.
-    title, period : str, optional
-        Title and period that the signer must have stated. Compare them with the returned statement otherwise: the
-        signer may have signed several files.
-
-    Returns
-    -------
-    SignedStatement
-
-    Raises
-    ------
-    SignatureError
-        The signature is missing or invalid for this file and key, or states another title or period; or `key` is not
-        a public Ed25519 key.
-    OSError
-        A file cannot be read.
-    """
+    """Verify that the holder of a key signed a file, and return the statement that was signed."""
     path = as_path(path, SignatureError)
     data, public = path.read_bytes(), _load(key)
     from cryptography.exceptions import InvalidSignature

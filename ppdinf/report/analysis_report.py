@@ -40,21 +40,7 @@ ACCEPTANCE = {0.8: "Sampling", 0.95: AGAIN, 0.99: AGAIN}
 
 @dataclass(frozen=True)
 class RateAnalysis:
-    """A fitted `ppdinf.models.rates.rate_model`, with its release.
-
-    Attributes
-    ----------
-    release : Release
-    name : str
-        Name of the counts, and of the confidential table in the posterior.
-    exposure, previous : str or None
-        Covariates of the release in the model.
-    sampling : dict
-        Arguments of `pm.sample`, shown in the report.
-    idata : xarray.DataTree
-        Posterior, including the confidential table and ``rate``.
-    diagnosis : Diagnosis
-    """
+    """A fitted `ppdinf.models.rates.rate_model`, with its release."""
 
     release: Release
     name: str
@@ -78,11 +64,7 @@ class RateAnalysis:
         return summary.apply(lambda column: column.map(("{:.0f}" if "ess" in column.name else "{:.3f}").format))
 
     def table(self) -> pd.DataFrame:
-        """One row per cell: labels, released count, posterior of the confidential count, rates.
-
-        Rates are per 100,000 units of exposure, or expected counts without exposure. The naive rate treats
-        the released count as true.
-        """
+        """One row per cell: labels, released count, posterior of the confidential count, rates."""
         frame = self.release.frame
         table = pd.DataFrame({dim: frame.broadcast(dim) for dim in frame.dims})
         table["released"] = self.release.table.values.ravel()
@@ -148,16 +130,7 @@ class RateAnalysis:
 
 
 def require_report(release: Release, name: str, exposure: str | None, previous: str | None) -> None:
-    """Refuse inputs of which no model of rates can be fitted, or no report written.
-
-    Raises
-    ------
-    ModelError, LabelError
-        As `ppdinf.models.rates.rate_model`; or `name` contains a slash or is a dot, or a name would be that of two
-        columns of `RateAnalysis.table`.
-    PrivacyError
-        The public sums determine every cell, so that nothing is unknown.
-    """
+    """Refuse inputs of which no model of rates can be fitted, or no report written."""
     require_rates(release, name, exposure, previous)
     if "/" in name or name in (".", ".."):
         raise ModelError(f"name must not contain a slash or be a dot, because results are stored by name: {name!r}")
@@ -180,36 +153,7 @@ def analyse_rates(
     random_seed: int = 1,
     progressbar: bool = False,
 ) -> RateAnalysis:
-    """Fit the model of rates to a release and check the result.
-
-    Parameters
-    ----------
-    release : Release
-    name, exposure, previous : str, optional
-        As for `ppdinf.models.rates.rate_model`.
-    draws, chains, cores, random_seed, progressbar
-        As for `pm.sample`, but by default one process per core. There are as many tuning steps as `draws`, but at most
-        500. Where the standard output is not a terminal, `progressbar` prints a line at most every 10 seconds.
-
-    Returns
-    -------
-    RateAnalysis
-
-    Raises
-    ------
-    ModelError, LabelError, PrivacyError
-        The release does not fit the model, or the report; see `require_report`.
-
-    Warns
-    -----
-    DiagnosisWarning
-        One warning per problem that `ppdinf.diagnose` finds.
-
-    Notes
-    -----
-    If a chain diverges with PyMC's default step size, all chains are sampled again with ``target_accept=0.95``. If a
-    chain still diverges, they are sampled with 0.99. Each repetition takes two to four times as many gradients.
-    """
+    """Fit the model of rates to a release and check the result."""
     require_report(release, name, exposure, previous)  # before anything slow
     model = rate_model(release, name=name, exposure=exposure, previous=previous)
     tune = min(draws, TUNE)

@@ -120,14 +120,7 @@ def _exact(posterior: Denoised) -> str:
 
 
 def _described(law: object) -> str:
-    """Return the name and the parameters of a law in words.
-
-    Examples
-    --------
-    >>> from ppdinf.laws import Clipped, DoubleGeometric
-    >>> _described(Clipped(DoubleGeometric("1/4"), at=0))
-    'clipped (law: double geometric (epsilon: 1/4), at: 0)'
-    """
+    """Return the name and the parameters of a law in words."""
     if isinstance(law, AdditiveLaw):
         return _described(law.law)
     if not is_dataclass(law):

@@ -34,20 +34,7 @@ PACKAGES = ("ppdinf", "pymc", "arviz", "numba", "numpy")
 def write_report(
     analysis: RateAnalysis, path: str | PathLike[str], *, title: str, release_file: str, about: str = ""
 ) -> None:
-    """Write a release and its posterior as one HTML file, and the figures as PNG files in the same folder.
-
-    Parameters
-    ----------
-    analysis : RateAnalysis
-    path : str or path
-        Path of the HTML file; its folder must exist.
-    title : str
-        Object, place and time of the counts.
-    release_file : str
-        File name of the release in the code on the page.
-    about : str, optional
-        A sentence on the source of the table.
-    """
+    """Write a release and its posterior as one HTML file, and the figures as PNG files in the same folder."""
     path = Path(path)
     images = {}
     for name, figure in analysis.figures().items():

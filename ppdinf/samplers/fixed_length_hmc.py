@@ -155,13 +155,7 @@ class FixedLengthHMC(pm.HamiltonianMC):
 
 
 class _ThreeStages(CpuLeapfrogIntegrator):
-    """Three position updates between four momentum updates; reversible and volume-preserving, like leapfrog steps.
-
-    Parameters
-    ----------
-    alone : bool
-        True if the density depends on no variables of other step methods.
-    """
+    """Three position updates between four momentum updates; reversible and volume-preserving, like leapfrog steps."""
 
     def __init__(self, potential: Any, logp_dlogp_func: Any, *, alone: bool) -> None:
         super().__init__(potential, logp_dlogp_func)

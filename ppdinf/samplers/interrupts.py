@@ -18,26 +18,7 @@ __all__ = ["between_draws"]
 
 @contextmanager
 def between_draws() -> Iterator[Callable[..., None]]:
-    """Yield a callback for `pm.sample` that stops it after the current draw once Ctrl-C was pressed.
-
-    Yields
-    ------
-    callable
-        For ``pm.sample(callback=...)`` of PyMC's own samplers. nutpie accepts no callback and keeps its draws.
-
-    Notes
-    -----
-    Python handles signals in the main thread only; in other threads the callback has no effect. A second Ctrl-C
-    interrupts at once. A Ctrl-C before the first draw interrupts at the end if no draw follows.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> with between_draws() as callback, pm.Model():
-    ...     x = pm.Normal("x")
-    ...     idata = pm.sample(10, tune=10, chains=1, callback=callback, nuts_sampler="pymc", progressbar=False,
-    ...                       quiet=True, compute_convergence_checks=False)
-    """
+    """Yield a callback for `pm.sample` that stops it after the current draw once Ctrl-C was pressed."""
     pressed = threading.Event()
 
     def note(number: int, frame: object) -> None:

@@ -250,11 +250,7 @@ class LatticeGibbs(BlockedStep):
         return lambda table: float(function(table.reshape(shape), *parameters))
 
     def _accepts(self, before: NDArray[np.int64], table: NDArray[np.int64]) -> bool:
-        """Accept or reject line updates that omit the normalizer C(x); independent directions are reversible.
-
-        If C has no closed form, a release y' of the proposed table estimates it: w(y', x) / w(y', x') has the mean
-        C(x) / C(x') (exchange algorithm; Murray, Ghahramani, MacKay, UAI 2006).
-        """
+        """Accept or reject line updates that omit the normalizer C(x); independent directions are reversible."""
         normaliser, release = self._observed.likelihood.normaliser, self._observed.published
         if normaliser is None:
             return True
@@ -303,11 +299,7 @@ def _is_free_to_start(var: TensorVariable, model: pm.Model) -> bool:
 
 
 def scales_of(table: TensorVariable, model: pm.Model) -> tuple[RandomTruncation, NDArray[np.float64]]:
-    """Return random truncations of the windows of a table, and rough variances of its counts given all others.
-
-    Both depend on the noise with its auxiliary variable at the initial value. Variances treat counts as Poisson. Both
-    affect the efficiency of the sampler, not the posterior.
-    """
+    """Return random truncations of the windows of a table, and rough variances of its counts given all others."""
     law = table.owner.op
     given = pt.as_tensor(law.log_given(table.owner.inputs, law.counts))
     windows = random_truncation(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))

@@ -18,13 +18,7 @@ __all__ = ["as_tree", "require_parameters"]
 
 
 def require_parameters(model: pm.Model, draws: int) -> None:
-    """Refuse models with discrete unknowns or without observed variables.
-
-    Raises
-    ------
-    ModelError
-        The message names the variable; or `draws` is not a positive integer.
-    """
+    """Refuse models with discrete unknowns or without observed variables."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise ModelError(f"draws must be a positive integer, found {draws!r}")
     if not model.free_RVs:
@@ -46,22 +40,7 @@ def as_tree(
     attrs: Mapping[str, float | str | list[float]],
     **groups: Mapping[str, Array],
 ) -> xr.DataTree:
-    """Label independent draws as one chain, with the model's dimensions and coordinates.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    draws, stats : mapping of name to array, shape (draws, ...)
-        The groups ``posterior`` and ``sample_stats``.
-    attrs : mapping
-        Numbers on the complete run, stored as attributes of ``sample_stats``.
-    **groups : mapping of name to array, shape (draws, ...)
-        Further groups.
-
-    Returns
-    -------
-    xarray.DataTree
-    """
+    """Label independent draws as one chain, with the model's dimensions and coordinates."""
     chains = {"posterior": draws, "sample_stats": stats, **groups}
     data = {group: {name: np.asarray(values)[None] for name, values in held.items()} for group, held in chains.items()}
     data["observed_data"] = {rv.name: _observed(model, rv) for rv in model.observed_RVs}

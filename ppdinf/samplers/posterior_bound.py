@@ -43,17 +43,7 @@ NO_RATE = 1e-12  # replaces a rate of 0
 
 
 def log_bound(model: pm.Model) -> float:
-    """Bound the log likelihood of a model, data and potentials together, over all parameters.
-
-    Parameters
-    ----------
-    model : pymc.Model
-
-    Returns
-    -------
-    float
-        Proved bound; inf where variables other than noisy tables are observed, or there are potentials or projections.
-    """
+    """Bound the log likelihood of a model, data and potentials together, over all parameters."""
     tables = tables_of(model)
     if model.potentials or len(tables) < len(model.observed_RVs):
         return np.inf
@@ -79,31 +69,7 @@ def _table_bound(table: ConfidentialTable) -> float:
 def saturated_bound(
     log_h: NDArray[np.float64], lower: NDArray[np.int64], total: NDArray[np.int64], block: NDArray[np.int64]
 ) -> float:
-    """Bound the log likelihood of Poisson cells by its maximum over one rate per cell.
-
-    Parameters
-    ----------
-    log_h : array of float64, shape (d, W)
-        Log of ``q_i(y_i - x) / x!`` for ``x = lower[i] + k``.
-    lower : array of int64, shape (d,)
-    total : array of int64, shape (n,)
-    block : array of int64, shape (d,)
-        Group of each cell, -1 if none.
-
-    Returns
-    -------
-    float
-        inf where the noise is not log-concave.
-
-    Examples
-    --------
-    One cell whose count is known to be 3: the likelihood is largest at a rate of 3.
-
-    >>> log_h = np.where(np.arange(6) == 3, -np.log(6), -np.inf)[None]
-    >>> bound = saturated_bound(log_h, np.zeros(1, int), np.zeros(0, int), np.array([-1]))
-    >>> round(float(np.exp(bound)), 4)  # 3^3 exp(-3) / 3!
-    0.224
-    """
+    """Bound the log likelihood of Poisson cells by its maximum over one rate per cell."""
     counts = lower[:, None] + np.arange(log_h.shape[1])
     with np.errstate(invalid="ignore"):
         log_noise = np.where(np.isfinite(log_h), log_h + gammaln(counts + 1), -np.inf)

@@ -187,35 +187,7 @@ def importance(
 def weighted_draws(
     target: PosteriorTarget, draws: int, rng: np.random.Generator, advance: Callable[[int], None] = lambda rounds: None
 ) -> WeightedDraws:
-    """Draw from the proposals of both searches, weight all draws, and resample.
-
-    Parameters
-    ----------
-    target : PosteriorTarget
-    draws : int
-        Number of resampled draws; 10 times as many are weighted.
-    rng : numpy.random.Generator
-    advance : callable, optional
-        Called with the number of finished rounds.
-
-    Returns
-    -------
-    WeightedDraws
-
-    Raises
-    ------
-    ModelError
-        No point of positive posterior density or no mode was found.
-
-    Examples
-    --------
-    >>> from ppdinf.samplers.posterior_target import target_of
-    >>> with pm.Model() as model:
-    ...     rate = pm.Exponential("rate", 1)
-    ...     seen = pm.Poisson("seen", rate, observed=2)
-    >>> weighted_draws(target_of(model), 100, np.random.default_rng(1)).points.shape
-    (1000, 1)
-    """
+    """Draw from the proposals of both searches, weight all draws, and resample."""
     proposals = [_adapt(target, *search, rng, advance) for search in _searches(target, rng)]
     each = PROPOSALS_PER_DRAW * draws // 2
     points = np.concatenate([proposal.draw(each, rng) for proposal in proposals])

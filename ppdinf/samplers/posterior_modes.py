@@ -50,27 +50,7 @@ class Mode(NamedTuple):
 
 
 def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matrix:
-    """Choose starts among points: one on each peak of the density, and some at random.
-
-    Parameters
-    ----------
-    points : array of float64, shape (n, d)
-    log_p : callable
-        Log density of a batch of points.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    array of float64, shape (k, d)
-        k is at most 11.
-
-    Examples
-    --------
-    >>> points = np.linspace(-6, 6, 100)[:, None]
-    >>> starts = dispersed(points, lambda u: -((abs(u[:, 0]) - 4) ** 2), np.random.default_rng(1))
-    >>> sorted(starts[:2, 0].round().tolist())
-    [-4.0, 4.0]
-    """
+    """Choose starts among points: one on each peak of the density, and some at random."""
     height = log_p(points)
     held = np.flatnonzero(np.isfinite(height))
     order = held[np.argsort(-height[held])]
@@ -85,30 +65,7 @@ def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matri
 def find_modes(
     starts: Sequence[Vector] | Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator
 ) -> list[Mode]:
-    """Approximate every mode that an optimizer reaches from the starts.
-
-    Parameters
-    ----------
-    starts : sequence of array of float64, shape (d,)
-    log_p : callable
-        Log density of a batch of points.
-    value_and_gradient : callable
-        Log density of one point, and its gradient.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    list of Mode
-        Distinct modes in decreasing order of the evidence lower bound; empty if no path has a peak of the density.
-
-    Examples
-    --------
-    >>> density = lambda u: -8 * (abs(u[:, 0]) - 4) ** 2
-    >>> gradient = lambda u: (float(density(u[None])[0]), -16 * (abs(u) - 4) * np.sign(u))
-    >>> found = find_modes(np.array([[-1.0], [2.0], [6.0]]), density, gradient, np.random.default_rng(1))
-    >>> sorted(mode.mean.round(2).tolist() for mode in found)
-    [[-4.0], [4.0]]
-    """
+    """Approximate every mode that an optimizer reaches from the starts."""
     modes: list[Mode] = []
     for start in starts:
         path = _path(start, value_and_gradient)

@@ -32,15 +32,7 @@ Matrix = NDArray[np.float64]
 
 
 class TMixture(NamedTuple):
-    """A mixture of multivariate t distributions.
-
-    Attributes
-    ----------
-    weight : array of float64, shape (k,)
-    mean : array of float64, shape (k, d)
-    root : array of float64, shape (k, d, d)
-        Cholesky factors of the scale matrices.
-    """
+    """A mixture of multivariate t distributions."""
 
     weight: NDArray[np.float64]
     mean: Matrix
@@ -48,13 +40,7 @@ class TMixture(NamedTuple):
 
     @classmethod
     def single(cls, mean: NDArray[np.float64], covariance: Matrix) -> TMixture:
-        """Return one t distribution with the given mean and covariance.
-
-        Examples
-        --------
-        >>> TMixture.single(np.zeros(1), np.eye(1)).log_density(np.zeros((1, 1))).round(3)
-        array([-0.713])
-        """
+        """Return one t distribution with the given mean and covariance."""
         return cls(np.ones(1), mean[None], _root(covariance[None] * (DEGREES - 2) / DEGREES))
 
     def draw(self, size: int, rng: np.random.Generator) -> Matrix:
@@ -95,23 +81,7 @@ class Distribution(Protocol):
 
 
 class DefensiveMixture(NamedTuple):
-    """A mixture of distributions.
-
-    Attributes
-    ----------
-    parts : sequence of Distribution
-    shares : sequence of float
-        Mixture weights, which sum to 1.
-
-    Examples
-    --------
-    >>> left, right = (TMixture.single(np.full(1, mean), np.eye(1)) for mean in (-50.0, 50.0))
-    >>> both = DefensiveMixture([left, right], [0.25, 0.75])
-    >>> int((both.draw(400, np.random.default_rng(1)) > 0).sum())
-    300
-    >>> both.log_density(np.array([[50.0]])).round(3)  # log(0.75) below that of the part
-    array([-1.001])
-    """
+    """A mixture of distributions."""
 
     parts: Sequence[Distribution]
     shares: Sequence[float]
@@ -128,33 +98,7 @@ class DefensiveMixture(NamedTuple):
 
 
 def fit(points: Matrix, effective: float, rng: np.random.Generator) -> TMixture:
-    """Fit a proposal to draws from a posterior.
-
-    Parameters
-    ----------
-    points : array of float64, shape (n, d)
-        Draws resampled from weighted draws.
-    effective : float
-        Effective number of independent draws; it determines the number of components.
-    rng : numpy.random.Generator
-        Chooses the initial means.
-
-    Returns
-    -------
-    TMixture
-
-    Notes
-    -----
-    Takes about 0.1 s for 4,000 points in 22 dimensions.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> two = np.concatenate([rng.normal(-5, 1, (1000, 1)), rng.normal(5, 1, (1000, 1))])
-    >>> proposal = fit(two, 2000, rng)
-    >>> bool(np.ptp(proposal.log_density(np.array([[-5.0], [5.0]]))) < 0.3)
-    True
-    """
+    """Fit a proposal to draws from a posterior."""
     n, d = points.shape
     size = int(np.clip(effective / (DRAWS_PER_COMPONENT * d), 1, COMPONENTS))
     total = np.cov(points.T, bias=True).reshape(d, d)

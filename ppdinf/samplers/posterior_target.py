@@ -35,15 +35,7 @@ Matrix = NDArray[np.float64]
 
 
 class Prior(NamedTuple):
-    """The prior of unconstrained vectors.
-
-    Attributes
-    ----------
-    draw_parts : callable
-        Returns the parts of one random vector.
-    log_densities : callable or None
-        Log density of a batch of vectors; None if a density may lack its normalizing constant.
-    """
+    """The prior of unconstrained vectors."""
 
     draw_parts: Callable[[], list[Array]]
     log_densities: Callable[[Matrix], NDArray[np.float64]] | None
@@ -59,21 +51,7 @@ class Prior(NamedTuple):
 
 
 class PosteriorTarget(NamedTuple):
-    """Unnormalized log posterior of an unconstrained vector.
-
-    Attributes
-    ----------
-    start : array of float64, shape (d,)
-        Initial point of the model.
-    prior : Prior or None
-        None if a prior is improper or cannot be sampled.
-    log_p : callable
-        Log densities of a batch of vectors, shape (n,); -inf where the density is nan.
-    value_and_gradient : callable
-        Log density of one vector, and its gradient.
-    draws : callable
-        Values of all variables of the model at a batch of vectors, by name.
-    """
+    """Unnormalized log posterior of an unconstrained vector."""
 
     start: NDArray[np.float64]
     prior: Prior | None
@@ -83,29 +61,7 @@ class PosteriorTarget(NamedTuple):
 
 
 def target_of(model: pm.Model, seed: int = 1, mode: str | None = None) -> PosteriorTarget:
-    """Compile the posterior of a model.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    seed : int, default 1
-        Seed of the draws from the prior.
-    mode : str, optional
-        PyTensor's compilation mode. ``"FAST_COMPILE"`` suits a few thousand evaluations.
-
-    Returns
-    -------
-    PosteriorTarget
-
-    Examples
-    --------
-    >>> with pm.Model() as model:
-    ...     rate = pm.Exponential("rate", 1)
-    ...     seen = pm.Poisson("seen", rate, observed=2)
-    >>> target = target_of(model)
-    >>> target.log_p(np.zeros((1, 1))).round(3), target.prior.draw(3).shape  # log(exp(-1) * exp(-1) / 2)
-    (array([-2.693]), (3, 1))
-    """
+    """Compile the posterior of a model."""
     values, point = model.value_vars, model.initial_point()
     outcome = model.replace_rvs_by_values([*model.free_RVs, *model.deterministics])
     names = [variable.name for variable in (*model.free_RVs, *model.deterministics)]

@@ -30,15 +30,7 @@ PAUSE = 0.02  # seconds between attempts
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock a session file against all other processes and threads; the system releases the lock if a process dies.
-
-    Raises
-    ------
-    SessionError
-        Another process holds the lock for longer than a minute.
-    WriteError
-        The lock file cannot be written.
-    """
+    """Lock a session file against all other processes and threads; the system releases the lock if a process dies."""
     require_place(path)  # otherwise a folder would be made for the lock
     end = time.monotonic() + PATIENCE
     lock = FileLock(f"{os.path.realpath(path)}.lock", timeout=PATIENCE)

@@ -30,24 +30,7 @@ __all__ = ["Journal", "append", "create", "journal_line", "read"]
 
 @dataclass(frozen=True)
 class Journal:
-    """Content of a session file.
-
-    Attributes
-    ----------
-    records : list of dict
-        Records without digests.
-    digests : list of str
-    size : int
-        Bytes of the complete lines.
-    torn : bytes
-        Bytes after the last complete line.
-    state : tuple of int
-        Device, inode and length of the file when it was read.
-    verified : bytes
-        The complete lines; empty if the last line has no line feed.
-    known : int
-        Number of records that an earlier reading had verified.
-    """
+    """Content of a session file."""
 
     records: list[Json]
     digests: list[str]
@@ -59,24 +42,12 @@ class Journal:
 
 
 def create(path: Path, record: Json) -> None:
-    """Write a new file with its first record; the caller holds the lock.
-
-    Raises
-    ------
-    FileExistsError
-        Another process has just created the file.
-    """
+    """Write a new file with its first record; the caller holds the lock."""
     write_atomically(os.path.realpath(path), journal_line("", record), overwrite=False)
 
 
 def read(path: Path, earlier: Journal | None = None) -> Journal:
-    """Read a session file and verify every line, except lines that are unchanged since an earlier reading.
-
-    Raises
-    ------
-    SessionError
-        The file is not a session file, or was changed since it was written.
-    """
+    """Read a session file and verify every line, except lines that are unchanged since an earlier reading."""
     try:
         with path.open("rb") as file:
             data, state = file.read(), _state(file.fileno())
@@ -105,15 +76,7 @@ def read(path: Path, earlier: Journal | None = None) -> Journal:
 
 
 def append(path: Path, journal: Journal, record: Json) -> None:
-    """Add a record and flush it to the disk; the caller holds the lock and has just read the file.
-
-    Raises
-    ------
-    SessionError
-        The file was replaced or changed since it was read.
-    WriteError
-        The file cannot be written. Its previous content is not changed.
-    """
+    """Add a record and flush it to the disk; the caller holds the lock and has just read the file."""
     data, last = b"", journal.digests[-1]
     if journal.torn:
         cut = {"torn": len(journal.torn)}

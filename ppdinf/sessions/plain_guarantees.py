@@ -14,13 +14,7 @@ __all__ = ["guarantee_of", "to_plain"]
 
 
 def to_plain(guarantee: Guarantee) -> Json:
-    """Convert a guarantee for all distances, including a Markov chain's part of delta; fractions become text.
-
-    Examples
-    --------
-    >>> to_plain(Guarantee("pure", Fraction(1, 3), neighbours="one record"))
-    {'variant': 'pure', 'epsilon': '1/3', 'neighbours': 'one record'}
-    """
+    """Convert a guarantee for all distances, including a Markov chain's part of delta; fractions become text."""
     plain: Json = {}
     delta = whole_delta(guarantee)
     computed = {"delta": delta, "tied": tied_distance(guarantee)}

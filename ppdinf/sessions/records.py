@@ -37,13 +37,7 @@ _SENSELESS = (PpdinfError, ValueError, TypeError, LookupError, AttributeError, A
 
 
 def require_sound(name: str, journal: Journal) -> None:
-    """Refuse lines that a session does not write; lines that the reader knew were checked before.
-
-    Raises
-    ------
-    SessionError
-        The message names the line.
-    """
+    """Refuse lines that a session does not write; lines that the reader knew were checked before."""
     if journal.records[0].get("session") != VERSION:
         raise SessionError(f"{name} is not a session file that this version of ppdinf can read")
     earlier = journal.records[: journal.known]
@@ -68,13 +62,7 @@ def require_sound(name: str, journal: Journal) -> None:
 
 
 def partition_of(given: Mapping[str, Sequence[str]] | None) -> tuple[str, tuple[str, ...]]:
-    """Parse a partition of everybody such as ``{"region": ["north", "south"]}``: its name and its parts.
-
-    Raises
-    ------
-    PrivacyError
-        The partition is invalid.
-    """
+    """Parse a partition of everybody such as ``{"region": ["north", "south"]}``: its name and its parts."""
     if given is None:
         return "", ()
     if not isinstance(given, Mapping) or len(given) != 1:

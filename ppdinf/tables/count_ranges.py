@@ -49,43 +49,7 @@ def missing_values(values: NDArray[np.object_]) -> NDArray[np.bool_]:
 
 
 def count_range(value: object) -> Range:
-    """Return the smallest and largest count that a published value allows; infinite if a side is open.
-
-    The only parser of ranges in the package. Blanks around a text and around its operator are ignored.
-
-    ========================  ==========================
-    value                     counts
-    ========================  ==========================
-    ``17``, ``"17"``, 17.0    17
-    ``"1-9"``, ``"1–9"``      1, ..., 9 (also ``"1 to 9"``)
-    ``"<5"``                  at most 4
-    ``"<=4"``, ``"≤4"``       at most 4
-    ``">99"``                 at least 100
-    ``">=100"``, ``"≥100"``   at least 100
-    ``"100+"``                at least 100 (also ``"100 or more"``)
-    ``"fewer than 5"``        at most 4 (also ``"less than"``, ``"under"``)
-    ``"3 or fewer"``          at most 3 (also ``"at most 3"``)
-    ========================  ==========================
-
-    Parameters
-    ----------
-    value : int, float or str
-
-    Returns
-    -------
-    tuple of float
-
-    Raises
-    ------
-    CountError
-        The value is missing, a mark such as ``"(D)"``, a fraction, or a text outside the grammar. Thousands separators
-        are refused, because ``"1,234"`` and ``"1.234"`` have two meanings.
-
-    Examples
-    --------
-    >>> count_range("1-9"), count_range("<5"), count_range(17.0)
-    ((1.0, 9.0), (-inf, 4.0), (17.0, 17.0))
-    """
+    """Return the smallest and largest count that a published value allows; infinite if a side is open."""
     low, high = _text_range(value.strip()) if isinstance(value, str) else (exact_number(value),) * 2
     if low > high:
         raise CountError(f"the range {value!r} is empty: its smallest count exceeds its largest count")

@@ -23,26 +23,7 @@ Coordinate = tuple[tuple[str, ...], Array]
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Dimensions, labels and coordinates of a table.
-
-    Attributes
-    ----------
-    dims : tuple of str
-        Names of the dimensions, in the order of the table.
-    shape : tuple of int
-        Number of labels along each dimension.
-    coords : dict
-        ``name -> (dims, values)`` for the labels of each dimension and for further coordinates,
-        with their dimensions in the order of the table. Values are str, int64 or (further
-        coordinates only) float64.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> frame = Frame.of(ppd.as_table(np.zeros((2, 2), dtype=int), dims=("county", "sex")))
-    >>> frame.cell(3)
-    'county=1, sex=1'
-    """
+    """Dimensions, labels and coordinates of a table."""
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
@@ -50,16 +31,7 @@ class Frame:
 
     @classmethod
     def of(cls, table: xr.DataArray) -> Frame:
-        """Return the frame of a DataArray, after checks of all names and labels.
-
-        A scalar coordinate, which remains after a selection, is dropped.
-
-        Raises
-        ------
-        LabelError
-            The message names the dimension or coordinate, and the label that is missing, repeated, of
-            another kind, or looks like another label.
-        """
+        """Return the frame of a DataArray, after checks of all names and labels."""
         dims = tuple(as_name(dim, "dimension") for dim in table.dims)
         if len(set(dims)) < len(dims):
             raise LabelError(f"the table has dimensions {dims}: every dimension needs a unique name")
@@ -91,13 +63,7 @@ class Frame:
         return math.prod(self.shape)
 
     def coordinate(self, name: str) -> Coordinate:
-        """Return the dimensions and values of a coordinate, or of the labels of a dimension.
-
-        Raises
-        ------
-        LabelError
-            No coordinate has this name; the message lists all names.
-        """
+        """Return the dimensions and values of a coordinate, or of the labels of a dimension."""
         if name not in self.coords:
             known = ", ".join(repr(key) for key in self.coords)
             raise LabelError(f"the table has no dimension or coordinate {name!r}; it has {known}")
@@ -109,20 +75,7 @@ class Frame:
         return self._spread(dims, values)
 
     def codes(self, name: str) -> tuple[NDArray[np.int64], Array]:
-        """Return the number of each cell's label in a coordinate, in order of appearance.
-
-        Returns
-        -------
-        codes : ndarray of int64, shape (d,)
-            Number of the label of each cell.
-        labels : ndarray
-            The distinct labels.
-
-        Raises
-        ------
-        LabelError
-            The coordinate holds decimals, which cannot be labels.
-        """
+        """Return the number of each cell's label in a coordinate, in order of appearance."""
         dims, values = self.coordinate(name)
         if values.dtype.kind == "f":
             raise LabelError(f"the coordinate {name!r} contains decimals: groups of cells need strings or integers")
@@ -132,13 +85,7 @@ class Frame:
         return self._spread(dims, codes.reshape(values.shape).astype(np.int64)), labels
 
     def select(self, name: str, labels: Iterable[str | int]) -> NDArray[np.bool_]:
-        """Return a mask of the cells whose label in coordinate `name` is in `labels`, shape (d,).
-
-        Raises
-        ------
-        LabelError
-            The message names the first label that the coordinate does not have.
-        """
+        """Return a mask of the cells whose label in coordinate `name` is in `labels`, shape (d,)."""
         codes, known = self.codes(name)
         wanted = list(labels)
         positions = pd.Index(known, dtype=object).get_indexer(pd.Index(wanted, dtype=object))
@@ -163,13 +110,7 @@ class Frame:
         return ", ".join(f"{dim}={self.label(dim, index)}" for dim in self.dims)
 
     def check_dims(self, other: Frame, what: str) -> None:
-        """Refuse `other` unless its dimensions are the same, in the same order.
-
-        Raises
-        ------
-        LabelError
-            The message names the dimensions that differ.
-        """
+        """Refuse `other` unless its dimensions are the same, in the same order."""
         if other.dims == self.dims:
             return
         absent, further = (
@@ -182,15 +123,7 @@ class Frame:
         raise LabelError(f"{what} has dimensions {other.dims}, expected {self.dims}: {advice}")
 
     def check_same(self, other: Frame, what: str) -> None:
-        """Refuse `other` unless its dimensions and labels are the same, in the same order.
-
-        Other coordinates must agree if both frames have them.
-
-        Raises
-        ------
-        LabelError
-            The message names the first dimension or label that differs; xarray would align silently.
-        """
+        """Refuse `other` unless its dimensions and labels are the same, in the same order."""
         self.check_dims(other, what)
         if other.shape != self.shape:
             raise LabelError(f"{what} has {other.shape} labels along {self.dims}, expected {self.shape}")

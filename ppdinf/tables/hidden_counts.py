@@ -23,10 +23,7 @@ EMPTY = ("suppressed", "missing", "zero")
 
 @dataclass(frozen=True)
 class HiddenCounts:
-    """Counts from `low` to `high` are hidden behind marks; an infinite `high` means that any count can be hidden.
-
-    A count of 0 or less is hidden if `low` is at most 0. `empty` is the meaning of empty values; None: not stated.
-    """
+    """Counts from `low` to `high` are hidden behind marks; an infinite `high` means that any count can be hidden."""
 
     low: float = 0.0
     high: float = math.inf
@@ -52,14 +49,7 @@ class HiddenCounts:
         return (-math.inf if self.low <= 0 else self.low), self.high
 
     def shown(self, value: Any, exact: bool = True) -> Any:
-        """Return the text of a range for a mark and for an empty value, and other values unchanged.
-
-        Raises
-        ------
-        CountError
-            The value is empty, and the meaning of empty values is not stated; or it is an exact number that the rule
-            hides.
-        """
+        """Return the text of a range for a mark and for an empty value, and other values unchanged."""
         if is_missing(value):
             if self.empty is None:
                 raise CountError(

@@ -76,13 +76,7 @@ def from_long(data: Any, dims: Sequence[str] | None, count: str, covariates: Seq
 
 
 def along(values: Array, dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...], Array]:
-    """Drop the dimensions along which values are constant, but keep at least one dimension.
-
-    Examples
-    --------
-    >>> along(np.array([[1, 1], [2, 2]]), ("county", "sex"))
-    (('county',), array([1, 2]))
-    """
+    """Drop the dimensions along which values are constant, but keep at least one dimension."""
     kept = list(dims)
     for axis in reversed(range(len(kept))):
         first = values[(slice(None),) * axis + (slice(1),)]  # empty if there are no labels

@@ -127,20 +127,7 @@ def as_table(
 def labelled_cells(
     data: object, *, dims: Sequence[str] | None = None, nonnegative: bool = True
 ) -> tuple[Frame, NDArray[np.int64]]:
-    """Return labels and cells of a table, with the checks of `as_table`.
-
-    Returns
-    -------
-    frame : Frame
-    cells : ndarray of int64, shape (d,)
-        A copy, last dimension fastest.
-
-    Examples
-    --------
-    >>> frame, cells = labelled_cells([[3, 0], [1, 2]])
-    >>> frame.dims, cells
-    (('dim_0', 'dim_1'), array([3, 0, 1, 2]))
-    """
+    """Return labels and cells of a table, with the checks of `as_table`."""
     table = _as_dataarray(data, dims)
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
@@ -153,24 +140,7 @@ def labelled_cells(
 
 
 def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[Frame, NDArray[np.float64]]:
-    """Return labels and cells of a published table of real numbers.
-
-    Returns
-    -------
-    frame : Frame
-    cells : ndarray of float64, shape (d,)
-        A copy, last dimension fastest.
-
-    Raises
-    ------
-    CountError
-        A cell is not a finite number.
-
-    Examples
-    --------
-    >>> labelled_reals([3.5, -1.0])[1]
-    array([ 3.5, -1. ])
-    """
+    """Return labels and cells of a published table of real numbers."""
     table = _as_dataarray(data, dims)
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
@@ -187,26 +157,7 @@ def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[
 
 
 def reals_of(data: TableLike, frame: Frame, what: str) -> NDArray[np.float64]:
-    """Return the cells of a table of numbers with a known frame, after a comparison of its labels.
-
-    Returns
-    -------
-    ndarray of float64, shape of the frame
-
-    Raises
-    ------
-    LabelError
-        Dimensions, labels or shape differ from the frame.
-    CountError
-        A cell is not a finite number.
-
-    Examples
-    --------
-    >>> frame, _ = labelled_cells([[3, 0], [1, 2]])
-    >>> reals_of([[3.5, 0], [1, -2]], frame, "the release")
-    array([[ 3.5,  0. ],
-           [ 1. , -2. ]])
-    """
+    """Return the cells of a table of numbers with a known frame, after a comparison of its labels."""
     given = data if isinstance(data, xr.DataArray) else _as_dataarray(data, frame.dims)
     table_frame, cells = labelled_reals(given)
     if isinstance(data, xr.DataArray | pd.Series | pd.DataFrame):
@@ -245,18 +196,7 @@ def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int6
 
 
 def ranked(frame: Frame, cells: NDArray[np.int64]) -> list[str]:
-    """Return the dimensions whose labels are in the order of their counts, as in tables made by counting.
-
-    Labels sorted as numbers or text, and fewer than three labels, reveal nothing and are not returned. The order of
-    labels is compared with the sums, the largest and the smallest cells along each dimension.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> counted = pd.Series(list("bbbaacccc"), name="place").value_counts()
-    >>> ranked(*labelled_cells(counted)), ranked(*labelled_cells(counted.sort_index()))
-    (['place'], [])
-    """
+    """Return the dimensions whose labels are in the order of their counts, as in tables made by counting."""
     dims = []
     for axis, (dim, size) in enumerate(zip(frame.dims, frame.shape, strict=True)):
         labels = frame.coords[dim][1].tolist()

@@ -86,27 +86,7 @@ def require_known(frame: Frame, not_totals: Iterable[str | int]) -> None:
 
 
 def refuse_totals(frame: Frame, tables: Iterable[Bounds] = (), not_totals: Iterable[str | int] = ()) -> None:
-    """Refuse labels that are totals of other labels, because everybody would be counted twice.
-
-    Parameters
-    ----------
-    frame : Frame
-    tables : iterable of (dims, lower, upper)
-        Smallest and largest counts by some dimensions of the frame, of the shape of `dims`; equal for known counts.
-    not_totals : iterable of str or int
-        Labels that are not totals.
-
-    Raises
-    ------
-    LabelError
-        The message names the dimension and the label, and contains no count.
-
-    Examples
-    --------
-    >>> import ppdinf as ppd
-    >>> frame = Frame.of(ppd.as_table([3, 4], dims=["sex"]))
-    >>> refuse_totals(frame, [(("sex",), np.array([3.0, 4.0]), np.array([3.0, 4.0]))])
-    """
+    """Refuse labels that are totals of other labels, because everybody would be counted twice."""
     exempt = set(not_totals)
     for dim in frame.dims:
         labels = frame.coords[dim][1]
@@ -118,13 +98,7 @@ def refuse_totals(frame: Frame, tables: Iterable[Bounds] = (), not_totals: Itera
 
 
 def possible_totals(frame: Frame, tables: Iterable[Bounds], not_totals: Iterable[str | int] = ()) -> list[str]:
-    """Return a sentence for each label whose numbers agree with sums of others, however often this happens by chance.
-
-    Parameters
-    ----------
-    frame, tables, not_totals
-        As for `refuse_totals`.
-    """
+    """Return a sentence for each label whose numbers agree with sums of others, by chance or not."""
     return [
         f"The numbers of {label!r} agree with the sums of the {words}. {label!r} may be a total: {_advice(label)}."
         for _, label, words in _sums_of_labels(frame, list(tables), set(not_totals), np.inf)
@@ -165,16 +139,7 @@ def _advice(label: str | int) -> str:
 
 
 def named_totals(labels: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return masks of the labels that have the name of a total, and of those whose name may be of a total.
-
-    Case, accents, punctuation and blanks are ignored. Names are English, German, French, Spanish, Italian, Portuguese
-    and Dutch.
-
-    Examples
-    --------
-    >>> named_totals(np.array(["Total:", "all_ages", "All Saints", "Gesamtschule"], dtype=object))
-    (array([ True,  True, False, False]), array([ True,  True,  True, False]))
-    """
+    """Return masks of the labels that have the name of a total, and of those whose name may be of a total."""
     named, likely = np.zeros((2, labels.size), dtype=bool)
     if labels.dtype != object or not _STEMS.search("\n".join(labels).casefold()):
         return named, likely
@@ -212,11 +177,7 @@ def _by_label(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.bool_]]
 
 
 def _log_chance(n: int, tried: int, parts: Array, low: Array, high: Array, rest_low: Array, rest_high: Array) -> float:
-    """Return the log probability that one of `tried` labels agrees with the sums of n - 1 others by chance.
-
-    The second law has the weight of the probability that two persons in `parts`, the sums of the others, share a label:
-    two labels often have similar numbers, but a label and the sum of many others seldom do.
-    """
+    """Return the log probability that one of `tried` labels agrees with the sums of n - 1 others by chance."""
     if n < 3:
         return 0.0  # two equal numbers
     at = np.maximum(np.maximum(low, rest_low), 0).astype(float)
@@ -231,10 +192,7 @@ def _log_chance(n: int, tried: int, parts: Array, low: Array, high: Array, rest_
 
 
 def _codes(labels: Array) -> Codes | None:
-    """Return labels whose code begins other labels, in sorted order, and the ranges of the other labels.
-
-    A code is a beginning of others, 01 of 01001, or has their length and ends in zeros, 01000 and 01001.
-    """
+    """Return labels whose code begins other labels, in sorted order, and the ranges of the other labels."""
     if labels.dtype != object and np.array_equal(labels, np.arange(labels.size)):
         return None  # positions
     texts = [str(label) for label in labels.tolist()]

@@ -19,13 +19,7 @@ __all__ = ["Privatizer"]
 
 
 class Privatizer(ABC):
-    """Integer sums of a histogram, measured with double geometric noise of one rate.
-
-    Attributes
-    ----------
-    includes_total : bool
-        Whether the first sum is the number of cells, which is public and has no noise.
-    """
+    """Integer sums of a histogram, measured with double geometric noise of one rate."""
 
     includes_total: ClassVar[bool] = False
 

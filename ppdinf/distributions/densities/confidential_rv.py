@@ -67,22 +67,7 @@ def window_logp(
     *,
     values_only: bool = False,
 ) -> TensorVariable:
-    """Return the log density of every count of every window, symbolic, shape (d, width).
-
-    Counts outside the support have log density -inf and gradient 0. Their cells are evaluated at a count inside the
-    support, because the gradients of many log densities are nan outside it (0 times nan).
-
-    Parameters
-    ----------
-    dist : TensorVariable
-        An elementwise distribution of the shape of the table.
-    shape : tuple of int
-        Shape of the table.
-    counts : array or tensor of int64, shape (d, width)
-        Counts of each window in increasing order.
-    values_only : bool
-        Whether gradients are not required, which halves the cost.
-    """
+    """Return the log density of every count of every window, symbolic, shape (d, width)."""
     width = counts.shape[1]
     counts = pt.as_tensor(counts.T).reshape((width, *shape))
     tried = stop_gradient(log_density(dist, counts))
@@ -106,28 +91,7 @@ def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:
 
 
 class ConfidentialRV(SymbolicRandomVariable):
-    """A table of counts with an elementwise distribution, restricted to a fiber.
-
-    Attributes
-    ----------
-    base_op : Op
-        The analyst's distribution.
-    observed : Observed
-    fiber : Fiber
-        Public sums, windows, noise weights and moves.
-    start : array of int64
-        A feasible table.
-    dims : sequence of str, optional
-        Dimensions of the table as a variable of the model. An attribute of the op, because copies of a model share ops.
-    is_kept_out : bool
-        Whether the table must not become a variable of the model.
-    data_digest : bytes
-        Digest of the data from which the windows were computed.
-    fitted_data : set of bytes
-        Digests of the models for whose plausible parameters the windows are sufficient.
-    unchanged : list of TensorVariable
-        Conditions that the data of the model are unchanged.
-    """
+    """A table of counts with an elementwise distribution, restricted to a fiber."""
 
     default_output = 0
     _print_name = ("Confidential", "\\operatorname{Confidential}")
@@ -150,10 +114,7 @@ class ConfidentialRV(SymbolicRandomVariable):
 
     @cached_property
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the group of each cell, shape (d,), -1 for cells in no public sum, and the sum of each group.
-
-        Requires public sums that split the cells into groups.
-        """
+        """Return the group of each cell, shape (d,), -1 for cells in no public sum, and the sum of each group."""
         structure = self.observed.system.structure
         grouped = structure.partition[structure.blocks]
         _, numbers = np.unique(structure.classes[grouped], return_inverse=True)
@@ -190,10 +151,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         return self.observed.log_counts(counts, inputs[-1])
 
     def exponential_family(self, inputs: Sequence[Variable]) -> Natural | None:
-        """Return the weights, noise included, as ``exp(log_h + eta x - log_normaliser)``, or None.
-
-        Natural parameters and log normalizers of shape (d,), symbolic, and ``log_h`` of shape (d, width).
-        """
+        """Return the weights, noise included, as ``exp(log_h + eta x - log_normaliser)``, or None."""
         form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
         if form is None:
             return form
@@ -215,10 +173,7 @@ class ConfidentialRV(SymbolicRandomVariable):
     def gamma_form(
         self, table: TensorVariable, dependents: Sequence[TensorVariable], values: Sequence[TensorVariable]
     ) -> GammaForm | None:
-        """Return the weights of the informed cells, with noise and dependents, as ratios of gamma functions, or None.
-
-        Also None if the evaluation of all counts takes less time.
-        """
+        """Return weights of the informed cells, with noise and dependents, as ratios of gamma functions, or None."""
         if self.observed.likelihood.auxiliary is not None or self.fiber.coupling is not None or self.nested is not None:
             return None
         dist, kept, size = self.base(table.owner.inputs)[0], ~self.fiber.uninformed, self.start.size
@@ -234,17 +189,7 @@ class ConfidentialRV(SymbolicRandomVariable):
     def weights(
         self, inputs: Sequence[Variable], factors: Sequence[CellFactor] = (), counts: TensorVariable | None = None
     ) -> TensorVariable:
-        """Return log weights of all counts given everything else, shape (d, width): data model, noise, dependents.
-
-        Parameters
-        ----------
-        inputs : sequence of TensorVariable
-            Inputs of a node of this op.
-        factors : sequence of CellFactor
-            Densities of dependents of the table, split by cell.
-        counts : TensorVariable of int64, shape (d, width), optional
-            Counts other than those of the windows, consecutive in each row. Their weights have no gradient.
-        """
+        """Return log weights of all counts given everything else, shape (d, width): data model, noise, dependents."""
         form = self._natural(inputs)
         at = self.counts if counts is None else counts
         if form is None:
@@ -270,10 +215,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         return pt.switch(impossible, -np.inf, weights + sum(factor.by_cell(inside) for factor in factors))
 
     def possible(self, weights: TensorVariable, counts: NDArray[np.int64] | TensorVariable) -> TensorVariable:
-        """Return counts at which dependents are evaluated, shape (width, *table shape).
-
-        Dependents may have no density at impossible counts: these are replaced by the most probable count.
-        """
+        """Return counts at which dependents are evaluated, shape (width, *table shape)."""
         outside = _is_impossible(weights)
         known = pt.switch(outside, -np.inf, stop_gradient(weights))
         likeliest = (counts[:, 0] + pt.argmax(known, axis=1))[:, None]
@@ -306,11 +248,7 @@ class ConfidentialRV(SymbolicRandomVariable):
     def conditional(
         self, table: TensorVariable, factors: Sequence[CellFactor] = (), counts: TensorVariable | None = None
     ) -> list[TensorVariable]:
-        """Return the distribution of the table given the parameters, symbolic, for Gibbs steps along lines.
-
-        Log weights of all counts (or of the given counts), shape (d, width). If noise couples the cells, also the image
-        of the release under the norm of the noise, shape (k,).
-        """
+        """Return the distribution of the table given the parameters, symbolic, for Gibbs steps along lines."""
         inputs, likelihood = table.owner.inputs, self.observed.likelihood
         weights = self.weights(inputs, factors, counts)
         if likelihood.norm is None:

@@ -56,27 +56,7 @@ type Numbers = NDArray[np.int64]
 
 
 def cell_indices(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> Numbers | None:
-    """Return the cell of a table on which each element of a graph depends.
-
-    Parameters
-    ----------
-    density : TensorVariable
-    table : TensorVariable
-    shape : tuple of int
-        Shape of the table.
-
-    Returns
-    -------
-    array of int64, or None
-        Indices of cells, -1 where an element depends on no cell; with the dimensions of `density`, of length 1 along
-        dimensions in which the index is constant. None if an element depends on several cells or may do so.
-
-    Examples
-    --------
-    >>> x, at = pt.lvector("x"), pt.lscalar("at")
-    >>> cell_indices(pt.log(x)[[2, 0]] + 1, x, (3,)), cell_indices(x.cumsum(), x, (3,)), cell_indices(x[at], x, (3,))
-    (array([2, 0]), None, None)
-    """
+    """Return the cell of a table on which each element of a graph depends."""
     known: dict[Variable, Numbers] = {table: np.arange(math.prod(shape)).reshape(shape)}
     relevant = _valued(density)
     # the length 1 of a table with unknown lengths would be taken for a dimension in which indices are constant

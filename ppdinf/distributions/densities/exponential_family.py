@@ -39,30 +39,7 @@ class NaturalForm(NamedTuple):
 
 
 def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[np.int64]) -> NaturalForm | None:
-    """Return the exponential-family form of a distribution with a constant ``h``, or None.
-
-    Parameters
-    ----------
-    table : TensorVariable
-        An elementwise distribution of d cells.
-    shape : tuple of int
-        Its shape.
-    counts : array of int64, shape (d, width)
-        Counts at which ``log h`` is evaluated; negative counts have ``log h`` = -inf.
-
-    Returns
-    -------
-    NaturalForm or None
-        A form for Poisson, Bernoulli and geometric distributions, and for binomial and negative binomial distributions
-        with a constant size; None for all others.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> form = natural_form(pm.Poisson.dist([1.0, 2.0]), (2,), np.arange(3) + np.zeros((2, 1), dtype=int))
-    >>> np.exp(form.log_h[0] + form.eta.eval()[1] * np.arange(3) - form.log_normaliser.eval()[1]).round(4)
-    array([0.1353, 0.2707, 0.2707])
-    """
+    """Return the exponential-family form of a distribution with a constant ``h``, or None."""
     op = table.owner.op
     if not isinstance(op, PoissonRV | BernoulliRV | BinomialRV | NegBinomialRV | GeometricRV):
         return None

@@ -43,22 +43,7 @@ __all__ = ["CellFactor", "factors_in", "read_cells"]
 
 
 class CellFactor(NamedTuple):
-    """A log density whose elements each depend on a single cell of the table.
-
-    Attributes
-    ----------
-    density : TensorVariable
-        A function of `table`, of any shape; -inf at counts that make a parameter impossible.
-    table : TensorVariable
-        Symbolic input for the d counts.
-    size : int
-        Number of cells d.
-    cells : array of int64, dimensions of the density
-        Index of the cell on which each element depends; -1 for none. A dimension along which all elements depend on the
-        same cell has length 1.
-    excludes : bool
-        Whether a parameter is impossible at some counts, where gradients of the density may not be finite.
-    """
+    """A log density whose elements each depend on a single cell of the table."""
 
     density: TensorVariable
     table: TensorVariable
@@ -67,12 +52,7 @@ class CellFactor(NamedTuple):
     excludes: bool
 
     def by_cell(self, counts: TensorVariable) -> TensorVariable | float:
-        """Return the log density of every count of every cell, symbolic, shape (d, width).
-
-        Parameters
-        ----------
-        counts : TensorVariable, shape (width, *table shape)
-        """
+        """Return the log density of every count of every cell, symbolic, shape (d, width)."""
         width, cells = counts.shape[0], self.cells.ravel()
         read = np.flatnonzero(cells != NONE)
         if not read.size:
@@ -108,22 +88,7 @@ def _added_up(density: TensorVariable, shape: tuple[int, ...]) -> TensorVariable
 
 
 def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> list[CellFactor] | None:
-    """Split a log density by cell; None if an element depends on several cells or may do so.
-
-    Parameters
-    ----------
-    density : TensorVariable
-        Log density; its elements are summed, and a sum is replaced by its terms.
-    table : TensorVariable
-    shape : tuple of int
-        Shape of the table.
-
-    Examples
-    --------
-    >>> x = pt.lvector("x")
-    >>> [factor.cells.tolist() for factor in factors_in(3 - 0.5 * (x**2).sum() - x[0], x, (2,))]
-    [-1, [0, 1], 0]
-    """
+    """Split a log density by cell; None if an element depends on several cells or may do so."""
     size, factors = math.prod(shape), []
     by_count = elementwise_checks(density, table)
     for term in _terms(by_count, table):
@@ -137,11 +102,7 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
 
 
 def elementwise_checks(density: TensorVariable, table: TensorVariable) -> TensorVariable:
-    """Return a log density that is nan in the elements with impossible parameters, if these depend on the table.
-
-    PyMC checks that the parameters of all elements are possible. A function of -inf can be finite: the log density of a
-    mixture, or of values beyond a censoring bound.
-    """
+    """Return a log density that is nan in the elements with impossible parameters, if these depend on the table."""
     for node in toposort([density], blockers=[table]):
         if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
             continue

@@ -33,19 +33,7 @@ EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of
 
 
 class GammaForm(NamedTuple):
-    """Parameters of cells (symbolic) as in `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.GammaRatios`.
-
-    Attributes
-    ----------
-    parameters : TensorVariable, shape (cells, 5)
-        Of the cells that are informed.
-    constant : TensorVariable
-        Sum of the terms of log weights that do not depend on the counts.
-    has : tuple of bool
-        Whether cells have alpha, beta and c.
-    first, segment : arrays
-        Segments of the noise of each cell.
-    """
+    """Parameters of cells (symbolic) as in `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.GammaRatios`."""
 
     parameters: TensorVariable
     constant: TensorVariable
@@ -75,31 +63,7 @@ def gamma_form(
     dependents: Sequence[TensorVariable] = (),
     values: Sequence[TensorVariable] = (),
 ) -> GammaForm | None:
-    """Return the cells of a distribution as ratios of gamma functions, or None.
-
-    Parameters
-    ----------
-    dist : TensorVariable
-        An elementwise distribution of the shape of the table.
-    shape : tuple of int
-        Shape of the table.
-    log_noise : array, shape (d, width)
-        Log weights of the noise from the count `lower` of each cell on.
-    lower : array of int64, shape (d,)
-    kept : array of bool, shape (d,)
-        Cells of the result.
-    table : TensorVariable
-        The table on which the dependents depend.
-    dependents, values : sequences of TensorVariable
-        Dependents and their values.
-
-    Returns
-    -------
-    GammaForm or None
-        Not None for Poisson, binomial, negative binomial and beta-binomial counts with constant numbers of trials. One
-        binomial dependent may have the table as its number of trials. The noise must be log-concave and consist of at
-        most two quadratic polynomials.
-    """
+    """Return the cells of a distribution as ratios of gamma functions, or None."""
     cells = _data_model(dist, shape)
     if cells is None or len(dependents) > 1:
         return None
@@ -144,10 +108,7 @@ def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
 def _with_dependent(
     cells: _Cells, dependent: TensorVariable, value: TensorVariable, table: TensorVariable, shape: tuple[int, ...]
 ) -> _Cells | None:
-    """Return cells times the probability of a binomial number out of each count, or None.
-
-    ``x! / (x - v)!`` has the factor ``Gamma(x + 1)``, which the data model divides by.
-    """
+    """Return cells times the probability of a binomial number out of each count, or None."""
     op = dependent.owner.op
     if not isinstance(op, BinomialRV):
         return None

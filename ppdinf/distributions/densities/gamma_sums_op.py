@@ -33,12 +33,7 @@ type Kernel = Callable[[NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[n
 
 
 class GammaSums(CallbackOp):
-    """Log coefficients and posterior means of the derivatives of log weights.
-
-    Inputs: parameters (d, 5), and all constants as one vector (`ppdinf.fiber.sums_of_gamma_ratios.gamma_sums`).
-    Outputs: one log coefficient per total and one for all free cells (n + 1,); derivatives (d, 5). Differentiable in
-    eta, alpha and beta.
-    """
+    """Log coefficients and posterior means of the derivatives of log weights."""
 
     __props__ = ()
 

@@ -19,35 +19,7 @@ __all__ = ["identical_cells"]
 def identical_cells(
     dist: TensorVariable, shape: tuple[int, ...], key: NDArray[np.int64]
 ) -> tuple[TensorVariable, NDArray[np.int64], NDArray[np.int64]] | None:
-    """Group cells with identical distributions.
-
-    Parameters
-    ----------
-    dist : TensorVariable
-        An elementwise distribution of the shape of the table.
-    shape : tuple of int
-        Shape of the table.
-    key : array of int64, shape (d,)
-        A number for each cell, which identical cells must share.
-
-    Returns
-    -------
-    dist : TensorVariable, shape (kinds,)
-        Distribution of a cell of each group.
-    first : array of int64, shape (kinds,)
-        The first cell of each group.
-    kind : array of int64, shape (d,)
-        Group of each cell.
-    None if all cells may differ because a parameter varies between cells and is not constant.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> spread = pm.Gamma.dist(2, 1)
-    >>> counts = pm.BetaBinomial.dist(alpha=spread, beta=1, n=[4, 7, 4], shape=3)
-    >>> identical_cells(counts, (3,), np.zeros(3, dtype=np.int64))[1:]
-    (array([0, 1]), array([0, 1, 0]))
-    """
+    """Group cells with identical distributions."""
     op = dist.owner.op
     if not isinstance(op, RandomVariable) or any(op.ndims_params):
         return None

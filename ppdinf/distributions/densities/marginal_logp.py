@@ -110,10 +110,7 @@ def _cut(
     total: NDArray[np.int64] | None,
     near: NDArray[np.int64] | None,
 ) -> tuple[totals.Pieces, totals.Grids, totals.NodePieces]:
-    """Approximate rows of free cells and of large blocks by piecewise polynomials, rows of smaller blocks on grids.
-
-    Rows of smaller blocks with wide windows are split into pieces with Gauss nodes, which take less time to build.
-    """
+    """Approximate rows of free cells and of large blocks by piecewise polynomials, rows of smaller blocks on grids."""
     size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
     few, every = (blocks >= 0) & (size <= totals.FEW), np.arange(len(table))
     by_nodes = few & (size >= totals.MANY) & (table.shape[1] > totals.WIDEST)
@@ -139,43 +136,7 @@ def _cut(
 
 
 def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, block: ArrayLike = 0) -> TensorVariable:
-    """Return the log weight of all tables with the given totals, from log weights of every cell and value.
-
-    Parameters
-    ----------
-    logw : tensor_like, shape (d, W)
-        ``logw[i, k]`` is the log weight of ``x_i = lo[i] + k``: log probability under the data model plus
-        log probability of the noise ``y_i - x_i``; -inf where impossible.
-    lo : tensor_like of int, shape (d,) or ()
-        The integer of column 0 of each row.
-    total : tensor_like of int, shape (n_totals,) or ()
-        Public totals.
-    block : array_like of int, shape (d,) or ()
-        Index of the total that contains a cell; -1 for none (a free cell, summed separately).
-
-    Returns
-    -------
-    TensorVariable, shape (n_totals + 1,)
-        One entry per total, -inf if no table has the total, and last the sum over all free cells. The sum of the
-        entries is a :class:`pymc.Potential`. Differentiable once in ``logw``.
-
-    Raises
-    ------
-    InvariantError
-        Totals, lower ends or blocks are not integers or do not fit.
-
-    Notes
-    -----
-    Accuracy and cost: :func:`ppdinf.fiber.sums_given_totals.totals.log_coefficient`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ppdinf.distributions.densities.marginal_logp import logp_table
-    >>> dice = np.full((3, 6), -np.log(6))
-    >>> np.exp(logp_table(dice, lo=1, total=10).eval()).round(3)
-    array([0.125, 1.   ])
-    """
+    """Return the log weight of all tables with the given totals, from log weights of every cell and value."""
     table, none = pt.as_tensor(logw).astype("float64"), np.empty((0, 0))
     cells = table.type.shape[0] or np.broadcast(lo, block).size
     return _logp(table, cells, (none, none, np.arange(cells)), lo, total, block, False)
@@ -190,53 +151,7 @@ def logp_natural(
     block: ArrayLike = 0,
     near: NDArray[np.int64] | None = None,
 ) -> TensorVariable:
-    """Return the log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``.
-
-    The fast form for exponential families: only ``eta`` varies, each call evaluates the entries with significant
-    weight, and ``logh`` is processed once. The log normalizer of the family is not included: subtract
-    ``exp(eta).sum()`` for Poisson counts.
-
-    Parameters
-    ----------
-    eta : tensor_like, shape (d,)
-        Natural parameters (log rates of Poisson counts); -inf permits only ``x_i = 0``.
-    logh : array_like, shape (d, W)
-        Fixed log weights, such as ``-log x!`` plus the log probability of the noise ``y_i - x``.
-    lo, total, block
-        As for :func:`logp_table`.
-    near : array of int64, shape (d,), optional
-        Likely counts of the cells, such as noisy counts. Precomputed approximations are built around them; they affect
-        the time, not the result.
-
-    Returns
-    -------
-    TensorVariable, shape (n_totals + 1,)
-        As for :func:`logp_table`.  The gradient in ``eta`` is the posterior mean of the counts.
-
-    Raises
-    ------
-    InvariantError, ModelError
-        As for :func:`logp_table`, or log weights are nan or +inf.
-
-    Notes
-    -----
-    Polynomials are used if a window contains the complete support of its cell. A column of -inf for an impossible count
-    marks such a window (-1 for Poisson cells whose windows start at 0). Otherwise the rows give the same result more
-    slowly.
-
-    Examples
-    --------
-    Two Poisson counts with a known sum of 4: the sum is Poisson with the sum of the rates.
-
-    >>> import numpy as np
-    >>> from scipy.special import gammaln
-    >>> from ppdinf.distributions.densities.marginal_logp import logp_natural
-    >>> rates, x = np.array([1.0, 2.0]), np.arange(5.0)
-    >>> logh = np.tile(-gammaln(x + 1), (2, 1))
-    >>> logp = logp_natural(np.log(rates), logh, lo=0, total=4).sum() - rates.sum()
-    >>> float(np.exp(logp.eval()).round(6))  # exp(-3) 3^4 / 4!
-    0.168031
-    """
+    """Return the log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``."""
     table = np.ascontiguousarray(logh, dtype=np.float64)
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")

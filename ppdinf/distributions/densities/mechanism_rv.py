@@ -48,14 +48,7 @@ type Labels = TableLike | Mapping[str, Collection[object]]
 
 
 class ReleaseLaw:
-    """The distribution of a release of any table with given labels.
-
-    Parameters
-    ----------
-    mechanism : TableMechanism
-    frame : Frame
-        Labels of the table.
-    """
+    """The distribution of a release of any table with given labels."""
 
     def __init__(self, mechanism: TableMechanism, frame: Frame) -> None:
         self.mechanism, self.frame = mechanism, frame
@@ -66,13 +59,7 @@ class ReleaseLaw:
         return {**self.__dict__, "_known": {}}  # samplers are rebuilt when needed
 
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Release tables of shape (n, d) by the mechanism's sampler.
-
-        Raises
-        ------
-        InvariantError
-            A table violates a bound or structural zero that the mechanism treats as public.
-        """
+        """Release tables of shape (n, d) by the mechanism's sampler."""
         drawn = np.empty(cells.shape, dtype=np.int64 if self.mechanism.is_integer else np.float64)
         blank, stream = self._blank, seeded_stream(rng)
         for row_cells in cells if blank.limits.size or blank.empty.any() else ():
@@ -86,10 +73,7 @@ class ReleaseLaw:
         return drawn
 
     def log_density(self, y: Array, x: NDArray[np.int64]) -> float:
-        """Return the log density of a release given a table; -inf for tables that violate public bounds.
-
-        It is normalized as `TableMechanism.logp`.
-        """
+        """Return the log density of a release given a table; -inf for tables that violate public bounds."""
         if self.mechanism.is_integer and exact_product(self._blank.A, y - x).any():
             return -np.inf
         if (self._blank.B @ x < self._blank.limits).any():
@@ -116,12 +100,7 @@ class ReleaseLaw:
 
 
 class MechanismRV(RandomVariable):
-    """A release of a table.
-
-    Attributes
-    ----------
-    law : ReleaseLaw
-    """
+    """A release of a table."""
 
     name = "mechanism"
     _print_name = ("Mechanism", "\\operatorname{Mechanism}")
@@ -160,13 +139,7 @@ def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Lab
 
 
 def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
-    """Return labels of a table variable: the given ones, or those of its dimensions in the model, or numbers.
-
-    Raises
-    ------
-    LabelError
-        The labels do not fit, or the shape is unknown before the model runs.
-    """
+    """Return labels of a table variable: the given ones, or those of its dimensions in the model, or numbers."""
     model = pm.Model.get_context(error_if_none=False)
     dims = None if model is None else model.named_vars_to_dims.get(table.name)
     if labels is None and dims is not None and all(model.coords.get(dim) is not None for dim in dims):

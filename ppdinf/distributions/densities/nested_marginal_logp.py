@@ -30,10 +30,7 @@ __all__ = ["logp_nested_natural", "logp_nested_table"]
 
 
 class NestedWeight(CallbackOp):
-    """Log total weight of all tables, with posterior means (``as_means``) or marginals of the cells.
-
-    Inputs: log weights (d, W), natural parameters (d,). Outputs: a scalar; means (d,) or marginals (d, W).
-    """
+    """Log total weight of all tables, with posterior means (``as_means``) or marginals of the cells."""
 
     __props__ = ("plan", "as_means")
 

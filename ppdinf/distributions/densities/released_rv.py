@@ -38,10 +38,7 @@ __all__ = ["ReleasedRV", "released"]
 
 
 class ReleasedRV(RandomVariable):
-    """The noisy table given the confidential table; forward draws use the mechanism's sampler.
-
-    The auxiliary variable of some noise, a second input, is used by the density only.
-    """
+    """The noisy table given the confidential table; forward draws use the mechanism's sampler."""
 
     name = "released"
     _print_name = ("Released", "\\operatorname{Released}")

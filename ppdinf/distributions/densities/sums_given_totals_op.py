@@ -51,13 +51,7 @@ def no_second_derivative(op: Op, position: int, x: Variable) -> Variable:
 
 
 class SumsGivenTotals(CallbackOp):
-    """Log coefficients, with the posterior means (``as_means``) or marginals of the cells.
-
-    Inputs: natural parameters (d,) for means, log weights (d, W) for marginals; all constants as one vector made by
-    `ppdinf.fiber.sums_given_totals.packed_sums.pack`; other totals than in this vector, if given. Outputs: one log
-    coefficient per total and one for all free cells (n + 1,); means (d, 1) or marginals (d, W). Differentiable in the
-    first input.
-    """
+    """Log coefficients, with the posterior means (``as_means``) or marginals of the cells."""
 
     __props__ = ("as_means",)
 

@@ -71,35 +71,7 @@ def build_fiber(
     data: DataOfDependents | None = None,
     windows: tuple[NDArray[np.int64], int] | None = None,
 ) -> tuple[Fiber, NDArray[np.int64]]:
-    """Compute the windows, choose moves for the given bounds, and find an initial table.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    base : TensorVariable
-        The data model, with the shape of the table.
-    observed : Observed
-    gaps : bool
-        Whether an initial table in a gap of the data model's support is acceptable.
-    read : array of bool, shape (d,), optional
-        Cells on which other variables of the model depend; they need a window even if nothing published depends on
-        them.
-    data : DataOfDependents, optional
-        Log density of the observed dependents of the table.
-    windows : tuple of array and int, optional
-        First count and number of counts of the windows, if they are known.
-
-    Returns
-    -------
-    fiber : Fiber
-    start : array of int64, shape of the table
-        A table that satisfies everything public and has positive probability at the model's initial point.
-
-    Raises
-    ------
-    ModelError, InvariantError
-        The data model and the public statements exclude every count of a cell, or every table.
-    """
+    """Compute the windows, choose moves for the given bounds, and find an initial table."""
     frame, system, likelihood = observed.frame, observed.system, observed.likelihood
     at_start = _support(model, base, frame.shape)
     nonnegative = ~at_start(np.full((frame.size, 1), -1))[:, 0]
@@ -139,15 +111,7 @@ def build_fiber(
 
 
 def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
-    """Rebuild the fiber of a table if other variables of the model depend on cells without a window.
-
-    Parameters
-    ----------
-    table : TensorVariable
-    read : array of bool, shape (d,)
-        Cells on which other variables depend.
-    model : pymc.Model
-    """
+    """Rebuild the fiber of a table if other variables of the model depend on cells without a window."""
     uninformed = table.owner.op.fiber.uninformed
     if (uninformed & read).any():
         renew_windows(table, read | ~uninformed, model)
@@ -159,15 +123,7 @@ def widen_windows(
     model: pm.Model,
     known: Mapping[TensorVariable, list[CellFactor]],
 ) -> None:
-    """Compute windows again if data of dependents of a table make counts outside its windows possible.
-
-    Windows of linear queries depend on the release alone. `known` holds factors that are already computed.
-
-    Raises
-    ------
-    ModelError, InvariantError
-        As for `build_fiber`.
-    """
+    """Compute windows again if data of dependents of a table make counts outside its windows possible."""
     law = table.owner.op
     data = data_of_dependents(table, dependents, model, known)
     if data is not None and law.observed.likelihood.query is None:
@@ -184,20 +140,7 @@ def extend_windows(table: TensorVariable, windows: tuple[NDArray[np.int64], int]
 
 
 def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
-    """Compute windows, moves and initial table from the present data of a model.
-
-    Parameters
-    ----------
-    table : TensorVariable
-    read : array of bool, shape (d,)
-        Cells that need a window even if nothing published depends on them.
-    model : pymc.Model
-
-    Raises
-    ------
-    ModelError, InvariantError
-        As for `build_fiber`.
-    """
+    """Compute windows, moves and initial table from the present data of a model."""
     _set_fiber(table, model, read=read, data=data_of_dependents(table, dependents_of(table, model), model))
     note_data(table, model)
 
@@ -214,11 +157,7 @@ def _set_fiber(table: TensorVariable, model: pm.Model, **known: Any) -> None:
 
 
 def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:
-    """Return how the support of a data model depends on its parameters.
-
-    The support may be constant, or all non-negative counts (0 alone for some parameters). Any other support may vary
-    with the parameters.
-    """
+    """Return how the support of a data model depends on its parameters."""
     op = base.owner.op
     if isinstance(op, UNBOUNDED):
         return "counts"
@@ -273,22 +212,7 @@ def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float =
 def feasible_start(
     fiber: Fiber, allowed: NDArray[np.bool_], observed: Observed, *, gaps: bool = False
 ) -> NDArray[np.int64]:
-    """Find a table near the release that model and public statements allow; the release may have negative cells.
-
-    Parameters
-    ----------
-    fiber : Fiber
-    allowed : array of bool, shape (d, width)
-        Mask of allowed counts of each window.
-    observed : Observed
-    gaps : bool
-        Whether a table in a gap between allowed counts is acceptable.
-
-    Raises
-    ------
-    InvariantError
-        No such table was found, or only a table in a gap.
-    """
+    """Find a table near the release that model and public statements allow; the release may have negative cells."""
     system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)

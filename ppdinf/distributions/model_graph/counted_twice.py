@@ -16,13 +16,7 @@ __all__ = ["refuse_counted_twice"]
 
 
 def refuse_counted_twice(model: pm.Model, base: TensorVariable, observed: Observed) -> None:
-    """Refuse independent models of the shares of a public total: given the total, one share determines the others.
-
-    Raises
-    ------
-    ModelError
-        The message names the public sum and joint models.
-    """
+    """Refuse independent models of the shares of a public total: given the total, one share determines the others."""
     op = base.owner.op
     if not isinstance(op, BinomialRV | BetaBinomialRV):
         return

@@ -29,29 +29,14 @@ def uninformed_cells(table: TensorVariable) -> TensorVariable:
 
 
 class DataModelDraws:
-    """A compiled function that draws cells given the values of the inputs of their distribution.
-
-    Parameters
-    ----------
-    cells : TensorVariable
-        Distribution of the cells.
-    inputs : sequence of Variable
-    **compile_kwargs
-        As for `pymc.pytensorf.compile`.
-    """
+    """A compiled function that draws cells given the values of the inputs of their distribution."""
 
     def __init__(self, cells: TensorVariable, inputs: Sequence[Variable], **compile_kwargs: object) -> None:
         self._rngs = [x for x in graph_inputs([cells]) if isinstance(x.type, RandomType)]
         self._function = compile_pymc(list(inputs), cells, on_unused_input="ignore", **compile_kwargs)
 
     def __call__(self, values: Sequence[Array], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw the cells once.
-
-        Raises
-        ------
-        ModelError
-            The distribution has no draws.
-        """
+        """Draw the cells once."""
         reseed_rngs(self._rngs, int(rng.integers(SEEDS)))
         try:
             return np.asarray(self._function(*values), dtype=np.int64)

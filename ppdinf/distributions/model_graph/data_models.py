@@ -36,21 +36,7 @@ __all__ = ["as_distribution", "truncated_integers", "with_independent_cells", "w
 
 
 def as_distribution(dist: TensorVariable) -> TensorVariable:
-    """Return a function of one unnamed distribution as a distribution; other variables are returned unchanged.
-
-    PyMC derives the density of the function. The function may change the support, so it must not depend on parameters.
-
-    Raises
-    ------
-    ModelError
-        The function depends on several distributions or on variables of the model, or PyMC has no density of it.
-
-    Examples
-    --------
-    >>> shifted = as_distribution(pm.Poisson.dist(2.0) + 1)
-    >>> round(float(pm.logp(shifted, 1).exp().eval()), 6)  # exp(-2)
-    0.135335
-    """
+    """Return a function of one unnamed distribution as a distribution; other variables are returned unchanged."""
     if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, Elemwise)):
         return dist
     drawn = [x for x in ancestors([dist]) if x.owner and isinstance(x.owner.op, MeasurableOp) and x is not dist]
@@ -108,17 +94,7 @@ def truncated_integers(dist: Variable, model: pm.Model) -> list[TensorVariable]:
 
 
 def with_integer_bounds(dist: TensorVariable, model: pm.Model) -> TensorVariable:
-    """Round the bounds of truncated distributions of integers in a data model inwards.
-
-    PyMC normalizes the density by the probability from ``lower`` on as ``1 - F(lower - 1)``, which is right for
-    integers: with ``lower=0.5`` the count 0 has density 0, and its probability remains in the normalizer.
-
-    Examples
-    --------
-    >>> positive = with_integer_bounds(pm.Truncated.dist(pm.Poisson.dist(1.0), lower=0.5), pm.Model())
-    >>> round(float(pm.logp(positive, 1).exp().eval()), 6)  # exp(-1) / (1 - exp(-1))
-    0.581977
-    """
+    """Round the bounds of truncated distributions of integers in a data model inwards."""
     if not isinstance(dist, TensorVariable):
         return dist
     rounded = {}
@@ -141,13 +117,7 @@ def _rounded(
 
 
 def with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
-    """Return a distribution of `pymc.dims` as one of arrays with the given dimensions; other variables are unchanged.
-
-    Raises
-    ------
-    ModelError
-        The distribution has other dimensions, or is not elementwise.
-    """
+    """Return a distribution of `pymc.dims` as one of arrays with the given dimensions, and others unchanged."""
     if not isinstance(dist, XTensorVariable):
         return dist
     op = dist.owner and dist.owner.op
@@ -169,15 +139,7 @@ def with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
 
 
 def with_independent_cells(dist: TensorVariable) -> TensorVariable:
-    """Return independent Poisson cells for multinomial rows whose n has a Poisson distribution.
-
-    If n ~ Poisson(m) and x ~ Multinomial(n, p), the cells are independent and Poisson(m p).
-
-    Raises
-    ------
-    ModelError
-        n has another distribution, or is a variable of the model.
-    """
+    """Return independent Poisson cells for multinomial rows whose n has a Poisson distribution."""
     if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, MultinomialRV)):
         return dist
     n, p = dist.owner.inputs[-2:]

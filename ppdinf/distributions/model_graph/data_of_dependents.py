@@ -22,14 +22,7 @@ __all__ = ["DataOfDependents", "data_of_dependents"]
 
 
 class DataOfDependents(NamedTuple):
-    """Log density of the observed dependents of a table by cell.
-
-    Attributes
-    ----------
-    counts : TensorVariable, shape (n, *table shape)
-    log_density : TensorVariable, shape (d, n)
-        A function of `counts` and of free variables of the model.
-    """
+    """Log density of the observed dependents of a table by cell."""
 
     counts: TensorVariable
     log_density: TensorVariable
@@ -41,11 +34,7 @@ def data_of_dependents(
     model: pm.Model,
     known: Mapping[TensorVariable, list[CellFactor]] = MappingProxyType({}),
 ) -> DataOfDependents | None:
-    """Return the log density of the observed among the dependents of a table by cell, or None without such dependents.
-
-    Dependents of several cells are left out, and dependents whose parameters depend on a confidential table. `known`
-    holds factors that are already computed.
-    """
+    """Return the log density by cell of the observed dependents of a table, or None without such dependents."""
     shape = table.owner.op.start.shape
     counts = pt.tensor("counts", dtype=table.dtype, shape=(None, *shape))
     one = model.rvs_to_values[table] if table in model.free_RVs else table.type()

@@ -36,17 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ConfidentialTable:
-    """A confidential table of a model.
-
-    Attributes
-    ----------
-    name : str
-    variable : TensorVariable
-        The table; a variable of the model only if it is not marginalized.
-    released : TensorVariable
-        The observed release.
-    is_marginalized : bool
-    """
+    """A confidential table of a model."""
 
     name: str
     variable: TensorVariable
@@ -60,17 +50,7 @@ class ConfidentialTable:
 
 
 def tables_of(model: pm.Model) -> list[ConfidentialTable]:
-    """Return the confidential tables of a model, in the order of their creation.
-
-    Examples
-    --------
-    >>> import numpy as np, ppdinf as ppd
-    >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
-    >>> with pm.Model(coords=release.coords) as model:
-    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
-    >>> [(table.name, table.is_marginalized) for table in tables_of(model)]
-    [('counts', True)]
-    """
+    """Return the confidential tables of a model, in the order of their creation."""
     tables = []
     for released in model.observed_RVs:
         if isinstance(released.owner.op, ReleasedRV):
@@ -95,24 +75,7 @@ def all_above(var: TensorVariable, model: pm.Model) -> set[Variable]:
 def factors_of_variable(
     var: TensorVariable, table: TensorVariable, counts: TensorVariable, model: pm.Model, shape: tuple[int, ...]
 ) -> list[CellFactor] | TensorVariable:
-    """Return the factors of a table that a dependent variable or potential contributes, given all other values.
-
-    Parameters
-    ----------
-    var : TensorVariable
-        A random variable or potential of `model`.
-    table : TensorVariable
-    counts : TensorVariable
-        Symbolic input for the counts of the table.
-    model : pymc.Model
-    shape : tuple of int
-        Shape of the table.
-
-    Returns
-    -------
-    list of CellFactor or TensorVariable
-        Functions of the model's value variables: by cell if every element depends on one cell, otherwise the density.
-    """
+    """Return the factors of a table that a dependent variable or potential contributes, given all other values."""
     values = {**model.rvs_to_values, table: counts}
     transforms = {**model.rvs_to_transforms, table: None}
     if var in model.potentials:
@@ -128,10 +91,7 @@ def factors_of_variable(
 
 
 def parts_of(var: TensorVariable, model: pm.Model | None = None) -> list[TensorVariable]:
-    """Return the observed and the missing part of a masked variable, whose densities PyMC computes together.
-
-    Of all other variables, return the variable. With a model, return the parts that the model has.
-    """
+    """Return the observed and the missing part of a masked variable, whose densities PyMC computes together."""
     if var.owner is None or not isinstance(var.owner.op, PartialObservedRV):
         return [var]
     return list(var.owner.outputs) if model is None else [rv for rv in model.basic_RVs if rv.owner is var.owner]
@@ -153,23 +113,7 @@ def dependent_factors(
     shape: tuple[int, ...] | None = None,
     known: Collection[TensorVariable] = (),
 ) -> tuple[list[CellFactor], list[TensorVariable]]:
-    """Return the factors that all dependents of a table contribute, except its release.
-
-    Parameters
-    ----------
-    table : TensorVariable
-    model : pymc.Model
-    shape : tuple of int, optional
-        Shape of the table, if it is not a confidential table.
-    known : collection of TensorVariable
-        Dependents to omit.
-
-    Returns
-    -------
-    by_cell : list of CellFactor
-    of_all : list of TensorVariable
-        Log densities, functions of the model's value variables.
-    """
+    """Return the factors that all dependents of a table contribute, except its release."""
     counts = model.rvs_to_values[table] if table in model.free_RVs else table.type()
     shape = table.owner.op.start.shape if shape is None else shape
     left = [var for var in dependents_of(table, model) if not any(var is other for other in known)]

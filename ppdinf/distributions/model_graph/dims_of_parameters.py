@@ -19,15 +19,7 @@ Axes = tuple[frozenset[str], ...]
 
 
 def refuse_other_dimensions(model: pm.Model, dist: TensorVariable, dims: Sequence[str]) -> None:
-    """Refuse parameters that have a dimension of the table along another dimension of the table.
-
-    Two dimensions with equal labels, such as origin and destination, may be exchanged.
-
-    Raises
-    ------
-    ModelError
-        The message names both dimensions and a parameter.
-    """
+    """Refuse parameters that have a dimension of the table along another dimension of the table."""
     names = {x: name for name, x in model.named_vars.items()}
     axes: dict[Variable, Axes] = {}
     for node in toposort([dist], blockers=list(names)):

@@ -59,18 +59,7 @@ CELLS = 10_000  # maximum size of tables whose observed expressions are tested
 
 @dataclass(frozen=True)
 class PlainTable:
-    """Integers of a model, and exact observations or releases of them.
-
-    Attributes
-    ----------
-    variable : TensorVariable
-    sums : list of (array of int64, array of int64, str)
-        Matrix, values and name of sums.
-    releases : list of (TensorVariable, array)
-        Observed releases of the complete table.
-    observed_variables : list of TensorVariable
-        Observed variables that `sums` and `releases` represent.
-    """
+    """Integers of a model, and exact observations or releases of them."""
 
     variable: TensorVariable
     sums: list[tuple[sp.csr_array, NDArray[np.int64], str]]
@@ -78,13 +67,7 @@ class PlainTable:
     observed_variables: list[TensorVariable]
 
     def stand_in(self, model: pm.Model) -> TensorVariable:
-        """Return a confidential table with the same distribution and observations; not a variable of the model.
-
-        Raises
-        ------
-        ModelError, InvariantError
-            The table cannot be sampled, or no table of the distribution has the sums.
-        """
+        """Return a confidential table with the same distribution and observations; not a variable of the model."""
         var, observed = self.variable, self._observed(model)
         inputs = list(var.owner.inputs)
         if isinstance(var.owner.op, MultinomialRV | DirichletMultinomialRV):
@@ -149,14 +132,7 @@ class PlainTable:
 
 
 def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
-    """Return the plain table of a variable of integers with given sums, or None.
-
-    Parameters
-    ----------
-    var : TensorVariable
-        A free random variable of `model`.
-    model : pymc.Model
-    """
+    """Return the plain table of a variable of integers with given sums, or None."""
     op = var.owner.op
     if (
         var not in model.free_RVs

@@ -56,15 +56,7 @@ def table_of(release: TensorVariable) -> TensorVariable:
 
 
 class Marginalized(MeasurableOp, Op):
-    """A release and the other dependents of a marginalized table; has a density and cannot be evaluated.
-
-    Attributes
-    ----------
-    given : list of TensorVariable
-        Inputs of the graphs of `drawn`.
-    drawn : list of TensorVariable
-        The release, then the dependents, as functions of `given` and of the marginalized table.
-    """
+    """A release and the other dependents of a marginalized table; has a density and cannot be evaluated."""
 
     __props__ = ()
 
@@ -137,11 +129,7 @@ def _has_value(x: Variable) -> bool:
 
 
 def _frontier(drawn: list[TensorVariable], later: set[Variable]) -> Iterator[tuple[Variable, Variable]]:
-    """Yield the inputs of the table, of its dependents and of expressions between them, with their replacements.
-
-    Variables drawn given the table, or later, are replaced by their values, because a node cannot depend on itself.
-    Constants are not replaced.
-    """
+    """Yield the inputs of the table, of its dependents and of expressions between them, with their replacements."""
     visited, ahead = set[Variable](), list[Variable](drawn)
     while ahead:
         x = ahead.pop()
@@ -168,19 +156,7 @@ def not_by_cell(name: str, table: str, remedy: str = "") -> ModelError:
 def factors_given(
     table: TensorVariable, drawn: Sequence[TensorVariable], values: Sequence[TensorVariable]
 ) -> list[CellFactor]:
-    """Return densities of a table's dependents, as functions of the counts.
-
-    Parameters
-    ----------
-    table : TensorVariable
-    drawn, values : list of TensorVariable
-        Dependents and their values.
-
-    Raises
-    ------
-    ModelError
-        An element of a density depends on several cells of the table, or may do so.
-    """
+    """Return densities of a table's dependents, as functions of the counts."""
     if not drawn:
         return []
     counts, shape = table.type(), table.owner.op.start.shape

@@ -52,10 +52,7 @@ _add = pm.Model.add_named_variable
 
 
 def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None = None) -> None:
-    """Add a variable to a model, after deciding how the tables on which it depends are treated.
-
-    Replaces the method `pymc.Model.add_named_variable`, by which PyMC registers every variable of a model.
-    """
+    """Add a variable to a model, after deciding how the tables on which it depends are treated."""
     root = model.root
     above = [table for table in _tables_above(var, root) if depends_on(var, table, root)]
     try:
@@ -93,10 +90,7 @@ def as_free_rvs(model: pm.Model, expression: TensorVariable, name: str) -> list[
 def _marginalize_or_add(
     var: TensorVariable, above: list[TensorVariable], model: pm.Model
 ) -> tuple[bool, list[CellFactor] | None]:
-    """Make tables variables where required.
-
-    Return whether the dependent is a potential split by cell of one table, and its factors if they are computed.
-    """
+    """Make tables variables where required."""
     root = model.root
     waiting = [table for table in above if table not in root.basic_RVs]
     if not waiting:
@@ -126,15 +120,7 @@ def _marginalize_or_add(
 def restart(
     table: TensorVariable, observed: list[TensorVariable], model: pm.Model, of: TensorVariable | None = None
 ) -> None:
-    """Set the initial table to one at which all cell-by-cell observations are possible.
-
-    `of` is the observed variable that the table represents, if it is not the table itself.
-
-    Raises
-    ------
-    InvariantError
-        No such table satisfies everything public.
-    """
+    """Set the initial table to one at which all cell-by-cell observations are possible."""
     law, of = table.owner.op, table if of is None else of
     counts = model.rvs_to_values[of] if of in model.basic_RVs else of.type()
     results = [factors_of_variable(var, of, counts, model, law.start.shape) for var in observed]
@@ -147,26 +133,14 @@ def restart(
 
 
 def restart_among(table: TensorVariable, depending: list[TensorVariable], model: pm.Model) -> None:
-    """Restart a table for its observed dependents, if chains start from the table.
-
-    Raises
-    ------
-    InvariantError
-        As for `restart`.
-    """
+    """Restart a table for its observed dependents, if chains start from the table."""
     observed = observed_among(depending, model)
     if observed and any(x in model.free_RVs for x in (table, *depending)):
         restart(table, observed, model)
 
 
 def restart_by_data(table: TensorVariable, model: pm.Model) -> None:
-    """Set the initial table to one at which all observations are possible, if the observations can change.
-
-    Raises
-    ------
-    InvariantError
-        As for `restart`.
-    """
+    """Set the initial table to one at which all observations are possible, if the observations can change."""
     observed = _observed_dependents(table, model)
     data = set(model.data_vars)
     if data & set(ancestors([*observed, *(model.rvs_to_values[var] for var in observed if var in model.observed_RVs)])):
@@ -268,11 +242,7 @@ def _refuse_of_another(var: TensorVariable, waiting: list[TensorVariable], model
 
 
 def _factors_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> list[CellFactor] | None:
-    """Return the density of a variable split by cell, with which the table is marginalized, or None.
-
-    The value of a transformed variable depends on bounds that may depend on the table. The density is therefore that of
-    the untransformed variable, also for variables between it and the table.
-    """
+    """Return the density of a variable split by cell, with which the table is marginalized, or None."""
     if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
         return None
     # the densities of the observed and the missing part of a masked variable cannot be separated by cell

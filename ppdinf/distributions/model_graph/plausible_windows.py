@@ -62,10 +62,7 @@ log_p_of = pm.Model.logp  # the density without computation of windows
 
 
 def plausible_windows(model: pm.Model) -> dict[TensorVariable, tuple[NDArray[np.int64], int]]:
-    """Return the first count and the number of counts of windows, of tables whose windows must be extended.
-
-    Windows that would exceed the memory are not extended.
-    """
+    """Return the first count and the number of counts of windows, of tables whose windows must be extended."""
     tables = [t for t in tables_of(model) if t.law.observed.likelihood.query is None]
     alone = len(model.observed_RVs) == len(tables_of(model)) and not model.potentials
     if not tables or (alone and all(table.law.fiber.is_typical for table in tables)):
@@ -87,15 +84,7 @@ def plausible_windows(model: pm.Model) -> dict[TensorVariable, tuple[NDArray[np.
 
 
 class CellWeights:
-    """Weights of the counts of each cell of a table by noise and public statements, on a grid of counts.
-
-    Attributes
-    ----------
-    lower, upper : array of float64, shape (d,)
-        Ends of the windows.
-    center : tuple of two arrays
-        Range of likely counts of each cell, where the grid is finer.
-    """
+    """Weights of the counts of each cell of a table by noise and public statements, on a grid of counts."""
 
     def __init__(self, table: ConfidentialTable) -> None:
         law, self.table = table.law, table
@@ -130,18 +119,7 @@ class CellWeights:
 
 
 class ApproximatePosterior:
-    """Approximate joint density of the real variables of a model.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    tables : list of CellWeights
-
-    Attributes
-    ----------
-    start : array of float64, shape (k,)
-        The most probable among the initial point and draws of the prior.
-    """
+    """Approximate joint density of the real variables of a model."""
 
     def __init__(self, model: pm.Model, tables: Sequence[CellWeights]) -> None:
         self.tables, cells = tables, sum(part.lower.size for part in tables)

@@ -43,20 +43,7 @@ def new_labels(table: ConfidentialTable, model: pm.Model) -> list[str]:
 
 
 def predictive_model(model: pm.Model, names: Sequence[str] = ()) -> pm.Model:
-    """Return a model for forward draws in which all tables are variables.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        It is not changed. The result shares its data and coordinates.
-    names : sequence of str
-        Variables that are requested. The release of a table with new labels is drawn only if it is among them.
-
-    Raises
-    ------
-    ModelError
-        The data model of a table or the release has no extension to new labels.
-    """
+    """Return a model for forward draws in which all tables are variables."""
     tables = tables_of(model)
     replaced: dict[Variable, TensorVariable] = {}
     for table in tables:
@@ -91,10 +78,7 @@ def predictive_model(model: pm.Model, names: Sequence[str] = ()) -> pm.Model:
 def _with_replacements(
     outputs: Sequence[TensorVariable], replaced: dict[Variable, TensorVariable]
 ) -> dict[Variable, TensorVariable]:
-    """Return a map of variables to their copies given replacements of other lengths; it contains all outputs.
-
-    `graph_replace` would assert the lengths of the replaced variables. Replacements may depend on earlier ones.
-    """
+    """Return a map of variables to their copies given replacements of other lengths; it contains all outputs."""
     copies = dict[Variable, TensorVariable]()
 
     def copy_dependents(of: Sequence[Variable]) -> None:

@@ -46,20 +46,7 @@ type Density = Callable[[Reals, list[Array]], Reals]
 
 
 class PriorDraws:
-    """Draws of a data model's parameters and tables; empty if the prior has no draws.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    base : TensorVariable
-        The data model, with the shape of the table.
-    shape : tuple of int
-    data : DataOfDependents, optional
-
-    Attributes
-    ----------
-    tables : array, shape (draws, d)
-    """
+    """Draws of a data model's parameters and tables; empty if the prior has no draws."""
 
     def __init__(
         self, model: pm.Model, base: TensorVariable, shape: tuple[int, ...], data: DataOfDependents | None
@@ -97,23 +84,7 @@ class PriorDraws:
     def moved_by_data(
         self, lower: Reals, upper: Reals, low: Reals, high: Reals, law: Law, ends: Reals
     ) -> NDArray[np.bool_]:
-        """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows.
-
-        Without the data model, this must hold under all draws of the parameters. If the data move a cell upwards under
-        some draws and downwards under others, parameters between them explain the data by counts within the window.
-        With the data model, it must hold on average.
-
-        Parameters
-        ----------
-        lower, upper : array of float64, shape (d,)
-            Ends of the windows.
-        low, high : array of float64, shape (d,)
-            Possible counts.
-        law : callable
-            Log weights of noise given counts of each cell, (..., d).
-        ends : array of float64, shape (2, d)
-            Log weights of noise at both ends; -inf if no count is possible further outside.
-        """
+        """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows."""
         none = np.zeros(lower.size, dtype=bool)
         if not self._has_data or not self._draws:
             return none
@@ -155,12 +126,7 @@ class PriorDraws:
         *,
         with_data: bool = False,
     ) -> tuple[Reals, Reals, NDArray[np.bool_]]:
-        """Find the range of significant weight of a subset of cells, within windows and prior draws.
-
-        The weight is evaluated on successively finer grids of counts. With data of dependents, the range is first
-        doubled until its ends have no significant weight. Windows of other cells are unchanged. Also return cells
-        for which no such range was found.
-        """
+        """Find the range of significant weight of a subset of cells, within windows and prior draws."""
 
         def of_all(counts: Reals) -> Reals:
             every = np.repeat(lower[None], len(counts), axis=0)
@@ -210,10 +176,7 @@ class PriorDraws:
         return begins, ends, failed
 
     def _density(self, subset: NDArray[np.intp], of_all: Callable[[Reals], Reals]) -> tuple[Density, int]:
-        """Compile the log density of counts of a subset of cells, shape (n, k), given a draw of the parameters.
-
-        Also return the number of evaluated cells: all cells if the data model has no distribution of a subset.
-        """
+        """Compile the log density of counts of a subset of cells, shape (n, k), given a draw of the parameters."""
         cells = elementwise(self._base, self._shape)[0]
         alone = subset_distribution(cells, self._shape, subset)
         dist, shape = (cells, self._shape) if alone is None else (alone, (subset.size,))
@@ -243,11 +206,7 @@ class PriorDraws:
 
 
 def _clipped(base: TensorVariable, model: pm.Model) -> TensorVariable:
-    """Draw from a complete distribution, and take the nearest permitted count, instead of drawing from a truncated one.
-
-    PyMC rejects draws outside the truncation one by one, which takes seconds where the permitted counts are improbable.
-    Draws only suggest counts: weights of counts are those of the truncated distribution.
-    """
+    """Draw from a complete distribution instead of a truncated one, and take the nearest permitted count."""
     clipped = {}
     for x in truncated_integers(base, model):
         *parameters, lower, upper = x.owner.inputs

@@ -28,14 +28,7 @@ __all__ = ["follow_data", "follow_data_of"]
 
 
 def follow_data(model: pm.Model) -> None:
-    """Compute the windows of all tables of a model from its present data.
-
-    Raises
-    ------
-    ModelError, InvariantError
-        With these data no table has a positive probability, windows exceed the memory, or the model has other labels
-        or other observed numbers than the release.
-    """
+    """Compute the windows of all tables of a model from its present data."""
     for table in tables_of(model.root):
         _refuse_other_numbers(table, model.root)
         if dims := new_labels(table, model.root):

@@ -35,11 +35,7 @@ def windows_are_stale(table: TensorVariable, model: pm.Model) -> bool:
 
 
 def note_data(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] | None = None) -> None:
-    """Store the data from which the windows of a table were computed.
-
-    A function compiled from the table's weights later raises an error if the data of the table's distribution differ
-    when it is called. By default the dependents are those of the model.
-    """
+    """Store the data from which the windows of a table were computed."""
     law = table.owner.op
     law.data_digest = _digest(table, model, dependents_of(table, model) if dependents is None else dependents)
     shared = dict.fromkeys(leaf for leaf in _leaves(table, model) if isinstance(leaf, SharedVariable))

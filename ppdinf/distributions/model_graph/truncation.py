@@ -47,35 +47,7 @@ def count_windows(
     uninformed: NDArray[np.bool_],
     data: DataOfDependents | None = None,
 ) -> tuple[NDArray[np.int64], int, bool]:
-    """Return the first count of every window, the number of counts of the widest one, and whether the prior fits.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    base : TensorVariable
-        The data model, with the shape of the table.
-    observed : Observed
-        Observations of cells, not of linear queries.
-    nonnegative : array of bool, shape (d,)
-        Cells with non-negative counts under the data model.
-    uninformed : array of bool, shape (d,)
-        Cells without a window, for which an allowed count of the data model is chosen.
-    data : DataOfDependents, optional
-
-    Returns
-    -------
-    lower : array of int64, shape (d,)
-    width : int
-        A window that ends at a public bound extends one count beyond the bound.
-    is_typical : bool
-        Whether a draw of the prior is far from the ends of all windows.
-
-    Raises
-    ------
-    ModelError
-        A window would have more than ``ENTRIES / d`` counts, or the data of dependents are impossible near all counts
-        that prior and noise permit; the message names the cell.
-    """
+    """Return the first count of every window, the number of counts of the widest one, and whether the prior fits."""
     system = observed.system
     low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
     lower, upper = observed.truncation(low, high)
@@ -102,13 +74,7 @@ def count_windows(
 def widened_windows(
     model: pm.Model, base: TensorVariable, observed: Observed, fiber: Fiber, data: DataOfDependents
 ) -> tuple[NDArray[np.int64], int] | None:
-    """Return windows extended by the data of dependents, or None if the windows of a fiber are sufficient.
-
-    Raises
-    ------
-    ModelError
-        As for `count_windows`.
-    """
+    """Return windows extended by the data of dependents, or None if the windows of a fiber are sufficient."""
     system = observed.system
     nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
     low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
@@ -144,13 +110,7 @@ def _widened(
 
 
 def common_width(lower: NDArray[np.int64] | Reals, upper: NDArray[np.int64] | Reals, system: System) -> int:
-    """Return the number of counts of the widest window.
-
-    Raises
-    ------
-    ModelError
-        Tables of that width exceed the memory; the message names the cell.
-    """
+    """Return the number of counts of the widest window."""
     cell, largest = int(np.argmax(upper - lower)), ENTRIES // lower.size
     width = int(upper[cell] - lower[cell]) + 1
     if width > largest:
@@ -163,13 +123,7 @@ def common_width(lower: NDArray[np.int64] | Reals, upper: NDArray[np.int64] | Re
 
 
 def _ended(lower: Reals, upper: Reals, tables: Array, low: Reals, high: Reals, system: System) -> tuple[Reals, Reals]:
-    """Replace infinite ends of windows by the range of prior draws.
-
-    Raises
-    ------
-    ModelError
-        The prior has no draws; the message names a cell.
-    """
+    """Replace infinite ends of windows by the range of prior draws."""
     open_ended = ~np.isfinite(lower) | ~np.isfinite(upper)
     if not open_ended.any():
         return lower, upper
@@ -197,10 +151,7 @@ def noise_law(observed: Observed) -> Law:
 
 
 def _surely_within(tables: Array, lower: Reals, upper: Reals, law: Law, low: Reals, high: Reals) -> NDArray[np.bool_]:
-    """Return cells whose windows exclude at most `BEYOND` of their weight, with noise decreasing outside the windows.
-
-    The weight inside is estimated from prior tables.
-    """
+    """Return cells whose windows exclude at most `BEYOND` of their weight, if noise decreases outside them."""
     within = np.where((lower <= tables) & (tables <= upper), law(tables), -np.inf)
     beyond = _ends(lower, upper, law, low, high).max(axis=0)  # if noise decreases outside
     known = np.logaddexp.reduce(within, axis=0) - math.log(max(len(tables), 1))  # -inf without tables

@@ -32,22 +32,7 @@ __all__ = ["constant", "in_double"]
 
 
 def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
-    """Return a distribution whose parameters, and those of its components, have 64 bits.
-
-    Parameters
-    ----------
-    dist : TensorVariable
-        An unnamed distribution.
-    model : pymc.Model
-        Model whose variables are not converted.
-
-    Examples
-    --------
-    >>> with pm.Model() as model:
-    ...     counts = in_double(pm.Binomial.dist(100, np.float32(0.5)), model)
-    >>> [parameter.dtype for parameter in counts.owner.op.dist_params(counts.owner)]
-    ['int64', 'float64']
-    """
+    """Return a distribution whose parameters, and those of its components, have 64 bits."""
     converted: dict[Variable, Variable] = {}
     done: dict[Variable, TensorVariable] = {}
     for node in toposort([dist], blockers=list(model.named_vars.values())):
@@ -64,13 +49,7 @@ def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
 
 
 def constant(x: Variable) -> Array | None:
-    """Return the numeric value of a variable without inputs, or None.
-
-    Examples
-    --------
-    >>> constant(pt.as_tensor(np.arange(2))[None]), constant(pt.scalar())
-    (array([[0, 1]]), None)
-    """
+    """Return the numeric value of a variable without inputs, or None."""
     if all(isinstance(leaf, Constant) for leaf in graph_inputs([x])):
         return x.eval(mode="FAST_COMPILE")
     return None

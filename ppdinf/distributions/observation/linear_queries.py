@@ -27,20 +27,7 @@ SHORT = 200  # maximum number of cells for lattice reduction
 
 
 def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the smallest and largest count of every cell that is compatible with all answers within the noise radius.
-
-    Parameters
-    ----------
-    observed : Observed
-        Observations of linear queries.
-    nonnegative : array of bool, shape (d,)
-        Cells with non-negative counts under the data model.
-
-    Raises
-    ------
-    ModelError
-        A count is unbounded by all answers and public sums; the message names the cell.
-    """
+    """Return the smallest and largest count of every cell that agrees with all answers within the noise radius."""
     system, likelihood, y = observed.system, observed.likelihood, observed.y
     query, radius = sp.csr_array(likelihood.query), likelihood.support_radius
     rows = {
@@ -71,10 +58,7 @@ def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[ND
 
 
 def short_moves(moves: Moves, system: System, norm: NoiseNorm) -> Moves:
-    """Add moves with the least change of the answers (a basis reduced in the noise's norm) to connecting moves.
-
-    Joint moves of records that no answer distinguishes can be longer than moves of single records.
-    """
+    """Add moves with the least change of the answers (a basis reduced in the noise's norm) to connecting moves."""
     basis = system.lattice.basis
     if not 0 < basis.shape[1] <= SHORT:
         return moves

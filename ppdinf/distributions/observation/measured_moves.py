@@ -22,10 +22,7 @@ SUMS = 4000  # maximum number of noisy sums that are preserved jointly by lattic
 
 
 def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
-    """Add moves to those that connect a fiber: transfers within the sums of a part, and moves that preserve all sums.
-
-    The reason of the moves lists the added moves and their purpose.
-    """
+    """Add to the moves that connect a fiber transfers within sums of a part, and moves that preserve all sums."""
     connected, d, A = plan.moves, data.frame.size, data.public.A
     families = list(connected.families)
     base = sum(weight for _, weight, _ in families) or 1.0

@@ -26,28 +26,7 @@ def has_rows(dist: TensorVariable) -> bool:
 
 
 def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVariable, TensorVariable | float]:
-    """Return a distribution of independent cells, and the log density of the row sums to subtract.
-
-    Parameters
-    ----------
-    dist : TensorVariable
-        A distribution; if it is over rows, counts are along the last axis.
-    shape : tuple of int
-        Shape of the table.
-
-    Returns
-    -------
-    cells : TensorVariable
-        `dist` itself if it is elementwise.
-    log_sums : TensorVariable or float
-        Scalar; 0 if `dist` is elementwise.
-
-    Examples
-    --------
-    >>> cells, log_sums = elementwise(pm.Multinomial.dist(n=3, p=[0.2, 0.8]), (2,))
-    >>> round(float((pm.logp(cells, [1, 2]).sum() - log_sums).exp().eval()), 6)  # 3 * 0.2 * 0.8 ** 2
-    0.384
-    """
+    """Return a distribution of independent cells, and the log density of the row sums to subtract."""
     if not has_rows(dist):
         return dist, 0.0
     n, p = dist.owner.inputs[-2:]
@@ -62,13 +41,7 @@ def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVar
 
 
 def require_public_rows(dist: TensorVariable, system: System) -> None:
-    """Refuse rows whose totals are not public, or differ from those of the distribution.
-
-    Raises
-    ------
-    ModelError
-        The message names the first such row.
-    """
+    """Refuse rows whose totals are not public, or differ from those of the distribution."""
     n = dist.owner.inputs[-2]
     if not isinstance(n, Constant):
         raise ModelError("the number of persons in each row must be a constant, the public total of the row")

@@ -19,10 +19,7 @@ FAR = 2**60  # absolute value that no sum reaches
 
 
 def forest_of_sums(system: System, of_sums: Entries, further: sp.csr_array | None = None) -> Forest | None:
-    """Arrange exact sums, bounds of sums, noisy sums and further sums as a forest, in this order.
-
-    Return None if two sums overlap, or if the noise of sums is dependent.
-    """
+    """Arrange exact sums, bounds of sums, noisy sums and further sums as a forest, in this order."""
     if not of_sums.are_independent:
         return None
     rows = [_rows(system, of_sums), *(() if further is None else (further,))]
@@ -63,13 +60,7 @@ def nested_sums(
     forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int | NDArray[np.int64],
     tolerance: float = 1e-10, possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> NestedSums:  # fmt: skip
-    """Build the forest for cells with windows, of equal width or each with its own.
-
-    Raises
-    ------
-    InvariantError
-        The information on the sums is contradictory.
-    """
+    """Build the forest for cells with windows, of equal width or each with its own."""
     m, k = forest.parent.size, system.A.shape[0]
     least, most = np.full(m, -FAR), np.full(m, FAR)
     exact = forest.of_row[:k]

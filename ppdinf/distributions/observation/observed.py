@@ -34,20 +34,7 @@ type Reals = NDArray[np.float64]
 
 
 class Observed(ABC):
-    """Published numbers as observations of the confidential cells.
-
-    Attributes
-    ----------
-    published : Release or Measurements
-    frame : Frame
-        Labels of the cells.
-    system : System
-        All exact constraints on the cells.
-    likelihood : Likelihood
-        All noisy observations of single cells, and of the complete table.
-    noisy : xarray.DataArray
-        Published numbers.
-    """
+    """Published numbers as observations of the confidential cells."""
 
     published: Release | Measurements
     frame: Frame
@@ -84,20 +71,14 @@ class Observed(ABC):
 
     @abstractmethod
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        """Return the truncated range of counts of each cell by the noise, plus one count where `low` and `high` permit.
-
-        `low` and `high`, shape (d,), are bounds by public statements; infinite without a bound.
-        """
+        """Return the range of counts of each cell that the noise leaves, plus one count if `low` and `high` permit."""
 
     def without_information(self, nonnegative: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return cells on which nothing published depends, shape (d,); `nonnegative` refers to the data model."""
         return np.zeros(nonnegative.size, dtype=bool)
 
     def tail_inequalities(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Return inequalities ``B x >= limits`` that hold except with the tail probability of the noise.
-
-        `low` and `high`, shape (d,), are possible counts by public statements; infinite without a bound.
-        """
+        """Return inequalities ``B x >= limits`` that hold except with the tail probability of the noise."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
@@ -136,13 +117,7 @@ class Observed(ABC):
 
     @abstractmethod
     def log_constants(self) -> Reals:
-        """Return the share of each cell in `log_constant`, shape (d,), if sums of groups of cells are public.
-
-        Raises
-        ------
-        ModelError
-            A share is not known.
-        """
+        """Return the share of each cell in `log_constant`, shape (d,), if sums of groups of cells are public."""
 
     @abstractmethod
     def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:

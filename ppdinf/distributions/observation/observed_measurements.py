@@ -64,12 +64,7 @@ class _ByCell:
 
 
 class ObservedMeasurements(Observed):
-    """Observation of everything published about a table.
-
-    Parameters
-    ----------
-    measurements : Measurements
-    """
+    """Observation of everything published about a table."""
 
     published: Measurements
 

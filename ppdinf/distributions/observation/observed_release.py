@@ -44,19 +44,7 @@ def mechanism_of(release: Release) -> TableMechanism:
 
 
 class ObservedRelease(Observed):
-    """Observation of one release by a mechanism.
-
-    Parameters
-    ----------
-    release : Release
-    frame : Frame
-        Frame of the cells; that of the release unless it is of linear queries.
-
-    Raises
-    ------
-    ModelError
-        The mechanism has no likelihood of cells.
-    """
+    """Observation of one release by a mechanism."""
 
     published: Release
 

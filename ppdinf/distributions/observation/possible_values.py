@@ -21,22 +21,7 @@ type TailInequalities = Callable[[Reals, Reals], tuple[sp.csr_array, NDArray[np.
 
 
 def possible_counts(system: System, nonnegative: Flags, noisy: TailInequalities | None = None) -> tuple[Reals, Reals]:
-    """Return the smallest and largest count of every cell, by public statements and the sign of the data model.
-
-    Parameters
-    ----------
-    system : System
-    nonnegative : array of bool, shape (d,)
-    noisy : callable, optional
-        From the possible counts by public statements to inequalities of noisy sums that hold except with a small
-        probability (`Observed.tail_inequalities`). They are ignored if they are contradictory (`is_contradictory`).
-
-    Returns
-    -------
-    low, high : array of float64, shape (d,)
-        Infinite for unbounded cells. If public statements are contradictory, all bounds are infinite, and the search
-        for an initial table names the statements.
-    """
+    """Return the smallest and largest count of every cell, by public statements and the sign of the data model."""
     low, high = _propagated(system, nonnegative)
     if np.any(low > high):
         return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
@@ -65,20 +50,7 @@ def _propagated(
 
 
 def possible_sums(system: System, low: Reals, high: Reals, sums: sp.csr_array) -> tuple[Reals, Reals]:
-    """Return the smallest and largest value of sums, by public statements and bounds on the counts.
-
-    Parameters
-    ----------
-    system : System
-    low, high : array of float64, shape (d,)
-        Possible counts (`possible_counts`).
-    sums : scipy.sparse.csr_array of int64, shape (k, d)
-
-    Returns
-    -------
-    array of float64, shape (k,), twice
-        Infinite for unbounded sums, and for all sums if public statements are contradictory.
-    """
+    """Return the smallest and largest value of sums, by public statements and bounds on the counts."""
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     B, limits = system.B[linked], system.limits[linked].astype(np.float64)
     from_above = B.data[B.indptr[:-1]] < 0  # stated as the sum with the opposite sign

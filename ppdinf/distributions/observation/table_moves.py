@@ -27,17 +27,7 @@ type Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class TableSupport:
-    """Possible counts of the cells of a table.
-
-    Attributes
-    ----------
-    possible : array of bool, shape (d, width)
-        Counts possible for some parameters of the data model; a superset is valid.
-    allowed : array of bool, shape (d, width)
-        Counts at which chains may start.
-    cut : bool
-        Whether parameters, or dependents of the table, may impose upper bounds that `possible` does not include.
-    """
+    """Possible counts of the cells of a table."""
 
     possible: Mask
     allowed: Mask
@@ -48,22 +38,7 @@ def fiber_of(
     observed: Observed, lower: NDArray[np.int64], log_noise: NDArray[np.float64], support: TableSupport,
     coupling: NoiseNorm | MeasuredSums | None, nonnegative: Mask, without_window: Mask | None = None,
 ) -> Fiber:  # fmt: skip
-    """Plan the sampling of a table within its windows.
-
-    Parameters
-    ----------
-    observed : Observed
-    lower : array of int64, shape (d,)
-        First count of each window.
-    log_noise : array of float64, shape (d, width)
-        Log weights of counts by the observations of single cells.
-    support : TableSupport
-    coupling : NoiseNorm, MeasuredSums or None
-        Observations of several cells.
-    nonnegative : array of bool, shape (d,)
-    without_window : array of bool, shape (d,), optional
-        As for `ppdinf.fiber.gibbs.fiber.Fiber`.
-    """
+    """Plan the sampling of a table within its windows."""
     system, held = observed.system, observed.hard_inequalities()
     B = sp.csr_array(sp.vstack([system.B, held[0]], format="csr"))
     plan = support_moves(

@@ -47,20 +47,7 @@ CELLS = 2**12  # cells whose draws are sorted together
 
 
 def without_information(system: System, measured: NDArray[np.int64], nonnegative: NDArray[np.bool_]) -> Flags:
-    """Return cells on which no measurement, no exact sum and no bound depends.
-
-    Parameters
-    ----------
-    system : System
-    measured : array of int64
-        Cells of all measured sums.
-    nonnegative : array of bool, shape (d,)
-        Cells with non-negative counts under the data model, for which a lower bound of 0 or less adds nothing.
-
-    Returns
-    -------
-    array of bool, shape (d,)
-    """
+    """Return cells on which no measurement, no exact sum and no bound depends."""
     alone = np.flatnonzero(np.diff(system.B.indptr) == 1)
     place = system.B.indptr[alone]
     holds = nonnegative[system.B.indices[place]] & (system.B.data[place] > 0) & (system.limits[alone] <= 0)
@@ -88,33 +75,7 @@ def groups_of_rows(matrix: sp.csr_array) -> NDArray[np.int64]:
 def joint_reach(
     entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
 ) -> tuple[Reals, Reals]:
-    r"""Return the range of each sum given all its measurements.
-
-    Parameters
-    ----------
-    entries : Entries
-    groups : array of int64, shape (k,)
-        Index of the sum that each entry measures.
-    tail_probability : float
-        Largest posterior probability, under a flat prior of the sum, of a value outside either end.
-    low, high : array of float64, shape (n,)
-        Possible values of the sums.
-
-    Returns
-    -------
-    array of float64, shape (n,), twice
-        Infinite for a sum without measurements.
-
-    Notes
-    -----
-    Let :math:`w_k(s) \le 1` be the weight of measurement k. The posterior of the sum is proportional to the product of
-    the weights. The sum of the product is at least its value at any possible c, and its part outside the range of
-    measurement k is at most the tail of :math:`w_k`. The tail probability of one measurement is therefore multiplied by
-    :math:`\prod_j w_j(c)`, which is near 1 if the measurements agree.
-
-    If :math:`w_k(c)` is below the smallest supported tail probability, the range of measurement k contains no possible
-    value. The range is then moved to the nearest possible value: log-concave weights decrease fastest far away.
-    """
+    r"""Return the range of each sum given all its measurements."""
     lower, upper = intersection(
         groups, *_reaches(entries, groups, tail_probability, low[groups], high[groups]), low.size
     )
@@ -141,10 +102,7 @@ def _reaches(
 
 
 def _log_agreement(entries: Entries, groups: NDArray[np.int64], low: Reals, high: Reals) -> Reals:
-    """Return the log weight of the count most compatible with all measurements of a sum, (k,), 0 for a single one.
-
-    The best of some candidates is used. Its weight is a lower bound, for which windows are wide enough.
-    """
+    """Return the log weight of the count most compatible with all measurements of a sum, (k,), 0 for a single one."""
     result = np.zeros(entries.y.size)
     if not result.size:
         return result
@@ -187,10 +145,7 @@ def _log_weights(entries: Entries, rows: NDArray[np.int64], sums: NDArray[np.int
 
 
 def intersection(groups: NDArray[np.int64], low: Reals, high: Reals, size: int) -> tuple[Reals, Reals]:
-    """Intersect the ranges of the measurements of each sum, shape (size,); infinite for a sum without measurements.
-
-    If no value is within all ranges, the result is the union of the ranges.
-    """
+    """Intersect the ranges of the measurements of each sum, shape (size,); infinite for a sum without measurements."""
     inside, outside = (np.full((2, size), np.inf) for _ in range(2))
     inside[0], outside[1] = -np.inf, -np.inf
     np.maximum.at(inside[0], groups, low)
@@ -202,19 +157,7 @@ def intersection(groups: NDArray[np.int64], low: Reals, high: Reals, size: int) 
 
 
 def beyond_marginals(law: Reals) -> Reals:
-    """Bound the posterior probability of every cell outside its window, from its probabilities inside.
-
-    Parameters
-    ----------
-    law : array, shape (d, width)
-        Posterior probabilities of the counts of each window.
-
-    Returns
-    -------
-    array of float64, shape (d,)
-        The bound is a geometric series: outside each end, weights are assumed to decrease at least as fast as from the
-        last count but one to the last count, as for log-concave distributions.
-    """
+    """Bound the posterior probability of every cell outside its window, from its probabilities inside."""
     if law.shape[1] < 2:
         return np.zeros(len(law))
     result = np.zeros(len(law))
@@ -226,25 +169,7 @@ def beyond_marginals(law: Reals) -> Reals:
 
 
 def beyond_draws(draws: NDArray[np.int64], first: Reals, last: Reals, low: Reals, high: Reals) -> NDArray[np.float64]:
-    """Estimate the posterior probability of every cell outside both ends of its window, from draws inside.
-
-    Parameters
-    ----------
-    draws : array of int64, shape (n, d)
-    first, last : array, shape (d,)
-        Smallest and largest count of each window.
-    low, high : array of float64, shape (d,)
-        Possible counts. The probability is 0 beyond a window that includes them.
-
-    Returns
-    -------
-    array of float64, shape (2, d)
-
-    Notes
-    -----
-    The tail is modelled as exponential. Its scale is estimated from the largest (or smallest) draws, like Weissman's
-    estimator for power laws (J. Am. Stat. Assoc. 73, 1978).
-    """
+    """Estimate the posterior probability of every cell outside both ends of its window, from draws inside."""
     n, d = draws.shape
     k = max(min(TAIL, n // 10), 1)
     result = np.zeros((2, d))

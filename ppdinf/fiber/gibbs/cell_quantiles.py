@@ -27,15 +27,7 @@ type Reals = NDArray[np.float64]
 
 @jit
 def log_prior(x: int, log_h: Reals) -> float:
-    """Return the log weight of a count under the shape of the prior alone.
-
-    Parameters
-    ----------
-    x : int
-    log_h : array, shape (n,)
-        Values by count, with n > 1. Counts from n on have the log weight ``log(Gamma(x + a) / (Gamma(a) x!))``, where
-        ``log_h[1] = log(a)``; a = 1 is a flat prior.
-    """
+    """Return the log weight of a count under the shape of the prior alone."""
     if x < log_h.size:
         return log_h[x]
     a = math.exp(log_h[1])
@@ -44,19 +36,7 @@ def log_prior(x: int, log_h: Reals) -> float:
 
 @jit(inline="always")
 def log_total(row: Reals, log_row: Reals, lower: int, falls: int, log_h: Reals, h: Reals, slope: float) -> float:
-    """Return the log of the total weight of a cell.
-
-    Parameters
-    ----------
-    row, log_row : arrays, shape (width,)
-        Noise weights, scaled to maximum 1, and their logarithms.
-    lower, falls : int
-        First count of the row, and the count from which its weights decrease. The prior weights are monotone:
-        (c + a) / (c + 1) converges to 1 from one side.
-    log_h, h : arrays
-        Prior log weights by count, and their exponentials.
-    slope : float
-    """
+    """Return the log of the total weight of a cell."""
     start, end = max(lower, 0), lower + row.size
     middle, ratio = min(max(falls, start), end), np.exp(slope)
     power, total = 1.0, 0.0
@@ -81,10 +61,7 @@ def log_total(row: Reals, log_row: Reals, lower: int, falls: int, log_h: Reals, 
 
 @jit(inline="always")
 def _plain(scale: float, last: float) -> bool:
-    """Return whether weights can be summed without logarithms, given their scale and the prior of the largest count.
-
-    The prior weights increase with the count, or decrease slowly.
-    """
+    """Return whether weights can be summed without logarithms, given their scale and the prior of the largest count."""
     return LEAST < scale < MOST and last < MOST
 
 

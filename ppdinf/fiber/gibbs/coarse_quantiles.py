@@ -36,15 +36,7 @@ type Reals = NDArray[np.float64]
 
 
 def knots_of(log_noise: Reals) -> Ints:
-    """Choose knots of windows, columns of `log_noise` from the first to the last finite one, shape (d, m).
-
-    Rows end with copies of their last knot. Finite entries of a row have no gaps.
-
-    Examples
-    --------
-    >>> knots_of(np.array([[-np.inf, 0.0, -1.0, -2.0, -np.inf]]))
-    array([[1, 2, 3]])
-    """
+    """Choose knots of windows, columns of `log_noise` from the first to the last finite one, shape (d, m)."""
     rows = []
     for row in log_noise:
         possible = np.flatnonzero(np.isfinite(row))
@@ -59,20 +51,7 @@ def knots_of(log_noise: Reals) -> Ints:
 
 @jit
 def log_weights_at(noise: Reals, lower: Ints, knots: Ints, log_h: Reals, out: Reals) -> None:
-    """Write the log weights of the counts at the knots without their slopes, shape (d, m).
-
-    Parameters
-    ----------
-    noise : array, shape (d, m)
-        Noise log weights at the knots of every cell.
-    lower : array of int64, shape (d,)
-        Counts of the first column.
-    knots : array of int64, shape (d, m)
-        Columns, from `knots_of`.
-    log_h : array
-        As for `ppdinf.fiber.gibbs.cell_quantiles.log_prior`.
-    out : array, shape (d, m)
-    """
+    """Write the log weights of the counts at the knots without their slopes, shape (d, m)."""
     a = math.exp(log_h[1])
     log_gamma = math.lgamma(a)
     for i in range(knots.shape[0]):
@@ -119,18 +98,7 @@ def _sums(at_knots: Reals, slope: float, lower: int, knots: Ints, log_unit: floa
 
 @jit
 def coarse_total(at_knots: Reals, slope: float, lower: int, knots: Ints, shares: Reals) -> float:
-    """Return the log of the sum G of the weights g.
-
-    Parameters
-    ----------
-    at_knots : array, shape (m,)
-        Row of `log_weights_at`.
-    slope : float
-    lower : int
-    knots : array of int64, shape (m,)
-    shares : array, shape (m,)
-        Output: sums from each knot to the next, divided by G.
-    """
+    """Return the log of the sum G of the weights g."""
     last, top = knots.size - 1, -np.inf
     for j in range(knots.size):
         top = max(top, at_knots[j] + slope * (lower + knots[j]))
@@ -175,28 +143,7 @@ def coarse_step(
     uniform: float,
     anew: bool,
 ) -> tuple[int, float, float]:
-    """Return the count x' for the new parameters, the log of the ratio above, and the log of G'.
-
-    Parameters
-    ----------
-    log_row : array, shape (width,)
-        Noise log weights, from the count `lower` on.
-    lower : int
-    knots : array of int64, shape (m,)
-        Columns, from `knots_of`.
-    x : int
-    before, after : tuple of two arrays and a float
-        ``log_h`` (`ppdinf.fiber.gibbs.cell_quantiles.log_prior`), log weights at the knots (`log_weights_at`) and slope
-        of the old and the new parameters.
-    log_before : float
-        Log of G.
-    shares : array, shape (m,)
-        Work array.
-    uniform : float
-        Uniform random number.
-    anew : bool
-        Whether x' does not depend on x.
-    """
+    """Return the count x' for the new parameters, the log of the ratio above, and the log of G'."""
     # x in the distribution function of g
     (log_h, at_knots, slope), column, j = before, x - lower, 0
     while j + 1 < knots.size and knots[j + 1] <= column:

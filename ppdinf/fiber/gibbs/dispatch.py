@@ -31,18 +31,7 @@ def _wide(index: NDArray[np.integer]) -> NDArray[np.int64]:
 def directions(
     fiber: Fiber, number: int, rng: np.random.Generator, variances: NDArray[np.float64] | None = None
 ) -> Directions:
-    """Draw directions of a fiber in the format of `walk`; small numbers take longer than the updates themselves.
-
-    Parameters
-    ----------
-    fiber : Fiber
-    number : int
-    rng : numpy.random.Generator
-    variances : array of float64, shape (d,), optional
-        Approximate conditional variances of the counts given all others. Half of the directions are then resampled with
-        probability proportional to the variance along them. Two large counties then exchange persons with each other; a
-        direction with a large and a small county allows only small changes.
-    """
+    """Draw directions of a fiber in the format of `walk`; small numbers take longer than the updates themselves."""
     v = fiber.moves.draw(number, rng=rng)
     if variances is not None and number:
         along = 1 / np.maximum(v.power(2).T @ (1 / variances), 1e-300)
@@ -66,28 +55,7 @@ def advance(
     *,
     by_lines: bool = False,
 ) -> NDArray[np.int64]:
-    """Return the table after updates along the directions.
-
-    Parameters
-    ----------
-    fiber : Fiber
-    table : array of int64, shape (d,)
-    conditional : list of arrays
-        Log weights of all counts, shape (d, width), and ``G y``, shape (k,), if noise couples the cells.
-    along : tuple of arrays
-        Directions from `directions`.
-    rng : numpy.random.Generator
-        Uses one uniform for each direction and for each shift of noise around a cycle. With `log_factor` it uses one
-        more for each direction that changes the table.
-    log_factor : callable, optional
-        Further log density that depends on the whole table. Each step along a line is then a proposal, accepted by the
-        ratio of the factors (Metropolis-Hastings), at the cost of one evaluation.
-    lower : array of int64, shape (d,), optional
-        First count of each row of log weights. The default is the start of the window; it differs if the weights belong
-        to intervals of the windows (`ppdinf.fiber.gibbs.random_windows`). Joint draws use complete windows.
-    by_lines : bool
-        Whether to omit exact draws if the fiber has a decision diagram.
-    """
+    """Return the table after updates along the directions."""
     if by_lines or (fiber.diagram is None and not fiber.may_be_cut):
         return _along_lines(fiber, table, conditional, along, rng, log_factor, lower)
     if fiber.diagram is not None and fiber.diagram.is_whole(fiber.coupling) and log_factor is None:
@@ -119,10 +87,7 @@ def _drawn_jointly(
     rng: np.random.Generator,
     log_factor: Callable[[NDArray[np.int64]], float] | None,
 ) -> NDArray[np.int64]:
-    """Draw all cells, or a block of cells given the others, by the weights that are products over cells and sums.
-
-    The draw is accepted with the ratio of all other weights (Metropolis-Hastings).
-    """
+    """Draw all cells, or a block of cells given the others, by the weights that are products over cells and sums."""
     coupling, measured, diagram = fiber.coupling, None, fiber.diagram
     if isinstance(coupling, MeasuredSums):
         measured = coupling.given(coupling.matrix @ table, rng)

@@ -33,38 +33,7 @@ LIKELY = 10.0  # smallest log weight relative to the maximum of a cell at the st
 
 @dataclass(frozen=True, eq=False)
 class Fiber:
-    """Public sums and bounds, windows of counts with their noise weights, and moves that connect the tables.
-
-    Attributes
-    ----------
-    system : System
-        The constraints ``A x = values`` and ``B x >= limits``, with names.
-    lower : array of int64, shape (d,)
-        Smallest count in the window of each cell.
-    log_noise : array of float64, shape (d, width)
-        Log weight of the released count given each count of the window; ``-inf`` outside of a public bound.
-    moves : Moves
-        Directions of the updates.
-    coupling : NoiseNorm, MeasuredSums or None
-        Further observations of several cells: noise that couples them (`log_noise` then contains only public bounds),
-        or noisy sums.
-    nonnegative : array of bool, shape (d,), or None
-        Cells that are non-negative in the data model.
-    histogram : HistogramNoise or None
-        Law of noisy sums of the table's histogram of counts.
-    support : Support or None
-        Counts of each cell that are possible for some parameters of the data model and in some table.
-    proved : bool
-        Whether a theorem proves that the moves connect the support.
-    restricted : bool
-        Whether there are restrictions other than lower bounds: upper bounds, known cells, bounds on sums or holes in
-        the support.
-    without_window : array of bool, shape (d,), or None
-        Cells on which neither published numbers nor other parts of the model depend. The first count of their windows
-        has weight 1 and represents all counts; they are drawn from their data model.
-    is_typical : bool
-        Whether a draw of the prior is far from the ends of all windows.
-    """
+    """Public sums and bounds, windows of counts with their noise weights, and moves that connect the tables."""
 
     system: System
     lower: NDArray[np.int64]
@@ -145,13 +114,7 @@ class Fiber:
         return self.system.B @ x - self.system.limits
 
     def require(self, x: NDArray[np.int64]) -> None:
-        """Raise an error if a table is not on the fiber or outside of the windows.
-
-        Raises
-        ------
-        InvariantError
-            The table violates a public sum or bound, or some cells are outside of their windows.
-        """
+        """Raise an error if a table is not on the fiber or outside of the windows."""
         system = self.system
         for names, wrong in ((system.names, system.A @ x != system.values), (system.bound_names, self.slack(x) < 0)):
             for row in np.flatnonzero(wrong)[:1]:

@@ -121,16 +121,7 @@ def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
 
 @dataclass(frozen=True, eq=False)
 class GaussianBlock:
-    """Cells that are updated together.
-
-    Attributes
-    ----------
-    cells : array of int64, shape (n,)
-    basis : scipy.sparse.csc_array of int64, shape (n, m)
-        Basis of the lattice that exact sums leave.
-    root : array of float64, shape (m, m)
-        Upper triangular R with ``R' R = H``.
-    """
+    """Cells that are updated together."""
 
     cells: Ints
     basis: sp.csc_array
@@ -148,16 +139,7 @@ NOBODY = GaussianBlock(np.zeros(0, dtype=np.int64), sp.csc_array((0, 0), dtype=n
 
 
 def gaussian_block(fiber: Fiber, precision: Reals, away: Reals) -> GaussianBlock:
-    """Return the cells that can be updated together; none if noise of sums is not Gaussian or the cells are too few.
-
-    Parameters
-    ----------
-    fiber : Fiber
-    precision : array of float64, shape (d,)
-        Precision of the Gaussian measurement of every cell; 0 for none.
-    away : array of float64, shape (d,)
-        Typical distance of each cell from impossible counts.
-    """
+    """Return the cells that can be updated together; none if noise of sums is not Gaussian or the cells are too few."""
     measured = fiber.coupling
     if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():
         return NOBODY

@@ -79,25 +79,7 @@ def walk_histogram(
     left: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Update the table in place like `line_gibbs.walk`, with ``-rate |left|_1`` added to the log weights.
-
-    Parameters
-    ----------
-    x, starts, cells, steps, lower, log_weights, rng
-        As for `ppdinf.fiber.gibbs.line_gibbs.walk`; only counts from 0 to n - 1 have positive weight.
-    changes : tuple of arrays
-        ``indptr, indices, data`` of the sums' steps, shape (k, n - 1), by columns.
-    rate : float
-    shifted : bool
-        Whether `left` is known only up to a number that is added to all entries.
-    left : array of int64, shape (k,)
-        Residual noise given x, up to the shift; it is updated with x.
-
-    Notes
-    -----
-    In addition to the cost of `walk`, a direction takes one pass over the line for every entry of a column of
-    `changes`.
-    """
+    """Update the table in place like `line_gibbs.walk`, with ``-rate |left|_1`` added to the log weights."""
     first, rows, values = changes
     buffer = np.empty(log_weights.shape[1])
     for r in range(starts.size - 1):

@@ -149,42 +149,7 @@ def joint_move(
     anew: bool,
     rng: np.random.Generator,
 ) -> bool:
-    """Propose new parameters and a table, and update x, sums and slack in place if they are accepted.
-
-    Parameters
-    ----------
-    x : array of int64, shape (d,)
-    sums, slack : arrays of int64
-        ``Q x`` and ``B x - b``.
-    cells : array of int64
-        Cells whose weights depend on the parameters, without constant cells.
-    partner : array of int64, shape (d,)
-        Cell of the block with the same exact sums, or `FREE`, or `HELD`; cells of the block are held.
-    before, after : tuple of four arrays
-        ``log_h``, ``exp(log_h)``, log weights at the knots (`ppdinf.fiber.gibbs.coarse_quantiles.log_weights_at`), and
-        ``slope``, shape (d,), of the old and the new parameters.
-    log_totals : array of float64, shape (d,)
-        Log total weights of single cells under the old parameters, nan if they are not computed yet. Accepted moves
-        replace them by the values under the new parameters.
-    noise : tuple of six arrays
-        Noise log weights of every cell, shape (d, width), with maximum 0; their exponentials; the smallest counts; the
-        counts from which weights decrease; knots of wide windows (`ppdinf.fiber.gibbs.coarse_quantiles`), shape (d, m),
-        with m = 0 if all counts are summed; the noise log weights at the knots.
-    measured : tuple of arrays
-        `MeasuredSums.arrays`, given the scales of l2 noise.
-    bounds : tuple of three arrays
-        ``indptr, indices, data`` of B by columns.
-    block : tuple of arrays
-        `GaussianBlock.arrays`.
-    step : float
-        Step of the block.
-    log_ratio : float
-        Log ratio of the densities of the new and the old parameters, including factors of the weights that do not
-        depend on counts.
-    anew : bool
-        Whether single cells are drawn anew instead of keeping their quantiles.
-    rng : numpy.random.Generator
-    """
+    """Propose new parameters and a table, and update x, sums and slack in place if they are accepted."""
     log_noise, linear, lower, falls, knots, _ = noise
     log_h, h, at_knots, slope = before
     log_h_new, h_new, at_knots_new, slope_new = after
@@ -279,22 +244,7 @@ def joint_moves(
     anew: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """Update one group of cells after the other, and return which updates were accepted.
-
-    Parameters
-    ----------
-    groups : tuple of two arrays of int64
-        Cells of group g are ``groups[1][groups[0][g]:groups[0][g + 1]]``; no cell is in two groups.
-    which : array of int64, shape (n,)
-        Proposed groups.
-    before, after : tuple of four arrays
-        As for `joint_move`; the slopes after are those if all groups are accepted. Weights that all cells share,
-        ``log_h``, may differ for one group only.
-    log_ratios, anew : arrays, shape (n,)
-        Values for the proposed groups.
-    x, sums, slack, partner, log_totals, noise, measured, bounds, block, step, rng
-        As for `joint_move`.
-    """
+    """Update one group of cells after the other, and return which updates were accepted."""
     log_h, h, at_knots, slope = before
     log_h_new, h_new, at_knots_new, slope_new = after
     here, there, accepted = slope.copy(), slope.copy(), np.zeros(which.size, dtype=np.bool_)

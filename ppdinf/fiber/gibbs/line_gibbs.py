@@ -87,10 +87,7 @@ def _changed(
     seen: NDArray[np.bool_],
     touched: Ints,
 ) -> int:
-    """Add to c the changes of the sums of d cells by a direction, list changed sums in ``touched``, return the number.
-
-    ``image`` consists of ``indptr, indices, data`` of the sums by columns; ``seen`` is true on return for listed sums.
-    """
+    """Add the changes of d cells' sums by a direction to c, list changed sums in ``touched``, return the number."""
     first, rows, values = image
     n = 0
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
@@ -174,24 +171,7 @@ def walk(
     log_weights: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Update the table in place along each direction in turn.
-
-    Parameters
-    ----------
-    x : array of int64, shape (d + l,)
-        A table of d cells on the fiber with finite weight, followed by its l slacks ``B x - b >= 0``.
-    starts, cells, steps : arrays
-        Direction r adds ``steps[k]`` to entry ``cells[k]`` of x for k in ``starts[r]:starts[r + 1]``.
-    lower : array of int64, shape (d,)
-        Count of column 0 of `log_weights`.
-    log_weights : array of float64, shape (d, width)
-        Log weights up to a constant per cell; ``-inf`` outside of the support.
-    rng : numpy.random.Generator
-
-    Notes
-    -----
-    A direction over s cells takes s passes over at most `width` numbers.
-    """
+    """Update the table in place along each direction in turn."""
     _walk(x, starts, cells, steps, lower, _linear(log_weights), log_weights, rng)
 
 
@@ -235,24 +215,7 @@ def walk_coupled(
     w: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Update the table in place like `walk`, with minus a norm of ``w`` added to the log weights.
-
-    Parameters
-    ----------
-    x, starts, cells, steps, lower, log_weights, rng
-        As for `walk`.
-    order : {1, 2, inf}
-        Order of the norm; 2 stands for half of the squared norm.
-    image : tuple of arrays
-        ``indptr, indices, data`` of ``G W``, shape (k, d), by columns.
-    w : array of float64, shape (k,)
-        ``G (y - W x)``; it is updated with x.
-
-    Notes
-    -----
-    In addition to the cost of `walk`, a direction takes one pass over the line for every row of ``G W`` that it
-    changes, or one pass in total for Gaussian noise.
-    """
+    """Update the table in place like `walk`, with minus a norm of ``w`` added to the log weights."""
     c, seen, touched = np.zeros(w.size), np.zeros(w.size, dtype=np.bool_), np.empty(w.size, dtype=np.int64)
     buffer = np.empty(log_weights.shape[1])
     for r in range(starts.size - 1):

@@ -34,25 +34,7 @@ NEGLIGIBLE = 60.0
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSums:
-    """Noisy sums of the cells of a table, each with the log weights of all possible values of the sum.
-
-    Attributes
-    ----------
-    matrix : scipy.sparse.csc_array of int64, shape (k, d)
-    y : array of float64, shape (k,)
-        Published values; used for Gaussian, double geometric and Laplace noise only.
-    precision : array of float64, shape (k,)
-        Reciprocal variance of Gaussian noise; 0 for other noise.
-    rate : array of float64, shape (k,)
-        Rate of double geometric noise; 0 for other noise.
-    ends : array of int64, shape (k + 1,)
-        Start of the log weights of each sum; ranges are empty for Gaussian and double geometric noise.
-    first : array of int64, shape (k,)
-        Value of the sum for its first log weight.
-    log_weights : array of float64
-    mixtures : tuple of (array of int64, float)
-        Sums with joint l2 Laplace noise, and its epsilon. The noise is Gaussian given a scale, which `given` draws.
-    """
+    """Noisy sums of the cells of a table, each with the log weights of all possible values of the sum."""
 
     matrix: sp.csc_array
     y: Reals
@@ -160,11 +142,7 @@ def _parabola(moved: Ints, c: Ints, sums: Ints, measured: Measured) -> tuple[flo
 def _within(
     least: int, most: int, slope: float, curve: float, x: Ints, cells: Ints, lower: Ints, top: Reals, log_weights: Reals
 ) -> tuple[int, int]:
-    """Omit the ends of a line where Gaussian noise alone makes the weight negligible relative to the table.
-
-    At every point the cells weigh at most ``exp(top)`` together, and ``exp(here)`` at the table. A point t is omitted
-    if ``top + t (slope - t curve / 2) < here - NEGLIGIBLE``.
-    """
+    """Omit the ends of a line where Gaussian noise alone makes the weight negligible relative to the table."""
     if curve <= 0.0:
         return least, most
     ahead = NEGLIGIBLE
@@ -205,17 +183,7 @@ def walk_measured(
     sums: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Update a table in place along each direction in turn, like `ppdinf.fiber.gibbs.line_gibbs.walk`.
-
-    Parameters
-    ----------
-    x, starts, cells, steps, lower, log_weights, rng
-        As for `ppdinf.fiber.gibbs.line_gibbs.walk`.
-    measured : tuple of arrays
-        `MeasuredSums.arrays`.
-    sums : array of int64, shape (k,)
-        ``Q x``; it is updated with x.
-    """
+    """Update a table in place along each direction in turn, like `ppdinf.fiber.gibbs.line_gibbs.walk`."""
     matrix = measured[:3]
     c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)
     touched = np.empty(sums.size, dtype=np.int64)

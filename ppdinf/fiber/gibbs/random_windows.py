@@ -26,17 +26,7 @@ type Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RandomTruncation:
-    """Division of windows into intervals of equal size at random positions.
-
-    Attributes
-    ----------
-    lower : array of int64, shape (d,)
-        Smallest count of each window.
-    width, size : int
-        Numbers of counts of a window and of an interval; equal if windows are not truncated.
-    variances : array of float64, shape (d,)
-        Variances of the counts given their own measurements.
-    """
+    """Division of windows into intervals of equal size at random positions."""
 
     lower: Whole
     width: int
@@ -55,16 +45,7 @@ class RandomTruncation:
         return rng.integers(self.size, size=self.lower.size)
 
     def around(self, table: Whole, at: Whole | None) -> tuple[Whole, int]:
-        """Return the smallest counts of the intervals that contain a table, shape (d,), and their number of counts.
-
-        Intervals at the ends of a window extend beyond it.
-
-        Examples
-        --------
-        >>> truncation = RandomTruncation(np.zeros(2, dtype=np.int64), 100, 10, np.ones(2))
-        >>> truncation.around(np.array([4, 45]), np.array([3, 0]))
-        (array([-3, 40]), 10)
-        """
+        """Return the smallest counts of the intervals that contain a table, shape (d,), and their number of counts."""
         if at is None:
             return self.lower, self.width
         return self.lower - at + (table - self.lower + at) // self.size * self.size, self.size
@@ -78,20 +59,7 @@ class RandomTruncation:
 
 
 def random_truncation(lower: Whole, log_noise: NDArray[np.float64]) -> RandomTruncation:
-    """Choose the size of intervals by the spread of the noise within the windows.
-
-    Parameters
-    ----------
-    lower : array of int64, shape (d,)
-    log_noise : array of float64, shape (d, width)
-        Log weights of counts given their own measurements.
-
-    Examples
-    --------
-    >>> log_noise = -0.5 * (np.arange(-99, 100.0) / 5)[None].repeat(900, 0) ** 2
-    >>> random_truncation(np.zeros(900, dtype=np.int64), log_noise).size
-    20
-    """
+    """Choose the size of intervals by the spread of the noise within the windows."""
     (d, width), rows = log_noise.shape, max(1, BLOCK // log_noise.shape[1])
     variances = np.concatenate([np.zeros(0), *(variance(log_noise[i : i + rows]) for i in range(0, d, rows))])
     size = int(SPREADS * np.sqrt(max(variances.max(initial=0.0), 1.0)))
@@ -99,13 +67,7 @@ def random_truncation(lower: Whole, log_noise: NDArray[np.float64]) -> RandomTru
 
 
 def variance(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the variance of a count whose log weights are given, for each row.
-
-    Examples
-    --------
-    >>> variance(np.log([[1.0, 2.0, 1.0]])).round(3)
-    array([0.5])
-    """
+    """Return the variance of a count whose log weights are given, for each row."""
     weights, counts = np.exp(log_weights - log_weights.max(axis=1, keepdims=True)), np.arange(log_weights.shape[1])
     weights /= weights.sum(axis=1, keepdims=True)
     return (weights * (counts - (weights @ counts)[:, None]) ** 2).sum(axis=1)

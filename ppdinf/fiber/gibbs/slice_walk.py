@@ -67,22 +67,7 @@ def walk_by_slices(
     sums: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Update a table in place along each direction in turn.
-
-    Parameters
-    ----------
-    x, starts, cells, steps, lower, rng
-        As for `ppdinf.fiber.gibbs.line_gibbs.walk`.
-    log_noise : array of float64, shape (d, width)
-        Log weights of counts given the measurement of each cell; ``-inf`` for negative counts.
-    prior : tuple of two arrays
-        ``log_h``, listed for small counts at least (`ppdinf.fiber.gibbs.cell_quantiles.log_prior`), and ``slope``,
-        shape (d,).
-    measured : tuple of arrays
-        `ppdinf.fiber.gibbs.measured_sums.MeasuredSums.arrays`.
-    sums : array of int64, shape (k,)
-        ``Q x``; it is updated with x.
-    """
+    """Update a table in place along each direction in turn."""
     log_h, slope = prior
     c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)
     touched, value = np.empty(sums.size, dtype=np.int64), np.empty(1)

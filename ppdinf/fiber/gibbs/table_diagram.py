@@ -32,24 +32,7 @@ SUMS = 100  # largest number of noisy sums of a diagram
 
 @dataclass(frozen=True, eq=False)
 class TableDiagram:
-    """All tables of a support, with the noisy sums that are part of the diagram.
-
-    Attributes
-    ----------
-    diagram : DecisionDiagram
-    free : array of int64
-        Unknown cells: the first variables of the diagram.
-    known : array of int64, shape (d,)
-        The counts of the known cells.
-    at : array of int64
-        Index of every value of a cell among the log weights of all counts of the windows.
-    sums : array of int64
-        Noisy sums among the variables of the diagram.
-    sum_of, sum_values : array of int64
-        Sum and value of every value of a variable that is a noisy sum.
-    padding : int
-        Number of values of sums with bounds, which have equal weights.
-    """
+    """All tables of a support, with the noisy sums that are part of the diagram."""
 
     diagram: DecisionDiagram
     free: Ints
@@ -105,17 +88,7 @@ def log_weight_of(measured: Measured, of: Ints, values: Ints) -> Reals:
 
 
 def table_diagram(system: System, support: Support, coupling: MeasuredSums | None, largest: int) -> TableDiagram | None:
-    """Return the diagram of all tables of a support, or None if it has more edges than `largest`.
-
-    Parameters
-    ----------
-    system : System
-    support : Support
-        Presolved support.
-    coupling : MeasuredSums or None
-        Noisy sums. If the diagram with all of them is too large, only sums with impossible values are included.
-    largest : int
-    """
+    """Return the diagram of all tables of a support, or None if it has more edges than `largest`."""
     if support.is_empty:
         return None
     every = np.arange(0 if coupling is None else coupling.y.size)

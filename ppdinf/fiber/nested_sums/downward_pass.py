@@ -144,10 +144,7 @@ def downward(
     cell_moments: NDArray,
     moments: NDArray,
 ) -> None:
-    """Add posteriors to the entries of ``gradient`` of the weights; write means and variances.
-
-    Trees with total weight 0 are omitted.
-    """
+    """Add posteriors to the entries of ``gradient`` of the weights; write means and variances."""
     at = 0
     for n in range(tree.root.size):
         stop = tree.root[n] + 1

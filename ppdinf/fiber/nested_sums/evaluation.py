@@ -37,10 +37,7 @@ class Posteriors(NamedTuple):
 
 
 class TotalWeights(NamedTuple):
-    """Weights of the values of a root: the total weight of all tables below it for each value of its sum.
-
-    Tables that were trimmed are missing; ``missing`` bounds their weight, relative to the weight of all others.
-    """
+    """Weights of the values of a root: the total weight of all tables below it for each value of its sum."""
 
     first: int
     log_weight: NDArray  # of first, first + 1, ...
@@ -48,17 +45,7 @@ class TotalWeights(NamedTuple):
 
 
 class Evaluated:
-    """Weights of all sums, which determine totals, posteriors and draws.
-
-    Attributes
-    ----------
-    value : ndarray, shape (roots + 1,)
-        Log total weight of every tree, roots by their number, then of all free cells; -inf if it is 0.
-    bound : ndarray, shape (roots + 1,)
-        Proved bound on the relative error of each total weight by trimming: the weight is between ``exp(value)`` and
-        ``exp(value) (1 + bound)``, up to rounding. It also bounds the total variation distance of posterior and draws
-        from the exact law.
-    """
+    """Weights of all sums, which determine totals, posteriors and draws."""
 
     def __init__(self, sums: NestedSums, weights: CellWeights) -> None:
         tree = self._tree = sums._tree
@@ -158,10 +145,7 @@ class Evaluated:
         return f"sum {self._sums.roots[n]}" if n < self._sums.roots.size else "a cell outside every sum"
 
     def posteriors(self) -> Posteriors:
-        """Return the posterior of every cell and sum; 0 in trees with total weight 0.
-
-        The cost is about that of `NestedSums.evaluate`.
-        """
+        """Return the posterior of every cell and sum; 0 in trees with total weight 0."""
         gradient = np.zeros(self._weights.log_weight.size)
         cells, sums = np.zeros((self._sums.cells, 2)), np.zeros((self._sums.sums, 2))
         downward(self._tree, self._weights, self._factors, self._share, self._rows, gradient, cells, sums)
@@ -170,29 +154,7 @@ class Evaluated:
     def draw(
         self, draws: int = 1, rng: int | np.random.Generator | None = None, totals: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """Draw all cells independently and exactly from their posterior.
-
-        The first draw takes 0.5 microseconds per cell, each further draw a quarter of this.
-
-        Parameters
-        ----------
-        draws : int
-        rng : int or numpy.random.Generator, optional
-            Research randomness (SPEC 7), not for releases.
-        totals : array of int64, shape (draws,), optional
-            Condition each draw on the value of the root; the forest must be a single tree.
-
-        Returns
-        -------
-        ndarray of int64, shape (draws, d)
-
-        Raises
-        ------
-        OutOfReachError
-            No table satisfies the constraints of the sums.
-        ModelError
-            A total has the weight 0, or the forest has several trees.
-        """
+        """Draw all cells independently and exactly from their posterior."""
         self.require_table()
         if totals is None:
             totals = np.empty(0, np.int64)
@@ -214,13 +176,7 @@ class Evaluated:
             raise ModelError(f"the total {totals[np.argmin(inside)]} has the weight 0")
 
     def require_table(self) -> None:
-        """Raise an error for the first sum whose row is empty although the rows of its parts are not.
-
-        Raises
-        ------
-        OutOfReachError
-            No table satisfies the constraints of the sums.
-        """
+        """Raise an error for the first sum whose row is empty although the rows of its parts are not."""
         tree, empty = self._tree, self._rows.place[:, SIZE] == 0
         if not empty[tree.root].any():
             return

@@ -37,10 +37,7 @@ LARGEST = 2**52
 
 
 class OutOfReachError(InvariantError):
-    """No table satisfies a sum: ``node`` is its number (or the number of a root if nothing more is known).
-
-    If a single cell has no possible value below this sum, ``cell`` is its number.
-    """
+    """No table satisfies a sum: ``node`` is its number (or the number of a root if nothing more is known)."""
 
     def __init__(self, node: int, message: str, cell: int | None = None) -> None:
         super().__init__(message)
@@ -211,13 +208,7 @@ def tree_of(
     factors: Factors,
     possible: list[NDArray] | None = None,
 ) -> Tree:
-    """Compute the joins for validated arrays; `possible` are the ends of cells, if windows omit values.
-
-    Raises
-    ------
-    InvariantError
-        A sum has no cells, or is its own ancestor, or no table satisfies it (`OutOfReachError`).
-    """
+    """Compute the joins for validated arrays; `possible` are the ends of cells, if windows omit values."""
     m = parent.size
     below = np.zeros(m + 1, dtype=np.bool_)  # the last sum has no parent
     below[node] = below[parent] = True

@@ -15,17 +15,7 @@ __all__ = ["Forest", "forest_of"]
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Different sums, each below the smallest sum that contains it.
-
-    Attributes
-    ----------
-    node : array of int64, shape (d,)
-        The smallest sum that contains each cell; -1 for free cells.
-    parent : array of int64, shape (m,)
-        The smallest sum that contains each sum; -1 if it is a root.
-    of_row : array of int64, shape (k,)
-        The sum of each row.
-    """
+    """Different sums, each below the smallest sum that contains it."""
 
     node: NDArray[np.int64]
     parent: NDArray[np.int64]
@@ -33,24 +23,7 @@ class Forest:
 
 
 def forest_of(rows: sp.csr_array) -> Forest | None:
-    """Return rows of ones as a forest, or None if entries are not ones or two rows overlap.
-
-    Parameters
-    ----------
-    rows : scipy.sparse.csr_array of int64, shape (k, d)
-
-    Notes
-    -----
-    The cost is linear in the number of ones, plus sorting the rows by size.
-
-    Examples
-    --------
-    >>> nested = forest_of(sp.csr_array([[1, 1, 1], [1, 1, 0], [0, 0, 1], [1, 1, 0]]))
-    >>> nested.node.tolist(), nested.parent.tolist(), nested.of_row.tolist()
-    ([1, 1, 0], [2, 2, -1], [2, 1, 0, 1])
-    >>> forest_of(sp.csr_array([[1, 1, 0], [0, 1, 1]])) is None
-    True
-    """
+    """Return rows of ones as a forest, or None if entries are not ones or two rows overlap."""
     rows = sp.csr_array(rows)
     if (rows.data != 1).any() or (np.diff(rows.indptr) == 0).any():
         return None

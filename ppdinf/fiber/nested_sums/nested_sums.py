@@ -34,64 +34,7 @@ __all__ = ["Evaluated", "LogTable", "NestedSums", "OutOfReachError", "Posteriors
 
 
 class NestedSums:
-    r"""Cells and sums of cells, any two nested or disjoint, with the factors and bounds of the sums.
-
-    Parameters
-    ----------
-    low, width : array_like of int, shape (d,)
-        Cell i takes the values ``low[i], ..., low[i] + width[i] - 1``.
-    node : array_like of int, shape (d,)
-        The smallest sum that contains the cell, or -1 for a free cell.
-    parent : array_like of int, shape (m,)
-        The smallest sum that contains another sum, in any order, or -1 for a root.
-    start : array_like of int, shape (d,), optional
-        Index of the first log weight of the cell; cells may share weights completely or partly. By default one cell
-        after the other.
-    least, most : array_like of int, shape (m,), optional
-        Bounds of the sums; equal for an exact sum.
-    measured : tuple of three array_like of int, shape (f,), optional
-        ``(sum, shift, law)``: log weight ``laws[law].log_weights[s - shift]`` for a value s of the sum. A sum may have
-        any number of them.
-    laws : sequence of LogTable
-        Tables of log weights with tails. For noise with a symmetric law tabulated from -R to R, the observed value y
-        has the shift y - R.
-    possible : tuple of two array_like of int, shape (d,), optional
-        Smallest and largest possible value of every cell, if windows omit possible values; see `evaluate`.
-    tolerance : float
-        Largest relative error of a tree's total weight.
-
-    Raises
-    ------
-    InvariantError
-        Arrays are inconsistent, or a sum is its own ancestor or has no cells. `OutOfReachError`, with the sum as its
-        attribute ``node``, if the constraints are contradictory for all weights.
-    ModelError
-        A law does not consist of log weights, or the tolerance is not in (0, 1).
-
-    Notes
-    -----
-    The joins are computed once, so that the same sums can be evaluated repeatedly. For cells with 60 values, and sums
-    of ten parts with measurements of similar accuracy, a cell takes 0.5 microseconds at construction, about 2.5
-    microseconds per evaluation, and 700 bytes. Without measurements in between, the time is multiplied by the logarithm
-    of the number of cells. It increases with the square of the width of cells. For widths of hundreds and one exact sum
-    per group, use :mod:`ppdinf.fiber.sums_given_totals.totals`.
-
-    Examples
-    --------
-    Three dice: the first two have a sum from 6 to 8, all three the sum 10.
-
-    >>> import numpy as np
-    >>> from ppdinf.fiber.nested_sums.nested_sums import NestedSums
-    >>> dice = NestedSums(low=[1, 1, 1], width=[6, 6, 6], node=[0, 0, 1], parent=[1, -1], least=[6, 10], most=[8, 10])
-    >>> evaluated = dice.evaluate(np.full(18, -np.log(6)))
-    >>> round(float(216 * np.exp(evaluated.value[0])), 9)
-    16.0
-    >>> evaluated.posteriors().mean.round(4)
-    array([ 7., 10.])
-    >>> x = evaluated.draw(1000, rng=1)
-    >>> x.shape, sorted(set((x[:, 0] + x[:, 1]).tolist()))
-    ((1000, 3), [6, 7, 8])
-    """
+    r"""Cells and sums of cells, any two nested or disjoint, with the factors and bounds of the sums."""
 
     def __init__(
         self,
@@ -144,25 +87,7 @@ class NestedSums:
     def evaluate(
         self, log_weight: ArrayLike, slope: ArrayLike | None = None, log_missing: ArrayLike | None = None
     ) -> Evaluated:
-        """Compute the total weight of all tables.
-
-        Parameters
-        ----------
-        log_weight : array_like, shape (weights,)
-            Log weights of the values of all cells, -inf for impossible values.
-        slope : array_like, shape (d,), optional
-            Natural parameters: ``slope[i] x`` is added to the log weight of x in cell i; -inf allows only 0.
-        log_missing : array_like, shape (d,), optional
-            Logs of bounds on the mass of every cell outside of its window but within its `possible` values. A value x
-            has the mass ``exp(log_weight + slope x + tilt (x - cell_center))`` at the current tilts (`at_tilts`).
-            The bounds enter the error bound, which can then exceed the tolerance.
-
-        Raises
-        ------
-        ModelError
-            Weights or slopes have a wrong shape or contain nan or +inf, or the observed sums are so improbable that an
-            exact evaluation would take too long.
-        """
+        """Compute the total weight of all tables."""
         tilts = Tilts(*(a.copy() for a in self._tilts))
         return Evaluated(self, self._cell_weights(log_weight, slope, log_missing, tilts))
 

@@ -150,10 +150,7 @@ def _linearise(tree: Tree, w: CellWeights, f: Factors, at: int, stop: int, line:
 
 @vectorised
 def _move(tree: Tree, w: CellWeights, at: int, stop: int, line: _Linear, step: int) -> float:
-    """Move the tilts of all sums to the solution of the linearised tree; return the largest standardised move.
-
-    Moves are damped in later steps, because some tilts would oscillate.
-    """
+    """Move the tilts of all sums to the solution of the linearised tree; return the largest standardised move."""
     sums, tilt, below = tree.sums, w.tilt, line.below
     farthest = 0.0
     for join in range(stop - 1, at - 1, -1):

@@ -119,11 +119,7 @@ def upward(
     used: int,
     products: float,
 ) -> tuple[int, int, float]:
-    """Fill the rows of joins from ``at`` to ``stop``; return the last join, the entries used, and the products.
-
-    It stops early if the entries do not fit or products are too many. ``share`` is the part of its mass that a row may
-    lose at either end. A tree whose error exceeds ``largest`` has the error infinity.
-    """
+    """Fill the rows of joins from ``at`` to ``stop``; return the last join, the entries used, and the products."""
     joins, root, sums = tree.joins, tree.root, tree.sums
     place, amount, entries = rows.place, rows.amount, rows.entries
     parts, room = parts_of(tree, share, logs, tree.widest), np.empty(4 * tree.widest)

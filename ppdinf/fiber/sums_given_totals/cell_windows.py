@@ -69,10 +69,7 @@ def slack_for(rows: WindowRows, target: int) -> int:
 
 @vectorised
 def upper_envelope(logw: NDArray) -> NDArray:
-    """Return a line above every ``CHUNK`` neighbours of a row: heights at their first entry, then slopes (d, 2 chunks).
-
-    Heights are -inf if all weights are 0, and nan if a log weight is nan or +inf.
-    """
+    """Return a line above every ``CHUNK`` neighbours of a row: heights at the first, then slopes (d, 2 chunks)."""
     d, width = logw.shape
     chunks = (width + CHUNK - 1) // CHUNK
     lid = np.zeros((d, 2 * chunks))
@@ -97,10 +94,7 @@ def upper_envelope(logw: NDArray) -> NDArray:
 
 @vectorised
 def _window(row: NDArray, lid: NDArray, slope: float, cut: float, bound: NDArray) -> tuple[int, int]:
-    """Return the first and last k with ``row[k] + slope k`` within ``cut`` of the maximum, or slightly more.
-
-    Return (0, -1) if all weights are 0, and the whole row (and thus nan later) if an entry is nan or +inf.
-    """
+    """Return the first and last k with ``row[k] + slope k`` within ``cut`` of the maximum, or slightly more."""
     width, chunks = row.size, bound.size
     for chunk in range(chunks):
         steps = min(CHUNK, width - chunk * CHUNK) - 1

@@ -150,10 +150,7 @@ def draw_tables(
     rng: np.random.Generator,
     out: NDArray,
 ) -> int:
-    """Write tables into ``out[n]`` for every row n of ``eta``; return -1, or the first block with an impossible total.
-
-    The number of totals is returned for a free cell without a possible count.
-    """
+    """Write a table into ``out[n]`` for row n of ``eta``; return -1, or the first block with an impossible total."""
     n, d = eta.shape
     # cells whose natural parameter is -inf are 0; windows of the others, from the smallest and largest parameter
     low, high = np.full(d, np.inf), np.full(d, -np.inf)

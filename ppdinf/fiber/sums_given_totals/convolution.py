@@ -44,11 +44,7 @@ def _products(rows: WindowRows, slack: int, backward: bool) -> NDArray:
 def by_probabilities(
     w: Weights, cells: NDArray, target: int, tilt: float
 ) -> tuple[bool, float, WindowRows, WindowRows]:
-    """Convolve the tilted cells forward and backward.
-
-    Return whether the result is accurate, the log coefficient of the tilted cells, their probabilities, and the
-    probabilities that the other cells sum to the rest of the target.
-    """
+    """Convolve the tilted cells forward and backward."""
     rows, log_z, d = log_rows(w, cells, tilt, CUT), 0.0, cells.size
     for i in range(d):
         log_z += normalise(row_of(rows, i))

@@ -103,11 +103,7 @@ def _log_mgf(total: NDArray, rate: float) -> float:
 
 @vectorised
 def by_cumulants(w: Weights, pieces: Pieces, cells: NDArray, target: int, mean: NDArray) -> float:
-    """Return the log coefficient of one block and write the posterior means of its cells, or return nan.
-
-    It returns nan if the method is not accurate enough. Means are offsets from the first column of the table of
-    weights.
-    """
+    """Return the log coefficient of one block and write the posterior means of its cells, or return nan."""
     d, tilt, near = cells.size, 0.0, False
     number, by, c = np.empty(d, np.int64), np.empty(d), np.empty((d, ORDER))
     gap = spread = highest = 0.0

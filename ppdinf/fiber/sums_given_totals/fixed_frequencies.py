@@ -78,11 +78,7 @@ def _lower(a: NDArray, smallest: NDArray) -> None:
 def by_frequencies(
     w: Weights, pieces: Pieces, grids: Grids, group: int, cells: NDArray, target: int, mean: NDArray
 ) -> float:
-    """Return the log coefficient of one group and write the posterior means of its cells, or return nan.
-
-    It returns nan if the method is not accurate enough. Means are offsets from the first column of the table of
-    weights.
-    """
+    """Return the log coefficient of one group and write the posterior means of its cells, or return nan."""
     d, tilt, near, table = cells.size, 0.0, False, grids.table
     grid, modulus, n = grids.group[group]
     size = width(n)

@@ -158,13 +158,7 @@ def _wide_first(var: NDArray, spread: float) -> NDArray:
 def inverted(
     rows: WindowRows, mean: NDArray, var: NDArray, slack: int, as_means: bool, by_moments: bool
 ) -> tuple[float, float, WindowRows, NDArray]:
-    """Return P(S = slack), its relative error bound, and the terms of Fisher's identity.
-
-    The error is inf if the total is impossible, or if so many frequencies are needed that convolution is faster.
-    These terms are E[k_i; S = slack] (``as_means``), or P(S - k_i = slack - k) instead of every p_i(k). With
-    ``by_moments``, moments replace the characteristic functions of cells with a small share (for means). This is one
-    function because passing its arrays to smaller functions would take longer than the evaluation of small blocks.
-    """
+    """Return P(S = slack), its relative error bound, and the terms of Fisher's identity."""
     d, spread, widest = var.size, 0.0, 0
     if not 0 <= slack <= rows.p.size - d:  # only truncated entries could give this total
         return 0.0, np.inf, rows, mean

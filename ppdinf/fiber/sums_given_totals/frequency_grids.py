@@ -29,12 +29,7 @@ FAR = 0.2  # largest distance of posterior means from their expected values, rel
 
 
 class Grids(NamedTuple):
-    """The modulus of each group, and the pieces on its grid.
-
-    Group b uses grid ``group[b, 0]`` (-1 for none) of modulus ``group[b, 1]`` with ``group[b, 2]`` frequencies. Piece p
-    is divided into ``place[grid, 2p + 1]`` equal parts there, the first at ``table[place[grid, 2p]]`` (-1 for none).
-    The other parts follow, each `ppdinf.fiber.sums_given_totals.frequency_polynomials.width` long.
-    """
+    """The modulus of each group, and the pieces on its grid."""
 
     group: NDArray
     place: NDArray
@@ -59,10 +54,7 @@ def _slope_at(w: Weights, row: int, near: float) -> float:
 
 @vectorised
 def _wanted(w: Weights, cells: NDArray, target: int) -> tuple[float, float]:
-    """Return the modulus for a group, nan for none, and the frequency from which on frequencies may be omitted.
-
-    They are computed from the rows, tilted such that their sum is near its total.
-    """
+    """Return the modulus for a group, nan for none, and the frequency from which on frequencies may be omitted."""
     rows, _, var, _, log_z = tilted(w, cells, target)
     spread, widest, steps, reach = np.sum(var), 0, 256, np.inf
     if not (log_z > -np.inf and spread > 0.0):
@@ -106,10 +98,7 @@ def _highest(frequencies: int, beyond: float) -> float:
 
 
 def _shared(wanted: dict[int, tuple[float, float]]) -> Iterator[tuple[int, int, list[int]]]:
-    """Return modulus, number of frequencies and groups of a small set of grids for all groups, most frequencies last.
-
-    A group requires a sufficiently large modulus, and frequencies up to one above which they may be omitted.
-    """
+    """Return modulus, number of frequencies and groups of few grids that serve all groups, most frequencies last."""
     for frequencies in FREQUENCIES:
         left = {b: (low, _highest(frequencies, beyond)) for b, (low, beyond) in wanted.items()}
         left = {b: ends for b, ends in left.items() if math.ceil(ends[0]) <= ends[1]}
@@ -170,28 +159,7 @@ def _filled(
 def grids_of(
     logw: NDArray, row: NDArray, block: NDArray, target: NDArray, pieces: Pieces, most: int, near: NDArray | None = None
 ) -> Grids:
-    """Return pieces on frequency grids for the groups of `FEWEST` to `FEW` cells.
-
-    Parameters
-    ----------
-    logw : array, shape (rows, width)
-        Log weights at offsets 0, 1, ...; -inf for impossible values.
-    row, block : array of int, shape (cells,)
-        Row of each cell, and its group, -1 for none.
-    target : array of int, shape (groups,)
-        Totals of offsets.
-    pieces : Pieces
-        Pieces of all rows.
-    most : int
-        Upper limit on the numbers on grids; further groups have no grid.
-    near : array of int, shape (cells,), optional
-        Likely offsets of cells. Grids are chosen for sums of such cells, or of cells with a common natural parameter,
-        whichever has the smaller spread.
-
-    Returns
-    -------
-    Grids
-    """
+    """Return pieces on frequency grids for the groups of `FEWEST` to `FEW` cells."""
     lid, every = upper_envelope(logw), np.arange(len(logw))
     by_row, alike = Weights(logw, lid, every, np.zeros(len(logw))), Weights(logw, lid, row, np.zeros(row.size))
     middle, ways = _middles(logw, row, near), [alike]

@@ -72,12 +72,7 @@ SHORT, OFF = _economised()
 
 @jit
 def width(frequencies: int) -> int:
-    """Return the number of entries of a piece on a grid.
-
-    The entries are the integer m, the start of the piece, half of its width, K in its middle, and the error of its
-    polynomials. Then follow a bound on ``-log |phi|`` at frequencies above the grid, bounds on ``K(eta + s) - K(eta) -
-    s K'(eta)`` for s of both signs, and coefficients in ``x / half-width``: (TERMS, 2, frequencies).
-    """
+    """Return the number of entries of a piece on a grid."""
     return WAVES + 2 * TERMS * frequencies
 
 

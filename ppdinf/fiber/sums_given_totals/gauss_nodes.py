@@ -23,16 +23,7 @@ EPSILON = 2.0**-52
 
 @vectorised
 def gauss_rule(p: NDArray, first: float, node: NDArray, weight: NDArray) -> None:
-    """Compute the Gauss rule of a measure on consecutive integers, with the number of nodes of the arrays.
-
-    Parameters
-    ----------
-    p : array, shape (n,)
-        Probabilities of ``first, first + 1, ...``.
-    first : float
-    node, weight : arrays, shape (M,)
-        Output arrays. If there are at most M integers, they are the nodes; unused nodes have weight 0.
-    """
+    """Compute the Gauss rule of a measure on consecutive integers, with the number of nodes of the arrays."""
     most, n = node.size, p.size
     node[:], weight[:] = 0.0, 0.0
     if n <= most:
@@ -67,10 +58,7 @@ def gauss_rule(p: NDArray, first: float, node: NDArray, weight: NDArray) -> None
 
 @vectorised
 def _diagonalise(diagonal: NDArray, below: NDArray, top: NDArray) -> None:
-    """Replace the diagonal of a symmetric tridiagonal matrix by its eigenvalues; rotate the row `top` with them.
-
-    QL steps with implicit shifts: `below` decreases to 0. Only the first row of the eigenvectors is needed.
-    """
+    """Replace the diagonal of a symmetric tridiagonal matrix by its eigenvalues; rotate the row `top` with them."""
     n = diagonal.size
     for k in range(n):
         for _ in range(STEPS):

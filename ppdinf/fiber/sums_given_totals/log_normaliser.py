@@ -99,10 +99,7 @@ def _left_out(a: NDArray, nearest: float, radius: float) -> float:
 
 @vectorised
 def _decay(p: NDArray, var: float, reach: float, upper: float) -> float:
-    """Return b, at most `upper`, such that ``log |phi(u)| <= -b reach^2 / 2`` for all u from reach to pi.
-
-    The bound uses summation by parts where it is sharp, and otherwise a fine grid with a variance bound between points.
-    """
+    """Return b, at most `upper`, such that ``log |phi(u)| <= -b reach^2 / 2`` for all u from reach to pi."""
     if reach >= np.pi:
         return upper
     slopes, bends, n = p[0] + p[-1], p[0] + p[-1], p.size

@@ -56,10 +56,7 @@ WIDTH = WEIGHT + NODES
 
 
 class NodePieces(NamedTuple):
-    """Pieces of rows of weights: row r has the pieces ``first[r] : first[r + 1]``, each from its ``start`` to the next.
-
-    A piece whose errors are too large has the grid 0 and is not used.
-    """
+    """Pieces of rows of weights: row r has pieces ``first[r] : first[r + 1]``, each from its ``start`` to the next."""
 
     first: NDArray
     start: NDArray
@@ -157,20 +154,7 @@ def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: ND
 
 @vectorised
 def node_pieces(logw: NDArray, wanted: NDArray, near: NDArray, most: int) -> NodePieces:
-    """Divide the natural parameters of rows of log weights into pieces with nodes.
-
-    Parameters
-    ----------
-    logw : array, shape (rows, width)
-        Log weights at offsets 0, 1, ...; -inf for impossible values.
-    wanted : array of bool, shape (rows,)
-        Rows with pieces.
-    near : array, shape (rows,)
-        Likely offsets of the means of rows; pieces cover offsets within `FAR` times the width. nan if they are not
-        known.
-    most : int
-        Upper limit on the number of pieces; further rows have none.
-    """
+    """Divide the natural parameters of rows of log weights into pieces with nodes."""
     rows, pieces = logw.shape[0], 0
     w = Weights(logw, upper_envelope(logw), np.arange(rows), np.zeros(rows))
     first, start, table = np.zeros(rows + 1, np.int64), np.empty(64), np.zeros((64, WIDTH))

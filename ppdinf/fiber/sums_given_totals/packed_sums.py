@@ -40,21 +40,7 @@ def pack(
     grids: Grids,
     nodes: NodePieces,
 ) -> NDArray[np.int64]:
-    """Concatenate the inputs of `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate`.
-
-    Parameters
-    ----------
-    logw : array, shape (rows, W)
-        Distinct rows of log weights; empty if the weights vary, with one row per cell.
-    lid : array, shape (rows, 2 chunks)
-        ``upper_envelope(logw)``.
-    block, row, lo : arrays of int64, shape (d,)
-        Total of each cell (-1 for none), its row of weights, and the count of column 0 of the row.
-    total : array of int64, shape (n,)
-    pieces : Pieces
-    grids : Grids
-    nodes : NodePieces
-    """
+    """Concatenate the inputs of `ppdinf.fiber.sums_given_totals.value_and_gradient.evaluate`."""
     sizes = (
         row.size, total.size, *logw.shape, lid.shape[1], len(pieces.first), len(pieces.unit), len(pieces.table),
         len(grids.place), len(grids.table), len(nodes.first), len(nodes.table), 0,
@@ -77,27 +63,7 @@ def _cut(array: NDArray, start: int, rows: int, columns: int) -> NDArray:
 def through_pointers(  # type: ignore[no-untyped-def]
     varying, packed, totals, d, width, size, as_means, value, out
 ) -> int:
-    """Evaluate sums given their totals, for callers in C; see `value_and_gradient.evaluate`.
-
-    Parameters
-    ----------
-    varying : pointer to float64
-        Natural parameters (d,) if `as_means`, otherwise log weights (d, W).
-    packed : pointer to int64
-        See `pack`.
-    totals : pointer to int64
-        Totals, which may differ from those of ``packed``.
-    d, width, size : int
-        Sizes of ``out`` and of ``packed``.
-    as_means : bool
-    value, out : pointers to float64
-        Output arrays, initialised with 0: one value per total plus one, and (d, 1) means or (d, W) marginals.
-
-    Returns
-    -------
-    int
-        1, or 0 without evaluation if the number of cells differs or a total or row does not exist.
-    """
+    """Evaluate sums given their totals, for callers in C; see `value_and_gradient.evaluate`."""
     integer = numba.carray(packed, (size,))
     real = integer[integer[SIZES - 1] :].view(np.float64)
     n, rows, columns, chunks = integer[1], integer[2], integer[3], integer[4]

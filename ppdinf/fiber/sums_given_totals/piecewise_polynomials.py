@@ -27,13 +27,7 @@ CUT_OFF = 12.0  # tolerance for probability at the ends of a row
 
 
 class Pieces(NamedTuple):
-    """Pieces of rows of weights: row r has the units ``first[r, 0] + 0, 1, ...``, ``first[r, 1]`` of them.
-
-    Units have the width ``1 / first[r, 3]`` in eta; the first is ``unit[first[r, 2]]``. A unit consists of the number
-    of its first piece and the number of its equal pieces, 0 if the row itself has to be used. A piece consists of
-    coefficients, a bound on the remainder (`BEYOND`), the largest valid frequency (`REACH`), b such that ``log |phi(u)|
-    <= -b min(u, reach)^2 / 2`` (`BEND`), and its centre.
-    """
+    """Pieces of rows of weights: row r has the units ``first[r, 0] + 0, 1, ...``, ``first[r, 1]`` of them."""
 
     first: NDArray
     unit: NDArray
@@ -137,21 +131,7 @@ def end_of(w: Weights, row: int, middle: float, side: float) -> float:
 
 @vectorised
 def pieces_of(logw: NDArray, wanted: NDArray, most: int) -> Pieces:
-    """Divide the log normalisers of rows of log weights into pieces for all natural parameters with variation.
-
-    Parameters
-    ----------
-    logw : array, shape (rows, width)
-        Log weights at offsets 0, 1, ...; -inf for impossible values.
-    wanted : array of bool, shape (rows,)
-        Rows with pieces.
-    most : int
-        Upper limit on the number of pieces; further rows have none.
-
-    Returns
-    -------
-    Pieces
-    """
+    """Divide the log normalisers of rows of log weights into pieces for all natural parameters with variation."""
     rows = logw.shape[0]
     w = Weights(logw, upper_envelope(logw), np.arange(rows), np.zeros(rows))
     first, unit, table = np.zeros((rows, 4), np.int64), np.zeros((16, 2), np.int64), np.zeros((64, WIDTH))

@@ -58,11 +58,7 @@ def _edge(w: Weights, cells: NDArray, side: int) -> tuple[NDArray, int, float]:
 
 @vectorised
 def tilted(w: Weights, cells: NDArray, target: int) -> tuple[WindowRows, NDArray, NDArray, float, float]:
-    """Tilt cells until the mean of their sum is within two sd of the target: rows, means, variances, tilt, log_z.
-
-    The iteration is safeguarded Newton; every tilt is valid, but an accurate one is fast. ``log_z`` is the sum of the
-    log normalisers: -inf for an impossible total, nan for weights that are nan or +inf.
-    """
+    """Tilt cells until the mean of their sum is within two sd of the target: rows, means, variances, tilt, log_z."""
     d = cells.size
     mean, var, tilt, low, high = np.zeros(d), np.zeros(d), 0.0, -np.inf, np.inf
     rows, log_z = probabilities(w, cells, tilt)

@@ -19,10 +19,7 @@ ORDER = 12  # order of the moments of a cell with a small share in the sum; even
 
 
 class Small(NamedTuple):
-    """Moments ``moment[i, r] = E (k_i - center[i])^r / r!``, and whether they replace E exp(iuk).
-
-    The remainder of Taylor's formula is at most ``moment[i, ORDER] u^ORDER``.
-    """
+    """Moments ``moment[i, r] = E (k_i - center[i])^r / r!``, and whether they replace E exp(iuk)."""
 
     center: NDArray
     moment: NDArray

@@ -110,86 +110,14 @@ def _evaluated(
 def log_coefficient(
     logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    r"""Return the log of the total weight of all tables with the given totals.
-
-    For block ``b`` this is :math:`\log \sum_{x:\, \sum_{i \in b} x_i = s_b} \prod_{i \in b} w_i(x_i)` with
-    ``w_i(x) = exp(logw[i, x - lo[i]] + eta[i] * x)``.
-
-    Parameters
-    ----------
-    logw : array_like, shape (d, W)
-        Log weights, -inf for impossible values (and as padding of shorter windows).
-    lo : array_like of int, shape (d,) or ()
-        The integer of column 0 of each row.
-    total : array_like of int, shape (n_totals,) or ()
-        Public totals.
-    block : array_like of int, shape (d,) or ()
-        Total of each cell; -1 for a free cell.
-    eta : array_like, shape (d,), optional
-        Natural parameters, such as log rates of Poisson cells whose ``logw`` contains all other terms; -inf means rate
-        0.
-
-    Returns
-    -------
-    ndarray, shape (n_totals + 1,)
-        One entry per total (-inf if no table has it), then the sum over free cells of
-        :math:`\log \sum_x w_i(x)`.
-
-    Raises
-    ------
-    ModelError
-        Weights or natural parameters have a wrong shape, or are nan or +inf.
-    InvariantError
-        Lower ends, totals or blocks are not integers or do not match the cells.
-
-    Notes
-    -----
-    The relative error of the coefficient is about 1e-13, and at most 1e-9 by the error bound of the method (a bound on
-    truncation and an estimate of rounding). The time is proportional to cells times effective window times about 15 to
-    30 frequencies: 25 us for 20 cells of 100 values with gradient. In blocks of hundreds of cells the gradient in
-    ``eta`` takes 0.5 us per cell. Distant modes take longer. An extremely improbable total takes a time proportional to
-    cells times window times total (about 20 ms).
-
-    Examples
-    --------
-    Three dice with a total of 10: 27 of 216 ways.
-
-    >>> import numpy as np
-    >>> from ppdinf.fiber.sums_given_totals import totals
-    >>> dice = np.full((3, 6), -np.log(6))
-    >>> round(float(216 * np.exp(totals.log_coefficient(dice, lo=1, total=10)[0])), 9)
-    27.0
-    """
+    r"""Return the log of the total weight of all tables with the given totals."""
     return _evaluated(*_checked(logw, lo, total, block, eta), as_means=True)[0]
 
 
 def marginals(
     logw: ArrayLike, *, lo: ArrayLike, total: ArrayLike, block: ArrayLike = 0, eta: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Return the posterior probabilities of every cell given the totals, P(x_i = lo[i] + k | totals).
-
-    They are also the gradient of :func:`log_coefficient` (summed over its entries) with respect to
-    ``logw``, and their means the gradient with respect to ``eta``.
-
-    Parameters
-    ----------
-    logw, lo, total, block, eta
-        As for :func:`log_coefficient`, which also documents errors, accuracy and cost.
-
-    Returns
-    -------
-    ndarray, shape (d, W)
-        Rows sum to 1; they are 0 in a block with an impossible total.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ppdinf.fiber.sums_given_totals import totals
-    >>> bits = np.log([[0.5, 0.5], [0.9, 0.1]])
-    >>> totals.marginals(bits, lo=0, total=1).round(3)  # one of the two is 1
-    array([[0.1, 0.9],
-           [0.9, 0.1]])
-    """
+    """Return the posterior probabilities of every cell given the totals, P(x_i = lo[i] + k | totals)."""
     return _evaluated(*_checked(logw, lo, total, block, eta), as_means=False)[1]
 
 
@@ -203,44 +131,7 @@ def draw(
     draws: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
-    """Draw the cells independently and exactly given their totals.
-
-    Parameters
-    ----------
-    logw : array_like, shape (d, W) or (n, d, W)
-        Log weights as for :func:`log_coefficient`; with a leading axis, one table of weights per entry.
-    lo, total, block
-        As for :func:`log_coefficient`.
-    eta : array_like, shape (d,) or (n, d), optional
-        Natural parameters; with a leading axis, one set per entry (for example posterior draws of a rate).
-    draws : int
-        Number of draws per set of weights.
-    rng : int or numpy.random.Generator, optional
-        Research randomness (SPEC 7), not for releases.
-
-    Returns
-    -------
-    ndarray of int64, shape (draws, d) or (n, draws, d)
-        Every row has the given totals.
-
-    Raises
-    ------
-    ModelError, InvariantError
-        As for :func:`log_coefficient`; also if no table has a total.
-
-    Notes
-    -----
-    Set-up takes about 20 us for 20 cells of 100 values. A draw takes about ``sd(sum) / sd(widest cell)`` attempts of 15
-    ns per cell: 1.5 to 8 us for 20 cells.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ppdinf.fiber.sums_given_totals import totals
-    >>> x = totals.draw(np.zeros((3, 6)), lo=1, total=10, draws=1000, rng=1)
-    >>> x.shape, set(x.sum(axis=1).tolist())
-    ((1000, 3), {10})
-    """
+    """Draw the cells independently and exactly given their totals."""
     table, slope, ends, blocks, goal = _checked(logw, lo, total, block, eta)
     generator = np.random.default_rng(rng)
     lead = np.broadcast_shapes(table.shape[:-2], slope.shape[:-1])

@@ -89,10 +89,7 @@ def has_digits(eta: NDArray, cells: NDArray) -> bool:
 
 @vectorised
 def grouped(block: NDArray, totals: int, eta: NDArray) -> tuple[NDArray, NDArray]:
-    """Return cells in the order of their blocks and the start of each block; free cells are last, empty ones omitted.
-
-    A natural parameter of -inf allows only 0.
-    """
+    """Return cells by block and the start of each block; free cells are last, empty ones omitted."""
     start, order = np.zeros(totals + 3, np.int64), np.empty(block.size, np.int64)
     for i in range(block.size):
         if not -1 <= block[i] < totals:
@@ -222,13 +219,7 @@ def evaluate(
     value: NDArray,
     out: NDArray,
 ) -> None:
-    """Add log coefficients to ``value`` (one per total, then all free cells) and posteriors to ``out``.
-
-    Cell i uses row ``row[i]`` of ``logw``. ``out`` receives posterior means (d, 1) or marginals (d, W). ``lid`` is
-    ``upper_envelope(logw)``; if it is empty, it is computed here. ``pieces`` are the pieces of ``logw`` or `NO_PIECES`;
-    with pieces, means do not read most rows. ``grids`` are frequency grids of small blocks or `NO_GRIDS`. ``nodes`` are
-    Gauss nodes of ``logw`` or `NO_NODES`. Groups with a natural parameter above `LARGEST` have the value nan.
-    """
+    """Add log coefficients to ``value`` (one per total, then all free cells) and posteriors to ``out``."""
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks must have the same number of cells")
     w = Weights(logw, lid if lid.size else upper_envelope(logw), row, eta)

@@ -41,11 +41,7 @@ HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class GammaRatios(NamedTuple):
-    """Cells with parameters (d, 5); ``has`` contains whether they have alpha, beta and c.
-
-    The noise of cell i is on the segments ``first[i] : first[i + 1]``, consecutive runs of integers. It is ``constant +
-    linear (x - origin) + square (x - origin)^2``.
-    """
+    """Cells with parameters (d, 5); ``has`` contains whether they have alpha, beta and c."""
 
     parameter: NDArray
     has: NDArray
@@ -159,11 +155,7 @@ def _bend(has: bool, positive: float, negative: float) -> tuple[float, float]:
 
 @vectorised
 def bends(cells: GammaRatios, i: int, segment: NDArray, low: float, high: float) -> tuple[float, float]:
-    """Return bounds k, c between two real numbers; k is infinite if a gamma function may have a pole nearby.
-
-    For x between low and high, ``|weight(x + iy)| <= weight(x) exp(k y^2 / 2)``, and the second derivative of the log
-    weight is at most c.
-    """
+    """Return bounds k, c between two real numbers; k is infinite if a gamma function may have a pole nearby."""
     p = cells.parameter[i]
     least = min(p[LOW], p[ALPHA]) if cells.has[0] else p[LOW]
     if low + least < 0.5:

@@ -131,22 +131,7 @@ def _of_zero(cells: GammaRatios, i: int, out: NDArray) -> float:
 def evaluate_ratios(
     cells: GammaRatios, rules: NDArray, block: NDArray, total: NDArray, by_nodes: bool, value: NDArray, out: NDArray
 ) -> None:
-    """Add log coefficients to ``value`` (one per total, then all free cells) and write derivatives to ``out``.
-
-    Parameters
-    ----------
-    cells : GammaRatios
-    rules : array
-        `ppdinf.fiber.sums_of_gamma_ratios.panels.panel_rules`.
-    block : array of int64, shape (d,)
-        Total of each cell, -1 for none.
-    total : array of int64, shape (n,)
-    by_nodes : bool
-        Whether nodes are used; otherwise all integers.
-    value : array, shape (n + 1,)
-    out : array, shape (d, 5)
-        Derivatives by the parameters, in the columns of eta, alpha and beta.
-    """
+    """Add log coefficients to ``value`` (one per total, then all free cells) and write derivatives to ``out``."""
     for i in range(block.size):
         for k in range(PARAMETERS):
             used = k in (ETA, LOW) or (k == HIGH and cells.has[2]) or (0 < k < LOW and cells.has[k - 1])
@@ -198,24 +183,7 @@ def pack(
 
 
 def ratios_through_pointers(varying, packed, d, size, value, out) -> int:  # type: ignore[no-untyped-def]
-    """Evaluate sums of cells whose log weights are ratios of gamma functions, for callers in C.
-
-    Parameters
-    ----------
-    varying : pointer to float64
-        Parameters (d, 5).
-    packed : pointer to int64
-        Sizes, blocks, first segments and totals (`SIZES`), then the bits of segments of noise (n, 6) and of `RULES`.
-    d, size : int
-        Numbers of cells and of entries.
-    value, out : pointers to float64
-        Output arrays, initialised with 0: one value per total plus one, and (d, 5) derivatives.
-
-    Returns
-    -------
-    int
-        1, or 0 without evaluation if the number of cells differs.
-    """
+    """Evaluate sums of cells whose log weights are ratios of gamma functions, for callers in C."""
     integer = numba.carray(packed, (size,))
     if integer[0] != d:
         return 0

@@ -60,10 +60,7 @@ ROUNDS = 8  # divisions into panels per evaluation
 
 
 class Nodes(NamedTuple):
-    """Nodes of cells, counted from the centres of their plans; cell i has the nodes ``start[i] : start[i + 1]``.
-
-    Log weights relative to the largest node of the cell, and their derivatives by alpha and beta.
-    """
+    """Nodes of cells, counted from the centres of their plans; cell i has the nodes ``start[i] : start[i + 1]``."""
 
     plan: NDArray
     bound: NDArray
@@ -79,11 +76,7 @@ class Nodes(NamedTuple):
 def _nodes(
     cells: GammaRatios, rules: NDArray, members: NDArray, tilt: float, spread: float, steepest: float, margin: float
 ) -> tuple[bool, Nodes]:
-    """Divide cells into panels and compute log weights at their nodes; return whether all cells have panels.
-
-    `spread` is the variance of their sum, nan if it is not known; tilts of Chernoff's inequality are below `steepest`.
-    Panels are accurate as if the variance were smaller by `margin`.
-    """
+    """Divide cells into panels and compute log weights at their nodes; return whether all cells have panels."""
     d = members.size
     plans, panels, counts, start = (
         np.zeros((d, PLAN)),
@@ -226,10 +219,7 @@ def _expect(cells: GammaRatios, i: int, nodes: Nodes, n: int, p: NDArray, total:
 
 @vectorised
 def _error(nodes: Nodes, i: int, log_z: float, shift: float, precision: float) -> float:
-    """Return the bound on the error of the sum over a tilted cell, relative to its log normaliser.
-
-    It includes the largest value of ``exp(u B - u^2 / (2 precision))``, or 1 if the precision is 0.
-    """
+    """Return the bound on the error of the sum over a tilted cell, relative to its log normaliser."""
     if abs(shift) > 0.5 * nodes.plan[i, FALL]:
         return np.inf
     total = 0.0
@@ -263,11 +253,7 @@ def _variation(cells: GammaRatios, i: int, plan: NDArray, tilt: float, shift: fl
 def _tilted(
     cells: GammaRatios, rules: NDArray, members: NDArray, total: int, free: bool, margin: float
 ) -> tuple[bool, Nodes, NDArray, NDArray, NDArray, float, float]:
-    """Tilt cells until the mean of their sum is near the total, with small errors.
-
-    If the cell has no total (``free``), it is not tilted. Return whether this succeeded, nodes, their probabilities,
-    log normalisers and means of cells, the tilt of the nodes, and a further tilt.
-    """
+    """Tilt cells until the mean of their sum is near the total, with small errors."""
     d, tilt, shift, spread, steepest = members.size, 0.0, 0.0, np.nan, np.inf
     log_z, mean, p = np.empty(d), np.empty(d), np.empty(0)
     for i in members:
@@ -311,10 +297,7 @@ def _tilted(
 
 @vectorised
 def by_panels(cells: GammaRatios, rules: NDArray, members: NDArray, target: int, free: bool, out: NDArray) -> float:
-    """Return the log coefficient of one group and write the derivatives of its cells, or return nan.
-
-    If ``free``, the only member has no total.
-    """
+    """Return the log coefficient of one group and write the derivatives of its cells, or return nan."""
     value = np.nan
     for margin in (2.0, 16.0):  # characteristic functions may decrease more slowly than those of normal laws
         value = _with_margin(cells, rules, members, target, free, margin, out)

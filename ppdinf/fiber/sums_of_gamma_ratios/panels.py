@@ -64,15 +64,7 @@ RADII = tuple((0.5 * (r + 1 / r), 0.5 * (r - 1 / r), math.log(r), math.log(r - 1
 
 
 def panel_rules() -> NDArray[np.float64]:
-    """Return polynomials in ``(2.5 m / N)^2`` for the Gauss rules of N >= 5 m / 2 consecutive integers, shape `RULES`.
-
-    They give each node divided by N, counted from the mean, and the logarithm of its weight divided by N.
-
-    Notes
-    -----
-    Recurrence coefficients of Gram's polynomials: ``k^2 (N^2 - k^2) / (4 (4 k^2 - 1))``. The rules are interpolated at
-    Chebyshev points, because nodes and weights are analytic functions of ``1 / N^2``.
-    """
+    """Return polynomials in ``(2.5 m / N)^2`` for Gauss rules of N >= 5 m / 2 consecutive integers, shape `RULES`."""
     rules, powers = np.zeros(RULES), np.zeros((ORDER, ORDER))
     for j in range(ORDER):  # Chebyshev polynomials on [0, 1] by their powers
         basis = np.polynomial.Chebyshev.basis(j, domain=[0, 1])
@@ -124,11 +116,7 @@ def _fit(
     result: NDArray,
     top: float,
 ) -> tuple[int, float, float, float]:
-    """Return nodes of an accurate panel, or a large number; the log error bound; A and B.
-
-    The bound times ``exp(u B - u^2 / (2 precision))`` is at most `TOLERANCE` of the largest weight, and `SLACK` if
-    weights are tilted by `rate`. Log weights are at most `top`.
-    """
+    """Return nodes of an accurate panel, or a large number; the log error bound; A and B."""
     half = 0.5 * (n - 1)
     centre = begin + half
     height, steep = level(cells, i, segment, tilt, centre)
@@ -203,10 +191,7 @@ def _march(
     count: int,
     result: NDArray,
 ) -> tuple[int, bool]:
-    """Cover the integers of a segment from one to another; return the number of panels, and whether to go on after it.
-
-    If log weights are concave, stop when all further weights are negligible.
-    """
+    """Cover the integers of a segment; return the number of panels, and whether to go on after the segment."""
     segment, side, p = cells.segment[s], 1 if stop >= at else -1, cells.parameter[i]
     _, steep = level(cells, i, segment, tilt, 1.0 * at)
     while side * (stop - at) >= 0:
@@ -304,15 +289,7 @@ def plan(
     bounds: NDArray,
     result: NDArray,
 ) -> int:
-    """Divide a cell into panels, after `peak_of`; return their number, or 0 if there are too many.
-
-    `precision` is the reciprocal variance of the sum, and `rate` the largest tilt of Chernoff's inequality.
-
-    The result is the integer near the mode; an upper bound on the log weight, plus ``tilt x``; the number of bounds;
-    the largest D; twice the largest tilt; and whether log weights are concave. Each bound has a logarithm
-    relative to the upper bound, and lengths D and B. For weights times ``exp((s + iu)(x - centre))``, the sum of errors
-    and omitted weights is at most ``sum exp(bound + |s| D + |u| B)``.
-    """
+    """Divide a cell into panels, after `peak_of`; return their number, or 0 if there are too many."""
     low, high = domain(cells, i)
     first, last, count = cells.first[i], cells.first[i + 1] - 1, 0
     mode, s, smooth = result[MODE], int(result[PLACE]), result[SMOOTH] == 1.0

@@ -20,23 +20,7 @@ SparseRow = dict[int, int]
 
 @dataclass(frozen=True, eq=False)
 class UnitElimination:
-    """Result of `eliminate_units`.
-
-    Stage t uses the pivot at (`rows[t]`, `columns[t]`). Let u_t be the pivot row at this stage. Every original row i
-    satisfies
-    ``row_i = sum_t lower[i][t] u_t + (u_s if i = rows[s], otherwise remainder[i])``.
-
-    Attributes
-    ----------
-    rows, columns : list of int
-        Pivot positions by stage.
-    upper : list of SparseRow
-        Pivot rows u_t: ``upper[t][columns[t]]`` is +1 or -1, and u_t is zero in the pivot columns of earlier stages.
-    lower : list of SparseRow
-        Multipliers of each original row, by stage.
-    remainder : dict of int to SparseRow
-        Rows that are neither pivots nor zero at the end.
-    """
+    """Result of `eliminate_units`."""
 
     rows: list[int]
     columns: list[int]
@@ -46,42 +30,14 @@ class UnitElimination:
 
 
 def sparse_rows(A: sparse.sparray) -> list[SparseRow]:
-    """Return the rows of a sparse integer matrix as dictionaries of Python integers.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice.algebra.systems import integer_matrix
-    >>> sparse_rows(integer_matrix([[1, 0, 2], [0, 0, 0]]))
-    [{0: 1, 2: 2}, {}]
-    """
+    """Return the rows of a sparse integer matrix as dictionaries of Python integers."""
     csr = sparse.csr_array(A)
     columns, values, ends = csr.indices.tolist(), csr.data.tolist(), csr.indptr.tolist()
     return [dict(zip(columns[start:end], values[start:end], strict=True)) for start, end in itertools.pairwise(ends)]
 
 
 def eliminate_units(rows: list[SparseRow]) -> UnitElimination:
-    """Eliminate with unit pivots until no unit entry remains.
-
-    Parameters
-    ----------
-    rows : list of SparseRow
-        The matrix; not modified.
-
-    Returns
-    -------
-    UnitElimination
-
-    Notes
-    -----
-    The cost is linear in the number of entries for groups and nested groups. In general it is the cost of the fill-in
-    (20 stacked margins of 14 x 24 tables: about 0.2 s).
-
-    Examples
-    --------
-    >>> steps = eliminate_units([{0: 1, 1: 1}, {1: 1, 2: 2}, {0: 1, 2: -2}])
-    >>> steps.rows, steps.columns, steps.remainder
-    ([0, 1], [0, 1], {})
-    """
+    """Eliminate with unit pivots until no unit entry remains."""
     active = [dict(row) for row in rows]
     holders: dict[int, set[int]] = {}  # active rows with an entry in the column
     for i, row in enumerate(active):
@@ -127,11 +83,5 @@ def eliminate_units(rows: list[SparseRow]) -> UnitElimination:
 
 
 def dense_integers(rows: list[SparseRow], columns: list[int]) -> list[list[int]]:
-    """Return dense rows over the given columns.
-
-    Examples
-    --------
-    >>> dense_integers([{3: 2, 5: 4}], [3, 4, 5])
-    [[2, 0, 4]]
-    """
+    """Return dense rows over the given columns."""
     return [[row.get(j, 0) for j in columns] for row in rows]

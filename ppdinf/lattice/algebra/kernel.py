@@ -146,14 +146,7 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
 
 
 def support_components(basis: sparse.csc_array) -> IntVector:
-    """Label the connected components of rows, linked by columns with entries in both.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice.algebra.systems import integer_matrix
-    >>> support_components(integer_matrix([[1, 0], [0, 0], [-1, 0], [0, 2]]))
-    array([0, 1, 0, 2])
-    """
+    """Label the connected components of rows, linked by columns with entries in both."""
     n, m = basis.shape
     entries = basis.tocoo()
     graph = sparse.coo_array((np.ones(entries.nnz, np.int8), (entries.row, n + entries.col)), (n + m, n + m))

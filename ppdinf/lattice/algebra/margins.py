@@ -119,13 +119,7 @@ def margin_matrix(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
 
 
 def maximal_generators(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> list[frozenset[int]]:
-    """Remove generators that are contained in others, and validate the remaining ones.
-
-    Examples
-    --------
-    >>> [sorted(generator) for generator in maximal_generators((2, 3, 4), [(0,), (1, 0), (2,)])]
-    [[0, 1], [2]]
-    """
+    """Remove generators that are contained in others, and validate the remaining ones."""
     if any(n < 1 for n in shape):
         raise InvariantError(f"Every size of a table must be positive, found shape {tuple(shape)}.")
     sets = list(dict.fromkeys(frozenset(generator) for generator in generators))

@@ -26,67 +26,12 @@ LARGEST = 2**53
 
 
 def row_label(row: int, row_names: Sequence[str] | None = None, unit: str = "row") -> str:
-    """Return the name of a row for an error message.
-
-    Parameters
-    ----------
-    row : int
-        Index of the row.
-    row_names : sequence of str, optional
-        Labels of all rows.
-    unit : str
-        The noun for a row.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> row_label(2), row_label(0, ["Ohio total"])
-    ('row 2', "row 0 ('Ohio total')")
-    """
+    """Return the name of a row for an error message."""
     return f"{unit} {row}" if row_names is None else f"{unit} {row} ({row_names[row]!r})"
 
 
 def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, name: str = "A") -> sparse.csc_array:
-    """Validate an integer matrix and convert it to canonical sparse form.
-
-    Parameters
-    ----------
-    A : array_like or scipy sparse, shape (k, d)
-        Integers of at most 2^53 in absolute value, in an integer dtype, a float dtype or Python integers. Booleans are
-        not allowed; write 0 and 1.
-    row_names : sequence of str, optional
-        Labels for error messages.
-    name : str
-        Name of the matrix in error messages.
-
-    Returns
-    -------
-    scipy.sparse.csc_array of int64, shape (k, d)
-        A matrix with sorted indices, without duplicates and explicit zeros. It shares memory with `A` only if `A`
-        already is canonical.
-
-    Raises
-    ------
-    InvariantError
-        If A is not a matrix, or an entry is fractional, NaN, infinite or too large. The message names the first such
-        row.
-
-    Notes
-    -----
-    The cost is O(nnz) per call.
-
-    Examples
-    --------
-    >>> integer_matrix([[1, 0, 2.0]]).toarray()
-    array([[1, 0, 2]])
-    >>> integer_matrix([[1, 0, 0.5]], ["half"])  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    ppdinf.errors.InvariantError: A, row 0 ('half'), column 2: 0.5 is not an integer of at most 2^53; ...
-    """
+    """Validate an integer matrix and convert it to canonical sparse form."""
     is_array = sparse.issparse(A) or isinstance(A, np.ndarray)
     given: sparse.sparray = A if is_array else unmasked(A, name, InvariantError)
     if given.ndim != 2:
@@ -142,38 +87,7 @@ def _complaint(name: str, row: str, column: int, value: object) -> str:
 def integer_vector(
     a: ArrayLike, length: int, row_names: Sequence[str] | None = None, *, name: str = "a", unit: str = "row"
 ) -> IntVector:
-    """Validate an integer vector of known length.
-
-    Parameters
-    ----------
-    a : array_like, shape (length,)
-        Integers of at most 2^53 in absolute value.
-    length : int
-        Required length.
-    row_names : sequence of str, optional
-        Labels of the entries for error messages.
-    name, unit : str
-        Names of the vector and of an entry in error messages.
-
-    Returns
-    -------
-    ndarray of int64, shape (length,)
-
-    Raises
-    ------
-    InvariantError
-        If the length is wrong, or an entry is not an integer of at most 2^53. The message does not contain the value,
-        which may be confidential.
-
-    Examples
-    --------
-    >>> integer_vector([3.0, 4], 2)
-    array([3, 4])
-    >>> integer_vector([1, 2, 3], 2)
-    Traceback (most recent call last):
-    ...
-    ppdinf.errors.InvariantError: a must have one entry for each of 2 rows, found shape (3,).
-    """
+    """Validate an integer vector of known length."""
     values = np.asanyarray(a)
     if values.shape != (length,):
         raise InvariantError(f"{name} must have one entry for each of {length} {unit}s, found shape {values.shape}.")
@@ -185,23 +99,7 @@ def integer_vector(
 
 
 def exact_product(A: sparse.csc_array, x: Array) -> Array:
-    """Multiply a sparse integer matrix by integer vectors without overflow.
-
-    Parameters
-    ----------
-    A : scipy.sparse array of int64, shape (k, d)
-    x : ndarray of int64 or Python integers, shape (d,) or (d, n)
-
-    Returns
-    -------
-    ndarray, shape (k,) or (k, n)
-        int64 if a bound on every partial sum fits, otherwise Python integers (dtype object).
-
-    Examples
-    --------
-    >>> exact_product(integer_matrix([[2**40, 2**40]]), np.array([2**40, 1]))
-    array([1208925819615728686333952], dtype=object)
-    """
+    """Multiply a sparse integer matrix by integer vectors without overflow."""
     if not A.nnz or not x.size:
         return np.zeros((A.shape[0], *x.shape[1:]), dtype=np.int64)
     if x.dtype != object:

@@ -14,30 +14,7 @@ Tree = list[tuple[int, int]]
 
 
 def junction_tree(generators: Sequence[frozenset[int]]) -> Tree | None:
-    """Return a junction tree of generators, or None if the model is not decomposable.
-
-    Parameters
-    ----------
-    generators : sequence of frozenset of int
-        Generators, none of which contains another.
-
-    Returns
-    -------
-    list of (int, int), or None
-        Edges of a junction tree; None if the model is not decomposable.
-
-    Notes
-    -----
-    A spanning tree of largest total overlap is a junction tree exactly if the total equals the sum, over dimensions, of
-    the number of generators with this dimension minus one (Jensen and Jensen 1994).
-
-    Examples
-    --------
-    >>> junction_tree([frozenset({0, 1}), frozenset({1, 2}), frozenset({3})])
-    [(0, 1), (0, 2)]
-    >>> junction_tree([frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 2})]) is None
-    True
-    """
+    """Return a junction tree of generators, or None if the model is not decomposable."""
     joined, edges = {0}, []
     while len(joined) < len(generators):
         edge = max(

@@ -36,11 +36,7 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Combinations:
-    """Integer combinations of a lattice basis: every nonzero vector of the lattice.
-
-    A geometric number of basis vectors is drawn with replacement, each with a geometric multiplicity and a random
-    sign.
-    """
+    """Integer combinations of a lattice basis: every nonzero vector of the lattice."""
 
     basis: sparse.csc_array
 
@@ -64,14 +60,7 @@ class Combinations:
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Transfers of one unit between two cells of a class: e_j - e_k for all pairs.
-
-    Attributes
-    ----------
-    members : ndarray of int64, shape (d,)
-        Cells, class by class.
-    sizes : ndarray of int64, shape (n_classes,)
-    """
+    """Transfers of one unit between two cells of a class: e_j - e_k for all pairs."""
 
     members: IntVector
     sizes: IntVector
@@ -88,17 +77,7 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Cycles:
-    """Alternating cycles of a two-way table: +1 and -1 in turn along rows and columns.
-
-    Attributes
-    ----------
-    table : ndarray of int64, shape (R, C)
-        Class sum in each position of the table.
-    n : int
-        Number of class sums of the system.
-    longest : int
-        Largest number of rows of a cycle; 2 for basic swaps. Each further row has half the probability.
-    """
+    """Alternating cycles of a two-way table: +1 and -1 in turn along rows and columns."""
 
     table: IntVector
     n: int
@@ -119,17 +98,7 @@ class Cycles:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Directions of a table whose cells are a subset of the class sums.
-
-    Attributes
-    ----------
-    family : Family
-        Family of moves of the table.
-    classes : ndarray of int64
-        Class at each cell of the table.
-    n : int
-        Number of class sums of the system.
-    """
+    """Directions of a table whose cells are a subset of the class sums."""
 
     family: Family
     classes: IntVector
@@ -142,26 +111,7 @@ class Placed:
 
 
 def lift(vectors: sparse.csc_array, members: IntVector, sizes: IntVector, rng: np.random.Generator) -> sparse.csc_array:
-    """Map directions of class sums to cells, each unit to a random cell of its class.
-
-    Parameters
-    ----------
-    vectors : scipy.sparse.csc_array of int64, shape (n_classes, size)
-    members : ndarray of int64, shape (d,)
-        Cells, class by class.
-    sizes : ndarray of int64, shape (n_classes,)
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    scipy.sparse.csc_array of int64, shape (d, size)
-
-    Examples
-    --------
-    >>> up = sparse.csc_array(np.array([[2], [-2]]))
-    >>> lift(up, np.array([0, 1, 2]), np.array([1, 2]), np.random.default_rng(1)).toarray().T
-    array([[ 2, -1, -1]])
-    """
+    """Map directions of class sums to cells, each unit to a random cell of its class."""
     starts = np.cumsum(sizes) - sizes
     repeats = np.where(sizes[vectors.indices] == 1, 1, np.abs(vectors.data))
     classes = np.repeat(vectors.indices, repeats)

@@ -27,17 +27,7 @@ type Ends = tuple[IntVector, IntVector]
 
 @dataclass(frozen=True, eq=False)
 class GraphCycles:
-    """Cycles of a graph whose edges are all on cycles: +1 for edges along the cycle, -1 for edges against it.
-
-    Attributes
-    ----------
-    tails, heads : ndarray of int64, shape (number of edges,)
-        Vertices of each edge.
-    edges : ndarray of int64, shape (number of edges,)
-        Class sum of each edge.
-    n : int
-        Number of class sums of the system.
-    """
+    """Cycles of a graph whose edges are all on cycles: +1 for edges along the cycle, -1 for edges against it."""
 
     tails: IntVector
     heads: IntVector
@@ -59,22 +49,7 @@ class GraphCycles:
 
 
 def graph_of(system: sparse.csc_array) -> Ends | None:
-    """Return tails and heads of the columns as edges, or None if the columns are not the edges of a graph.
-
-    Parameters
-    ----------
-    system : scipy.sparse.csc_array of int64, shape (k, n)
-        The system. A row with equal entries in all columns (the grand total) is ignored if there are others.
-
-    Examples
-    --------
-    A table of two rows and two columns without its last cell.
-
-    >>> system = sparse.csc_array(np.array([[1, 1, 0], [0, 0, 1], [1, 0, 1], [0, 1, 0]]))
-    >>> tails, heads = graph_of(system)
-    >>> tails.tolist(), heads.tolist()
-    ([0, 0, 1], [2, 3, 2])
-    """
+    """Return tails and heads of the columns as edges, or None if the columns are not the edges of a graph."""
     by_row = sparse.csr_array(system)
     lengths = np.diff(by_row.indptr)
     whole = (lengths == system.shape[1]) & (by_row.max(axis=1).toarray() == by_row.min(axis=1).toarray()).ravel()
@@ -126,10 +101,7 @@ def _signs_of_rows(system: sparse.csc_array, degrees: IntVector) -> IntVector | 
 def _cycles(
     first: IntVector, leaving: IntVector, to: IntVector, m: int, size: int, rng: np.random.Generator
 ) -> tuple[IntVector, IntVector]:
-    """Draw cycles: the number of edges of each, and all of their edges in the direction of the cycle.
-
-    A path starts at a random edge and continues at random, never back along the same edge, until it meets itself.
-    """
+    """Draw cycles: the number of edges of each, and all of their edges in the direction of the cycle."""
     vertices = first.size - 1
     place, path = (
         np.full(vertices, -1),

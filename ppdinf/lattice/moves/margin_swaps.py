@@ -35,27 +35,7 @@ Generators = list[frozenset[int]]
 
 
 def margins_of(lattice: Lattice, shape: Sequence[int]) -> Generators | None:
-    """Return the margins that a system makes public, if the system is equivalent to a set of margins.
-
-    Parameters
-    ----------
-    lattice : Lattice
-        Lattice of a system over the cells of the table, in C order.
-    shape : sequence of int
-
-    Returns
-    -------
-    list of frozenset of int, or None
-        Dimensions of each of the largest margins; None if the lattice is not that of a set of margins.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice.algebra.kernel import kernel
-    >>> margins_of(kernel(margin_matrix((2, 2, 3), [(0, 2), (1,)])), (2, 2, 3))
-    [frozenset({1}), frozenset({0, 2})]
-    >>> margins_of(kernel([[1, 2, 2, 1]]), (2, 2)) is None
-    True
-    """
+    """Return the margins that a system makes public, if the system is equivalent to a set of margins."""
     if len(shape) > DIMENSIONS:
         return None
     public: Generators = []
@@ -72,24 +52,7 @@ def margins_of(lattice: Lattice, shape: Sequence[int]) -> Generators | None:
 
 
 def margin_swaps(shape: Sequence[int], generators: Generators) -> MarginSwaps | None:
-    """Return the groups of dimensions whose swaps preserve margins.
-
-    Parameters
-    ----------
-    shape : sequence of int
-    generators : list of frozenset of int
-
-    Returns
-    -------
-    MarginSwaps or None
-        All groups if they can be enumerated, otherwise groups of single dimensions. None if no group exists.
-
-    Examples
-    --------
-    >>> pairs = [frozenset(pair) for pair in itertools.combinations(range(3), 2)]
-    >>> margin_swaps((3, 3, 3), pairs).groups.tolist()
-    [[1, 2, 3]]
-    """
+    """Return the groups of dimensions whose swaps preserve margins."""
     wide = [s for s, n in enumerate(shape) if n > 1]
     found: dict[tuple[int, ...], None] = {}
     for k in range(2, len(wide) + 1):
@@ -112,15 +75,7 @@ def margin_swaps(shape: Sequence[int], generators: Generators) -> MarginSwaps | 
 
 @dataclass(frozen=True, eq=False)
 class MarginSwaps:
-    """Products of differences, or of an alternating cycle and differences, over groups of dimensions.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    groups : ndarray of int64, shape (n, dimensions)
-        Group of each dimension, from 1; 0 for dimensions with a fixed level. Each further dimension in a group has half
-        the probability.
-    """
+    """Products of differences, or of an alternating cycle and differences, over groups of dimensions."""
 
     shape: tuple[int, ...]
     groups: IntVector

@@ -23,42 +23,12 @@ Kind = Literal["markov", "graver"]
 
 
 def program(kind: Kind) -> str | None:
-    """Return the path of the 4ti2 program, under its own name or Debian's name, or None.
-
-    Examples
-    --------
-    >>> program("markov") is None or program("markov").endswith("markov")
-    True
-    """
+    """Return the path of the 4ti2 program, under its own name or Debian's name, or None."""
     return shutil.which(f"4ti2-{kind}") or shutil.which(kind)
 
 
 def computed_basis(A: sparse.csc_array, kind: Kind, seconds: float) -> sparse.csc_array | None:
-    """Compute a Markov or Graver basis with 4ti2.
-
-    Parameters
-    ----------
-    A : scipy.sparse.csc_array of int64, shape (k, d)
-    kind : {"markov", "graver"}
-    seconds : float
-        Time limit; these bases can be extremely large.
-
-    Returns
-    -------
-    scipy.sparse.csc_array of int64, shape (d, n), or None
-        None if the program is missing, fails or exceeds the time limit.
-
-    Notes
-    -----
-    The function checks that the moves are in the kernel. Their completeness relies on 4ti2.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice.algebra.systems import integer_matrix
-    >>> basis = computed_basis(integer_matrix([[1, 1, 1]]), "markov", 10)
-    >>> basis is None or basis.shape[1] == 2
-    True
-    """
+    """Compute a Markov or Graver basis with 4ti2."""
     path = program(kind)
     if path is None or seconds <= 0:
         return None

@@ -311,13 +311,7 @@ def _across_separators(
 
 
 def reason(bounds: Bounds, parts: Sequence[str]) -> str:
-    """Return the statement that the parts together prove.
-
-    Examples
-    --------
-    >>> reason("box", [])
-    'Connects every fiber with lower and upper bounds on cells: nothing moves.'
-    """
+    """Return the statement that the parts together prove."""
     fiber = {
         "none": "every fiber without bounds",
         "lower": "every fiber with lower bounds on cells",

@@ -35,15 +35,7 @@ type Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Moves of a system over a subset of the cells, and possibly over further variables, which are removed.
-
-    Attributes
-    ----------
-    moves : Moves
-    cells : ndarray of int64
-        Cell of each of the first variables of the moves.
-    d : int
-    """
+    """Moves of a system over a subset of the cells, and possibly over further variables, which are removed."""
 
     moves: Moves
     cells: IntVector
@@ -59,19 +51,7 @@ class Embedded:
 
 @dataclass(frozen=True, eq=False)
 class SupportMoves:
-    """Moves for the tables within a support.
-
-    Attributes
-    ----------
-    support : Support
-        The support without impossible counts.
-    moves : Moves
-    proved : bool
-        Whether a theorem proves that finitely many moves connect the tables. Otherwise any two tables are one move
-        apart, but this move may be improbable.
-    held : ndarray of bool, shape (d,), or None
-        Cells that are known or nearly known. None if only lower bounds restrict the tables.
-    """
+    """Moves for the tables within a support."""
 
     support: Support
     moves: Moves
@@ -98,23 +78,7 @@ def support_moves(
     shape: tuple[int, ...] = (),
     seconds: float = 10.0,
 ) -> SupportMoves:
-    """Return moves that connect the tables with ``A x = values``, ``B x >= limits`` and counts in a support.
-
-    Parameters
-    ----------
-    A, B : scipy sparse of int64, shapes (k, d), (l, d)
-    values, limits : ndarray of int64, shapes (k,), (l,)
-    support : Support
-        A possible count in the last column means that the end of the window does not bound the cell.
-    nearly_known : ndarray of bool, shape (d,)
-        Cells for which all counts but one are improbable.
-    found : Structure
-        Structure of A.
-    cut : bool
-        Whether cells may have upper bounds that are not part of the support.
-    shape, seconds
-        As for `connected_moves`.
-    """
+    """Return moves that connect the tables with ``A x = values``, ``B x >= limits`` and counts in a support."""
     linked = bool(np.any(np.diff(B.indptr) > 1))
     if not (linked or cut or nearly_known.any() or _is_cut(A, values, support)):
         moves = connected_moves(found, bounds="lower", seconds=seconds, shape=shape)

@@ -18,25 +18,7 @@ ZERO = 1e-7
 
 
 def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Array) -> tuple[IntVector, IntVector]:
-    """Return rows of A x = a and of B x >= b that no real x satisfies together.
-
-    Parameters
-    ----------
-    A, B : scipy.sparse.csc_array of int64, shapes (k, d) and (n, d)
-    a, b : ndarray of integers, shapes (k,) and (n,)
-
-    Returns
-    -------
-    equalities, bounds : ndarray of int64
-        Empty if real numbers satisfy all rows, or if the system is too large.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice.algebra.systems import integer_matrix
-    >>> A, B = integer_matrix([[1, 1, 0], [1, 0, 0], [0, 0, 1]]), integer_matrix(np.eye(3, dtype=int))
-    >>> conflicting_rows(A, np.array([5, 8, 1]), B, np.zeros(3, dtype=int))
-    (array([0, 1]), array([1]))
-    """
+    """Return rows of A x = a and of B x >= b that no real x satisfies together."""
     k, n = A.shape[0], B.shape[0]
     nothing = np.empty(0, dtype=np.int64)
     if k + n + A.shape[1] > LARGEST:

@@ -38,21 +38,7 @@ type Layer = tuple[IntVector, IntVector, IntVector, int]
 
 @dataclass(frozen=True, eq=False)
 class DecisionDiagram:
-    """All solutions of ``M v = c`` within the supports of the variables, as paths.
-
-    Attributes
-    ----------
-    order : ndarray of int64, shape (n,)
-        The variable of each layer.
-    first : ndarray of int64, shape (number of nodes,)
-        First edge of each node; the last entry is the number of edges. Nodes are numbered layer by layer.
-    child : ndarray of int64, shape (number of edges,)
-        Node to which each edge leads.
-    position : ndarray of int64, shape (number of edges,)
-        Position of the edge's value among the values of all variables, one variable after the other.
-    values : ndarray of int64
-        The values of all variables, one variable after the other.
-    """
+    """All solutions of ``M v = c`` within the supports of the variables, as paths."""
 
     order: IntVector
     first: IntVector
@@ -73,19 +59,7 @@ class DecisionDiagram:
         return found
 
     def draw(self, log_weights: Reals, rng: np.random.Generator) -> IntVector | None:
-        """Draw a solution with probability proportional to the product of the weights of its values.
-
-        Parameters
-        ----------
-        log_weights : ndarray of float64, shape (number of values,)
-            In the order of `values`; -inf excludes a value.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of int64, shape (n,), or None
-            None if all solutions have weight 0.
-        """
+        """Draw a solution with probability proportional to the product of the weights of its values."""
         found = draw_path(self.first, self.child, self.position, log_weights, rng.random(self.order.size))
         return self._solution(found)
 
@@ -104,32 +78,7 @@ class DecisionDiagram:
 def decision_diagram(
     M: sparse.csc_array, c: IntVector, supports: Sequence[IntVector], *, largest: int = EDGES
 ) -> DecisionDiagram | None:
-    """List all solutions of ``M v = c`` with every variable in its support.
-
-    Parameters
-    ----------
-    M : scipy.sparse.csc_array of int64, shape (k, n)
-    c : ndarray of int64, shape (k,)
-    supports : sequence of n ndarrays of int64
-        Possible values of each variable, in increasing order, at least one.
-    largest : int
-        Largest number of edges of the diagram.
-
-    Returns
-    -------
-    DecisionDiagram or None
-        A diagram without edges if no solution exists. None if the diagram would be too large; the work to detect this
-        is bounded by a multiple of `largest` for each variable.
-
-    Examples
-    --------
-    Two dice with a total of 4, none of which shows a 2.
-
-    >>> die = np.array([1, 3, 4, 5, 6])
-    >>> diagram = decision_diagram(sparse.csc_array(np.array([[1, 1]])), np.array([4]), [die, die])
-    >>> sorted({tuple(diagram.draw(np.zeros(10), np.random.default_rng(k)).tolist()) for k in range(20)})
-    [(1, 3), (3, 1)]
-    """
+    """List all solutions of ``M v = c`` with every variable in its support."""
     sizes = np.array([own.size for own in supports], dtype=np.int64)
     if sizes.size > VARIABLES or sizes.sum() > largest:
         return None
@@ -175,10 +124,7 @@ def decision_diagram(
 
 
 def _ordered(M: sparse.csc_array, ends: IntVector) -> IntVector:
-    """Order the variables by component, each time choosing the one that leaves the fewest combinations of open sums.
-
-    The logarithms of the number of values of each open sum are added, so that numbers do not overflow.
-    """
+    """Order the variables by component, each time choosing the one that leaves the fewest combinations of open sums."""
     entries = M.tocoo()
     rows, columns = entries.row, entries.col
     widths = np.abs(entries.data * (ends[:, 1] - ends[:, 0])[columns]).astype(np.float64)

@@ -45,10 +45,7 @@ def _relative(term: float, exponent: int) -> float:
 
 @jit
 def draw_path(first: IntVector, child: IntVector, position: IntVector, log_weights: Reals, uniform: Reals) -> IntVector:
-    """Draw a path: the position of each layer's value, or -1 in the first place if all paths have weight 0.
-
-    Numbers are stored as ``total * BASE**exponent`` to avoid overflow and underflow.
-    """
+    """Draw a path: the position of each layer's value, or -1 in the first place if all paths have weight 0."""
     weights, powers = np.zeros(log_weights.size), np.zeros(log_weights.size, dtype=np.int64)
     for k in range(log_weights.size):
         if log_weights[k] > -HUGE:

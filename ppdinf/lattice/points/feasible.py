@@ -184,11 +184,7 @@ def _water_fill(
     upper: IntVector,
     names: Names,
 ) -> None:
-    """Move each class sum to its total, in place.
-
-    x is the given point clipped to the bounds. All changes that move the cells of a class in one direction have the
-    same l1 cost. The change is spread as evenly as the bounds allow.
-    """
+    """Move each class sum to its total, in place."""
     group = found.classes[cells]
     missing = np.zeros(found.determined.size, dtype=np.int64)
     for label, value in sums.items():
@@ -213,10 +209,7 @@ def _water_fill(
 
 
 def _spread(amounts: IntVector, group: IntVector, slack: IntVector) -> tuple[IntVector, IntVector]:
-    """Split each group's amount over its cells, within the slack of each cell, as evenly as possible.
-
-    Returns the shares and the groups with too little slack.
-    """
+    """Split each group's amount over its cells, within the slack of each cell, as evenly as possible."""
     order = np.lexsort((slack, group))
     group, slack = group[order], np.minimum(slack[order], amounts[group[order]])
     if slack.sum(dtype=float) >= 2**62:
@@ -267,11 +260,7 @@ def _integer_programme(
 def _shortest_step(
     A: sparse.csc_array, missing: Array, B: sparse.csc_array, below: Array, *, elastic: bool
 ) -> tuple[IntVector | None, IntVector]:
-    """Return the shortest integer z with A z = missing and B z >= below.
-
-    If `elastic`, rows may be violated and their violation is minimised instead. Returns z (None if it does not
-    exist) and the rows of [A; B] that it violates.
-    """
+    """Return the shortest integer z with A z = missing and B z >= below."""
     k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
     equal, above = sparse.hstack([A, -A]), sparse.hstack([B, -B])
     cost = np.ones(2 * d)

@@ -20,30 +20,7 @@ type Reals = NDArray[np.float64]
 def fiber_tables(
     A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector, *, most: int = 10_000
 ) -> NDArray[np.int64] | None:
-    """List ``{x : A x = values, B x >= limits}``.
-
-    Parameters
-    ----------
-    A, B : scipy sparse or array of int64, shapes (k, d), (l, d)
-    values, limits : array of int64, shapes (k,), (l,)
-    most : int
-
-    Returns
-    -------
-    ndarray of int64, shape (n, d), or None
-        Tables in lexicographic order. None if there are more than `most`, if interval propagation does not bound a
-        cell, or if the search would take more than 1 GB.
-
-    Notes
-    -----
-    Cells are fixed one after the other, for all tables at once. A table is dropped if some row can no longer be
-    satisfied.
-
-    Examples
-    --------
-    >>> fiber_tables(np.array([[1, 1, 1]]), np.array([2]), np.eye(3, dtype=int), np.zeros(3, dtype=int)).tolist()
-    [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
-    """
+    """List ``{x : A x = values, B x >= limits}``."""
     low, high = cell_intervals(A, values, B, limits)
     if not np.all(np.isfinite(low) & np.isfinite(high)):
         return None
@@ -71,24 +48,7 @@ def fiber_tables(
 
 
 def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector) -> tuple[Reals, Reals]:
-    """Bound every cell by interval propagation over single rows until nothing changes.
-
-    Parameters
-    ----------
-    A, B : scipy sparse or array of int64, shapes (k, d), (l, d)
-    values, limits : array of int64, shapes (k,), (l,)
-
-    Returns
-    -------
-    low, high : ndarray of float64, shape (d,)
-        Integers or infinite. Intervals are empty (low above high) if no table satisfies all rows.
-
-    Examples
-    --------
-    >>> low, high = cell_intervals([[1, 1]], np.array([4]), np.eye(2, dtype=int), np.array([0, 1]))
-    >>> low.tolist(), high.tolist()
-    ([0.0, 1.0], [3.0, 4.0])
-    """
+    """Bound every cell by interval propagation over single rows until nothing changes."""
     rows = sparse.vstack([sparse.csr_array(A), -sparse.csr_array(A), sparse.csr_array(B)], format="csr")
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
     cells, weights = rows.indices, rows.data

@@ -32,32 +32,7 @@ type Mask = NDArray[np.bool_]
 def fixed_cells(
     found: Structure, A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector
 ) -> Mask:
-    """Return which cells have one value in all integer x with ``A x = values, B x >= limits``.
-
-    Parameters
-    ----------
-    found : Structure
-        Structure of A.
-    A, B : scipy sparse of int64, shapes (k, d), (l, d)
-    values, limits : ndarray of int64, shapes (k,), (l,)
-
-    Returns
-    -------
-    ndarray of bool, shape (d,)
-        Exact if at most 100 cells are undecided after propagation; otherwise the cells fixed by propagation, a subset.
-        If no x is feasible, the cells fixed by the sums alone.
-
-    Notes
-    -----
-    The time is milliseconds for tables of tens of cells, and linear in the entries of A and B for large ones.
-
-    Examples
-    --------
-    >>> margins = sparse.csr_array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]])
-    >>> nonnegative = sparse.csr_array(sparse.eye_array(4, dtype=np.int64)), np.zeros(4, dtype=np.int64)
-    >>> fixed_cells(structure(margins), margins, np.array([0, 7, 3, 4]), *nonnegative)
-    array([ True,  True,  True,  True])
-    """
+    """Return which cells have one value in all integer x with ``A x = values, B x >= limits``."""
     if not B.nnz:
         return found.fixed.copy()
     low, high = cell_intervals(A, values, B, limits)
@@ -102,10 +77,7 @@ def _decided(
 def _step_through(
     A: sparse.csr_array, B: sparse.csr_array, left: IntVector, cell: int, sign: int
 ) -> tuple[IntVector | None, bool]:
-    """Return z with ``A z = 0``, ``B z >= -left`` and at least one unit up or down in a cell, or whether none exists.
-
-    Small z are preferred, to avoid rounding errors.
-    """
+    """Return z with ``A z = 0``, ``B z >= -left`` and one unit or more up or down in a cell, or that none exists."""
     d = A.shape[1]
     lowest = np.zeros(2 * d)
     lowest[cell if sign > 0 else d + cell] = 1

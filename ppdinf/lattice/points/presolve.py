@@ -25,14 +25,7 @@ type Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Possible counts of cells.
-
-    Attributes
-    ----------
-    lower : ndarray of int64, shape (d,)
-        Count of the first column.
-    possible : ndarray of bool, shape (d, width)
-    """
+    """Possible counts of cells."""
 
     lower: IntVector
     possible: Mask
@@ -82,30 +75,7 @@ class Support:
 def presolve(
     A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support
 ) -> Support:
-    """Remove counts that interval propagation proves impossible under ``A x = values`` and ``B x >= limits``.
-
-    Parameters
-    ----------
-    A, B : scipy sparse of int64, shapes (k, d), (l, d)
-    values, limits : ndarray of int64, shapes (k,), (l,)
-    support : Support
-
-    Returns
-    -------
-    Support
-        The reduced support, which is empty if propagation proves that no table is feasible.
-
-    Examples
-    --------
-    Two cells with the total 5: the first has the possible counts 1, 4 and 5.
-
-    >>> first, second = np.array([1, 1, 0, 0, 1, 1], dtype=bool), np.ones(6, dtype=bool)
-    >>> support = Support(np.zeros(2, dtype=np.int64), np.stack([first & (np.arange(6) > 0), second]))
-    >>> none = sparse.csr_array((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64)
-    >>> found = presolve(sparse.csr_array([[1, 1]]), np.array([5]), *none, support)
-    >>> found.low.tolist(), found.high.tolist()
-    ([1, 0], [5, 4])
-    """
+    """Remove counts that interval propagation proves impossible under ``A x = values`` and ``B x >= limits``."""
     d, width = support.possible.shape
     units = sparse.eye_array(d, dtype=np.int64, format="csr")
     rows = sparse.csr_array(sparse.vstack([B, units, -units], format="csr"))

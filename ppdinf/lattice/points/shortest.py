@@ -26,29 +26,7 @@ __all__ = ["nearest_steps", "shortest_distance", "shortest_step"]
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
-    """Return the smallest norm of a non-zero integer vector z with ``A z = 0``.
-
-    Parameters
-    ----------
-    found : Structure
-    metric : {"l1", "l2"}
-
-    Returns
-    -------
-    int (l1), float (l2) or None
-        None if the lattice is {0}, because the public sums fix every cell.
-
-    Notes
-    -----
-    Groups and two-way tables have closed forms; other systems require up to one small integer programme per class.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> two_way = np.vstack([np.kron(np.eye(3, dtype=int), [1] * 4), np.tile(np.eye(4, dtype=int), 3)])
-    >>> [shortest_distance(structure(A)) for A in ([[1, 1]], two_way, [[2, 3, 5]], np.eye(2, dtype=int))]
-    [2, 4, 3, None]
-    """
+    """Return the smallest norm of a non-zero integer vector z with ``A z = 0``."""
     step = shortest_step(found, metric)
     if step is None:
         return None
@@ -56,24 +34,7 @@ def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
 
 
 def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
-    """Return a non-zero integer vector z with ``A z = 0`` of smallest norm.
-
-    Parameters
-    ----------
-    found : Structure
-    metric : {"l1", "l2"}
-
-    Returns
-    -------
-    ndarray of int64, shape (d,), or None
-        None if the lattice is {0}.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> shortest_step(structure([[1, 1, 0], [0, 1, 1]]), "l2").tolist()
-    [1, -1, 1]
-    """
+    """Return a non-zero integer vector z with ``A z = 0`` of smallest norm."""
     power = 1 if metric == "l1" else 2
     step = np.zeros(found.classes.size, dtype=np.int64)
     basis = sparse.csc_array(found.lattice.class_basis)  # one cell per class: distances do not change
@@ -102,32 +63,7 @@ def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
 
 @lru_cache(maxsize=8)
 def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
-    """List the vectors of smallest l2 norm, one of each kind, with the structure of the block of each vector.
-
-    A shortest vector lies in one block, because otherwise its part in one block would be shorter. Exchanging cells of a
-    class, or rows and columns of a two-way table, maps some vectors to others; they are of one kind. Other vectors are
-    enumerated.
-
-    Parameters
-    ----------
-    found : Structure
-
-    Returns
-    -------
-    list of (Structure, ndarray of int64)
-        Empty if the lattice is {0}.
-
-    Raises
-    ------
-    InvariantError
-        A block has too many cells for an enumeration.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> [step.tolist() for _, step in nearest_steps(structure([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]]))]
-    [[1, -1], [0, 1, -1]]
-    """
+    """List the vectors of smallest l2 norm, one of each kind, with the structure of the block of each vector."""
     shortest = shortest_step(found, "l2")
     if shortest is None:
         return []
@@ -197,10 +133,7 @@ def _opposite_columns(found: Structure) -> bool:
 
 
 def _cheapest_step(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
-    """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None.
-
-    The k-th unit of a cell, up or down, costs ``costs[k]``, which must not decrease in k.
-    """
+    """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None."""
     pieces, sizes = np.unique(costs, return_counts=True)
     n = system.shape[1]
     cost = np.concatenate([np.full(2 * n, piece) for piece in pieces])

@@ -25,26 +25,7 @@ type Reals = NDArray[np.float64]
 def nearest_table(
     A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support, near: IntVector
 ) -> IntVector | None:
-    """Return a table near a given one with ``A x = values``, ``B x >= limits`` and counts in their supports.
-
-    Parameters
-    ----------
-    A, B : scipy sparse of int64, shapes (k, d), (l, d)
-    values, limits, near : ndarray of int64, shapes (k,), (l,), (d,)
-    support : Support
-
-    Returns
-    -------
-    ndarray of int64, shape (d,), or None
-        None if the program does not find a table within 20 s.
-
-    Examples
-    --------
-    >>> support = Support(np.zeros(2, dtype=np.int64), np.array([[True, False, True, True]] * 2))
-    >>> none = sparse.csr_array((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64)
-    >>> nearest_table(sparse.csr_array([[1, 1]]), np.array([4]), *none, support, np.array([3, 1]))
-    array([2, 2])
-    """
+    """Return a table near a given one with ``A x = values``, ``B x >= limits`` and counts in their supports."""
     return _solve(A, values, B, limits, support, near, None)
 
 

@@ -21,19 +21,7 @@ __all__ = ["EliminationOrder", "elimination_order"]
 
 @dataclass(frozen=True, eq=False)
 class EliminationOrder:
-    """Order of constraints, with the variables that first occur in each constraint.
-
-    Attributes
-    ----------
-    rows : ndarray of int64
-        Constraints in the order in which they are closed.
-    open_rows : list of ndarray of int64
-        For each closed constraint, its open neighbours at that time.
-    variables : list of ndarray of int64
-        For each closed constraint, the variables that first occur in it.
-    width : int
-        Largest number of open neighbours.
-    """
+    """Order of constraints, with the variables that first occur in each constraint."""
 
     rows: IntVector
     open_rows: list[IntVector]
@@ -42,29 +30,7 @@ class EliminationOrder:
 
 
 def elimination_order(A: sparse.csc_array) -> EliminationOrder:
-    """Order the rows of a system by greedy minimum degree.
-
-    Parameters
-    ----------
-    A : scipy.sparse.csc_array, shape (k, n)
-        Constraints by variables; only the pattern matters.
-
-    Returns
-    -------
-    EliminationOrder
-
-    Notes
-    -----
-    The width is an upper bound on the treewidth of the constraint graph. The cost is linear in the number of edges,
-    including fill-in.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice.algebra.systems import integer_matrix
-    >>> order = elimination_order(integer_matrix([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]))
-    >>> order.rows, order.width
-    (array([0, 1, 2]), 1)
-    """
+    """Order the rows of a system by greedy minimum degree."""
     k = A.shape[0]
     pattern = sparse.csr_array((np.ones(A.nnz, dtype=np.int64), A.indices, A.indptr), shape=A.shape[::-1])
     linked = sparse.csr_array(pattern.T @ pattern)

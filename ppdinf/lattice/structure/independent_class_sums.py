@@ -21,19 +21,7 @@ __all__ = ["CoreSums", "core_sums", "proportional_rows"]
 
 @dataclass(frozen=True, eq=False)
 class CoreSums:
-    """Class sums with two or more dimensions, as variables under independent constraints.
-
-    Attributes
-    ----------
-    variables : ndarray of int64, shape (n_classes,)
-        Variable of the sum of each class; -1 outside of the core.
-    heights : ndarray of int64, shape (n_classes,)
-        Factor h_c of S_c = h_c w; 0 outside of the core.
-    system : scipy.sparse.csc_array of int64, shape (r, n_variables)
-        Independent constraints on the variables.
-    order : EliminationOrder
-        Order of the rows of `system`.
-    """
+    """Class sums with two or more dimensions, as variables under independent constraints."""
 
     variables: IntVector
     heights: IntVector
@@ -46,43 +34,7 @@ class CoreSums:
 
 
 def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_core: NDArray[np.bool_]) -> CoreSums:
-    """Merge proportional class sums of the core and order their constraints.
-
-    Parameters
-    ----------
-    class_system : scipy.sparse.csc_array of int64, shape (k, n_classes)
-    class_basis : scipy.sparse.csc_array of int64, shape (n_classes, r)
-        Saturated kernel basis of `class_system`.
-    in_core : ndarray of bool, shape (n_classes,)
-
-    Returns
-    -------
-    CoreSums
-
-    Raises
-    ------
-    InvariantError
-        If the merged weights exceed int64.
-
-    Notes
-    -----
-    Each variable takes every integer value, because its row of the kernel basis is primitive.
-
-    Examples
-    --------
-    Margins of a table of two rows and three columns: the second row is minus the first, and the sum of a row is one
-    constraint on three variables.
-
-    >>> from ppdinf.lattice.algebra.kernel import kernel
-    >>> from ppdinf.lattice.algebra.systems import integer_matrix
-    >>> rows, columns = np.eye(2, dtype=int), np.eye(3, dtype=int)
-    >>> A = integer_matrix(np.vstack([np.kron(rows, [1, 1, 1]), np.kron([1, 1], columns)]))
-    >>> core = core_sums(A, kernel(A).class_basis, np.ones(6, dtype=bool))
-    >>> print(core)
-    variables 3, independent constraints 1, elimination width 0
-    >>> core.variables, core.heights
-    (array([0, 1, 2, 0, 1, 2]), array([ 1, -1, -1, -1,  1,  1]))
-    """
+    """Merge proportional class sums of the core and order their constraints."""
     group, height = proportional_rows(sparse.csr_array(class_basis))
     members = np.flatnonzero(in_core & (height != 0))
     _, variable = np.unique(group[members], return_inverse=True)
@@ -99,23 +51,7 @@ def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_
 
 
 def proportional_rows(K: sparse.csr_array) -> tuple[IntVector, IntVector]:
-    """Group rows that are multiples of each other.
-
-    Parameters
-    ----------
-    K : scipy.sparse.csr_array of int64, shape (n, r)
-
-    Returns
-    -------
-    groups : ndarray of int64, shape (n,)
-    heights : ndarray of int64, shape (n,)
-        Row i is ``heights[i]`` times the primitive row of its group, whose first entry is positive.
-
-    Examples
-    --------
-    >>> proportional_rows(sparse.csr_array(np.array([[2, -4], [-1, 2], [0, 3]])))
-    (array([0, 0, 1]), array([ 2, -1,  3]))
-    """
+    """Group rows that are multiples of each other."""
     filled = np.flatnonzero(np.diff(K.indptr))
     heights = np.zeros(K.shape[0], dtype=np.int64)
     starts = K.indptr[filled]

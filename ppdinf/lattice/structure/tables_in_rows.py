@@ -30,20 +30,7 @@ MOST_PARTITIONS = 12
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalTable:
-    """A complete table of class sums with margins.
-
-    Attributes
-    ----------
-    classes : ndarray of int64, shape (n,)
-        Class at each position of the table, in C order.
-    shape : tuple of int
-        Sizes of the dimensions, at least 2.
-    generators : list of frozenset of int
-        Dimensions of each margin; no generator contains another.
-    weights : list of ndarray of int64
-        Number of cells at each level of each dimension: the class at (i, j, ...) has
-        ``weights[0][i] * weights[1][j] * ... / cells ** (len(shape) - 1)`` cells.
-    """
+    """A complete table of class sums with margins."""
 
     classes: IntVector
     shape: tuple[int, ...]
@@ -74,34 +61,7 @@ class HierarchicalTable:
 
 
 def hierarchical(system: sparse.csc_array, sizes: IntVector) -> HierarchicalTable | None:
-    """Return classes as the cells of a complete table, if the rows of a system are its margins.
-
-    Parameters
-    ----------
-    system : scipy.sparse.csc_array of int64, shape (k, n)
-        One column per class. Rows may repeat or follow from others.
-    sizes : ndarray of int64, shape (n,)
-        Number of cells in each class.
-
-    Returns
-    -------
-    HierarchicalTable or None
-        None also if the sizes of classes are not a product of weights of the levels.
-
-    Notes
-    -----
-    The cost is about 10 microseconds per row. If margins have rows of equal length, the rows must be ordered by margin,
-    as in public statements.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import margin_matrix
-    >>> found = hierarchical(margin_matrix((3, 4), [(0,), (1,)]), np.ones(12, dtype=int))
-    >>> found.shape, int(found.moving.sum())
-    ((3, 4), 6)
-    >>> hierarchical(margin_matrix((2, 3), [(0,), (1,)])[:, :5], np.ones(5, dtype=int)) is None
-    True
-    """
+    """Return classes as the cells of a complete table, if the rows of a system are its margins."""
     partitions = _partitions(system)
     if not partitions:
         return None

@@ -13,10 +13,7 @@ __all__ = ["two_way_table"]
 
 
 def two_way_table(system: sparse.csc_array) -> IntVector | None:
-    """Return columns as the cells of a complete two-way table, if the rows are its two margins.
-
-    A row with equal entries in all columns (the grand total) is ignored.
-    """
+    """Return columns as the cells of a complete two-way table, if the rows are its two margins."""
     by_row = sparse.csr_array(system)
     whole = (np.diff(by_row.indptr) == system.shape[1]) & (by_row.max(axis=1).toarray() == by_row.min(axis=1).toarray())
     margins = sparse.csc_array(by_row[~whole])

@@ -121,13 +121,7 @@ class AdditiveNoise(IndependentLaw):
 
 
 def noise_distribution(pmf: object, what: str) -> tuple[int, NDArray[np.float64]]:
-    """Return the smallest noise value of positive probability, and the probabilities of consecutive values.
-
-    Raises
-    ------
-    PrivacyError
-        As for `AdditiveNoise`; the message begins with `what`.
-    """
+    """Return the smallest noise value of positive probability, and the probabilities of consecutive values."""
     if isinstance(pmf, pd.Series):
         noise, p = np.asarray(pmf.index), np.asarray(pmf, dtype=np.float64)
     elif isinstance(pmf, Mapping):

@@ -118,12 +118,7 @@ def _(law: L2Laplace) -> JointL2:
 
 @jit
 def mixing_precision(epsilon: float, squares: float, rng: np.random.Generator) -> float:
-    """Draw ``(epsilon / v)**2`` given the sum of squared errors.
-
-    The scale v has density proportional to ``exp(-v**2 / 2 - b / (2 v**2))`` with ``b = epsilon**2 squares``. Its
-    square is generalized inverse Gaussian of order 1/2. The reciprocal of the square is inverse Gaussian with mean
-    ``1 / sqrt(b)`` and shape 1.
-    """
+    """Draw ``(epsilon / v)**2`` given the sum of squared errors."""
     b = epsilon**2 * squares
     inverse = rng.wald(b**-0.5, 1.0) if b > 0 else 1 / max(rng.standard_normal() ** 2, 1e-300)
     return float(epsilon**2 * inverse)

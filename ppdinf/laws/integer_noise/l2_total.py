@@ -29,31 +29,7 @@ NEGLIGIBLE = -40.0  # log of a negligible share of the total
 def log_l2_total(
     log_gaussian_total: Callable[[Fraction], float], epsilon: Fraction, log_identity: float, dimension: int
 ) -> float:
-    """Compute the logarithm of the total weight of all releases with l2 noise.
-
-    Parameters
-    ----------
-    log_gaussian_total : callable
-        Maps a variance to log Z, the log total weight with Gaussian noise of this variance; zero noise has weight 1.
-    epsilon : Fraction
-        Rate of the l2 noise.
-    log_identity : float
-        Log weight of the release that equals the table.
-    dimension : int
-        Upper bound on the dimension of the lattice of releases.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    Releases at distances 0 and 2:
-
-    >>> log_total = log_l2_total(lambda v: math.log1p(math.exp(-2 / v)), Fraction(1), 0.0, 1)
-    >>> round(math.exp(log_total) - 1, 9), round(math.exp(-2), 9)
-    (0.135335283, 0.135335283)
-    """
+    """Compute the logarithm of the total weight of all releases with l2 noise."""
 
     def term(k: int) -> float:
         v = math.exp(STEP * k)

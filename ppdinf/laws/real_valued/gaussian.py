@@ -104,13 +104,7 @@ class Gaussian(RealNoise):
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return the half-width, in standard deviations, of the central interval of a normal distribution.
-
-    Raises
-    ------
-    PrivacyError
-        `confidence` is not between 0 and 1.
-    """
+    """Return the half-width, in standard deviations, of the central interval of a normal distribution."""
     if not 0 < confidence < 1:
         raise PrivacyError(f"confidence must be between 0 and 1, found {confidence!r}")
     return float(special.ndtri((1 + confidence) / 2))

@@ -129,13 +129,7 @@ class RealNoise(PerEntry, IndependentLaw):
 
 
 def positive(value: object, what: str) -> float:
-    """Require a positive finite number.
-
-    Raises
-    ------
-    PrivacyError
-        The message names `what`.
-    """
+    """Require a positive finite number."""
     number = float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else math.nan
     if not 0 < number < math.inf:
         raise PrivacyError(f"{what} must be a positive number, found {value!r}")
@@ -143,13 +137,7 @@ def positive(value: object, what: str) -> float:
 
 
 def scale_of_noise(value: object, what: str) -> float:
-    """Require a positive finite number, and say of 0 that numbers without noise are exact.
-
-    Raises
-    ------
-    PrivacyError
-        The message names `what`.
-    """
+    """Require a positive finite number, and say of 0 that numbers without noise are exact."""
     if isinstance(value, int | float | np.number) and not isinstance(value, bool) and value == 0:
         raise PrivacyError(
             f"{what} is 0, so the published number is exact: state it in public= of ppdinf.Measurements, and write nan "

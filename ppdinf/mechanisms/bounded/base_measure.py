@@ -15,11 +15,7 @@ __all__ = ["BaseMeasure", "log_base_measure"]
 
 @runtime_checkable
 class BaseMeasure(Hashable, Protocol):
-    """Weights of the released counts, independent of the confidential counts. Any hashable object with these methods.
-
-    An optional method ``around(center, groups)`` returns the same weights times a factor for each cell. The factors
-    cancel in every table whose groups have the sums of `center`; with them, weights grow less with the counts.
-    """
+    """Weights of released counts, independent of the confidential counts: any hashable object with these methods."""
 
     def weight(self, cell: int, count: int) -> arb:
         """Enclose the weight of a count in a cell; cells are numbered in the order of the table."""

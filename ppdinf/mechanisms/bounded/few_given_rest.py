@@ -131,20 +131,7 @@ class _Sums:
 
 
 class FewGivenRest:
-    """Exact sampler of releases of one table.
-
-    Parameters
-    ----------
-    x : ndarray of int64, shape (d,)
-        The confidential cells.
-    low : list of int or None, length d
-        The smallest release of each cell, or None.
-    groups : ndarray of int64, shape (d,)
-        Cells with one public sum share a label; -1: no public sum.
-    epsilon : Fraction
-    few : int
-        Largest number of cells of a group that are drawn last.
-    """
+    """Exact sampler of releases of one table."""
 
     def __init__(
         self, x: NDArray[np.int64], low: list[int | None], groups: NDArray[np.int64], epsilon: Fraction, few: int = FEW
@@ -263,12 +250,7 @@ def _mean(
 
 
 def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int | None], NDArray[np.int64]] | None:
-    """Return the smallest release of each cell and the group of each cell, as `FewGivenRest` needs them.
-
-    None for every other system: a cell in several public sums or with a coefficient other than 1, an upper bound, or a
-    bound on several cells. None, too, if the noise is too wide for a table of its weights, or if sums of public values
-    exceed the integers that doubles represent.
-    """
+    """Return the smallest release of each cell and the group of each cell, as `FewGivenRest` needs them."""
     largest = max(int(np.abs(values).max(initial=0)) for values in (system.values, system.limits))
     if _width(epsilon) > ENTRIES or largest * system.frame.size > 2**53:
         return None

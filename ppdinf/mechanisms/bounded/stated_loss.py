@@ -77,15 +77,7 @@ def listed_law(
     sensitivity: float,
     base: BaseMeasure | None = None,
 ) -> ListedLaw:
-    """Compute the loss for every pair of tables, and the weights ``exp(-rate loss / sigma)`` times the base measure.
-
-    Raises
-    ------
-    InvariantError
-        More than 1,000 tables satisfy the public statements.
-    PrivacyError
-        The loss is not finite and non-negative, or is the same for all tables within `sensitivity` of each other.
-    """
+    """Compute the loss for every pair of tables, and the weights ``exp(-rate loss / sigma)`` times the base measure."""
     tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
     if tables is None:
         raise InvariantError(

@@ -34,29 +34,7 @@ SLACK = 16  # factor by which the work may exceed the estimate before a draw is 
 def eliminated_releases(
     system: System, center: tuple[int, ...], noise: IntegerLaw, base: BaseMeasure | None = None
 ) -> Elimination:
-    """Sum the weights of all releases of a table; the result also draws releases.
-
-    A bound on several cells becomes a sum with one additional variable, its slack.
-
-    Parameters
-    ----------
-    system : System
-        Public sums, whose values are those of the table, and bounds that every release satisfies.
-    center : tuple of int
-        The confidential cells.
-    noise : IntegerLaw
-    base : BaseMeasure, optional
-
-    Returns
-    -------
-    Elimination
-        Over the cells, followed by one slack variable for every bound on several cells.
-
-    Raises
-    ------
-    InvariantError
-        The public sums and bounds cross too much for elimination.
-    """
+    """Sum the weights of all releases of a table; the result also draws releases."""
     values = system.A @ np.array(center, dtype=np.int64)
     around = getattr(base, "around", None)
     base = around(center, _groups(system)) if around is not None else base
@@ -78,10 +56,7 @@ def eliminated_releases(
 
 
 def work_of(system: System, noise: IntegerLaw) -> float:
-    """Estimate the multiplications of an elimination from the public statements: an upper bound over all tables.
-
-    A bound on several cells is a sum with a slack variable.
-    """
+    """Estimate the multiplications of an elimination from the public statements: an upper bound over all tables."""
     low, high = cell_intervals(system.A, system.values, system.B, system.limits)
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     return elimination_work(sp.csr_array(sp.vstack([system.A, system.B[linked]])), (high - low) / 2, noise)

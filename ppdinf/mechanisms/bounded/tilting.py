@@ -57,34 +57,7 @@ def sides(noise: IntegerLaw, tilt: Fraction, below: float, above: float) -> Side
 def tilts(
     noise: IntegerLaw, below: NDArray[np.float64], above: NDArray[np.float64], groups: NDArray[np.int64]
 ) -> dict[int, Fraction]:
-    """Tilt every group of cells so that noise between ``-below`` and `above` has a sum with mean 0.
-
-    Parameters
-    ----------
-    noise : IntegerLaw
-    below, above : ndarray of float64, shape (d,)
-        Non-negative, possibly infinite.
-    groups : ndarray of int64, shape (d,)
-        Cells with one public sum share a label; -1: no public sum.
-
-    Returns
-    -------
-    dict from labels to Fraction
-        The groups whose sum needs a tilt. Its absolute value is below the rate at which weights decrease, by a margin
-        that keeps the supports short enough to be listed when a few wide cells balance many narrow cells. It
-        can be larger if bounds end all cells of the group on that side within the untilted support.
-
-    Examples
-    --------
-    Counts of 0 and 1 that must not decrease, with a public sum; then counts of 9 from 0 to 18:
-
-    >>> from ppdinf.mechanisms import DoubleGeometric
-    >>> noise, one_sum = DoubleGeometric("1/4"), np.zeros(50, dtype=int)
-    >>> round(float(tilts(noise, np.arange(50.0) % 2, np.full(50, 25.0), one_sum)[0]), 2)
-    -0.97
-    >>> tilts(noise, np.full(50, 9.0), np.full(50, 9.0), one_sum)
-    {}
-    """
+    """Tilt every group of cells so that noise between ``-below`` and `above` has a sum with mean 0."""
     if not np.any(groups >= 0) or np.any(below < 0) or np.any(above < 0):
         return {}
     widest = float(max(below.max(), above.max()))

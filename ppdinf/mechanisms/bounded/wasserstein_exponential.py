@@ -251,36 +251,7 @@ class WassersteinExponential(Weighted):
 
 
 class StatedLoss(WassersteinExponential):
-    """A Wasserstein exponential mechanism with a user-defined loss, bound to the public statements of a table.
-
-    `WassersteinExponential` with a callable `loss` becomes a `StatedLoss` when it is bound to public sums.
-
-    Parameters
-    ----------
-    stated : WassersteinExponential
-    system : System
-        Public sums and bounds that leave at most 1,000 tables.
-
-    Raises
-    ------
-    InvariantError
-        Too many tables satisfy the public statements.
-    PrivacyError
-        The loss is not finite and non-negative, or is constant between tables within `sensitivity`.
-
-    Notes
-    -----
-    The loss is computed for every pair of tables: 1,000,000 calls for 1,000 tables.
-
-    Examples
-    --------
-    >>> import numpy as np, ppdinf as ppd
-    >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
-    >>> largest = lambda y, x: np.abs(y - x).max()
-    >>> mechanism = ppd.WassersteinExponential(public, 1, sensitivity=2, secrets="x", loss=largest)
-    >>> mechanism.on(public.on([3, 0, 2])).sigma  # one person in another cell moves it by 1
-    1.0
-    """
+    """A Wasserstein exponential mechanism with a user-defined loss, bound to the public statements of a table."""
 
     _law: ListedLaw
 

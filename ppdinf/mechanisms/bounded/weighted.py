@@ -146,10 +146,7 @@ class Weighted(TableMechanism):
     def _draw_l2(
         self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, stream: BitStream
     ) -> NDArray[np.int64]:
-        """Draw l2 noise by rejection from l2 noise without bounds, and where bounds are tight from l1 proposals.
-
-        Which proposals are used depends on the number of accepted ones only, so the accepted ones have one law.
-        """
+        """Draw l2 noise by rejection from l2 noise without bounds, and where bounds are tight from l1 proposals."""
         d, wider = x.size, law.dominating_law(x.size)
         epsilon, rate = law.epsilon, wider.epsilon
         kept, tried = [np.empty((0, d), dtype=np.int64)], 0

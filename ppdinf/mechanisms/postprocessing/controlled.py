@@ -26,33 +26,7 @@ __all__ = ["controlled_rounding"]
 
 
 def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
-    """Round a table and its sums together, each to a neighbouring integer.
-
-    Parameters
-    ----------
-    real : array_like of float, shape (d,)
-        Numbers within 1e-6 of an integer count as integers.
-    A : array_like or scipy sparse of int, shape (k, d)
-        Sums to control; integer sums of `real` are kept exactly.
-
-    Returns
-    -------
-    ndarray of int64, shape (d,)
-
-    Raises
-    ------
-    InvariantError
-        No such table exists, which is possible where sums cross in more than two ways.
-
-    Notes
-    -----
-    100 x 100 cells with both margins take about 1 s.
-
-    Examples
-    --------
-    >>> controlled_rounding([0.3, 0.4, 1.3, 2.0], [[1, 1, 1, 1]])
-    array([0, 1, 1, 2])
-    """
+    """Round a table and its sums together, each to a neighbouring integer."""
     r, rows = np.asarray(real, dtype=np.float64), sparse.csc_array(A, dtype=np.int64)
     floor = integer_floor(r)
     fraction = np.maximum(r - floor, 0.0)

@@ -26,14 +26,7 @@ __all__ = ["FeasibleTables"]
 
 @dataclass(frozen=True, eq=False)
 class FeasibleTables:
-    """The set {x >= 0 : A x = a, B x >= b}.
-
-    Parameters
-    ----------
-    A, B : scipy sparse of int64, shapes (k, d) and (l, d)
-        B without the bounds x >= 0 themselves.
-    a, b : ndarray of int64, shapes (k,) and (l,)
-    """
+    """The set {x >= 0 : A x = a, B x >= b}."""
 
     A: sparse.csr_array
     a: NDArray[np.int64]

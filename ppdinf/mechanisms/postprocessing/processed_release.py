@@ -16,17 +16,7 @@ __all__ = ["PostProcessedRelease"]
 
 @dataclass(frozen=True, eq=False)
 class PostProcessedRelease:
-    """A post-processed table, and the information that inference requires.
-
-    Attributes
-    ----------
-    table : xarray.DataArray
-        As published; int64, or float64 for methods that return real numbers.
-    noisy : Release
-        The noisy table before post-processing, with all public statements: use it for inference.
-    guarantee : ReleaseGuarantee
-        Guarantee of both tables together.
-    """
+    """A post-processed table, and the information that inference requires."""
 
     table: xr.DataArray
     noisy: Release
@@ -49,14 +39,7 @@ class PostProcessedRelease:
 
     @property
     def report(self) -> pd.Series:
-        """Summarize the changes by post-processing, computed from published tables only.
-
-        Returns
-        -------
-        pandas.Series
-            ``cells``; ``negative`` noisy cells; cells ``moved`` by more than 1e-9; ``total_moved`` and
-            ``largest_move``, in counts.
-        """
+        """Summarize the changes by post-processing, computed from published tables only."""
         move = np.abs(self.table.values - self.noisy.table.values)
         return pd.Series(
             {

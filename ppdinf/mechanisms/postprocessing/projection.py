@@ -36,35 +36,7 @@ CLEAN = 1e-9  # residual that is attributed to rounding, relative to the largest
 
 
 def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None = None) -> Vector:
-    """Project orthogonally onto {x : A x = a}.
-
-    Parameters
-    ----------
-    y : array_like of float, shape (d,) or (draws, d)
-    A : array_like or scipy sparse, shape (k, d)
-        Any rank.
-    a : array_like, shape (k,)
-    weights : array_like of positive float, shape (d,), optional
-        Weights of the squares; ones by default.
-
-    Returns
-    -------
-    ndarray of float64, shape of `y`
-
-    Raises
-    ------
-    InvariantError
-        The sums contradict each other.
-
-    Notes
-    -----
-    One sparse factorization of order k.
-
-    Examples
-    --------
-    >>> onto_sums([3, 5], [[1, 1], [2, 2]], [10, 20])
-    array([4., 6.])
-    """
+    """Project orthogonally onto {x : A x = a}."""
     start, E, e, w = _prepare(y, A, a, weights)
     x, e = start.T, e.reshape(-1, *[1] * (start.ndim - 1))
     if E.shape[0]:
@@ -84,35 +56,7 @@ def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | No
 def onto_bounds(
     y: ArrayLike, A: MatrixLike, a: ArrayLike, B: MatrixLike, b: ArrayLike, weights: ArrayLike | None = None
 ) -> Vector:
-    """Return the nearest point of {x : A x = a, B x >= b}.
-
-    Parameters
-    ----------
-    y, A, a, weights
-        As in `onto_sums`. Cells of weight 0 move without cost; then only the other cells are unique.
-    B : array_like or scipy sparse, shape (l, d)
-    b : array_like, shape (l,)
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-        Sums and active bounds hold to rounding error. If weights are 0 or many active bounds are linearly dependent,
-        they hold to 1e-8 of the largest number.
-
-    Raises
-    ------
-    InvariantError
-        No real table satisfies all sums and bounds.
-
-    Notes
-    -----
-    100 x 100 cells with both margins take about 0.5 s.
-
-    Examples
-    --------
-    >>> onto_bounds([5, -2, 4], [[1, 1, 1]], [6], np.eye(3), np.zeros(3)).round(9)
-    array([3.5, 0. , 2.5])
-    """
+    """Return the nearest point of {x : A x = a, B x >= b}."""
     start, E, e, w = _prepare(y, A, a, weights)
     G = sparse.csr_array(B, dtype=np.float64)
     g = np.asarray(b, dtype=np.float64)

@@ -45,38 +45,7 @@ def round_to_sums(
     *,
     groups: sparse.sparray | None = None,
 ) -> NDArray[np.int64]:
-    """Round every number down or up by at most one so that sums and bounds hold exactly.
-
-    Parameters
-    ----------
-    real : array_like of float, shape (d,), or (m,) with `groups`
-        Satisfies A x = a and B x >= b up to the rounding error of a solver.
-    A, B : scipy sparse of int64, shapes (k, d) and (l, d)
-    a, b : array_like of int, shapes (k,) and (l,)
-    groups : scipy sparse of int64, shape (m, d), optional
-        Groups of cells whose sums are `real`; single cells by default.
-
-    Returns
-    -------
-    ndarray of int64, shape (d,)
-        A x = a and B x >= b, verified in integers. ``groups @ x - floor(real)`` is 0 or 1 if any such table exists, as
-        it does for one sum, nested sums and two-way margins; otherwise the nearest integer table in l1 is returned.
-
-    Raises
-    ------
-    InvariantError
-        No integer table satisfies all sums and bounds.
-
-    Notes
-    -----
-    10,000 cells with both margins of a square table take about 1 s.
-
-    Examples
-    --------
-    >>> one = sparse.csr_array([[1, 1, 1]])
-    >>> round_to_sums([0.4, 1.9, 3.7], one, [6], sparse.eye_array(3), [0, 0, 0])
-    array([0, 2, 4])
-    """
+    """Round every number down or up by at most one so that sums and bounds hold exactly."""
     G = sparse.csc_array(sparse.eye_array(A.shape[1], dtype=np.int64)) if groups is None else sparse.csc_array(groups)
     # Variables are differences from the floor, which keeps the numbers in HiGHS small.
     start = integer_floor(real) if groups is None else np.zeros(A.shape[1], dtype=np.int64)
@@ -112,30 +81,7 @@ def _solve(
 
 
 def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.int64]:
-    """Round down, then up where the fractions are largest, so that each group of cells has its sum.
-
-    Parameters
-    ----------
-    real : array_like of float, shape (d,)
-        The cells of each group have its sum, up to the rounding error of a solver.
-    groups : array_like of int, shape (d,)
-        Group of each cell, starting at 0; -1 for cells without a sum, which are rounded to the nearest integer.
-    sums : array_like of int, shape (n_groups,)
-
-    Returns
-    -------
-    ndarray of int64, shape (d,)
-        The same optimum as `round_to_sums`; among equal fractions, the first are rounded up.
-
-    Notes
-    -----
-    The cost is O(d log d).
-
-    Examples
-    --------
-    >>> largest_fractions([0.4, 1.9, 3.7, 2.6], [0, 0, 0, -1], [6])
-    array([0, 2, 4, 3])
-    """
+    """Round down, then up where the fractions are largest, so that each group of cells has its sum."""
     real, groups, sums = np.asarray(real, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.int64)
     rounded = np.where(groups < 0, np.rint(real), integer_floor(real)).astype(np.int64)
     order = np.lexsort((rounded - real, groups))[np.count_nonzero(groups < 0) :]
@@ -151,13 +97,7 @@ def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> ND
 
 
 def integer_floor(real: ArrayLike) -> NDArray[np.int64]:
-    """Round down, except for numbers just below an integer, such as 2.9999999, which is rounded to 3.
-
-    Examples
-    --------
-    >>> integer_floor([2.9999999, 2.9, -0.5])
-    array([ 3,  2, -1])
-    """
+    """Round down, except for numbers just below an integer, such as 2.9999999, which is rounded to 3."""
     near = np.rint(real)
     rounded: NDArray[np.int64] = np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
     return rounded

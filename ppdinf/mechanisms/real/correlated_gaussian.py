@@ -175,24 +175,7 @@ def _stated(
 
 
 def base_decomposition(moves: Reals) -> Reals:
-    """Return orthogonal axes, each as long as the longest change along its part.
-
-    Parameters
-    ----------
-    moves : ndarray of float64, shape (k, n)
-        The columns span R^k.
-
-    Returns
-    -------
-    ndarray of float64, shape (k, k)
-        One axis per column.
-
-    Examples
-    --------
-    >>> base_decomposition(np.array([[8.0, 0.0], [0.0, 1.0]])).round(3)
-    array([[0., 8.],
-           [1., 0.]])
-    """
+    """Return orthogonal axes, each as long as the longest change along its part."""
     left, axes = np.eye(len(moves)), []
     while left.shape[1]:
         _, directions = np.linalg.eigh(enclosing_ellipsoid(left.T @ moves))  # increasing order

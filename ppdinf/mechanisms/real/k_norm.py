@@ -203,13 +203,7 @@ class KNorm(SubspaceMechanism):
         return lambda draws, stream: in_steps((kinds @ noise.draw(draws, stream).T).T, grid), grid
 
     def _rounded(self, law: RealNoise, space: NullSpace, size: Callable[[Reals], Reals]) -> RealNoise:
-        """Round draws to multiples of the grid with public sums 0; `size` is minus the log density of each row.
-
-        Raises
-        ------
-        PrivacyError
-            The grid is too coarse for the noise.
-        """
+        """Round draws to multiples of the grid with public sums 0; `size` is minus the log density of each row."""
         if self.grid is None:
             return law
         basis = moved_structure(space, self.query, self.neighbours).lattice.basis.toarray()

@@ -27,35 +27,7 @@ SLACK = 1e-9  # relative to sigma: exceeds rounding errors in calibrations and t
 def gaussian_on_grid(
     sigma: float, square: float, grid: Grid, largest: Fraction = Fraction(1)
 ) -> tuple[Fraction, Fraction]:
-    """Widen Gaussian noise for a lattice, and choose its grid if it is "auto".
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation required for real numbers.
-    square : float
-        Bound on the squared lengths of the orthogonal parts of the lattice's basis, in steps of the grid.
-    grid : Fraction or "auto"
-    largest : Fraction
-        Upper bound on the chosen grid.
-
-    Returns
-    -------
-    grid : Fraction
-    steps : Fraction
-        Standard deviation in steps of the grid.
-
-    Raises
-    ------
-    PrivacyError
-        The grid is too coarse for the noise.
-
-    Examples
-    --------
-    >>> grid, steps = gaussian_on_grid(10.0, 2.0, "auto")
-    >>> grid, 0 < float(steps * grid) / 10 - 1 < 1e-8
-    (Fraction(1, 16384), True)
-    """
+    """Widen Gaussian noise for a lattice, and choose its grid if it is "auto"."""
     length = math.sqrt(square)
     step = min(largest, grid_below(sigma / length)) if not isinstance(grid, Fraction) else grid
     share = HIDDEN * (length * float(step) / sigma) ** 2

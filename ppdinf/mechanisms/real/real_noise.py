@@ -53,18 +53,7 @@ type Grid = Fraction | str | None
 
 
 def as_grid(value: Parameter | None, *, largest: Fraction | None = None) -> Grid:
-    """Validate a grid: "auto", a power of two, or None for real numbers in double precision.
-
-    Raises
-    ------
-    PrivacyError
-        The grid is invalid, or exceeds `largest`.
-
-    Examples
-    --------
-    >>> as_grid("1/64"), as_grid(0.5), as_grid("auto")
-    (Fraction(1, 64), Fraction(1, 2), 'auto')
-    """
+    """Validate a grid: "auto", a power of two, or None for real numbers in double precision."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return value
     grid = as_fraction(value, "grid")
@@ -76,13 +65,7 @@ def as_grid(value: Parameter | None, *, largest: Fraction | None = None) -> Grid
 
 
 def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
-    """Return the largest power of two, at least 2^-30, that divides a scale into at least `steps` steps.
-
-    Examples
-    --------
-    >>> grid_below(20.0, steps=64)
-    Fraction(1, 4)
-    """
+    """Return the largest power of two, at least 2^-30, that divides a scale into at least `steps` steps."""
     return Fraction(2) ** max(-30, math.floor(math.log2(scale / steps)))
 
 
@@ -114,35 +97,7 @@ def real_sampler(grid: Grid, plan: Plan | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RealNoise:
-    """Noise on the null space of public sums.
-
-    Attributes
-    ----------
-    draw : callable
-        ``draw(draws, stream)``, float64 of shape (draws, d): multiples of the grid, if `grid` is set.
-    log_density : callable
-        Log density of one vector of the null space, shape (d,), without normalizer.
-    sampler, reason : str
-        Name of the sampler, and the reason for its choice.
-    reach : float
-        Bound on ``|z|`` that no cell exceeds except with probability 1e-12.
-    dimension : int
-        Dimension of the span of the noise: less than the null space if no record changes some combinations of answers.
-    norm : NoiseNorm, optional
-        The norm, if the log density is minus a norm.
-    shifts : sparse array of float64, shape (d, r), optional
-        Directions that a projection removes from the noise: `norm` is then the norm of ``z + shifts @ t``, and the
-        density at z is the integral over t.
-    distance : callable, optional
-        For a Markov chain: computes an upper limit of its total variation distance from the law.
-    grid : Fraction, optional
-        Power of two; draws are multiples of it. Without a grid, draws are real numbers in double precision.
-    exact : bool
-        Whether the draws follow the law exactly; otherwise floating-point numbers decide outcomes.
-    removed : callable, optional
-        The component of drawn noise that the projection removes. It depends only on the sums of the noise, so
-        that ``answers + noise - removed(noise)`` is a function of the noisy answers and the public sums.
-    """
+    """Noise on the null space of public sums."""
 
     draw: Callable[[int, BitStream], Reals]
     log_density: Callable[[Reals], float]
@@ -165,36 +120,18 @@ class RealNoise:
 
 
 def gaussian_reach(sigma: float, cells: int) -> float:
-    """Return a bound on Gaussian noise with standard deviation at most sigma in each of `cells` cells.
-
-    Examples
-    --------
-    >>> round(gaussian_reach(1.0, 1), 2)
-    7.53
-    """
+    """Return a bound on Gaussian noise with standard deviation at most sigma in each of `cells` cells."""
     return sigma * math.sqrt(2 * math.log(2 * cells / RARE))
 
 
 def laplace_reach(scale: float, cells: int) -> float:
-    """Return a bound on sums ``sum_k q_k e_k`` with ``|q|_2 <= 1`` of independent Laplace noise, for `cells` cells.
-
-    ``E exp(u q e) = 1 / (1 - (u scale q)^2)``, and its logarithm is convex in q^2, so that the maximum puts all weight
-    on one e: Chernoff's bound for one Laplace variable holds for every sum. Every u is valid; a good u is used.
-
-    Examples
-    --------
-    >>> round(laplace_reach(1.0, 1), 2)
-    32.12
-    """
+    """Return a bound on sums ``sum_k q_k e_k`` with ``|q|_2 <= 1`` of independent Laplace noise, for `cells` cells."""
     u = np.linspace(0.9, 0.999, 100)
     return scale * float(np.min((math.log(2 * cells / RARE) - np.log1p(-(u**2))) / u))
 
 
 def log_total_of_norm(norm: NoiseNorm, m: int, shifts: sparse.csr_array | None) -> float | None:
-    """Return the log of the integral of ``exp(-norm)`` over the m dimensions of the noise, and over removed shifts.
-
-    Models give shifts the density of Laplace variables. None if the integral is not known.
-    """
+    """Return the log of the integral of ``exp(-norm)`` over the m dimensions of the noise, and over removed shifts."""
     (k, d), r = norm.matrix.shape, 0 if shifts is None else shifts.shape[1]
     if norm.factor is not None:
         log_lengths, k = np.full(m + r, math.log(norm.factor)), m + r

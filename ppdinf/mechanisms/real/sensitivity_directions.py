@@ -19,28 +19,7 @@ SMALLEST = 1e-6  # smallest extent of the changes along any direction, relative 
 
 
 def sensitivity_directions(space: NullSpace, query: Query | None, neighbours: Neighbours) -> tuple[Array, Array]:
-    """Enumerate the changes of Q'W by one person, in coordinates of the directions that they span.
-
-    Returns
-    -------
-    directions : ndarray of float64, shape (d, k)
-        Orthonormal, within the null space. Answers of neighbours never differ along the other directions.
-    moves : ndarray of float64, shape (k, n)
-        Without the negatives; the columns span R^k.
-
-    Raises
-    ------
-    PrivacyError
-        There are too many changes to enumerate, or their extent differs too much between directions.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> from ppdinf.lattice.null_space import null_space
-    >>> directions, moves = sensitivity_directions(null_space(structure([[1, 1, 1]])), None, "replaced")
-    >>> np.linalg.norm(moves, axis=0).round(9)
-    array([1.41421356, 1.41421356, 1.41421356])
-    """
+    """Enumerate the changes of Q'W by one person, in coordinates of the directions that they span."""
     d = space.fixed.shape[0]
     answers = sparse.eye_array(d, dtype=np.int64) if query is None else np.array(query)
     k = _seen(space, sparse.csc_array(answers), neighbours)[0]
@@ -57,15 +36,7 @@ def sensitivity_directions(space: NullSpace, query: Query | None, neighbours: Ne
 
 
 def moved_structure(space: NullSpace, query: Query | None, neighbours: Neighbours) -> Structure:
-    """Return the structure of the integer vectors that changes span in the null space.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice.null_space import null_space
-    >>> free = null_space(structure([[0, 0, 0]]))
-    >>> moved_structure(free, None, "replaced").lattice.rank  # the number of records does not change
-    2
-    """
+    """Return the structure of the integer vectors that changes span in the null space."""
     d = space.fixed.shape[0]
     answers = sparse.eye_array(d, dtype=np.int64) if query is None else sparse.csc_array(np.array(query))
     k, both = _seen(space, sparse.csc_array(answers), neighbours)
@@ -76,10 +47,7 @@ def moved_structure(space: NullSpace, query: Query | None, neighbours: Neighbour
 
 
 def _seen(space: NullSpace, answers: sparse.csc_array, neighbours: Neighbours) -> tuple[int, sparse.csc_array]:
-    """Return the dimension of the span of the changes in the null space, the changes and the public sums.
-
-    The rank is computed in integers: a direction lost to rounding would receive no noise. One column per vector.
-    """
+    """Return the dimension of the span of the changes in the null space, the changes and the public sums."""
     if neighbours == "replaced":
         d = answers.shape[1]
         first = sparse.coo_array((np.ones(d - 1, np.int64), (np.zeros(d - 1, int), np.arange(d - 1))), shape=(d, d - 1))

@@ -271,15 +271,7 @@ class SubspaceMechanism(SharedKey):
         )
 
     def _records(self, system: System, norm: NoiseNorm, y: Reals) -> int | None:
-        """Return the number of records if the noise keeps it and no public sum states it; otherwise None.
-
-        Replacing a record does not change answers in which all records have equal weights, so they get no noise.
-
-        Raises
-        ------
-        InvariantError
-            The component of y without noise does not correspond to any number of records.
-        """
+        """Return the number of records if the noise keeps it and no public sum states it; otherwise None."""
         kept = null_space(np.vstack([system.A.toarray(), norm.matrix.toarray()]))
         weights = (kept if self.query is None else np.array(self.query).T @ kept)[0]  # equal for all records
         sums, best = kept.T @ y, int(np.argmax(np.abs(weights)))

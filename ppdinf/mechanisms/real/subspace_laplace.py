@@ -227,11 +227,7 @@ def _projected_log_density(space: NullSpace, z: Reals, step: float) -> float:
 
 
 def _log_shift_sum(z: Reals, step: float) -> float:
-    """Return the log of step times the sum of exp(-sum_i |z_i + t|) over t in -z_1 + step Z; of the integral at step 0.
-
-    For increasing t, the exponent is linear between consecutive points -z_i, which are multiples of the step apart.
-    Pieces are geometric series of their larger end; the logarithm does not overflow.
-    """
+    """Return the log of step times the sum of exp(-sum_i |z_i + t|) over t in -z_1 + step Z; step 0: the integral."""
     n = z.size
     if not n:
         return 0.0

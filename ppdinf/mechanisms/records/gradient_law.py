@@ -26,16 +26,7 @@ type Points = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class GradientLaw:
-    """Answers near the minimizer of an objective on records, within its ball.
-
-    Attributes
-    ----------
-    objective : Objective
-    records : as the objective requires
-    norm : {"l2", "l1", "linf"}
-    rate : float
-        Rate per unit of the gradient divided by its sensitivity.
-    """
+    """Answers near the minimizer of an objective on records, within its ball."""
 
     objective: Objective
     records: Any

@@ -186,10 +186,7 @@ def record_rows(data: object, what: str) -> Points:
 
 
 def require_within(sizes: Points, bound: float, what: str) -> None:
-    """Refuse sizes above a bound, except for rounding errors in the last digits.
-
-    The sensitivity allows for these errors (`SLACK` of `ppdinf.mechanisms.records.k_norm_gradient`).
-    """
+    """Refuse sizes above a bound, except for rounding errors in the last digits."""
     outside = np.flatnonzero(sizes > bound * (1 + ROUNDING))
     if outside.size:
         raise PrivacyError(

@@ -25,38 +25,7 @@ def path_edges(n: int) -> NDArray[np.int64]:
 
 
 def adjacency_edges(adjacency: Adjacency, labels: Array, name: str) -> NDArray[np.int64]:
-    """Return the edges of an adjacency as pairs of positions in `labels`, each once.
-
-    Parameters
-    ----------
-    adjacency : Mapping, DataFrame or matrix
-        A mapping from every label to its neighbours; a DataFrame with an edge per row and two columns of labels; a
-        square DataFrame of 0 and 1 whose index and columns are the labels; or a SciPy sparse matrix or array of 0
-        and 1 in the order of the labels. Labels without neighbours are islands.
-    labels : array, shape (n,)
-    name : str
-        Name of the coordinate, for errors.
-
-    Returns
-    -------
-    ndarray of int64, shape (edges, 2)
-        First position below the second, in order.
-
-    Raises
-    ------
-    LabelError
-        A label is unknown, or a mapping or matrix has no entry for one.
-    ModelError
-        A label is its own neighbour, a mapping or matrix is not symmetric, an entry is not 0 or 1, or the shape of a
-        matrix or frame is wrong.
-
-    Examples
-    --------
-    >>> near = {"a": ["b"], "b": ["a", "c"], "c": ["b"], "island": []}
-    >>> adjacency_edges(near, np.array(["a", "b", "c", "island"]), "area")
-    array([[0, 1],
-           [1, 2]])
-    """
+    """Return the edges of an adjacency as pairs of positions in `labels`, each once."""
     known = labels.tolist()
     position = {label: k for k, label in enumerate(known)}
 

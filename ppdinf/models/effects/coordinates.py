@@ -33,11 +33,7 @@ class NormalLikelihood(NamedTuple):
 
 
 class GroupLikelihood(NamedTuple):
-    """Normal approximation of the likelihood of weighted averages of effects within each coarser label.
-
-    The likelihood of single labels depends only on their contrasts. The sum of the coarser label informs the average,
-    which has the weights ``share``.
-    """
+    """Normal approximation of the likelihood of weighted averages of effects within each coarser label."""
 
     group: NDArray[np.int64]
     share: NDArray[np.float64]
@@ -68,20 +64,7 @@ class Rescaled(Transform):
 
 
 class StandardNormal(Transform):
-    """Map independent normal variables to variables that are standard normal in the approximate posterior.
-
-    The posterior is standard normal for every standard deviation of the prior. See
-    :mod:`ppdinf.models.effects.whitening`.
-
-    Parameters
-    ----------
-    base : array, shape (n,)
-        Offsets to which the likelihood is relative.
-    likelihood : NormalLikelihood
-        Likelihood of each variable.
-    groups : GroupLikelihood
-        Likelihood of the average of each group.
-    """
+    """Map independent normal variables to variables that are standard normal in the approximate posterior."""
 
     name = "standard_normal"
     ndim_supp = 1
@@ -117,34 +100,7 @@ class StandardNormal(Transform):
 
 
 class StandardSpectral(Transform):
-    r"""Map effects with a BYM2 prior to variables that are about standard normal in the approximate posterior.
-
-    The variables are ``V' level``: levels of labels in the eigenvectors V of the prior covariance. Given the standard
-    deviation :math:`\sigma` and the mixing parameter :math:`\rho` they are independent with variances
-    :math:`v = \sigma^2 (\rho d + 1 - \rho)`. Let H be the information of the data on the levels, and :math:`v_0` the
-    variances at :math:`\sigma = 1` and a typical :math:`\rho`. The coordinates c with ``V' (level - mean)``
-    :math:`= v_0^{1/2} E c` use the eigenvectors E of :math:`v_0^{1/2} V' H V v_0^{1/2}`, whose eigenvalues are k. At
-    the typical :math:`\rho` the posterior of c has independent components for every :math:`\sigma`, with variances
-    :math:`a^2 = 1 / (k + 1 / t)`. Here t are the prior variances of c. The chain moves z, where
-    :math:`c = a^2 q + a z` and q is the score at c = 0. For other :math:`\rho`, t is the diagonal of the covariance.
-
-    Parameters
-    ----------
-    base : array, shape (n,)
-        Prior means of the levels in the rough fit.
-    likelihood : NormalLikelihood
-        Likelihood of each level.
-    groups : GroupLikelihood
-        Likelihood of the average of each group.
-    prior : Spectrum
-        Eigenvectors V and variances d of the structured effect.
-
-    Attributes
-    ----------
-    bases : TensorVariable, shape (2, n, n)
-        V and E. The mean of the variables must contain V from here: PyMC refuses transforms with large arrays that the
-        graph of the variables does not contain.
-    """
+    r"""Map effects with a BYM2 prior to variables that are about standard normal in the approximate posterior."""
 
     name = "standard_spectral"
     ndim_supp = 1
@@ -189,10 +145,7 @@ class StandardSpectral(Transform):
 def _information(
     likelihood: NormalLikelihood, groups: GroupLikelihood
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the information matrix of the levels, and their score where all effects are 0.
-
-    In each group H is K - k k' / sum(k) + v w w' (:mod:`ppdinf.models.effects.whitening`).
-    """
+    """Return the information matrix of the levels, and their score where all effects are 0."""
     k, w, group, n = likelihood.information, groups.share, groups.group, groups.response.size
     total = np.bincount(group, k, minlength=n)
     precision = groups.information

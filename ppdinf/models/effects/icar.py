@@ -31,23 +31,7 @@ class Spectrum(NamedTuple):
 
 
 def scaled_icar(edges: NDArray[np.int64], n: int) -> Spectrum:
-    """Return the spectrum of the covariance of a scaled ICAR effect.
-
-    Parameters
-    ----------
-    edges : array of int64, shape (edges, 2)
-        Pairs of neighbours, each once.
-    n : int
-        Number of labels.
-
-    Examples
-    --------
-    >>> vectors, variances = scaled_icar(np.array([[0, 1]]), 3)
-    >>> (vectors * variances @ vectors.T).round(12) + 0
-    array([[ 1., -1.,  0.],
-           [-1.,  1.,  0.],
-           [ 0.,  0.,  1.]])
-    """
+    """Return the spectrum of the covariance of a scaled ICAR effect."""
     ones = np.ones(len(edges))
     graph = sp.coo_array((ones, tuple(edges.T)), shape=(n, n)).tocsr()
     _, component = connected_components(graph, directed=False)

@@ -29,10 +29,7 @@ class RoughFit(NamedTuple):
     effects: dict[str, NDArray[np.float64]]
 
     def likelihood(self, name: str, held: bool = False) -> NormalLikelihood:
-        """Return working responses of the effects of a label and their information.
-
-        If `held`, finer levels determine the effects: the information is reduced by the variation of the finest labels.
-        """
+        """Return working responses of the effects of a label and their information."""
         codes, expected, effect = self.codes[name], self.expected, self.effects[name]
         weight = expected if self.public[name] else expected**2 / np.maximum(expected + self.noise, 1e-300)
         share = weight / np.where(expected > 0, expected, 1)

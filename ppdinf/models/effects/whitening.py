@@ -32,12 +32,7 @@ kernel = jit(error_model="numpy")
 
 
 class NormalData(NamedTuple):
-    """Normal likelihood of n variables in the order of their groups; group g is ``start[g]`` to ``start[g + 1]``.
-
-    ``order`` are the positions of the variables, (n,). ``fitted`` are their fitted values and ``response`` their
-    working responses, (n,). ``information`` and ``share`` are k and w, (n,). ``average`` are the responses of the group
-    averages relative to the fitted values, and ``precision`` is v, (groups,).
-    """
+    """Normal likelihood of n variables in the order of their groups; group g is ``start[g]`` to ``start[g + 1]``."""
 
     order: NDArray
     start: NDArray
@@ -50,10 +45,7 @@ class NormalData(NamedTuple):
 
 
 class _Factor(NamedTuple):
-    """Factor L: ``a``, (n,); unit directions ``u`` and ``h``, (n,); their scale factors b and c, (groups,).
-
-    ``size_u`` and ``size_h`` are the squared lengths of the directions before normalization, for gradients.
-    """
+    """Factor L: ``a``, (n,); unit directions ``u`` and ``h``, (n,); their scale factors b and c, (groups,)."""
 
     a: NDArray
     u: NDArray
@@ -126,18 +118,7 @@ def _score(data: NormalData, g: int, mean: NDArray, r: NDArray) -> None:
 
 @kernel
 def transform(data: NormalData, spread: float, mean: NDArray, x: NDArray, inverse: bool, out: NDArray) -> float:
-    """Map whitened variables to variables, or the reverse (`inverse`); return the log determinant of the former.
-
-    Parameters
-    ----------
-    data : NormalData
-    spread : float
-        Prior standard deviation, above 0.
-    mean, x : arrays, shape (n,)
-        Prior means; whitened variables, or variables if `inverse`.
-    inverse : bool
-    out : array, shape (n,)
-    """
+    """Map whitened variables to variables, or the reverse (`inverse`); return the log determinant of the former."""
     a, u, b, _, h, c, _ = _factor(data, spread)
     y, moved, log_det = np.empty(x.size), np.empty(x.size), 0.0
     for g in range(b.size):
@@ -194,16 +175,7 @@ def transform_gradient(
     data: NormalData, spread: float, mean: NDArray, x: NDArray, of_out: NDArray, of_log_det: float,
     of_x: NDArray, of_mean: NDArray,
 ) -> float:  # fmt: skip
-    """Return the gradient in the spread; write those in x and mean, given gradients in the outputs of `transform`.
-
-    Parameters
-    ----------
-    data, spread, mean, x
-        As for `transform`.
-    of_out, of_log_det : array, shape (n,), and float
-    of_x, of_mean : arrays, shape (n,)
-        Outputs: gradients in x and mean.
-    """
+    """Return the gradient in the spread; write those in x and mean, given gradients in the outputs of `transform`."""
     a, u, b, size_u, h, c, size_h = _factor(data, spread)
     n, of_spread = x.size, 0.0
     r, ar, once, y, twice, back, of_y = np.empty((7, n))

@@ -46,29 +46,13 @@ def in_graph(data: NormalData) -> DataInputs:
 def whitening_transform(
     data: DataInputs, spread: TensorVariable, mean: TensorVariable, x: TensorVariable, *, inverse: bool = False
 ) -> tuple[TensorVariable, TensorVariable]:
-    """Map whitened variables to variables, or the reverse, with the log determinant of the former.
-
-    Parameters
-    ----------
-    data : DataInputs
-    spread : TensorVariable, shape ()
-    mean, x : TensorVariable, shape (n,)
-    inverse : bool
-        Map variables to whitened variables. This direction has no gradient.
-
-    Returns
-    -------
-    tuple of TensorVariable, shapes (n,) and ()
-    """
+    """Map whitened variables to variables, or the reverse, with the log determinant of the former."""
     transformed: tuple[TensorVariable, TensorVariable] = Whitening(inverse)(x, mean, spread, *data)
     return transformed
 
 
 class Whitening(CallbackOp):
-    """Map whitened variables to variables, or the reverse (``inverse``), with the log determinant of the former.
-
-    Inputs: whitened variables, or variables (n,); prior means (n,); spread (); `DataInputs`.
-    """
+    """Map whitened variables to variables, or the reverse (``inverse``), with the log determinant of the former."""
 
     __props__ = ("inverse",)
 

@@ -55,50 +55,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
 
 def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
-    """Draw the noise of n cells given its sum exactly.
-
-    Parameters
-    ----------
-    n : int
-        Number of cells in the class, at least 1.
-    total : int
-        Sum of the noise over the class.
-    epsilon : Fraction or int
-        Rate of each cell's law, proportional to exp(-epsilon |z_i|).
-    stream : BitStream
-        Source of words: 2n - 1 per draw, rarely more.
-    size : int
-        Number of independent draws.
-
-    Returns
-    -------
-    ndarray of int64, shape (size, n)
-        Each row sums to ``total``.
-
-    Raises
-    ------
-    InvariantError
-        If n or total is not an integer, n is below 1, or total exceeds 62 bits.
-    PrivacyError
-        If epsilon is not a positive rational, or draws might exceed 64 bits.
-
-    Notes
-    -----
-    A cell takes about 50 ns from a secure stream and 30 ns from a seeded one, for every epsilon, after a set-up of at
-    most 0.1 s for each new (n, total, epsilon).
-
-    The running time reveals n and size, and almost nothing about the noise: the numbers of words and of steps do not
-    grow with the noise. The remaining dependence is in the order of memory accesses, the branches of the sort, rejected
-    words (fewer than one in 2^64 / (n + t)), and, if t spreads over thousands of values, the number of repeated draws
-    of t.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> draw_class(4, 1, Fraction(1, 2), seeded_stream(1), size=2)
-    array([[ 0, -2,  2,  1],
-           [ 1, -1,  0,  1]])
-    """
+    """Draw the noise of n cells given its sum exactly."""
     n, total, epsilon = _whole("n", n), _whole("total", total), positive_fraction("epsilon", epsilon)
     if n < 1:
         raise InvariantError(f"n must be at least 1, found {n}")
@@ -121,45 +78,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
 def draw_partition(
     labels: NDArray[np.integer], n_classes: int, epsilon: Fraction, stream: BitStream, draws: int
 ) -> NDArray[np.int64]:
-    """Draw the noise of a table whose cells are split into classes, with the sum 0 in every class.
-
-    Parameters
-    ----------
-    labels : ndarray of int, shape (d,)
-        Class of each cell, from 0 to ``n_classes - 1``.
-    n_classes : int
-        Number of classes; some may be empty.
-    epsilon : Fraction or int
-        Rate of each cell's law, proportional to exp(-epsilon |z_i|).
-    stream : BitStream
-        Source of words.
-    draws : int
-        Number of independent draws.
-
-    Returns
-    -------
-    ndarray of int64, shape (draws, d)
-        The sum over the cells of each class is 0 in each row; the noise of a single-cell class is 0.
-
-    Raises
-    ------
-    InvariantError
-        If labels are not integers from 0 to ``n_classes - 1``.
-    PrivacyError
-        As for `draw_class`.
-
-    Notes
-    -----
-    Classes of the same size are drawn together, with one set-up. Time and timing side channels are as for `draw_class`.
-    Memory is at most three tables of the size of the result. Ten million cells in 51 classes take about 6 s and 0.6 GB.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> draw_partition(np.array([0, 1, 0, 1, 2, 0]), 3, Fraction(1, 2), seeded_stream(1), 2)
-    array([[-2,  0, -1,  0,  0,  3],
-           [ 1,  3,  0, -3,  0, -1]])
-    """
+    """Draw the noise of a table whose cells are split into classes, with the sum 0 in every class."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise InvariantError(f"labels must be one-dimensional integers, found {labels.dtype} of shape {labels.shape}")
@@ -226,10 +145,7 @@ def compositions(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArra
 
 @jit
 def polya_urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
-    """Place n - 1 bars among the total + 1 gaps of each row, uniformly over multisets of gaps.
-
-    Polya's urn: every gap starts with one ball. Each bar draws a ball and adds one of the same gap.
-    """
+    """Place n - 1 bars among the total + 1 gaps of each row, uniformly over multisets of gaps."""
     n: int = bars.shape[1] - 1
     row, placed = divmod(position, n - 1)
     for word in words:

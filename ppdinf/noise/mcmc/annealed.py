@@ -45,16 +45,7 @@ LEVELS = 5  # number of levels per dimension of the lattice
 
 
 class Annealing(NamedTuple):
-    """Input of the compiled chain.
-
-    Attributes
-    ----------
-    start : IndependenceProposal
-        The free and the solved cells.
-    moves : GibbsMoves
-        Lines of the lattice and rates of the target.
-    levels : int
-    """
+    """Input of the compiled chain."""
 
     start: IndependenceProposal
     moves: GibbsMoves
@@ -62,32 +53,7 @@ class Annealing(NamedTuple):
 
 
 def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None) -> Annealing:
-    """Prepare the sampler.
-
-    Parameters
-    ----------
-    A : array_like or scipy sparse of int, shape (k, d), or Structure
-    law : Law
-        An l1 law.
-    levels : int, optional
-        Number K of levels; by default 5 times the rank of the lattice. The variance of log w is of order 1 / K.
-
-    Returns
-    -------
-    Annealing
-
-    Raises
-    ------
-    PrivacyError
-        The law is not l1, or levels is below 1.
-    InvariantError
-        The solved cells would not be integers.
-
-    Examples
-    --------
-    >>> annealing([[1, 1, 1]], DoubleGeometric(1)).levels
-    10
-    """
+    """Prepare the sampler."""
     found = A if isinstance(A, Structure) else structure(A)
     if not isinstance(law, DoubleGeometric):
         raise PrivacyError(f"annealing requires an l1 law, found {law.name}; the other laws have exact samplers")
@@ -113,32 +79,7 @@ def annealed(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[Ints, NDArray[np.float64]]:
-    """Run chains that start from the law of the proposals.
-
-    Parameters
-    ----------
-    system : Annealing
-    draws, chains, rng, threads
-        As for `ppdinf.noise.mcmc.isdp.isdp`.
-    burn : int
-        Number of steps before the first recorded state; `ppdinf.noise.mcmc.tv_bound` with
-        `ppdinf.noise.mcmc.coupling.annealed_meeting` computes how many are needed.
-
-    Returns
-    -------
-    noise : ndarray of int64, shape (chains, draws, d)
-    accepted : ndarray of float64, shape (chains,)
-
-    Notes
-    -----
-    A step costs `levels` sweeps of lattice Gibbs along lines: about 10 ms for 10 x 10 margins and 1.3 s for 30 x 30.
-
-    Examples
-    --------
-    >>> noise, accepted = annealed(annealing([[1, 1, 1]], DoubleGeometric(1)), 4, rng=1)
-    >>> noise.shape, int(abs(noise.sum(axis=2)).max())
-    ((1, 4, 3), 0)
-    """
+    """Run chains that start from the law of the proposals."""
     return chains_in_threads(lambda g: _run(own_rates(system), draws, burn, g), chains, rng=rng, threads=threads)
 
 

@@ -39,16 +39,7 @@ LIMIT = 10_000  # steps after the lag within which two chains must meet
 
 @dataclass(frozen=True, eq=False)
 class ChainNoise:
-    """A chain for one system and law, with a bound on its distance from the law.
-
-    Attributes
-    ----------
-    sampler : str
-    steps : int
-        Number of steps of the chain per draw.
-    bound : TVBound
-        Meeting times that give `distance`.
-    """
+    """A chain for one system and law, with a bound on its distance from the law."""
 
     sampler: str
     steps: int
@@ -57,57 +48,19 @@ class ChainNoise:
 
     @property
     def distance(self) -> float:
-        """Upper 95 % confidence limit of the total variation distance of a draw from the law, rounded up to two digits.
-
-        The limit applies to the chain in exact arithmetic; uniform numbers with 53 bits add less than 1e-15 per move.
-        """
+        """Upper 95 % confidence limit of the total variation distance from the law, rounded up to two digits."""
         limit = float(self.bound.upper(self.steps))
         digit = 10.0 ** (math.floor(math.log10(limit)) - 1)
         return min(1.0, float(f"{math.ceil(limit / digit) * digit:.2g}"))
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
-        """Return the final states of `size` independent chains, int64 of shape (size, d).
-
-        Four words of the stream are the key of a cipher that generates the random numbers of the chains. The words of a
-        release can therefore not be predicted from each other.
-        """
+        """Return the final states of `size` independent chains, int64 of shape (size, d)."""
         return self.run(size, np.random.Generator(ChaCha20(stream(4))))
 
 
 @lru_cache(maxsize=4)
 def chain_noise(structure: Structure, law: Law) -> ChainNoise:
-    """Choose a chain and measure the number of steps that it needs.
-
-    Parameters
-    ----------
-    structure : Structure
-    law : Law
-        Double geometric.
-
-    Returns
-    -------
-    ChainNoise
-
-    Raises
-    ------
-    InvariantError
-        Some pairs of chains did not meet, so a bound is not available.
-
-    Notes
-    -----
-    Set-up runs 200 pairs of about 20 steps each: half a minute for 10 x 10 margins and more than an hour for 30 x 30. A
-    draw takes one more run, 3 times as long. The last four results are cached. Pairs are seeded: they depend only on
-    the law and can be reproduced.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> chain = chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric(1))
-    >>> chain.sampler, chain.distance < 0.05, chain.draw(2, seeded_stream(1)).shape
-    ('annealed independence', True, (2, 3))
-    """
+    """Choose a chain and measure the number of steps that it needs."""
     try:
         system = annealing(structure, law)
         name, meeting, lag = "annealed independence", annealed_meeting(system), None

@@ -44,82 +44,17 @@ type Meeting = Callable[[int, int, np.random.Generator], int]
 
 
 def isdp_meeting(system: Jumps) -> Meeting:
-    """Return a function for meeting times of the published chain, in iterations.
-
-    Parameters
-    ----------
-    system : Jumps
-
-    Returns
-    -------
-    Meeting
-
-    Notes
-    -----
-    An iteration takes about twice as long as one of the chain, and longer if the states are far apart.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.mcmc.isdp import jumps
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> meeting = isdp_meeting(jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=0.5))
-    >>> meeting(1, 10_000, np.random.default_rng(1)) > 1
-    True
-    """
+    """Return a function for meeting times of the published chain, in iterations."""
     return partial(_isdp_meeting, system)
 
 
 def gibbs_meeting(moves: GibbsMoves) -> Meeting:
-    """Return a function for meeting times of lattice Gibbs, in sweeps.
-
-    Parameters
-    ----------
-    moves : GibbsMoves
-
-    Returns
-    -------
-    Meeting
-
-    Notes
-    -----
-    A sweep takes twice as long as one of the chain. Common quantiles bring chains close quickly, but all coordinates
-    must agree at once. This happens for small tables and for classes, but not in a useful time for two-way tables of 8
-    x 8 and larger: see `annealed_meeting`.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> meeting = gibbs_meeting(gibbs_moves([[1, 1, 1]], DoubleGeometric(1)))
-    >>> meeting(1, 10_000, np.random.default_rng(1)) > 1
-    True
-    """
+    """Return a function for meeting times of lattice Gibbs, in sweeps."""
     return partial(_gibbs_meeting, moves)
 
 
 def annealed_meeting(system: Annealing) -> Meeting:
-    """Return a function for meeting times of annealed independence, in steps.
-
-    Parameters
-    ----------
-    system : Annealing
-
-    Returns
-    -------
-    Meeting
-
-    Notes
-    -----
-    A step takes as long as one of the chain, because the proposal is shared.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.mcmc.annealed import annealing
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> meeting = annealed_meeting(annealing([[1, 1, 1]], DoubleGeometric(1)))
-    >>> meeting(1, 1000, np.random.default_rng(1)) > 1
-    True
-    """
+    """Return a function for meeting times of annealed independence, in steps."""
     return lambda lag, limit, rng: _annealed_meeting(own_rates(system), lag, limit, rng)
 
 

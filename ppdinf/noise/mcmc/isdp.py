@@ -33,19 +33,7 @@ __all__ = ["Jumps", "isdp", "jumps"]
 
 
 class Jumps(NamedTuple):
-    """Input of the compiled chain: law, basis by columns, and rate of the jumps.
-
-    Attributes
-    ----------
-    kind, scale : int, float
-        `Law.kernel_id`.
-    d : int
-        Number of cells.
-    starts, cells, steps : ndarray of int64
-        Basis vector j has entries ``steps[k]`` in cells ``cells[k]`` for k in ``starts[j]:starts[j + 1]``.
-    rate : float
-        Coordinates jump by e with mass proportional to exp(-rate |e|), so a = exp(-rate).
-    """
+    """Input of the compiled chain: law, basis by columns, and rate of the jumps."""
 
     kind: int
     scale: float
@@ -57,34 +45,7 @@ class Jumps(NamedTuple):
 
 
 def jumps(basis: MatrixLike, law: Law, a: float) -> Jumps:
-    """Prepare Algorithm 1.
-
-    Parameters
-    ----------
-    basis : array_like or scipy sparse of int, shape (d, m)
-        Basis of the lattice, for example ``ppdinf.lattice.algebra.kernel(A).basis``.
-    law : Law
-    a : float
-        Ratio of the jumps, in (0, 1). The paper uses exp(-1) and exp(-2.5) for its l1 examples,
-        exp(-1.5) and exp(-2) for l2.
-
-    Returns
-    -------
-    Jumps
-
-    Raises
-    ------
-    PrivacyError
-        `a` is not between 0 and 1.
-    InvariantError
-        The entries of the basis are not integers.
-
-    Examples
-    --------
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=0.5).d
-    2
-    """
+    """Prepare Algorithm 1."""
     if not 0 < a < 1:
         raise PrivacyError(f"a must satisfy 0 < a < 1, found {a!r}")
     columns = sparse.csc_array(basis)
@@ -114,41 +75,7 @@ def isdp(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[Ints, NDArray[np.float64]]:
-    """Run Algorithm 1 from a draw of the jump distribution, as the paper suggests.
-
-    Parameters
-    ----------
-    system : Jumps
-    draws : int
-        Number of recorded states of each chain.
-    thin : int
-        Iterations between recorded states. The paper records one state in 10,000.
-    burn : int
-        Iterations before the first recorded one.
-    chains : int
-    rng : int or numpy.random.Generator
-        Seed or generator; one generator is spawned per chain.
-    threads : int, optional
-        Number of threads; it does not affect the draws.
-
-    Returns
-    -------
-    noise : ndarray of int64, shape (chains, draws, d)
-    accepted : ndarray of float64, shape (chains,)
-        Fraction of accepted proposals.
-
-    Notes
-    -----
-    The sampler is approximate: the law of a draw converges to the target as `burn` increases. An iteration takes about
-    5 ns per coordinate and 2 ns per entry of the moving basis vectors.
-
-    Examples
-    --------
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> noise, accepted = isdp(jumps(np.array([[1], [-1]]), DoubleGeometric(1), a=0.5), 4, rng=1)
-    >>> noise.shape, int(abs(noise.sum(axis=2)).max())
-    ((1, 4, 2), 0)
-    """
+    """Run Algorithm 1 from a draw of the jump distribution, as the paper suggests."""
     return chains_in_threads(lambda g: _run(system, draws, thin, burn, g), chains, rng=rng, threads=threads)
 
 

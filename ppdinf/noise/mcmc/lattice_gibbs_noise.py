@@ -47,24 +47,7 @@ LISTED = 2**14  # number of directions of the list in addition to the basis
 
 
 class GibbsMoves(NamedTuple):
-    """Input of the compiled chain: the law, the directions and the bounds.
-
-    Attributes
-    ----------
-    kind : int
-        `Law.kernel_id`.
-    rates : ndarray of float64, shape (d,)
-        Scale of the law, equal for all cells.
-    d : int
-        Number of cells.
-    starts, cells, steps : ndarray of int64
-        Direction r adds ``steps[k]`` to cell ``cells[k]`` for k in ``starts[r]:starts[r + 1]``.
-    rows, columns : ndarray of int64, shapes (R, C) and (C, R)
-        Cells of a two-way table and its transpose; shape (0, 0) if moves are along lines.
-    lower : ndarray of int64, shape (d,), or (0,) without bounds
-    sweep : int
-        Moves between recorded draws: the rank of the lattice, or enough to update each row and column once.
-    """
+    """Input of the compiled chain: the law, the directions and the bounds."""
 
     kind: int
     rates: NDArray[np.float64]
@@ -81,37 +64,7 @@ class GibbsMoves(NamedTuple):
 def gibbs_moves(
     A: MatrixLike | Structure, law: Law, *, lower: ArrayLike | None = None, rng: int | np.random.Generator = 0
 ) -> GibbsMoves:
-    """Prepare the moves of `noise_gibbs`.
-
-    Parameters
-    ----------
-    A : array_like or scipy sparse of int, shape (k, d), or Structure
-    law : Law
-    lower : array_like of int, shape (d,), optional
-        Lower bound on the noise of each cell, at most 0; minus the table gives noisy tables without negative counts.
-    rng : int or numpy.random.Generator
-        Seed or generator for the list of directions.
-
-    Returns
-    -------
-    GibbsMoves
-
-    Raises
-    ------
-    InvariantError
-        `lower` does not have one entry per cell, or it excludes zero noise.
-
-    Notes
-    -----
-    Without bounds, every z is reachable by these moves. With bounds the list contains a random part of a connecting
-    set, and almost surely all of it if the set has fewer than a thousand moves.
-
-    Examples
-    --------
-    >>> moves = gibbs_moves([[1, 1, 1]], DoubleGeometric(1))
-    >>> len(moves.starts) - 1, moves.sweep
-    (3, 2)
-    """
+    """Prepare the moves of `noise_gibbs`."""
     found = A if isinstance(A, Structure) else structure(A)
     d = found.blocks.size
     bounds = np.asarray([] if lower is None else lower, dtype=np.int64)
@@ -153,38 +106,7 @@ def noise_gibbs(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> Ints:
-    """Run chains of noise from zero, one draw per sweep.
-
-    Parameters
-    ----------
-    moves : GibbsMoves
-    draws : int
-        Number of recorded sweeps of each chain.
-    burn : int
-        Number of sweeps before the first recorded one; `ppdinf.noise.mcmc.tv_bound` computes how many are needed.
-    chains : int
-    rng : int or numpy.random.Generator
-        Seed or generator; one generator is spawned per chain.
-    threads : int, optional
-        Number of threads; it does not affect the draws.
-
-    Returns
-    -------
-    ndarray of int64, shape (chains, draws, d)
-
-    Notes
-    -----
-    The sampler is approximate: the law of a draw converges to the target as `burn` increases. A line takes about 60 ns
-    per cell for the l1 law, and a sum over the integers within 9 standard deviations of t for the other laws. A pair of
-    rows takes about 80 ns per column.
-
-    Examples
-    --------
-    >>> moves = gibbs_moves([[1, 1, 1]], DoubleGeometric(1))
-    >>> z = noise_gibbs(moves, 5, chains=2, rng=1)
-    >>> z.shape, int(abs(z.sum(axis=2)).max())
-    ((2, 5, 3), 0)
-    """
+    """Run chains of noise from zero, one draw per sweep."""
     return np.stack(in_threads(lambda g: _run(moves, draws, burn, g), chains, rng=rng, threads=threads))
 
 

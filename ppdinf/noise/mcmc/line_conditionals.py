@@ -54,11 +54,7 @@ def line_quantile(
     u: float,
     scratch: Room,
 ) -> int:
-    """Return the u-quantile of t given lower <= t <= upper.
-
-    `rates` contains epsilon for each cell under the l1 law; the other laws use its first entry as their scale.
-    `squares` is |z|_2^2, which the l2 law uses.
-    """
+    """Return the u-quantile of t given lower <= t <= upper."""
     if kind == L1:
         return _piecewise_geometric(z, cells, steps, rates, lower, upper, u, scratch)
     inner, length = 0, 0

@@ -39,22 +39,7 @@ __all__ = ["IndependenceProposal", "independence", "proposal"]
 
 
 class IndependenceProposal(NamedTuple):
-    """Input of the compiled chain.
-
-    Attributes
-    ----------
-    kind, scale : int, float
-        `Law.kernel_id` of the target.
-    rate : float
-        Rate epsilon~ of the proposal.
-    free, solved : ndarray of int64
-        The index set I and the other cells.
-    factors : ndarray of int64, shape (solved, free)
-    divisor : int
-        The solved cells are ``factors @ z[free] / divisor``.
-    starts, cells, steps, limits : ndarray of int64
-        The inequalities B z >= b by rows.
-    """
+    """Input of the compiled chain."""
 
     kind: int
     scale: float
@@ -78,42 +63,7 @@ def proposal(
     B: MatrixLike | None = None,
     limits: ArrayLike | None = None,
 ) -> IndependenceProposal:
-    """Prepare the sampler.
-
-    Parameters
-    ----------
-    A : array_like or scipy sparse of int, shape (k, d)
-        Any rank.
-    law : Law
-        The target law; the paper uses l1.
-    rate : int, float, str or Fraction
-        Rate epsilon~ of the proposal; the acceptance rate is largest near epsilon.
-    free : array_like of int, shape (d - rank A,), optional
-        The index set I. The columns of A outside of it must be independent; by default they are the first independent
-        columns.
-    B, limits : array_like, shapes (l, d) and (l,), optional
-        The constraints B z >= limits, with limits <= 0 because chains start from zero noise.
-
-    Returns
-    -------
-    IndependenceProposal
-
-    Raises
-    ------
-    InvariantError
-        The cells `free` do not determine the other cells, or zero noise violates a limit.
-
-    Notes
-    -----
-    The algebra is exact and rational. A dense integer matrix of shape (rank A, d - rank A) is stored.
-
-    Examples
-    --------
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> prepared = proposal([[1, 1, 1]], DoubleGeometric("1/2"), 0.6, free=[1, 2])
-    >>> prepared.solved, prepared.factors, prepared.divisor
-    (array([0]), array([[-1, -1]]), 1)
-    """
+    """Prepare the sampler."""
     matrix = integer_matrix(A)
     d = matrix.shape[1]
     inequalities = sparse.csr_array(integer_matrix(np.empty((0, d), dtype=np.int64) if B is None else B))
@@ -155,31 +105,7 @@ def independence(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[Ints, NDArray[np.float64]]:
-    """Run Algorithm 1 from zero noise, which always satisfies the constraints.
-
-    Parameters
-    ----------
-    prepared : IndependenceProposal
-    draws, thin, burn, chains, rng, threads
-        As for `ppdinf.noise.mcmc.isdp.isdp`.
-
-    Returns
-    -------
-    noise : ndarray of int64, shape (chains, draws, d)
-    accepted : ndarray of float64, shape (chains,)
-
-    Notes
-    -----
-    The sampler is approximate: the law of a draw converges to the target as `burn` increases. An iteration takes about
-    10 ns per cell of I and 1 ns per entry of `factors`.
-
-    Examples
-    --------
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> noise, accepted = independence(proposal([[1, 1, 1]], DoubleGeometric("1/2"), 0.6), 4, rng=1)
-    >>> noise.shape, int(abs(noise.sum(axis=2)).max())
-    ((1, 4, 3), 0)
-    """
+    """Run Algorithm 1 from zero noise, which always satisfies the constraints."""
     return chains_in_threads(lambda g: _run(prepared, draws, thin, burn, g), chains, rng=rng, threads=threads)
 
 

@@ -19,28 +19,7 @@ def in_threads[Result](
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> list[Result]:
-    """Call ``work(generator)`` `size` times, each with a separate generator spawned from `rng` (SPEC 7).
-
-    Parameters
-    ----------
-    work : callable
-        A function of a generator; threads are faster only if it releases the interpreter lock.
-    size : int
-        Number of calls.
-    rng : int or numpy.random.Generator
-    threads : int, optional
-        Number of threads; by default the number of processors.
-
-    Returns
-    -------
-    list
-        Results in the order of the spawned generators, for every number of threads.
-
-    Examples
-    --------
-    >>> in_threads(lambda generator: int(generator.integers(100)), 3, rng=1)
-    [1, 94, 42]
-    """
+    """Call ``work(generator)`` `size` times, each with a separate generator spawned from `rng` (SPEC 7)."""
     generators = np.random.default_rng(rng).spawn(size)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         return list(pool.map(work, generators))
@@ -53,12 +32,6 @@ def chains_in_threads(
     rng: int | np.random.Generator,
     threads: int | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Run chains that return states, shape (draws, d), and the fraction of accepted proposals.
-
-    Returns
-    -------
-    states : ndarray of int64, shape (chains, draws, d)
-    accepted : ndarray of float64, shape (chains,)
-    """
+    """Run chains that return states, shape (draws, d), and the fraction of accepted proposals."""
     states, accepted = zip(*in_threads(run, chains, rng=rng, threads=threads), strict=True)
     return np.stack(states), np.array(accepted)

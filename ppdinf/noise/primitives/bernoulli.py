@@ -33,33 +33,7 @@ def draw_bernoulli(
     enclose: Callable[[int], arb],
     stream: BitStream,
 ) -> NDArray[np.bool_]:
-    """Draw independent Bernoulli variables exactly.
-
-    Parameters
-    ----------
-    log_probability : ndarray of float64, shape (n,)
-        Logarithms of the probabilities, up to `error`.
-    error : ndarray of float64, shape (n,), or float
-        Bound on the absolute error of each logarithm, below 1/2.
-    enclose : callable
-        ``enclose(i)`` encloses probability i at Arb's working precision at the time of the call.
-    stream : BitStream
-        Source of words: one per draw, and rarely a second.
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-
-    Notes
-    -----
-    A draw takes about 10 ns.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> draw_bernoulli(np.log([0.5, 0.25, 1.0]), 1e-15, lambda i: arb([0.5, 0.25, 1.0][i]), seeded_stream(1))
-    array([False, False,  True])
-    """
+    """Draw independent Bernoulli variables exactly."""
     words = stream(len(log_probability))
     u = words * 2.0**-64
     p = np.exp(np.minimum(log_probability, 0.0))
@@ -71,11 +45,5 @@ def draw_bernoulli(
 
 
 def decide_bernoulli(word: np.uint64, probability: Callable[[], arb], stream: BitStream) -> bool:
-    """Return, by ball arithmetic, whether a uniform u with the first digits `word` is below a probability.
-
-    Examples
-    --------
-    >>> decide_bernoulli(np.uint64(2**63), lambda: arb(2).sqrt() / 2, lambda n: np.zeros(n, np.uint64))
-    True
-    """
+    """Return, by ball arithmetic, whether a uniform u with the first digits `word` is below a probability."""
     return compare_enclosures(word, 64, stream, lambda longer, bits: is_below(longer, probability, bits))

@@ -31,33 +31,7 @@ type Row = Callable[[int], list[arb]]
 def draw_rows(
     matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row, stream: BitStream
 ) -> NDArray[np.int64]:
-    """Draw a column for every requested row exactly.
-
-    Parameters
-    ----------
-    matrix : ndarray of float64, shape (n, m)
-        Probabilities, up to rounding; each row sums to 1 within 1e-9.
-    rows : ndarray of int64, shape (d,)
-    enclose : callable
-        ``enclose(i)`` lists enclosures of the m stated weights of row i at Arb's working precision.
-    stream : BitStream
-        Source of words: one per draw, and rarely a second.
-
-    Returns
-    -------
-    ndarray of int64, shape (d,)
-
-    Notes
-    -----
-    A draw takes about 0.1 microseconds. The draws of one row are made together.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> matrix = np.array([[0.5, 0.5], [0.25, 0.75]])
-    >>> draw_rows(matrix, np.array([0, 1, 1, 0]), lambda i: [arb(p) for p in matrix[i]], seeded_stream(1))
-    array([1, 1, 0, 1])
-    """
+    """Draw a column for every requested row exactly."""
     words = stream(rows.size)
     drawn = np.empty(rows.size, dtype=np.int64)
     order = np.argsort(rows, kind="stable")

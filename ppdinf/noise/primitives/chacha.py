@@ -51,10 +51,7 @@ def _quarter(s: NDArray[np.uint32], a: int, b: int, c: int, d: int) -> None:
 
 @jit
 def block(state: NDArray[np.uint32]) -> None:
-    """Compute the block of entries 0 to 15 into entries 16 to 31 (ten double rounds) and increase the counter.
-
-    `state` contains 32-bit words: four constants, eight words of the key, two of the counter, two of the stream.
-    """
+    """Compute the block of entries 0 to 15 into entries 16 to 31 (ten double rounds) and increase the counter."""
     out = state[16:32]
     out[:] = state[:16]
     for _ in range(10):
@@ -114,30 +111,7 @@ def _functions() -> dict[str, Any]:
 
 
 class ChaCha20(np.random.BitGenerator):
-    """Bit generator for `numpy.random.Generator`, in Python and in compiled code.
-
-    Parameters
-    ----------
-    key : array of uint64, shape (4,)
-        Key of 256 bits; it must be secret if the draws are confidential.
-    stream : int
-        Number of a stream of 2**67 words under the same key.
-
-    Notes
-    -----
-    A word takes about 20 ns, 4 times as long as a word of NumPy's default generator. `spawn` returns generators of the
-    next streams 1, 2, ... of the same key. A generator must be used by one thread only. The state is not shown and not
-    pickled.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
-    >>> secret = np.random.Generator(ChaCha20(secure_stream()(4)))
-    >>> 0 <= secret.random() < 1
-    True
-    >>> np.random.Generator(ChaCha20(seeded_stream(1)(4))).integers(100, size=5)
-    array([80,  5, 10,  8, 43])
-    """
+    """Bit generator for `numpy.random.Generator`, in Python and in compiled code."""
 
     def __init__(self, key: Words, stream: int = 0) -> None:
         super().__init__(0)  # no word of the block is used yet

@@ -38,25 +38,7 @@ LARGEST = 2**61  # bound on draws, so that sums of draws fit 64-bit integers
 
 
 def bernoulli(probability: Callable[[], arb], size: int, stream: BitStream, *, width: int = 64) -> NDArray[np.bool_]:
-    """Draw ``size`` independent Bernoulli variables with one probability exactly.
-
-    Parameters
-    ----------
-    probability : callable
-        Encloses the probability at Arb's working precision at the time of the call.
-    size : int
-        Number of draws; each reads one word and rarely a second.
-    stream : BitStream
-        Source of words.
-    width : int
-        Bits in each of the stream's words; fewer than 64 allows proofs by enumeration.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> bernoulli(lambda: arb(-1).exp(), 6, seeded_stream(1))
-    array([False, False,  True, False,  True, False])
-    """
+    """Draw ``size`` independent Bernoulli variables with one probability exactly."""
     words = stream(size)
     low, high = scaled(probability, width)
     happens = words < low
@@ -67,11 +49,7 @@ def bernoulli(probability: Callable[[], arb], size: int, stream: BitStream, *, w
 
 @dataclass(frozen=True)
 class _InversionTable:
-    """Integer bounds on 2^bits F over blocks ``first``, ``first + 1``, ...
-
-    ``lower[i]`` is a lower bound on F of block ``first + i``; ``upper[i]`` is an upper bound on F of the preceding
-    block. ``kept[i]`` is a lower bound on 2^bits times the smallest p(k) / max p in the block.
-    """
+    """Integer bounds on 2^bits F over blocks ``first``, ``first + 1``, ..."""
 
     first: int
     lower: Array
@@ -93,37 +71,7 @@ class _InversionTable:
 
 
 class Inversion:
-    """Exact sampler of a log-concave law on the integers.
-
-    Parameters
-    ----------
-    weight : callable
-        ``weight(k)`` encloses the probability of k, up to one constant factor, at Arb's working
-        precision at the time of the call. ``weight(k)**2 >= weight(k-1) * weight(k+1)`` must hold.
-    mode : int
-        A k of largest weight.
-    first : int, optional
-        The smallest k of the support; by default the support has no lower end. It has no upper end.
-    width : int
-        Bits in each of the stream's words; fewer than 64 allows proofs by enumeration.
-
-    Raises
-    ------
-    PrivacyError
-        If draws might exceed 64-bit integers.
-
-    Notes
-    -----
-    Set-up evaluates at most about 8,500 weights per table. A draw reads one word if all probable values fit the table
-    (``block == 1``), otherwise slightly more than three.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> law = Inversion(lambda k: (-arb(k) ** 2 / 18).exp(), mode=0)
-    >>> law.draw(5, seeded_stream(1))
-    array([ 0,  5, -3,  5, -1])
-    """
+    """Exact sampler of a log-concave law on the integers."""
 
     def __init__(self, weight: Callable[[int], arb], mode: int, first: int | None = None, *, width: int = 64) -> None:
         self.weight = weight

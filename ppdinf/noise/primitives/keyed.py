@@ -24,34 +24,7 @@ SHORTEST_KEY = 32  # minimum length of a key in bytes
 
 
 def keyed_stream(key: bytes, occasion: str) -> BitStream:
-    """Return a stream of words determined by a secret key and the name of an occasion.
-
-    Parameters
-    ----------
-    key : bytes
-        At least 32 bytes from a secure source, such as ``secrets.token_bytes(32)``. Anyone who learns the key can
-        remove the noise.
-    occasion : str
-        Name of the use of the words. Two tables published with the same key and occasion have the same noise, and their
-        difference has none: use a new name for every release.
-
-    Returns
-    -------
-    BitStream
-        A word takes 20 ns.
-
-    Raises
-    ------
-    PrivacyError
-        The key is not bytes or is too short, or the occasion is empty.
-
-    Examples
-    --------
-    >>> key = bytes(range(32))
-    >>> first, second = keyed_stream(key, "2024-Q1"), keyed_stream(key, "2024-Q1")
-    >>> bool((np.append(first(2), first(3)) == second(5)).all())
-    True
-    """
+    """Return a stream of words determined by a secret key and the name of an occasion."""
     if not isinstance(key, bytes) or len(key) < SHORTEST_KEY:
         raise PrivacyError("the key must be at least 32 secret bytes, for example secrets.token_bytes(32)")
     if not isinstance(occasion, str) or not occasion:

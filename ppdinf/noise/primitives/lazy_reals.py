@@ -18,20 +18,7 @@ __all__ = ["LazyReals"]
 
 
 class LazyReals:
-    """A sequence of independent uniform real numbers from a stream.
-
-    Parameters
-    ----------
-    stream : BitStream
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> reals = LazyReals(seeded_stream(1))
-    >>> words = reals.take(3)
-    >>> bool(abs(float(reals.enclose(2)) - words[2] / 2.0**64) < 1e-15)
-    True
-    """
+    """A sequence of independent uniform real numbers from a stream."""
 
     def __init__(self, stream: BitStream) -> None:
         self._stream = stream

@@ -29,21 +29,7 @@ type Draw = Callable[[int, BitStream], NDArray[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """An exact sampler for the noise of some cells.
-
-    Attributes
-    ----------
-    sampler : str
-        Short name of the algorithm.
-    cells : ndarray of int64, shape (n,)
-        The cells, in the order of the columns of the draws.
-    build : callable
-        Sets the sampler up and returns its `Draw`; an InvariantError counts as declined. `draw` calls it once.
-    acceptance : float, optional
-        Expected acceptance rate, if attempts can fail.
-    block : str
-        Description of a single block, read after "cells lie in 1 block".
-    """
+    """An exact sampler for the noise of some cells."""
 
     sampler: str
     cells: NDArray[np.int64]
@@ -59,15 +45,7 @@ class Offer:
 
 @dataclass(frozen=True, eq=False)
 class Declined:
-    """The reason why a sampler does not support some cells.
-
-    Attributes
-    ----------
-    reason : callable
-        Returns the reason as a clause; it may search for a remedy.
-    near : float
-        Distance of the cells from the sampler's limit on a relative scale: 1 at the limit, 0 if it is not measured.
-    """
+    """The reason why a sampler does not support some cells."""
 
     reason: Callable[[], str]
     near: float = 0.0

@@ -28,31 +28,13 @@ type BitStream = Callable[[int], Words]
 
 
 def secure_stream() -> BitStream:
-    """Return a stream of words from the operating system's secure source, for releases.
-
-    The kernel supplies the words. No seed or state is stored or shared, and a forked process reads different words. A
-    word takes about 18 ns.
-
-    Examples
-    --------
-    >>> secure_stream()(3).shape
-    (3,)
-    """
+    """Return a stream of words from the operating system's secure source, for releases."""
     # bytearray: a writable array like that of the seeded stream, so that kernels are compiled once
     return lambda n: np.frombuffer(bytearray(os.urandom(8 * n)), dtype=np.uint64)
 
 
 def seeded_stream(rng: int | np.random.Generator) -> BitStream:
-    """Return a stream of reproducible words from a NumPy generator, for simulation only, never for a release.
-
-    A generator that is passed is not copied: the stream advances its state.
-
-    Examples
-    --------
-    >>> first, second = seeded_stream(1), seeded_stream(1)
-    >>> bool((np.append(first(2), first(3)) == second(5)).all())
-    True
-    """
+    """Return a stream of reproducible words from a NumPy generator, for simulation only, never for a release."""
     rng = np.random.default_rng(rng)
     if isinstance(rng.bit_generator, RAW):  # the same words in a tenth of the time
         return rng.bit_generator.random_raw
@@ -60,12 +42,7 @@ def seeded_stream(rng: int | np.random.Generator) -> BitStream:
 
 
 def fill_entries(kernel: Callable[..., int], stream: BitStream, entries: int, *state: object) -> None:
-    """Run a compiled kernel until it has determined all its entries.
-
-    ``kernel(words, position, *state)`` reads its words in order. Each word determines the entry at ``position`` or is
-    rejected. The kernel writes into ``state`` and returns the next open position. Every word is therefore read exactly
-    once, and the result depends only on the stream, not on the size of the reads.
-    """
+    """Run a compiled kernel until it has determined all its entries."""
     position = 0
     while position < entries:
         position = kernel(stream(min(entries - position, ROW)), position, *state)
@@ -85,11 +62,7 @@ def multiply_words(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @jit
 def bounded(word: np.uint64, n: np.uint64) -> tuple[np.uint64, bool | np.bool_]:
-    """Map a word to {0, ..., n-1} for n >= 1, or reject it; accepted values are exactly uniform.
-
-    Returns ``(value, accepted)``. Each value has exactly ``2**64 // n`` accepted words. At most one word in
-    ``2**64 / n`` is rejected.
-    """
+    """Map a word to {0, ..., n-1} for n >= 1, or reject it; accepted values are exactly uniform."""
     value, fraction = multiply_words(word, n)
     if fraction < n:  # otherwise at or above the threshold: avoids the division
         return value, fraction >= (~n + np.uint64(1)) % n  # 2**64 mod n

@@ -33,15 +33,7 @@ type Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class IndependentMoves:
-    """The body K as the hull of independent moves, or of all differences of independent points.
-
-    Attributes
-    ----------
-    points : ndarray of float64, shape (k, k) or (k, k + 1)
-        Moves, or points, one per column.
-    forms : ndarray of float64, shape (k, k) or (k + 1, k)
-        |w|_K is the l1 norm of ``forms @ w``.
-    """
+    """The body K as the hull of independent moves, or of all differences of independent points."""
 
     points: Reals
     forms: Reals
@@ -64,25 +56,7 @@ class IndependentMoves:
 
 
 def independent_moves(columns: Reals, *, differences: bool) -> IndependentMoves | None:
-    """Return K as `IndependentMoves`; None if the points are too many.
-
-    Parameters
-    ----------
-    columns : ndarray of float64, shape (k, n)
-        Contribution of one record, for every kind of record; repeated columns count once.
-    differences : bool
-        Whether K is the hull of all differences of columns (which span R^k) or of the columns and their opposites.
-
-    Returns
-    -------
-    IndependentMoves or None
-
-    Examples
-    --------
-    >>> body = independent_moves(np.array([[1.0, 0.0, -1.0], [0.0, 1.0, -1.0]]), differences=True)
-    >>> round(float(np.abs(body.forms @ [2.0, -2.0]).sum()), 9)  # two records change from the second kind to the first
-    2.0
-    """
+    """Return K as `IndependentMoves`; None if the points are too many."""
     points = columns[:, np.unique(columns.round(9), axis=1, return_index=True)[1]]
     k = len(points)
     if differences:

@@ -35,30 +35,7 @@ __all__ = ["draw_integer_k_norm", "one_of"]
 
 
 def draw_integer_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> NDArray[np.int64]:
-    """Draw integer vectors with mass proportional to ``exp(-rate |z|)``.
-
-    Parameters
-    ----------
-    dimension : int
-    norm : {"l1", "l2", "linf"}
-    rate : Fraction
-        Positive.
-    draws : int
-    stream : callable
-        Uniform 64-bit words (`ppdinf.noise.primitives.stream`).
-
-    Returns
-    -------
-    ndarray of int64, shape (draws, dimension)
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> z = draw_integer_k_norm(2, "linf", Fraction(1, 2), 40_000, seeded_stream(1))
-    >>> at_zero = 1 / sum((8 * k or 1) * np.exp(-k / 2) for k in range(100))
-    >>> bool(abs((z == 0).all(axis=1).mean() - at_zero) < 0.002)
-    True
-    """
+    """Draw integer vectors with mass proportional to ``exp(-rate |z|)``."""
     if norm == "l1":
         return draw_discrete_laplace(rate, draws * dimension, stream).reshape(draws, dimension)
     if norm == "l2":
@@ -81,15 +58,7 @@ def _radius(dimension: int, rate: Fraction) -> Inversion:
 
 
 def one_of(sizes: NDArray[np.int64], log_weights: Sequence[Fraction]) -> Elimination:
-    """Return a sampler of k with mass proportional to ``sizes[k] exp(log_weights[k])``.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> choice = one_of(np.array([3, 0, 1]), [Fraction(0), Fraction(0), Fraction(-1)])
-    >>> np.bincount(choice.draw(4000, seeded_stream(1))[:, 0]) / 4000
-    array([0.8885, 0.    , 0.1115])
-    """
+    """Return a sampler of k with mass proportional to ``sizes[k] exp(log_weights[k])``."""
 
     def weights(bits: int) -> tuple[int, list[arb], arb]:
         each = zip(sizes.tolist(), log_weights, strict=True)

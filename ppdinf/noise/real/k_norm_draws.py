@@ -37,27 +37,7 @@ def uniforms(stream: BitStream, *shape: int) -> NDArray[np.float64]:
 
 
 def k_norm(dimension: int, norm: str, draws: int, stream: BitStream) -> NDArray[np.float64]:
-    """Draw from the density proportional to ``exp(-|z|)``, exactly up to double precision.
-
-    Parameters
-    ----------
-    dimension : int
-    norm : {"l1", "l2", "linf"}
-    draws : int
-    stream : callable
-        Uniform 64-bit words (`ppdinf.noise.primitives.stream`).
-
-    Returns
-    -------
-    ndarray of float64, shape (draws, dimension)
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> z = k_norm(3, "linf", 40_000, seeded_stream(1))
-    >>> bool(abs(np.abs(z).max(axis=1).mean() - 3) < 0.05)
-    True
-    """
+    """Draw from the density proportional to ``exp(-|z|)``, exactly up to double precision."""
     if norm == "l1":
         return laplaces(stream, draws, dimension)
     if norm == "l2":

@@ -41,39 +41,7 @@ def slice_lines(
     stream: BitStream,
     radius: float = np.inf,
 ) -> Points:
-    """Run one chain per row of `start` and return the final points.
-
-    Parameters
-    ----------
-    log_density : callable
-        Maps points, shape (r, m), to log densities, shape (r,), for any r.
-    start : ndarray, shape (chains, m)
-        Starting points, inside the ball.
-    scale : ndarray, shape (m, m)
-        The matrix S. Mixing is best if the target is round in the coordinates S^-1 b and S matches its scale.
-    steps : int
-        Number of steps.
-    stream : callable
-        Uniform 64-bit words.
-    radius : float
-        The target is supported on the ball of this radius around 0.
-
-    Returns
-    -------
-    ndarray, shape (chains, m)
-
-    Notes
-    -----
-    A step takes about 6 evaluations per chain.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> normal = lambda b: -0.5 * (b**2).sum(axis=1)
-    >>> ends = slice_lines(normal, np.zeros((4000, 2)), np.eye(2), steps=20, stream=seeded_stream(1))
-    >>> bool(abs(ends.std() - 1) < 0.03)
-    True
-    """
+    """Run one chain per row of `start` and return the final points."""
     point = np.array(start, dtype=float)
     chains, m = point.shape
     height = log_density(point)

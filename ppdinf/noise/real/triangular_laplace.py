@@ -56,14 +56,7 @@ BATCH = 2**21  # coordinates per batch
 
 @dataclass(frozen=True, eq=False)
 class TriangularLaplace:
-    """The law of coordinates x with mass proportional to ``exp(-rate |R x|_1)``.
-
-    Attributes
-    ----------
-    triangle : scipy.sparse.csr_array of int64, shape (m, m)
-        R, upper triangular, positive on the diagonal.
-    rate : Fraction
-    """
+    """The law of coordinates x with mass proportional to ``exp(-rate |R x|_1)``."""
 
     triangle: sparse.csr_array
     rate: Fraction
@@ -136,35 +129,7 @@ class TriangularLaplace:
 
 
 def triangular_laplace(triangle: MatrixLike, scale: float, grid: Fraction) -> tuple[TriangularLaplace, float]:
-    """Round a real triangular matrix such that the noise is at least as wide as a scale in every direction.
-
-    Parameters
-    ----------
-    triangle : sparse array of float64, shape (m, m)
-        ``Q' B``, upper triangular up to rounding, positive on the diagonal.
-    scale : float
-        Scale of the Laplace coordinates in Q, in units of z times the grid.
-    grid : Fraction
-        Factor of the integer vectors z.
-
-    Returns
-    -------
-    law : TriangularLaplace
-    widening : float
-        Factor, slightly above 1, by which the scale was increased: ``rate |R x|_1 <= |Q' B x|_1 grid / scale``.
-
-    Raises
-    ------
-    InvariantError
-        The basis vectors are so long in some directions that entries of R would exceed the limit.
-
-    Examples
-    --------
-    >>> law, widening = triangular_laplace(sparse.csr_array([[1.0, 0.5], [0.0, 1.0]]), 4.0, Fraction(1, 8))
-    >>> law.triangle.toarray() / law.triangle[0, 0]
-    array([[1. , 0.5],
-           [0. , 1. ]])
-    """
+    """Round a real triangular matrix such that the noise is at least as wide as a scale in every direction."""
     exact = sparse.csr_array(sparse.triu(triangle))
     long, tall, wide, count = _sizes(exact)
     farthest = NEGLIGIBLE * scale / float(grid) * max(1.0, long) * (1 + wide)

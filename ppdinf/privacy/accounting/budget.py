@@ -21,31 +21,7 @@ __all__ = ["Budget"]
 
 @dataclass(frozen=True)
 class Budget:
-    """A budget: epsilon, epsilon and delta, or rho, per unit of distance or between neighbours.
-
-    Parameters
-    ----------
-    epsilon : int, float, str or Fraction, optional
-        Budget of epsilons and, with a `delta`, of deltas; epsilons and deltas are added separately.
-    delta : int, float, str or Fraction, optional
-        Only with epsilon; without a delta, releases with a delta are refused.
-    rho : int, float, str or Fraction, optional
-        Budget of zCDP loss. Pure releases count with half the square of their loss, Gaussian noise with its rho,
-        for every calibration.
-
-    Raises
-    ------
-    PrivacyError
-        Neither or both of epsilon and rho, delta without epsilon, or a value out of range.
-
-    Examples
-    --------
-    >>> guarantee = Guarantee("pure", Fraction(1, 2), metric="l1")
-    >>> Budget(epsilon=2).spent([guarantee, guarantee])
-    {'epsilon': Fraction(1, 1)}
-    >>> Budget(rho=1).spent([guarantee, guarantee])
-    {'rho': Fraction(1, 4)}
-    """
+    """A budget: epsilon, epsilon and delta, or rho, per unit of distance or between neighbours."""
 
     epsilon: Fraction | None
     delta: Fraction | None
@@ -72,20 +48,7 @@ class Budget:
         return {name: value for name, value in parts.items() if value is not None}
 
     def describe(self, unit: str = "person", contributions: int = 1) -> str:
-        """Describe how much one unit can lose if the whole budget is spent, for each unit of losses.
-
-        Parameters
-        ----------
-        unit : str
-            Name of the protected unit.
-        contributions : int
-            Largest number of records of one unit.
-
-        Examples
-        --------
-        >>> print(Budget(epsilon=1).describe().splitlines()[1].strip())
-        epsilon = 2 (a factor of 7.39 in the odds), delta = 0 by l1 noise, or noise for a record added or removed
-        """
+        """Describe how much one unit can lose if the whole budget is spent, for each unit of losses."""
         variant = "zcdp" if self.rho is not None else "approximate" if self.delta is not None else "pure"
         total_guarantee = partial(Guarantee, variant, self.epsilon, self.delta or Fraction(0), self.rho)
         total_guarantee = partial(total_guarantee, unit=unit, contributions=contributions)
@@ -101,25 +64,13 @@ class Budget:
         )
 
     def composed(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> Guarantee:
-        """Return the joint guarantee of releases, in the terms of the budget; `parts` names the part of each release.
-
-        Raises
-        ------
-        PrivacyError
-            As for `ppdinf.privacy.compose_partition` and `to_zcdp`.
-        """
+        """Return the joint guarantee of releases in the terms of the budget; `parts` names each release's part."""
         counted = guarantees if self.rho is None else [to_zcdp(guarantee) for guarantee in guarantees]
         # the noise of different releases is independent
         return compose_partition(counted, [None] * len(counted) if parts is None else parts)
 
     def spent(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
-        """Return the spent amount of each part of the budget; `parts` as for `composed`.
-
-        Raises
-        ------
-        PrivacyError
-            As for `composed`; or a guarantee cannot be converted to the terms of the budget.
-        """
+        """Return the spent amount of each part of the budget; `parts` as for `composed`."""
         if not guarantees:
             return dict.fromkeys(self.total, Fraction(0))
         if self.rho is None and any(guarantee.rho is not None for guarantee in guarantees):
@@ -142,15 +93,7 @@ class Budget:
         parts: Sequence[str | None] = (),
         part: str | None = None,
     ) -> None:
-        """Refuse a release above the budget; `parts` are the parts of earlier releases, `part` is its part.
-
-        Raises
-        ------
-        BudgetError
-            The release would exceed the budget; the message states the remaining amount.
-        PrivacyError
-            As for `spent`.
-        """
+        """Refuse a release above the budget; `parts` are the parts of earlier releases, `part` is its part."""
         parts = parts or [None] * len(earlier)
         for name, increased in self.spent([*earlier, guarantee], [*parts, part]).items():
             if increased > self.total[name]:

@@ -198,42 +198,7 @@ def _gamma(loss: Fraction, epsilon: Fraction) -> float:
 
 
 def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | None]) -> Guarantee:
-    """Add up releases about everybody and about disjoint parts: of the parts, only the largest loss counts.
-
-    The distance of two states of the data is the maximum of two numbers: the largest distance of the tables of
-    everybody, and the sum over the parts of the largest distance of a part's tables. A person who is counted in another
-    part changes two tables by 1 each, which is a distance of 2, as within one table.
-
-    Parameters
-    ----------
-    guarantees : sequence of Guarantee
-        As for `compose`; with parts, per unit of distance.
-    parts : sequence of str or None
-        The part of each release, None for everybody.
-
-    Returns
-    -------
-    Guarantee
-        In l1 if parts have l2 losses that are not zCDP: the sum of the parts' l2 distances exceeds the l2 distance of
-        the whole. Deltas of all parts are added.
-
-    Raises
-    ------
-    PrivacyError
-        As for `compose`; or a loss of a part is not per unit of distance.
-
-    Notes
-    -----
-    Let part p have loss e_p and distance d_p. Then ``sum e_p d_p <= max e_p sum d_p``, and in zCDP
-    ``sum rho_p d_p**2 <= max rho_p sum d_p**2``, the squared distance of the whole in l2, which is at most that in l1.
-
-    Examples
-    --------
-    >>> north = Guarantee("pure", Fraction(1), metric="l1")
-    >>> south, whole = replace(north, epsilon=Fraction(2)), replace(north, epsilon=Fraction(4))
-    >>> compose_partition([north, south, whole], ["north", "south", None]).epsilon
-    Fraction(6, 1)
-    """
+    """Add up releases about everybody and about disjoint parts: of the parts, only the largest loss counts."""
     by_part: dict[str, list[Guarantee]] = defaultdict(list)
     everybody: list[Guarantee] = []
     for guarantee, part in zip(_within_bounds(tuple(guarantees)), parts, strict=True):

@@ -39,44 +39,12 @@ __all__ = ["exact_sigma", "lattice_delta", "tail_bound", "theorem14_sigma", "zcd
 
 
 def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
-    """Return the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1.
-
-    Examples
-    --------
-    >>> round(zcdp_sigma("1/4", 1e-6), 2)
-    16.66
-    """
+    """Return the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1."""
     return math.sqrt(1 / (2 * zcdp_rho(epsilon, delta)))
 
 
 def theorem14_sigma(structure: Structure, epsilon: Parameter, delta: Parameter) -> float:
-    """Return the published sigma of lattice Gaussian noise, with an explicit constant.
-
-    Parameters
-    ----------
-    structure : Structure
-    epsilon, delta : int, float, str or Fraction
-        At distance 1; ``0 < delta < epsilon < 1/e``.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    PrivacyError
-        The theorem does not cover these parameters.
-
-    Notes
-    -----
-    The tail bound in its proof is stated for large distances only.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> round(theorem14_sigma(structure([[1, 1, 1]]), "1/4", 1e-6), 1)
-    94.3
-    """
+    """Return the published sigma of lattice Gaussian noise, with an explicit constant."""
     size, chance = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
     if not chance < size < 1 / math.e:
         raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
@@ -88,27 +56,7 @@ def theorem14_sigma(structure: Structure, epsilon: Parameter, delta: Parameter) 
 
 
 def exact_sigma(structure: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
-    """Return the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step.
-
-    Parameters
-    ----------
-    structure : Structure
-    step : array of int64, shape (d,)
-        Difference h of two tables with the same public sums.
-    epsilon, delta : int, float, str or Fraction
-        Between the two tables.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> total = structure([[1, 1, 1]])
-    >>> round(exact_sigma(total, np.array([1, -1, 0]), "1/4", 1e-6), 2)
-    21.79
-    """
+    """Return the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step."""
     size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
     law = _step_law(structure, tuple(step))
     high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
@@ -121,36 +69,7 @@ def exact_sigma(structure: Structure, step: NDArray[np.int64], epsilon: Paramete
 
 
 def lattice_delta(structure: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
-    r"""Bound the delta of lattice Gaussian noise at an epsilon, between tables that differ by a step.
-
-    Parameters
-    ----------
-    structure : Structure
-    step : array of int64, shape (d,)
-        Difference h of two tables with the same public sums.
-    sigma : float
-    epsilon : float
-        Between the two tables.
-
-    Returns
-    -------
-    float
-        ``sum over z of max(0, P(z) - exp(epsilon) P(z - h))``, rounded up: too large by a factor
-        below 1 + 1e-9 if sigma exceeds twice the steps of the lattice.
-
-    Notes
-    -----
-    With ``t = <z, h>``, the mass of ``{z : <z, h> = t}`` is ``exp(-t^2 / (2 sigma^2 |h|^2))`` times that of a
-    shifted copy of the lattice ``{z : A z = 0, <z, h> = 0}``. Copies that differ by h have the same mass, and each
-    has at least the share r of the unshifted copy, where r is the product of ``rho(Z + 1/2) / rho(Z)`` along an
-    orthogonalized basis. So delta is at most 1/r times the sum for masses without the copies.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> f"{lattice_delta(structure([[1, 1, 1]]), np.array([1, -1, 0]), 21.79, 0.25):.2e}"
-    '1.00e-06'
-    """
+    r"""Bound the delta of lattice Gaussian noise at an epsilon, between tables that differ by a step."""
     return _step_law(structure, tuple(step)).delta(sigma, epsilon)
 
 
@@ -192,35 +111,7 @@ class _StepLaw:
 
 
 def tail_bound(structure: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
-    """Bound the probability that noise on the lattice moves a table by l2 distance t or more.
-
-    Parameters
-    ----------
-    structure : Structure
-    t : float
-        Large: the theorems hold for large distances, without a stated limit.
-    epsilon : int, float, str or Fraction, optional
-        Parameter of l2 Laplace noise (Theorem 12).
-    sigma : int, float, str or Fraction, optional
-        Scale of Gaussian noise (Theorem 15).
-
-    Returns
-    -------
-    float
-        ``K t^m exp(-epsilon t)`` or ``K t^m exp(-t^2 / (2 sigma^2))``, at most 1, with m the rank of the lattice and
-        ``K = 4 2^m V_m / sqrt(det(C' C))``, where V_m is the volume of the unit ball and C a basis.
-
-    Raises
-    ------
-    PrivacyError
-        Neither or both of epsilon and sigma are given, or t is not positive.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import structure
-    >>> tail_bound(structure([[1, 1, 1]]), 100, epsilon="1/4") < 1e-5
-    True
-    """
+    """Bound the probability that noise on the lattice moves a table by l2 distance t or more."""
     if (epsilon is None) == (sigma is None):
         raise PrivacyError("give either epsilon for l2 Laplace noise or sigma for Gaussian noise")
     if not 0 < t < math.inf:

@@ -23,17 +23,7 @@ __all__ = ["PossibleTables"]
 
 @dataclass(frozen=True, eq=False)
 class PossibleTables:
-    """Tables with the same public sums.
-
-    Attributes
-    ----------
-    sums : scipy.sparse array of int64, shape (k, d)
-        Equal sums of all possible tables.
-    answers : scipy.sparse array of int64, shape (q, d), optional
-        Counting queries; tables with the same answers are not different. By default the cells.
-    labels : str
-        Digest of the labels of the cells, or of the answers.
-    """
+    """Tables with the same public sums."""
 
     sums: sparse.csc_array
     answers: sparse.csc_array | None = None
@@ -47,11 +37,7 @@ class PossibleTables:
         return np.unique(self.answers.toarray(), axis=1, return_index=True)[1]
 
     def nearest_step(self, guarantee: Guarantee) -> tuple[int | float, NDArray[np.int64] | None] | None:
-        """Return the smallest distance, in the terms of a guarantee, and a change at this distance.
-
-        Without a metric, the distance is a number of steps between neighbours, without a change. Returns None if the
-        public sums fix every cell.
-        """
+        """Return the smallest distance, in the terms of a guarantee, and a change at this distance."""
         kinds = self._kinds
         if guarantee.metric is not None:
             step = shortest_step(structure(self.sums), guarantee.metric)

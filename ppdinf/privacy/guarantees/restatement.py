@@ -163,10 +163,7 @@ def _unit_at(guarantee: Guarantee) -> Json:
 
 
 def whole_delta(guarantee: Guarantee) -> Fraction:
-    """Return delta with a Markov chain's contribution, such that `delta_at` covers all distances from the nearest.
-
-    The contribution ``(1 + exp(loss)) sampler_distance`` grows more slowly than ``exp(loss) - 1``.
-    """
+    """Return delta with a Markov chain's contribution, such that `delta_at` covers all distances from the nearest."""
     if not isinstance(guarantee, ReleaseGuarantee) or not guarantee.sampler_distance or guarantee.nearest is None:
         return guarantee.delta
     unit, there = float(guarantee.loss(1)), float(guarantee.loss(guarantee.nearest))

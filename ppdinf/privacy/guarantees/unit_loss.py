@@ -53,15 +53,7 @@ ABOVE = 1 + 1e-11  # exceeds the rounding errors of conversions
 
 @dataclass(frozen=True)
 class UnitLoss:
-    """Privacy loss of one unit.
-
-    Attributes
-    ----------
-    loss : Fraction or float
-        Epsilon, or rho in zCDP; infinite if no bound is known.
-    delta : Fraction or float
-        Probability of exceeding ``exp(loss)``; 0 in zCDP, whose deltas depend on epsilon.
-    """
+    """Privacy loss of one unit."""
 
     loss: Fraction | float
     delta: Fraction | float
@@ -71,19 +63,7 @@ UNLIMITED = UnitLoss(math.inf, Fraction(0))
 
 
 def distance_of_unit(guarantee: Guarantee, tied: float | Fraction = 0) -> int | float | None:
-    """Return the distance, or the number of steps between neighbours, by which one unit's records can move a table.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-    tied : float
-        Distance of the nearest other table with the same public sums, if known: a lower bound on the result.
-
-    Returns
-    -------
-    int, float or None
-        None if steps do not lead to every table that one unit's records can cause.
-    """
+    """Return the distance, or the number of steps between neighbours, by which one unit's records can move a table."""
     records = guarantee.contributions
     if tied == math.inf:
         return math.inf
@@ -115,22 +95,7 @@ def steps_at(guarantee: Guarantee, distance: float) -> int:
 
 
 def unit_loss(guarantee: Guarantee) -> UnitLoss:
-    """Compute the loss of one unit's records, all counted elsewhere, replaced or absent.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-
-    Returns
-    -------
-    UnitLoss
-
-    Examples
-    --------
-    >>> from ppdinf.privacy.guarantees.guarantee import Guarantee
-    >>> unit_loss(Guarantee("pure", Fraction(1), neighbours="one record added or removed"))
-    UnitLoss(loss=Fraction(2, 1), delta=Fraction(0, 1))
-    """
+    """Compute the loss of one unit's records, all counted elsewhere, replaced or absent."""
     distance = guarantee.distance_of_unit
     if distance == math.inf:
         return UNLIMITED

@@ -18,14 +18,7 @@ def format_loss(value: Fraction | float) -> str:
 
 
 def exp_of(loss: Fraction | float) -> str:
-    """Format exp(loss) with its value.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> exp_of(Fraction(10, 27))
-    'exp(10/27) = 1.45'
-    """
+    """Format exp(loss) with its value."""
     return f"exp({format_loss(loss).partition(' ')[0]}) = {factor_of(loss)}"
 
 

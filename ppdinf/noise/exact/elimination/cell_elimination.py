@@ -27,10 +27,7 @@ NEAR = 2**9
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
-    """Offer to draw complete blocks if elimination takes at most about 10 s, by an estimate of its multiplications.
-
-    Gaussian noise is drawn block by block, because its own sampler supports most blocks.
-    """
+    """Offer to draw complete blocks if elimination takes at most about 10 s, by an estimate of its multiplications."""
     if not isinstance(law, IntegerLaw) or isinstance(law, DoubleGeometric):
         return None
     if law.log_quadratic is not None and not is_one_block(structure, cells):
@@ -45,19 +42,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
 
 def elimination_work(rows: MatrixLike, half: NDArray[np.float64], law: IntegerLaw) -> float:
-    """Estimate the multiplications of an elimination.
-
-    The estimate is infinite if it overflows or if more constraints are open at a time than an array has dimensions.
-
-    Parameters
-    ----------
-    rows : sparse array of int64, shape (k, variables)
-        The sums. Variables after the cells are slacks with weight 1.
-    half : array of float64, shape (cells,)
-        Half of the width of the interval of each cell, possibly infinite.
-    law : IntegerLaw
-        The spread of a truncated cell is at most the spread of the untruncated cell, and at most its interval.
-    """
+    """Estimate the multiplications of an elimination."""
     reach = float(law.tail_start(LEFT_OUT))
     sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)
     weights = np.exp([float(law.log_weight(int(size))) for size in sizes])

@@ -24,11 +24,7 @@ type Numbers = Array
 
 @dataclass(eq=False)
 class EliminationFactor:
-    """A variable or a message: its values (rows in lexicographic order) and their weights.
-
-    Value v adds ``v @ steps`` to the sums of the stage that uses the factor. The weights of unlisted values are at most
-    ``absolute``.
-    """
+    """A variable or a message: its values (rows in lexicographic order) and their weights."""
 
     values: NDArray[np.int64]
     weights: Numbers
@@ -52,11 +48,7 @@ class EliminationFactor:
 
 @dataclass(eq=False)
 class PartialSumTable:
-    """Total weights of partial sums; the first entry belongs to the sums `origin`.
-
-    The exact weight of any sums differs from the entry by at most ``relative`` times the entry plus ``absolute``. The
-    entry of sums outside the table is 0.
-    """
+    """Total weights of partial sums; the first entry belongs to the sums `origin`."""
 
     origin: NDArray[np.int64]
     entries: Numbers
@@ -105,10 +97,7 @@ class PartialSumTable:
 
 
 def merged(factors: list[EliminationFactor], trim: float) -> EliminationFactor:
-    """Combine variables with equal columns pairwise, so that few wide tables are convolved.
-
-    If variables are added one by one, each is convolved with a table as wide as the sum of all former variables.
-    """
+    """Combine variables with equal columns pairwise, so that few wide tables are convolved."""
     while len(factors) > 1:
         pairs = [_pair(first, second, trim) for first, second in itertools.batched(factors[: len(factors) // 2 * 2], 2)]
         factors = pairs + factors[len(pairs) * 2 :]

@@ -28,25 +28,7 @@ type Potential = Callable[[int], Window]
 
 
 def table(first: int, log_weights: ArrayLike) -> Potential:
-    """Return a potential with given log weights (floating-point numbers, treated as exact) and 0 elsewhere.
-
-    Parameters
-    ----------
-    first : int
-        Integer of the first weight.
-    log_weights : array_like of float, shape (n,)
-        -inf for impossible values.
-
-    Raises
-    ------
-    ModelError
-        If a weight is nan or infinite, or all are 0.
-
-    Examples
-    --------
-    >>> table(-1, [0.0, -np.inf, 0.0])(64)
-    (-1, [1.00000000000000, 0, 1.00000000000000], 0)
-    """
+    """Return a potential with given log weights (floating-point numbers, treated as exact) and 0 elsewhere."""
     logs = np.asarray(log_weights, dtype=np.float64)
     if logs.ndim != 1 or not (logs < np.inf).all() or not (logs > -np.inf).any():
         raise ModelError("log_weights must be one-dimensional, finite or -inf, with at least one finite entry")
@@ -57,21 +39,7 @@ def table(first: int, log_weights: ArrayLike) -> Potential:
 def log_concave(
     weight: Callable[[int], arb], mode: int, *, first: int | None = None, last: int | None = None
 ) -> Potential:
-    """Return a potential with log-concave weights on all integers, or from `first`, or up to `last`.
-
-    Parameters
-    ----------
-    weight : callable
-        Encloses the weight of k at Arb's working precision; ``weight(k)**2 >= weight(k-1) * weight(k+1)``.
-    mode : int
-        A k of largest weight, from `first` to `last`.
-
-    Examples
-    --------
-    >>> first, weights, left_out = log_concave(lambda k: (-arb(abs(k - 3))).exp(), 3, first=0)(20)
-    >>> first, len(weights), bool(left_out < 1e-5)
-    (0, 19, True)
-    """
+    """Return a potential with log-concave weights on all integers, or from `first`, or up to `last`."""
 
     def tabulate(bits: int) -> Window:
         top = weight(mode)
@@ -96,15 +64,7 @@ def log_concave(
 
 
 def symmetric(law: IntegerLaw) -> Potential:
-    """Return the weights of a law of independent integers.
-
-    Examples
-    --------
-    >>> from ppdinf.laws import Staircase
-    >>> first, weights, _ = symmetric(Staircase(1, sensitivity=2))(64)
-    >>> first, [round(float(weight.log()), 9) for weight in weights[-first : -first + 4]]
-    (-91, [0.0, -1.0, -1.0, -2.0])
-    """
+    """Return the weights of a law of independent integers."""
 
     def tabulate(bits: int) -> Window:
         weights, left_out = law.window(bits, ctx.prec)
@@ -114,17 +74,7 @@ def symmetric(law: IntegerLaw) -> Potential:
 
 
 def class_sum(n: int, epsilon: Fraction) -> Potential:
-    """Return the law of the sum of n independent double geometric integers, P(k) ~ exp(-epsilon |k|) each.
-
-    The sum is U - V for independent negative binomial U and V. One polynomial multiplication gives the product of their
-    generating functions.
-
-    Examples
-    --------
-    >>> first, weights, _ = class_sum(1, Fraction(1, 2))(64)
-    >>> round(float(weights[-first]), 6), round(float(np.tanh(0.25)), 6)
-    (0.244919, 0.244919)
-    """
+    """Return the law of the sum of n independent double geometric integers, P(k) ~ exp(-epsilon |k|) each."""
     rate, size = positive_fraction("epsilon", epsilon), index(n)
     if size == 1:
         at_zero = lambda: (ball(rate) / 2).tanh()  # noqa: E731
@@ -133,15 +83,7 @@ def class_sum(n: int, epsilon: Fraction) -> Potential:
 
 
 def product(factors: Sequence[tuple[Potential, int]]) -> Potential:
-    """Return the product over factors of ``potential(height * k)``, each with sum at most 1 and nonzero height.
-
-    Examples
-    --------
-    >>> pair = product([(class_sum(1, Fraction(1)), 1), (class_sum(1, Fraction(1)), -2)])
-    >>> first, weights, _ = pair(64)
-    >>> round(float((weights[-first + 1] / weights[-first]).log()), 6)
-    -3.0
-    """
+    """Return the product over factors of ``potential(height * k)``, each with sum at most 1 and nonzero height."""
 
     def tabulate(bits: int) -> Window:
         windows = [(potential(bits), height) for potential, height in factors]

@@ -82,19 +82,7 @@ def _acceptance(split: "LatticeSplit", epsilon: Fraction) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LatticeSplit:
-    """A lattice split into free cells, signed classes, and deciding cells; the constructor is `split_lattice`.
-
-    Attributes
-    ----------
-    free : ndarray of int64
-        Cells with independent noise.
-    classes : list of (ndarray of int64, ndarray of int64)
-        Cells and signs: the signed sum over each class is zero.
-    deciding : ndarray of int64
-        Cells that depend on the other cells and decide the acceptance.
-    combination : scipy.sparse.csr_array of int64, shape (n_deciding, d)
-        The deciding cells as combinations of the other cells.
-    """
+    """A lattice split into free cells, signed classes, and deciding cells; the constructor is `split_lattice`."""
 
     free: NDArray[np.int64]
     classes: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -125,15 +113,7 @@ class LatticeSplit:
 
 
 def split_lattice(lattice: Lattice) -> LatticeSplit | None:
-    """Split the cells of a lattice for rejection; return None if its basis does not have an identity block.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel, margin_matrix
-    >>> split = split_lattice(kernel(margin_matrix((3, 4), [(0,), (1,)])))
-    >>> [cells.size for cells, _ in split.classes], split.deciding.size, split_lattice(kernel([[2, 3, 5]]))
-    ([3, 3, 3], 3, None)
-    """
+    """Split the cells of a lattice for rejection; return None if its basis does not have an identity block."""
     d, sums = lattice.classes.size, sparse.csr_array(lattice.class_basis)
     sizes = np.bincount(lattice.classes, minlength=sums.shape[0])
     lead = _leaders(sums, sizes)
@@ -193,42 +173,7 @@ def _combinations(sums: sparse.csr_array, lead: NDArray[np.int64]) -> sparse.csr
 
 
 def draw_by_rejection(split: LatticeSplit, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
-    """Draw from the l1 Laplace law on a lattice exactly.
-
-    Parameters
-    ----------
-    split : LatticeSplit
-        The lattice, from `split_lattice`.
-    epsilon : Fraction or int
-        Positive; the law is proportional to exp(-epsilon |z|_1).
-    stream : BitStream
-        Source of words: at most 2d per attempt, rarely more.
-    size : int
-        Number of independent draws.
-
-    Returns
-    -------
-    ndarray of int64, shape (size, d)
-
-    Raises
-    ------
-    PrivacyError
-        If epsilon is not a positive rational, or draws might exceed 64 bits.
-
-    Notes
-    -----
-    An attempt takes about 50 ns per cell from a secure stream; a draw takes 1 / `rejection_acceptance` attempts. The
-    number of attempts is independent of the accepted draw.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel, margin_matrix
-    >>> split = split_lattice(kernel(margin_matrix((3, 3), [(0,), (1,)])))
-    >>> draw_by_rejection(split, Fraction(1), seeded_stream(1)).reshape(3, 3)
-    array([[ 0,  0,  0],
-           [ 1, -1,  0],
-           [-1,  1,  0]])
-    """
+    """Draw from the l1 Laplace law on a lattice exactly."""
     epsilon = positive_fraction("epsilon", epsilon)
     d = split.combination.shape[1]
     noise, done, attempts = np.empty((size, d), dtype=np.int64), 0, size
@@ -242,14 +187,7 @@ def draw_by_rejection(split: LatticeSplit, epsilon: Fraction, stream: BitStream,
 
 
 def rejection_acceptance(split: LatticeSplit, epsilon: Fraction) -> float:
-    """Estimate the acceptance rate of `draw_by_rejection` from seeded proposals.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel, margin_matrix
-    >>> round(rejection_acceptance(split_lattice(kernel(margin_matrix((3, 3), [(0,), (1,)]))), Fraction(1, 4)), 2)
-    0.15
-    """
+    """Estimate the acceptance rate of `draw_by_rejection` from seeded proposals."""
     rows, stream, sums = max(1, BATCH // split.combination.shape[1]), seeded_stream(0), []
     for _ in range(PILOT // BATCH):
         _, decides = split.propose(positive_fraction("epsilon", epsilon), rows, stream)

@@ -63,41 +63,7 @@ class _Stage:
 
 
 class Elimination:
-    """Exact sampler of the law proportional to prod_i w_i(x_i) on {x in Z^n : A x = a}.
-
-    Parameters
-    ----------
-    A : array_like or scipy sparse of int, shape (k, n)
-        Any rank; dependent rows are ignored and must be consistent with the other rows.
-    values : sequence of int, shape (k,)
-    potentials : sequence of n Potential
-        Weights, from `ppdinf.noise.exact.elimination.potentials`.
-    largest : float
-        Upper limit of the number of multiplications.
-
-    Raises
-    ------
-    InvariantError
-        If the tables are too large (the message states their size), or no x satisfies the constraints within the
-        windows of the weights.
-
-    Notes
-    -----
-    The cost of set-up is, for each variable, the number of open partial sums times the width of its window. A draw
-    takes one look-up per variable and integer of its window.
-
-    Examples
-    --------
-    Three dice with a total of 10: 27 of 216 ways.
-
-    >>> from ppdinf.noise.exact.elimination.potentials import table
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> dice = Elimination([[1, 1, 1]], [10], [table(1, [0.0] * 6)] * 3)
-    >>> round(math.exp(dice.log_normaliser), 9)
-    27.0
-    >>> dice.draw(2, seeded_stream(1)).sum(axis=1)
-    array([10, 10])
-    """
+    """Exact sampler of the law proportional to prod_i w_i(x_i) on {x in Z^n : A x = a}."""
 
     def __init__(
         self, A: MatrixLike, values: Sequence[int], potentials: Sequence[Potential], *, largest: float = LARGEST_WORK

@@ -39,10 +39,7 @@ class GaussianMasses:
         return total, float(np.abs(narrow).sum()) + 0.5 * (abs(even) + abs(log_lengths)) + number
 
     def bounds(self, variances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the logarithm of the product from above, with lengths in bins.
-
-        A mass decreases with its length; its ratio to sqrt(2 pi v / g) increases.
-        """
+        """Bound the logarithm of the product from above, with lengths in bins."""
         bins = [part for part in np.array_split(np.arange(self._lengths.size), BINS) if part.size]
         out = np.zeros(variances.size)
         for part in bins:

@@ -51,35 +51,7 @@ type Orthogonalised = tuple[sparse.csc_array, NDArray[np.float64], sparse.csr_ar
 
 
 def klein(lattice: Lattice, tables: Sequence[HierarchicalTable] = ()) -> Klein:
-    """Orthogonalise a basis of a lattice, with classes of cells and tables with margins in closed form.
-
-    Parameters
-    ----------
-    lattice : Lattice
-    tables : sequence of HierarchicalTable
-        Blocks of class sums of the lattice that are tables with margins (`Structure.tables`).
-
-    Returns
-    -------
-    Klein
-
-    Raises
-    ------
-    InvariantError
-        If rounding would reduce acceptance by more than 10 %. This affects tables with margins of a million cells or
-        more, and other class sums of rank about 2,500 or more.
-
-    Notes
-    -----
-    The cost is O(d) for classes and tables, with at most 2^N entries per cell of a table of N dimensions (0.4 s for the
-    margins of a 3,143 x 51 table). Other class sums require one QR of a dense matrix per component.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel
-    >>> klein(kernel([[1, 1, 1]])).squares.round(3)
-    array([2. , 1.5])
-    """
+    """Orthogonalise a basis of a lattice, with classes of cells and tables with margins in closed form."""
     d, n_classes = lattice.classes.size, lattice.representatives.size
     sizes = np.bincount(lattice.classes, minlength=n_classes)
     order = np.lexsort((-np.arange(d), lattice.classes))  # by classes; the representative of each class is last

@@ -34,27 +34,7 @@ LARGEST_LOSS = 0.01  # largest loss of acceptance by rounding
 
 
 class ImageLattice:
-    """A lattice with the norm |M z|.
-
-    Parameters
-    ----------
-    basis : scipy sparse of int64, shape (d, m)
-    matrix : ndarray of int64, shape (k, d)
-        M, of rank m on the lattice.
-
-    Raises
-    ------
-    InvariantError
-        If the basis is so ill-conditioned in this norm that rounding would reduce acceptance by more than 1 %.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> shape = ImageLattice(sparse.csc_array([[1], [-1]]), np.array([[3, 0]]))
-    >>> z = shape.draw(Fraction(900), 1000, seeded_stream(1))
-    >>> bool((z.sum(axis=1) == 0).all()), bool(abs(z[:, 0].std() - 10) < 1)
-    (True, True)
-    """
+    """A lattice with the norm |M z|."""
 
     def __init__(self, basis: MatrixLike, matrix: NDArray[np.int64]) -> None:
         self.basis = sparse.csc_array(basis)

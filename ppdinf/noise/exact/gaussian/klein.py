@@ -55,17 +55,7 @@ ERROR = 2.0**-38  # bound on the relative error of a probability above 2^-60 in 
 
 @dataclass(frozen=True, eq=False)
 class Klein:
-    """A basis with its orthogonal parts; the constructor is `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
-
-    Attributes
-    ----------
-    basis : scipy.sparse.csr_array of int64, shape (d, m)
-    squares : ndarray of float64, shape (m,)
-        Squared lengths g of the orthogonal parts, shortened by `slack`.
-    starts, columns, factors : ndarray
-        Sparse rows of mu: ``factors[starts[i]:starts[i + 1]]`` belong to the coordinates ``columns[...]``.
-    slack : float
-    """
+    """A basis with its orthogonal parts; the constructor is `ppdinf.noise.exact.gaussian.gram_schmidt.klein`."""
 
     basis: sparse.csr_array
     squares: NDArray[np.float64]
@@ -75,13 +65,7 @@ class Klein:
     slack: float
 
     def propose(self, variances: Sequence[Fraction], stream: BitStream) -> "Proposals":
-        """Draw one vector for each variance v by Klein's sampler.
-
-        Raises
-        ------
-        PrivacyError
-            If the noise exceeds the integers that floating point represents exactly.
-        """
+        """Draw one vector for each variance v by Klein's sampler."""
         size, m = len(variances), self.squares.size
         rounded = np.array([float(v) for v in variances])
         x, centers = np.zeros((size, m), dtype=np.int64), np.zeros((size, m))
@@ -129,12 +113,7 @@ class Klein:
 
 @dataclass(frozen=True, eq=False)
 class Proposals:
-    """Vectors drawn by Klein's sampler, and their acceptance probabilities.
-
-    Attributes
-    ----------
-    z : ndarray of int64, shape (size, d)
-    """
+    """Vectors drawn by Klein's sampler, and their acceptance probabilities."""
 
     klein: Klein
     variances: Sequence[Fraction]

@@ -81,33 +81,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
 
 class L2Mixture:
-    """Exact sampler of the l2 Laplace law on a lattice.
-
-    Parameters
-    ----------
-    klein : Klein
-        The lattice, from `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
-    epsilon : Fraction or int
-        Positive; the law is proportional to exp(-epsilon |z|_2).
-
-    Raises
-    ------
-    PrivacyError
-        If epsilon is not a positive rational.
-
-    Notes
-    -----
-    Set-up bounds the weights of ``32 (sqrt(m) + 13)`` nodes and tabulates the relevant nodes, about 500 for large m. It
-    computes one Gaussian mass per distinct length, except for wide noise (0.2 s for a table of 3,143 x 51).
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> L2Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 2)).draw(2, seeded_stream(1)).sum(axis=1)
-    array([0, 0])
-    """
+    """Exact sampler of the l2 Laplace law on a lattice."""
 
     def __init__(self, klein: Klein, epsilon: Fraction) -> None:
         self.klein = klein
@@ -117,13 +91,7 @@ class L2Mixture:
         self._enclosures = lru_cache(maxsize=2)(self._enclosed)
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
-        """Return `size` independent draws, int64 of shape (size, d).
-
-        Raises
-        ------
-        PrivacyError
-            If the noise is wider than 2^40.
-        """
+        """Return `size` independent draws, int64 of shape (size, d)."""
         d, m = self.klein.basis.shape
         noise = np.zeros((size, d), dtype=np.int64)
         waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
@@ -228,15 +196,7 @@ class L2Mixture:
 
 
 def mixture_acceptance(mixture: L2Mixture) -> float:
-    """Estimate the acceptance rate of a mixture from a few hundred seeded proposals.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-    >>> round(mixture_acceptance(L2Mixture(klein(kernel([[1, 1, 1]])), Fraction(1, 4))), 2)
-    1.0
-    """
+    """Estimate the acceptance rate of a mixture from a few hundred seeded proposals."""
     size = max(8, min(PILOT, BATCH // max(mixture.klein.squares.size, 1)))
     return float(np.exp(mixture.log_keep(mixture.propose(size, seeded_stream(0)))[0]).mean())
 
@@ -256,13 +216,7 @@ def _log_sum(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def enclose_sum(x: arb) -> arb:
-    """Enclose R(x) at Arb's working precision.
-
-    Examples
-    --------
-    >>> round(float(enclose_sum(arb(3))), 12)
-    1.0
-    """
+    """Enclose R(x) at Arb's working precision."""
     reach = math.sqrt(1.4 * ctx.prec) + 2.0
     root = float(x.sqrt().mid())
     total = arb(0)

@@ -79,42 +79,7 @@ def too_narrow(acceptance: float, workable: str) -> str:
 
 
 def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
-    """Draw from the discrete Gaussian on a lattice exactly.
-
-    Parameters
-    ----------
-    klein : Klein
-        The lattice, from `ppdinf.noise.exact.gaussian.gram_schmidt.klein`.
-    sigma_squared : Fraction or int
-        Positive; the law is proportional to exp(-|z|^2 / (2 sigma_squared)).
-    stream : BitStream
-        Source of words: about 4 per dimension of the lattice and attempt.
-    size : int
-        Number of independent draws.
-
-    Returns
-    -------
-    ndarray of int64, shape (size, d)
-
-    Raises
-    ------
-    PrivacyError
-        If sigma_squared is not a positive rational, or sigma exceeds about 2^40.
-
-    Notes
-    -----
-    An attempt takes 2.5 microseconds for the margins of a 4 x 4 table and 0.3 s for 3,143 x 51; a draw takes
-    1 / `gaussian_acceptance` attempts. The numbers of attempts, for vectors and for single integers, are independent
-    of the accepted draw. An integer takes a few more cycles for each doubling of its size.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-    >>> draw_gaussian(klein(kernel([[1, 1, 1]])), Fraction(4), seeded_stream(1), size=2)
-    array([[-1,  1,  0],
-           [ 2,  0, -2]])
-    """
+    """Draw from the discrete Gaussian on a lattice exactly."""
     sigma_squared = positive_fraction("sigma_squared", sigma_squared)
     d, m = klein.basis.shape
     noise = np.zeros((size, d), dtype=np.int64)
@@ -129,15 +94,7 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, s
 
 
 def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
-    """Estimate the acceptance rate of `draw_gaussian` from a few hundred seeded proposals.
-
-    Examples
-    --------
-    >>> from ppdinf.lattice import kernel
-    >>> from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-    >>> round(gaussian_acceptance(klein(kernel([[1, 1, 1]])), Fraction(1, 4)), 2)
-    0.98
-    """
+    """Estimate the acceptance rate of `draw_gaussian` from a few hundred seeded proposals."""
     size = max(8, min(PILOT, BATCH // max(klein.squares.size, 1)))
     proposals = klein.propose([positive_fraction("sigma_squared", sigma_squared)] * size, seeded_stream(0))
     return float(np.exp(proposals.log_keep()[0]).mean())

@@ -26,28 +26,7 @@ LARGEST = 200  # largest number of vectors that are orthogonalised again
 
 
 def squares_across(found: Structure, step: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the squared lengths of the orthogonal parts of a basis of ``{z : A z = 0, <z, h> = 0}``.
-
-    Parameters
-    ----------
-    found : Structure
-    step : ndarray of int64, shape (d,)
-        A vector h of the lattice, not 0.
-
-    Returns
-    -------
-    ndarray of float64, shape (m - 1,)
-
-    Raises
-    ------
-    InvariantError
-        The public sums cross too much for the sequential sampler.
-
-    Examples
-    --------
-    >>> squares_across(structure([[1, 1, 1]]), np.array([1, -1, 0])).round(3)
-    array([6.])
-    """
+    """Return the squared lengths of the orthogonal parts of a basis of ``{z : A z = 0, <z, h> = 0}``."""
     if found.tables:
         whole = klein(found.lattice, found.tables)
         anew = _dependencies(whole, step)

@@ -42,33 +42,7 @@ type Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> Drawn:
-    """Draw gamma variables of scale 1.
-
-    Parameters
-    ----------
-    shape : Fraction
-        From 1/8 to 1.
-    size : int
-    reals : LazyReals
-        Records the uniform numbers of the variables.
-    stream : BitStream
-        Source of words for the acceptance.
-
-    Returns
-    -------
-    values : ndarray of float64, shape (size,)
-        Values with relative error 2^-35.
-    places : ndarray of int64, shape (size,)
-        ``enclose_gamma(shape, reals.enclose(place))`` encloses the exact variable.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> stream = seeded_stream(1)
-    >>> values, _ = gammas(Fraction(1, 2), 10_000, LazyReals(stream), stream)
-    >>> bool(abs(values.mean() - 0.5) < 0.03)
-    True
-    """
+    """Draw gamma variables of scale 1."""
     values, places, done = np.empty(size), np.empty(size, dtype=np.int64), 0
     while done < size:
         start = reals.size
@@ -91,23 +65,7 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
 
 
 def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: LazyReals, stream: BitStream) -> Drawn:
-    """Draw a beta variable of shapes a and b for each a.
-
-    Parameters
-    ----------
-    a : ndarray of float64, shape (size,)
-    exact : list of Fraction
-        The exact value of each a.
-    b : Fraction
-        From 1/8 to 1.
-
-    Returns
-    -------
-    values : ndarray of float64, shape (size,)
-        Minus the logarithms times a, with relative error 2^-35.
-    places : ndarray of int64, shape (size,)
-        ``enclose_beta(b, reals.enclose(place))`` encloses the exact value.
-    """
+    """Draw a beta variable of shapes a and b for each a."""
     values, places = np.empty(a.size), np.empty(a.size, dtype=np.int64)
     waiting = np.arange(a.size)
     while waiting.size:

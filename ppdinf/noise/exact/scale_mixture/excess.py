@@ -35,19 +35,7 @@ RATES = np.geomspace(0.5, 16.0, 12)  # relative margin of the bound on the exces
 
 
 class Excess:
-    """Excess of the law of a cell's scale.
-
-    Parameters
-    ----------
-    epsilon, end, resistance : Fraction
-    gamma : float
-        Approximate exponent of the laws of the cells.
-
-    Examples
-    --------
-    >>> Excess(Fraction(1), Fraction(1), Fraction(2), 0.1).log(np.array([0.1, 2.0])).round(3)
-    array([0.326, 0.   ])
-    """
+    """Excess of the law of a cell's scale."""
 
     def __init__(self, epsilon: Fraction, end: Fraction, resistance: Fraction, gamma: float) -> None:
         self.rate, self.end, self.resistance, self.gamma = epsilon**2 / 2, end, resistance, gamma

@@ -36,18 +36,7 @@ NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Noise and the terms of its acceptance probability.
-
-    Attributes
-    ----------
-    z : ndarray of int64, shape (r, c)
-    x : ndarray of int64, shape (m,)
-        The drawn integers.
-    centers : ndarray of float64, shape (m,)
-        Minus the center of each integer.
-    squares : ndarray of float64, shape (m,)
-        Reciprocal of the variance of each integer.
-    """
+    """Noise and the terms of its acceptance probability."""
 
     z: NDArray[np.int64]
     x: NDArray[np.int64]
@@ -75,27 +64,14 @@ class Drawn:
 
 
 class Block:
-    """Triangular factors of B' T^-1 B. The coordinates of the last columns of B may be given; the others are drawn.
-
-    Attributes
-    ----------
-    lower : ndarray of float64, shape (m, m)
-    rounding : float
-        Bound on the relative rounding error of the quadratic form.
-    """
+    """Triangular factors of B' T^-1 B. The coordinates of the last columns of B may be given; the others are drawn."""
 
     def __init__(self, basis: NDArray[np.int64], t: NDArray[np.float64]) -> None:
         self._basis = basis
         self.lower, self.rounding = _factored((basis / t[:, np.newaxis]).T @ basis, float(t.size + 6))
 
     def draw(self, given: NDArray[np.int64], stream: BitStream) -> Drawn:
-        """Draw noise B x around 0 given the last coordinates.
-
-        Raises
-        ------
-        PrivacyError
-            The noise exceeds the integers that floating point represents exactly.
-        """
+        """Draw noise B x around 0 given the last coordinates."""
         m = len(self.lower) - given.size
         lengths = np.diag(self.lower)
         factor = self.lower / lengths
@@ -105,13 +81,7 @@ class Block:
 
 
 def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], stream: BitStream) -> Drawn:
-    """Draw noise around 0 in the integer span of a basis given the scales of cells, the last coordinate first.
-
-    Raises
-    ------
-    PrivacyError
-        Rounding may exceed `SLACK`, or the noise exceeds the integers that floating point represents exactly.
-    """
+    """Draw noise around 0 in the integer span of a basis given the scales of cells, the last coordinate first."""
     block = Block(basis, t)
     under_control(block.rounding)
     return block.draw(np.empty(0, dtype=np.int64), stream)

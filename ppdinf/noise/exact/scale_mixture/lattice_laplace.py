@@ -67,21 +67,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
 
 class LatticeSystem:
-    """A lattice in the form of the mixture over scales: one row of cells.
-
-    Parameters
-    ----------
-    A : ndarray of int64, shape (n, d)
-        Rows are public sums; a disjoint family of them is integrated out.
-    basis : ndarray of int64, shape (d, m)
-        Basis of {z : A z = 0}.
-
-    Examples
-    --------
-    >>> system = LatticeSystem(np.array([[2, 3, 5]]), np.array([[1, 1], [1, -4], [-1, 2]]))
-    >>> system.m, system.paths
-    (2, [Fraction(12, 1)])
-    """
+    """A lattice in the form of the mixture over scales: one row of cells."""
 
     def __init__(self, A: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
         self.leverages = Leverages(A[independent_rows(A)])

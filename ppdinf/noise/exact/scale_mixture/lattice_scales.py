@@ -32,17 +32,7 @@ ACCURATE = 2.0**-21  # accepted error of a log determinant in floating point; ab
 
 
 class LeverageScales:
-    """The law of the scales.
-
-    Parameters
-    ----------
-    leverages : Leverages
-    sums : sequence of DisjointSum
-        Sums with disjoint supports, which are integrated out.
-    epsilon : Fraction
-    end, resistance : Fraction
-        Parameters of the excess.
-    """
+    """The law of the scales."""
 
     def __init__(
         self, leverages: Leverages, sums: Sequence[DisjointSum], epsilon: Fraction, end: Fraction, resistance: Fraction
@@ -144,12 +134,7 @@ def _log_determinants(
     rows: NDArray[np.int64],
     entries: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return log det(A T A') and a bound on its error.
-
-    With unit diagonal, factors L L' have errors of at most (n + d + 4) units per entry (N. Higham, Accuracy and
-    Stability of Numerical Algorithms, 2002, theorem 10.3, and sums of d terms). The error of the log determinant is
-    therefore at most this number times n trace((L L')^-1) to first order, doubled here.
-    """
+    """Return log det(A T A') and a bound on its error."""
     size, d = t.shape
     log_determinants, error = np.empty(size), np.empty(size)
     gram, inverse, scale = np.empty((n, n)), np.empty((n, n)), np.empty(n)

@@ -48,16 +48,7 @@ STEPS = 2**10  # powers are integer multiples of its inverse, unless they are si
 
 @dataclass(frozen=True, eq=False)
 class DisjointSum:
-    """A sum over cells that can be integrated out.
-
-    Attributes
-    ----------
-    cells : ndarray of int64
-        Cells with nonzero entries.
-    entries : ndarray of int64
-    power : Fraction
-        The exponent b of the sum of scales in the bound.
-    """
+    """A sum over cells that can be integrated out."""
 
     cells: NDArray[np.int64]
     entries: NDArray[np.int64]
@@ -71,21 +62,7 @@ class DisjointSum:
 
 
 class Leverages:
-    """A system of full row rank, and the leverage of each cell.
-
-    Parameters
-    ----------
-    A : ndarray of int64, shape (n, d)
-
-    Attributes
-    ----------
-    exact : list of Fraction, length d
-
-    Examples
-    --------
-    >>> Leverages(np.array([[1, 1, 1, 0], [0, 0, 1, 1]])).exact
-    [Fraction(2, 5), Fraction(2, 5), Fraction(3, 5), Fraction(3, 5)]
-    """
+    """A system of full row rank, and the leverage of each cell."""
 
     def __init__(self, A: NDArray[np.int64]) -> None:
         self.A = A

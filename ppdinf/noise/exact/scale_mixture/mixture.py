@@ -120,13 +120,7 @@ class MixtureSystem(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MixtureScales:
-    """Sets of scales in floating point, and the real numbers that they approximate.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (size, rows, cells per row)
-        Values with relative error `LOG_ERROR`.
-    """
+    """Sets of scales in floating point, and the real numbers that they approximate."""
 
     law: ScaleLaw
     values: NDArray[np.float64]
@@ -160,26 +154,7 @@ class MixtureScales:
 
 
 class ScaleMixture:
-    """Exact sampler of the l1 Laplace law on a lattice.
-
-    Parameters
-    ----------
-    system : MixtureSystem
-    epsilon : Fraction or int
-        Positive; the law is proportional to ``exp(-epsilon |z|_1)``.
-
-    Attributes
-    ----------
-    acceptance : float
-        Approximate acceptance rate.
-    checks : float
-        Approximate number of attempts with accepted scales per draw.
-
-    Raises
-    ------
-    PrivacyError
-        If epsilon is not a positive rational, or noise may exceed the integers that floating point represents exactly.
-    """
+    """Exact sampler of the l1 Laplace law on a lattice."""
 
     def __init__(self, system: MixtureSystem, epsilon: Fraction) -> None:
         self.epsilon = positive_fraction("epsilon", epsilon)
@@ -265,10 +240,7 @@ class ScaleMixture:
         return wide
 
     def _tuned(self) -> tuple[float, Fraction, Fraction, ScaleLaw] | None:
-        """Estimate the largest log acceptance rate, and return its width and path length.
-
-        A larger width gives a sharper bound on y, but fewer tables are supported.
-        """
+        """Estimate the largest log acceptance rate, and return its width and path length."""
         r, c = self.system.shape
         rng, found = np.random.default_rng(0), None
         for width in (share / self.epsilon**2 for share in WIDTHS):

@@ -35,18 +35,7 @@ type Vectors = NDArray[np.int64]
 
 
 class ShortMoves:
-    """Short vectors of a lattice.
-
-    Parameters
-    ----------
-    basis : ndarray of int64, shape (d, m)
-
-    Examples
-    --------
-    >>> moves = ShortMoves(np.array([[1, 0], [0, 1], [-1, -1]]))
-    >>> moves.lengths, moves.supports(np.array([True, True, False]), 1)
-    ([2], True)
-    """
+    """Short vectors of a lattice."""
 
     def __init__(self, basis: Vectors) -> None:
         self.d, self.m = basis.shape

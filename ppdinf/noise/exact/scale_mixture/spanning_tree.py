@@ -36,13 +36,7 @@ FAINT = 1e-12
 
 
 def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
-    """Return the possible root with most wide cells; None if the table is not supported.
-
-    Examples
-    --------
-    >>> root_of(np.array([[True, False], [True, True], [True, False]]), 5), root_of(np.eye(2, dtype=bool), 5)
-    (1, None)
-    """
+    """Return the possible root with most wide cells; None if the table is not supported."""
     degrees = wide.sum(axis=1)
     if path <= 3:
         full = int((degrees == wide.shape[1]).sum())

@@ -34,19 +34,7 @@ __all__ = ["Part", "SumScales"]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Scales of the cells of sums of one kind, shape (size, cells), and the real numbers that they approximate.
-
-    Attributes
-    ----------
-    values : ndarray of float64
-        Values with relative error `ppdinf.noise.exact.scale_mixture.excess.LOG_ERROR`.
-    near : ndarray of bool
-        Whether each cell is drawn from its excess.
-    cells : ndarray of int64
-        Index of each cell's real number.
-    sums : ndarray of int64, shape (size,)
-        Index of each sum's real number, if any.
-    """
+    """Scales of the cells of sums of one kind, shape (size, cells), and the real numbers that they approximate."""
 
     values: NDArray[np.float64]
     near: NDArray[np.bool_]
@@ -66,18 +54,7 @@ class Part:
 
 
 class SumScales:
-    """The law of the scales of the cells of one sum.
-
-    Parameters
-    ----------
-    gammas : tuple of Fraction, length k
-    squares : tuple of int, length k
-        Squares of the entries of the sum; not used if `beta` is 0.
-    beta : Fraction
-        Exponent of R; 0 if cells are independent.
-    excess : Excess
-        The excess of a cell, which defines the rate.
-    """
+    """The law of the scales of the cells of one sum."""
 
     def __init__(self, gammas: tuple[Fraction, ...], squares: tuple[int, ...], beta: Fraction, excess: Excess) -> None:
         self.gammas, self.squares, self.beta, self.excess = gammas, squares, beta, excess

@@ -63,13 +63,7 @@ def as_two_way_table(structure: Structure, block: int) -> HierarchicalTable | No
 
 
 class TwoWayTable:
-    """A two-way table with both margins public, at least 2 x 2.
-
-    Examples
-    --------
-    >>> TwoWayTable((3, 4)).m
-    6
-    """
+    """A two-way table with both margins public, at least 2 x 2."""
 
     paths = PATHS
 
@@ -100,27 +94,7 @@ class TwoWayTable:
 
 
 class TwoWayLaplace(ScaleMixture):
-    """Exact sampler of the l1 Laplace law on r x c tables with zero row and column sums.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        r and c, both at least 2; the longer side is drawn row by row.
-    epsilon : Fraction or int
-        Positive; the law is proportional to ``exp(-epsilon |z|_1)``.
-
-    Raises
-    ------
-    PrivacyError
-        If epsilon is not a positive rational.
-
-    Examples
-    --------
-    >>> from ppdinf.noise.primitives.stream import seeded_stream
-    >>> TwoWayLaplace((3, 4), Fraction(1, 4)).draw(2, seeded_stream(1)).reshape(2, 3, 4).sum(axis=1)
-    array([[0, 0, 0, 0],
-           [0, 0, 0, 0]])
-    """
+    """Exact sampler of the l1 Laplace law on r x c tables with zero row and column sums."""
 
     def __init__(self, shape: tuple[int, int], epsilon: Fraction) -> None:
         super().__init__(TwoWayTable((max(shape), min(shape))), epsilon)

@@ -41,27 +41,7 @@ __all__ = ["draw_given_scales", "spine_rows"]
 
 
 def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int, stream: BitStream) -> Drawn:
-    """Draw noise on a supported table.
-
-    Parameters
-    ----------
-    t : ndarray of float64, shape (r, c)
-        Scales.
-    wide : ndarray of bool, shape (r, c)
-        The wide cells, which the tree may use.
-    root : int
-        From `ppdinf.noise.exact.scale_mixture.spanning_tree.root_of`.
-    stream : BitStream
-
-    Returns
-    -------
-    Drawn
-
-    Raises
-    ------
-    PrivacyError
-        The noise exceeds the integers that floating point represents exactly.
-    """
+    """Draw noise on a supported table."""
     r, c = t.shape
     # the spine: the root and the rows that cover its missing columns
     spine = spine_rows(t, wide, root)
@@ -161,10 +141,7 @@ def _basis(
 def _factor_rows(
     t: NDArray[np.float64], others: NDArray[np.int64], after: NDArray[np.float64], ties: NDArray[np.int64], ground: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
-    """Factor the form of each row: return squares, U, coefficients of the remaining column sums, and the rounding.
-
-    `after` is the triangle of W of the rows that are drawn last.
-    """
+    """Factor the form of each row: return squares, U, coefficients of the remaining column sums, and the rounding."""
     n, c = others.size, t.shape[1]
     squares, mu, pulls = np.ones((n, c)), np.zeros((n, c * (c - 1) // 2)), np.empty((n, c - 1, c - 1))
     form, rounding = np.empty((2 * c - 2, 2 * c - 2)), 0.0

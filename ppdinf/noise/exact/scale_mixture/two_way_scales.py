@@ -47,17 +47,7 @@ STAGE = 0.8  # log loss before the next rows of a table are drawn
 
 
 class RowScales:
-    """The law of the scales of an r x c table.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        r and c, both at least 2.
-    epsilon : Fraction
-    end, resistance : Fraction
-        The excess at t is ``theta3(1 / (1/t + resistance)) / theta3(1 / (1/end + resistance)) - 1`` below `end`,
-        and 0 above.
-    """
+    """The law of the scales of an r x c table."""
 
     def __init__(self, shape: tuple[int, int], epsilon: Fraction, end: Fraction, resistance: Fraction) -> None:
         self.shape = shape
