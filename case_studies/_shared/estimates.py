@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtrit
 
-__all__ = ["Estimate", "every", "if_enough", "opposite"]
-
 SURE = 3.0  # standard errors
 GROUPS = 20  # largest number of groups of replicates
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Array
 from ppdinf.errors import ReleaseFileError
 
-__all__ = ["pack", "unpack"]
-
 STRUCTURE = "structure"
 PLAIN = "biufcmMUS"  # kinds of arrays that NumPy stores without pickling
 

@@ -29,8 +29,6 @@ from .replicate_files import pack, unpack
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Claim", "Study"]
-
 
 @dataclass(frozen=True)
 class Claim:

@@ -12,8 +12,6 @@ import xarray as xr
 from ppdinf.datasets.csv_rows import parse_count, read_csv_rows, require_columns
 from ppdinf.errors import LabelError
 
-__all__ = ["read_demonstration"]
-
 GISJOIN = re.compile(r"G(\d\d)0(\d\d\d)0")  # state and county, each followed by a 0 for codes of later censuses
 DESCRIPTION = "GIS Join Match Code"  # in the second header row, which NHGIS adds on request
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ppdinf.plots.style import INK, figure_style
 from ppdinf.privacy.delta_z import delta_z_counts
 
-__all__ = ["delta_z_surface", "plot_delta_z"]
-
 
 def delta_z_surface(n: int, steps: int = 20) -> NDArray[np.float64]:
     """Evaluate Delta_z of a count of n persons at z0, z1 = 0, 1/steps, ..., 1.

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from ppdinf.datasets.csv_rows import Row, parse_count, read_csv_rows, require_columns
 from ppdinf.errors import CountError, LabelError
 
-__all__ = ["read_county_series", "read_health_department"]
-
 _SERIES_DAY = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{2})")
 _DAY = re.compile(r"([0-9]{2})/([0-9]{2})/([0-9]{4})")
 _CODE = re.compile(r"([0-9]{4,5})(\.0)?")

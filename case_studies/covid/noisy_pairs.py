@@ -23,8 +23,6 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import CountError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 
-__all__ = ["draw", "log_sums", "smooth_sums"]
-
 REACH = 44.0  # log weights of larger counts this far below the largest are omitted
 NODES = 64  # number of interpolation nodes
 WIDE = 256  # number of counts from which a window is interpolated

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["PairLaw", "draw_smaller", "expected", "far", "highest", "tabulate"]
-
 REACH = 64.0  # window radius of l1 noise, in units of 1 / rate
 DEVIATIONS = 12.0  # window radius of Gaussian noise, in standard deviations
 

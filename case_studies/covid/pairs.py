@@ -50,8 +50,6 @@ from .pair_weights import (
     tabulate,
 )
 
-__all__ = ["draw", "edge_mass", "mixed"]
-
 STEP = 0.5  # distance of nodes
 RATIO_BOUND = 0.95  # lower bound on R, whose minimum is 0.959 with this step
 NEGLIGIBLE = 40.0  # log weights of nodes this far below the largest are omitted

@@ -12,8 +12,6 @@ from ppdinf.noise.mcmc.tv_bound import TVBound
 from ppdinf.plots.chains import CHAINS
 from ppdinf.plots.style import INK, POSTERIOR, QUIET, figure_style, headline
 
-__all__ = ["plot_noise_boxes", "plot_tv_bound"]
-
 
 def plot_tv_bound(bounds: Mapping[str, TVBound], unit: str = "steps") -> Figure:
     """Plot bounds on the distance of chains from their target against time, each with its upper limit.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Array
 from ppdinf.errors import PpdinfError, PrivacyError
 
-__all__ = ["numbers", "unmasked"]
-
 
 def unmasked(data: object, what: str, error: type[PpdinfError]) -> Array:
     """Return an array; rows of different lengths and masked arrays are refused, also within lists."""

@@ -18,16 +18,6 @@ from pathlib import Path
 
 from ppdinf.errors import PpdinfError, WriteError
 
-__all__ = [
-    "as_path",
-    "flush_folder",
-    "make_folder",
-    "require_place",
-    "require_replaceable",
-    "unwritable",
-    "write_atomically",
-]
-
 
 def as_path(path: str | PathLike[str], error: type[PpdinfError] = WriteError) -> Path:
     """Require a path that the system can have: text or a path object, without null characters and surrogates."""

@@ -2,8 +2,6 @@
 
 from ppdinf import __version__
 
-__all__ = ["citation"]
-
 SOFTWARE = """@software{{ppdinf,
   title = {{ppdinf: inference for partially private data}},
   author = {{{{The ppdinf developers}}}},

@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Self
 from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
 
-__all__ = ["NamedInFiles", "assign", "construct"]
-
 
 def assign(value: object, **attributes: object) -> None:
     """Set attributes of a frozen dataclass during its construction."""

@@ -20,8 +20,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.errors import ModelError
 
-__all__ = ["CallbackOp"]
-
 
 class CallbackOp(JAXOp):
     """An Op that JAX evaluates by `perform` and differentiates by `pullback`."""

@@ -44,8 +44,6 @@ from numba.core.typing.ctypes_utils import to_ctypes
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-__all__ = ["Deferred", "External", "callback", "jit", "pointers"]
-
 if numba.config.DISABLE_JIT:
     raise ImportError(
         "NUMBA_DISABLE_JIT is set, but kernels need 64-bit integers, unlike Python, and PyTensor "

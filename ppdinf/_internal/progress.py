@@ -12,8 +12,6 @@ from functools import partial
 from rich.console import Console
 from rich.progress import Progress
 
-__all__ = ["progress", "shows_bars", "tracked"]
-
 EVERY = 10.0  # seconds between two lines
 MEASURED = 1.0  # seconds of timed steps before the first estimate
 STEPS, SHARE = 20, 0.2  # timed steps before the first estimate, or this share of fewer than 100 steps

@@ -11,8 +11,6 @@ from flint import arb, fmpq
 
 from ppdinf.errors import PrivacyError
 
-__all__ = ["NUMBER", "Parameter", "as_fraction", "ball"]
-
 type Parameter = int | float | str | Fraction | Decimal
 """A privacy parameter; text may be ``"1/4"``."""
 

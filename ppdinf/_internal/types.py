@@ -9,8 +9,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Json", "Symbolic"]
-
 type Array = NDArray[Any]
 """Array of numbers or labels given by users: integers of any size, reals, exact rationals, strings."""
 

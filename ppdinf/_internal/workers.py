@@ -15,8 +15,6 @@ from ppdinf.errors import WorkersError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Workers", "run"]
-
 type Workers = int | Client | None
 """None: this process. A number of processes. A client of a Dask cluster."""
 

@@ -29,8 +29,6 @@ from ppdinf.measurements import Measured, Measurements, measured
 from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.tables.frame import Frame
 
-__all__ = ["CellLabels", "cell_labels_of", "parameters_of", "read_nmf", "values_of"]
-
 type Exact = tuple[inv.Public, NDArray[np.int64] | None]
 """A statement and its values; None for statements without values."""
 

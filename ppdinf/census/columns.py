@@ -15,8 +15,6 @@ from ppdinf.errors import CountError, LabelError, PpdinfError, PrivacyError, Rel
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SIGNS", "rows_of", "without_ending"]
-
 SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
 
 type Columns = Mapping[str, pyarrow.Array]

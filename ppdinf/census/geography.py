@@ -7,8 +7,6 @@ from itertools import pairwise
 
 from ppdinf.errors import LabelError
 
-__all__ = ["named", "off_spine_areas", "tree"]
-
 ROOT = "US"
 """Label of the geounit with the empty code."""
 

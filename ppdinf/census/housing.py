@@ -23,8 +23,6 @@ from ppdinf.errors import CountError, LabelError
 from ppdinf.laws import DiscreteGaussian, IntegerLaw, LawArray
 from ppdinf.measurements import Measurements, measured
 
-__all__ = ["read_occupied"]
-
 
 def read_occupied(
     root: str | PathLike[str],

@@ -20,8 +20,6 @@ from ppdinf.census.schema import Histogram
 from ppdinf.census.strategies import squared_sigma
 from ppdinf.errors import DiagnosisWarning
 
-__all__ = ["RATE", "warn_of_missing_geounits"]
-
 RATE = 1e-4
 """False-alarm probability for each reading of files."""
 

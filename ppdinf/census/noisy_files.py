@@ -24,8 +24,6 @@ from ppdinf.errors import ReleaseFileError
 if TYPE_CHECKING:
     from pyarrow import Array, DataType
 
-__all__ = ["CONSTRAINT", "DPQUERY", "LEVELS", "arrow", "read_rows"]
-
 DPQUERY, CONSTRAINT = "DPQuery", "Constraint"
 
 LEVELS = (

@@ -9,8 +9,6 @@ from itertools import combinations
 
 from ppdinf.errors import LabelError
 
-__all__ = ["OTHER", "PERSONS", "SUMMED", "UNITS", "Axis", "Histogram"]
-
 SUMMED = "*"
 """Entry for an axis that a query sums over."""
 

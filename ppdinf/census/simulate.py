@@ -24,8 +24,6 @@ from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.tables.table import as_table
 
-__all__ = ["simulate_nmf"]
-
 UPPER = 99999  # upper bound on the persons of a facility in the constraints of production
 
 

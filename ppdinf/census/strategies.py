@@ -15,8 +15,6 @@ from scipy.optimize import brentq
 from ppdinf.census.schema import PERSONS, UNITS, Histogram
 from ppdinf.errors import PrivacyError
 
-__all__ = ["PERSONS_2020", "UNITS_2020", "Strategy", "squared_sigma", "variance_of"]
-
 LARGE = 1.5  # variance from which it equals sigma**2 in double precision
 
 

@@ -26,8 +26,6 @@ from ppdinf.cli.published_options import (
     read_table,
 )
 
-__all__ = ["audit"]
-
 SHOWN = 20
 
 

@@ -14,8 +14,6 @@ from ppdinf._internal.visible_text import visible
 from ppdinf.cli.plain_output import notes, paragraphs, stdout
 from ppdinf.errors import SignatureError
 
-__all__ = ["check"]
-
 SHOWN = 20
 WHO = {
     "drawn": "The file states that ppdinf's release() drew the noise. A file cannot prove this: trust its creator.",

@@ -12,8 +12,6 @@ from ppdinf.cli.plain_output import plain_warnings, stage, stdout
 from ppdinf.cli.release_command import COUNT, DIMS, SESSION, TABLE, draw_release, require_new, write_release
 from ppdinf.errors import CountError, PrivacyError
 
-__all__ = ["counts"]
-
 
 def counts(
     table: TABLE,

@@ -17,8 +17,6 @@ from ppdinf.errors import LabelError
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["demo"]
-
 MONTH = "2021-06"
 """A month with few cases: in 20 % of the counties the noise is as large as the counts."""
 

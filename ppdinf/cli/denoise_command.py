@@ -27,8 +27,6 @@ from ppdinf.cli.published_options import (
 )
 from ppdinf.errors import PpdinfError
 
-__all__ = ["denoise"]
-
 SHOWN = 20
 
 

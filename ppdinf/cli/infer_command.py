@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ppdinf.releases import Release
     from ppdinf.report import RateAnalysis
 
-__all__ = ["CHAINS", "CORES", "DRAWS", "SEED", "infer", "run"]
-
 DRAWS = typer.Option(help="Draws per chain, after as many tuning steps, but at most 500.", min=10)
 CHAINS = typer.Option(help="Chains.", min=2)
 CORES = typer.Option(help="Number of parallel processes; by default the number of cores.", min=1)

@@ -10,8 +10,6 @@ import typer
 from ppdinf.cli.plain_output import notes, stdout
 from ppdinf.errors import SignatureError
 
-__all__ = ["key", "sign"]
-
 key = typer.Typer(no_args_is_help=True, help="A key pair to sign release files with, and its fingerprint.")
 
 

@@ -17,8 +17,6 @@ from typer.core import TyperGroup
 from ppdinf._internal.visible_text import visible
 from ppdinf.errors import PpdinfError, PrivacyWarning
 
-__all__ = ["PlainErrors", "loss_shown", "notes", "paragraphs", "plain_warnings", "shown", "stage", "stdout"]
-
 
 class PlainErrors(TyperGroup):
     """Commands that print one line instead of a traceback: exit code 1 after expected errors, 130 after Ctrl-C."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ppdinf.mechanisms.error_plan import ErrorPlan, Family
     from ppdinf.mechanisms.table_mechanism import TableMechanism
 
-__all__ = ["plan"]
-
 
 def plan(
     table: Annotated[

@@ -11,11 +11,6 @@ import typer
 import ppdinf as ppd
 from ppdinf.errors import PpdinfError, PrivacyError
 
-__all__ = [
-    "CLIPPED", "COORDS", "DIMS", "EMPTY", "MARKS", "NOISE", "NOT_TOTAL", "PUBLIC", "ROUNDED", "SUMS", "SUPPRESSED",
-    "VALUE", "read_table",
-]  # fmt: skip
-
 VALUE = Annotated[str | None, typer.Option(metavar="COLUMN", help="For CSV files: column of published values.")]
 DIMS = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,month**.")]
 COORDS = Annotated[

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from ppdinf.releases import Release
     from ppdinf.sessions import Session
 
-__all__ = [
-    "COUNT", "DIMS", "NORM", "PART", "PUBLIC", "SESSION", "TABLE", "draw_release", "read_labels", "read_statements",
-    "release", "require_new", "write_release",
-]  # fmt: skip
-
-
 TABLE = Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Confidential table, one row per cell.")]
 COUNT = Annotated[str, typer.Option(metavar="COLUMN", help="Column of counts.")]
 DIMS = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,sex**.")]

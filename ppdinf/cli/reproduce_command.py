@@ -20,8 +20,6 @@ from rich.table import Table
 from ppdinf._internal.atomic_files import make_folder
 from ppdinf.cli.plain_output import notes, stdout
 
-__all__ = ["cases", "described", "module_of", "reproduce"]
-
 PACKAGE = Path(__file__).parents[1]
 PLACES = {PACKAGE / "case_studies": "ppdinf.case_studies", PACKAGE.parent / "case_studies": "case_studies"}
 """Folders that can contain the case studies, and the names of these packages."""

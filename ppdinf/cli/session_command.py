@@ -18,8 +18,6 @@ from ppdinf.errors import PrivacyError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["session"]
-
 FILE = Annotated[Path, typer.Argument(metavar="FILE", help="Session file, such as **cases.budget**.")]
 
 session = typer.Typer(no_args_is_help=True, help="One budget for many releases of the same people.")
@@ -65,6 +63,7 @@ def show(file: FILE) -> None:
 
 
 def show_session(console: Console, opened: ppd.Session) -> None:
+    """Print what a session has spent, what is left, and its releases."""
     left, spent, releases = opened.left, opened.spent, opened.table()
     together = opened.guarantee if len(releases) and (releases["outcome"] != "void").any() else None
     if together is not None:

@@ -30,8 +30,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["ColumnSystems", "adjoint", "slacks"]
-
 REFINEMENTS = 10
 SMALL = 1e-15  # largest error of a sum
 

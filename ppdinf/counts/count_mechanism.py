@@ -27,8 +27,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.categorical_rows import draw_rows
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-__all__ = ["CountMechanism", "MechanismAudit", "Scales"]
-
 
 @dataclass(frozen=True)
 class MechanismAudit:

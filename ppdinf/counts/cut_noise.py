@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cut_noise"]
-
 
 def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the log probabilities of clipped symmetric noise."""

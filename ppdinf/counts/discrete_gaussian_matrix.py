@@ -17,8 +17,6 @@ from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
 from ppdinf.privacy.discrete_gaussian_scale import discrete_gaussian_sigma
 
-__all__ = ["discrete_gaussian"]
-
 
 def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMechanism:
     """Construct the mechanism that adds discrete Gaussian noise and clips at 0 and n - 1.

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from ppdinf._internal.arrays import numbers
 from ppdinf.errors import CountError, PrivacyError
 
-__all__ = ["as_distribution", "histogram", "require_counts", "require_size"]
-
 ROUNDING = 1e-9  # tolerance for the sum of probabilities
 
 

@@ -36,8 +36,6 @@ from ppdinf.counts.runs import heights, raise_run, repair_steps, runs_of, subtra
 from ppdinf.counts.scales import as_epsilon, falls, times
 from ppdinf.errors import PrivacyError, RoundingError
 
-__all__ = ["SELECTORS", "Selector", "heuristic"]
-
 type Selector = Literal["max", "min", "sandwich", "best"]
 
 SELECTORS = ("max", "min", "sandwich")

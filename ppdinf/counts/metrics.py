@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.errors import PrivacyError
 
-__all__ = ["kolmogorov_smirnov", "total_variation", "wasserstein"]
-
 
 def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
     """Return the Wasserstein-1 distance of two distributions over 0 to n - 1, in persons: the area between their CDFs.

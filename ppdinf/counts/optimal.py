@@ -30,8 +30,6 @@ from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon
 from ppdinf.errors import PrivacyError, RoundingError
 
-__all__ = ["optimal"]
-
 GAP = 1e-8  # relative gap between the error and its lower bound at which the search ends
 ENOUGH = 1e-6  # largest accepted gap if rounding ends the search
 WORST_ROW = 1e-9  # largest accepted error of a row sum

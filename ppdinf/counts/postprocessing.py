@@ -11,8 +11,6 @@ from ppdinf._internal.arrays import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
 
-__all__ = ["POSTPROCESSING", "to_distribution"]
-
 POSTPROCESSING = ("simplex", "clip")
 
 type Postprocessing = Literal["simplex", "clip"]

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf.counts.scales import times
 
-__all__ = ["Runs", "heights", "raise_run", "repair_steps", "runs_of", "subtract", "weight_of"]
-
 
 class Runs(NamedTuple):
     """Linked runs: values of a run are stored at its first row; `tight` has a value for every row."""

@@ -22,8 +22,6 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter, as_fraction, ball
 from ppdinf.errors import PrivacyError
 
-__all__ = ["as_epsilon", "depths", "falls", "scale", "scales", "single_peaked", "times"]
-
 SMALLEST = 650  # exp(-650) is far above the smallest double, so that products are accurate
 LONGEST = 2**15  # largest number of entries of a table
 LEAST, MOST = Fraction(1, 10**6), Fraction(100)  # range of losses whose powers are in the range of doubles

@@ -15,8 +15,6 @@ from ppdinf.counts.cut_noise import cut_noise
 from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
 
-__all__ = ["staircase"]
-
 
 def staircase(n: int, epsilon: Parameter) -> CountMechanism:
     """Construct the mechanism that adds staircase noise, rounds and clips at 0 and n - 1.

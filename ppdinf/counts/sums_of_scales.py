@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf.counts.scales import depths
 
-__all__ = ["Scales", "add_scales", "scales_ratio"]
-
 
 @dataclass(frozen=True, eq=False)
 class Scales:

@@ -28,8 +28,6 @@ from ppdinf.counts.scales import depths, scales
 from ppdinf.counts.sums_of_scales import Scales
 from ppdinf.errors import PrivacyError
 
-__all__ = ["affinely_simplified", "dimensions", "linearly_simplified", "representation"]
-
 PRIME = 2**61 - 1
 
 

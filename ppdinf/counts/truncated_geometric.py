@@ -16,8 +16,6 @@ from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import require_size
 from ppdinf.counts.scales import as_epsilon
 
-__all__ = ["truncated_geometric"]
-
 
 def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
     """Construct the mechanism that adds double geometric noise and clips at 0 and n - 1.

@@ -48,8 +48,6 @@ from ppdinf.tables.table import TableLike
 if TYPE_CHECKING:
     from ppdinf.releases import Release
 
-__all__ = ["TwoStage", "budget_share"]
-
 LARGEST = 8192  # largest n: matrices of single-count mechanisms then take 0.5 GB
 SPARE = Fraction(1, 2**30)  # margin of the second budget for rows that are divided by their sums
 CONSTRUCTORS = (*SELECTORS, "best", "optimal", "unfixed")

@@ -18,8 +18,6 @@ from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon, falling
 from ppdinf.counts.truncated_geometric import truncated_geometric
 
-__all__ = ["unfixed"]
-
 
 def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechanism:
     """Construct the mechanism of smallest error for counts with distribution z, without a fixed point (Algorithm 2).

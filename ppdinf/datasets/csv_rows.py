@@ -11,8 +11,6 @@ from pathlib import Path
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.table import LARGEST
 
-__all__ = ["Row", "parse_count", "read_csv_rows", "require_columns", "require_labels"]
-
 Row = tuple[int, dict[str, str]]
 """Line number in the file, and the fields by column."""
 

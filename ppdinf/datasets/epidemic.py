@@ -21,8 +21,6 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
-__all__ = ["epidemic", "simulate_epidemic"]
-
 SEED = 2020
 
 # fmt: off

@@ -16,8 +16,6 @@ import xarray as xr
 from ppdinf.datasets.csv_rows import parse_count, read_csv_rows, require_columns
 from ppdinf.errors import CountError, LabelError
 
-__all__ = ["read_epidemic"]
-
 COLUMNS = ("county", "fips", "month", "cases", "deaths")
 _FIPS = re.compile(r"[0-9]{5}")
 _MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")

@@ -18,8 +18,6 @@ from ppdinf.tables.pandas_tables import along
 from ppdinf.tables.table import as_table
 from ppdinf.tables.totals import refuse_totals
 
-__all__ = ["read_table"]
-
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ppdinf.measurements.entries import Entries
 
-__all__ = ["RATE", "contradiction_problem", "contradictions"]
-
 RATE = 1e-4  # largest probability of a false alarm per table, if the table is drawn from the prior
 DRAWS = 128  # largest number of draws that are compared with the published numbers
 SHOWN = 3  # numbers that a message names

@@ -11,8 +11,6 @@ from scipy.special import gammaln
 from ppdinf.errors import ModelError
 from ppdinf.tables.frame import Frame
 
-__all__ = ["BinomialPrior"]
-
 
 @dataclass(frozen=True)
 class BinomialPrior:

@@ -15,8 +15,6 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants.names import CellNames, Joined
 from ppdinf.lattice.points.feasible import nearest_feasible
 
-__all__ = ["LARGEST", "CountWindows", "Ends", "ends_by_noise", "published_ranges", "published_windows", "reached"]
-
 LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512 MB
 HIGHEST = 2**27  # largest count, whose prior weights take 1 GB per chain
 EXTENSION = 2.0  # lower extension of windows below the noise, in radii of the noise: priors of sparse tables favour 0

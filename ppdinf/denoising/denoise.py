@@ -28,8 +28,6 @@ from ppdinf.fiber.nested_sums.nested_sums import OutOfReachError
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 
-__all__ = ["denoise"]
-
 TABLE = "table"  # name of the table in a draw, alongside the parameters "level", "shape" and those of factors
 SMALL = 2**30  # counts below it are stored as int32, in which the sum and the difference of any two of them fit
 

@@ -35,8 +35,6 @@ from ppdinf.fiber.nested_sums.nested_sums import Evaluated
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.measurement_file import pack_measurements
 
-__all__ = ["DenoisedParts", "denoise_parts"]
-
 TOLERANCES = 1e-16 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes
 SCHEMA = 2  # of settings.json
 

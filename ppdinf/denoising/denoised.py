@@ -26,8 +26,6 @@ from ppdinf.measurements.scale_dependence import scale_dependence
 from ppdinf.models.aggregates import aggregate, summary
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Denoised", "require_columns", "require_name"]
-
 ESS, R_HAT = 400, 1.02
 SECONDS = 10.0  # time limit of the proof that cells are determined
 COLUMNS = ("estimate", "sd", "lower", "upper", "margin_of_error")  # of a saved table, after its labels

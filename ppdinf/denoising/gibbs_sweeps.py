@@ -23,8 +23,6 @@ from ppdinf.fiber.gibbs.joint_move import Bounds, Noise, joint_moves
 from ppdinf.fiber.gibbs.measured_sums import Measured, Mixtures, draw_scales
 from ppdinf.fiber.gibbs.slice_walk import walk_by_slices
 
-__all__ = ["sweeps"]
-
 ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their length is tuned
 
 type Ints = NDArray[np.int64]

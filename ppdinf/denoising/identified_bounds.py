@@ -17,8 +17,6 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 
-__all__ = ["identified_bounds"]
-
 
 def identified_bounds(
     data: Measurements | Release | list[Release],

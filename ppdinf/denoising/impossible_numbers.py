@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError
 from ppdinf.measurements import Measurements
 
-__all__ = ["require_possible_numbers"]
-
 type Reals = NDArray[np.float64]
 
 

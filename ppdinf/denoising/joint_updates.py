@@ -17,8 +17,6 @@ from ppdinf.fiber.gibbs.gaussian_block import Block
 from ppdinf.fiber.gibbs.joint_move import Bounds, Noise, joint_moves
 from ppdinf.fiber.gibbs.measured_sums import Measured
 
-__all__ = ["SELDOM", "update_with_table"]
-
 LENGTHS = (0.3, 1.0, 3.0)
 """Lengths of steps of effects, from short to long, so that chains leave and return to empty labels."""
 

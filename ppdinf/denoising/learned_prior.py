@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ppdinf.denoising.parameter_moves import Prior, list_weights, update_parameters
 from ppdinf.tables.frame import Frame
 
-__all__ = ["SWEEPS", "FixedPrior", "LearnedPrior"]
-
 SWEEPS = 4
 """Updates of the table and its prior per stored draw."""
 

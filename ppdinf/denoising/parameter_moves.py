@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["ACCEPTANCE", "Prior", "list_weights", "log_sum", "update_parameters"]
-
 SPREADS = 5
 """Steps of a standard deviation for each step of its effects."""
 

@@ -21,8 +21,6 @@ from ppdinf.denoising.part_sums import PartSums, TotalMessage
 from ppdinf.errors import LabelError, ModelError, PpdinfError
 from ppdinf.measurements import Measurements, read_measurements
 
-__all__ = ["DRAWS", "FOLDERS", "Part", "Source", "read_checked", "write_checked"]
-
 FOLDERS = MESSAGES, DRAWS, DIGESTS = "messages", "draws", "digests"
 DRAW = "draw_"  # prefix of the columns of draws
 DIGEST = "sha256"  # of the notes and of the data of a file

@@ -26,8 +26,6 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, OutOfReachError
 from ppdinf.measurements import Measurements
 
-__all__ = ["PartSums", "TotalMessage"]
-
 AT_ONCE = 2**20  # log weights that are computed at once
 BATCH = 16  # draws in one call of the kernel
 SIMILAR = 1.25  # ratio of the widths of cells that are computed together

@@ -30,8 +30,6 @@ from ppdinf.errors import InvariantError, LabelError, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, Tilts
 from ppdinf.measurements import Measurements
 
-__all__ = ["BOUND", "PartTotals"]
-
 BOUND = 1e-9  # largest total variation distance between the law of the draws and the posterior
 TOLERANCE = 1e-20  # error bound of the sums of totals without the omissions of the messages
 REACHES = 32, 512, 1e12  # standard deviations of a total to which its message is continued

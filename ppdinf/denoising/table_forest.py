@@ -9,8 +9,6 @@ from ppdinf.denoising.count_windows import CountWindows
 from ppdinf.denoising.learned_prior import SWEEPS, FixedPrior, LearnedPrior
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums
 
-__all__ = ["TableForest"]
-
 type Reals = NDArray[np.float64]
 
 

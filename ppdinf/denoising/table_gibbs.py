@@ -21,8 +21,6 @@ from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, no_sums
 from ppdinf.fiber.gibbs.random_windows import random_truncation
 from ppdinf.lattice.points.presolve import Support
 
-__all__ = ["TableGibbs"]
-
 WIDE = 1024  # counts of a window from which on lines are updated by slice sampling
 BATCH, TIMES = 16, 4  # draws whose directions are drawn together, and number of uses of these directions
 RELEARN = {12 * 2**k for k in range(20)}  # numbers of draws after which the cells of a block are chosen anew

@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-__all__ = ["acceptance_by_cell"]
-
 
 def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
     """Measure how often each cell of a chain of integer tables moves, and its number of distinct values.

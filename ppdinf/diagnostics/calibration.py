@@ -25,8 +25,6 @@ from scipy import stats
 
 from ppdinf._internal.workers import Workers, run
 
-__all__ = ["calibrate", "position", "uniformity"]
-
 
 def calibrate[Data](
     simulate: Callable[[np.random.Generator], tuple[Mapping[str, float], Data]],

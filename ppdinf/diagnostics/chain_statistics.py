@@ -12,8 +12,6 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-__all__ = ["chain_statistics"]
-
 BLOCK = 2**21  # draws that are converted to floating point at a time
 SMALLEST_RANGE = 1e-15  # numbers with a smaller range are constant
 

@@ -15,8 +15,6 @@ from arviz_base import rcParams
 
 from ppdinf.diagnostics.chain_statistics import chain_statistics
 
-__all__ = ["convergence"]
-
 
 def convergence(draws: xr.DataArray) -> pd.DataFrame:
     """Measure the agreement of the chains of one variable."""

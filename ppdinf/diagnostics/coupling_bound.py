@@ -29,8 +29,6 @@ from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
 
-__all__ = ["coupling_bound", "not_coupled"]
-
 LAWS = 16  # posterior draws of the parameters from which pairs choose one
 AHEAD = 8  # draws whose directions are drawn together
 

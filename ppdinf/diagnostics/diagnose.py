@@ -23,8 +23,6 @@ from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.posterior_tables import finished_draws
 from ppdinf.noise.mcmc.tv_bound import TVBound
 
-__all__ = ["Diagnosis", "diagnose"]
-
 COUPLED = 32  # maximum number of cells of a table whose chains are coupled here: takes a second or two
 LIMIT = 64  # draws within which its pairs must be equal
 

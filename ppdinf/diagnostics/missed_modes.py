@@ -21,8 +21,6 @@ from ppdinf.samplers.parameters import as_tree
 from ppdinf.samplers.posterior_importance import weighted_draws
 from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
 
-__all__ = ["MAX_PARAMETERS", "missed_modes"]
-
 MAX_PARAMETERS = 5  # maximum number of parameters: the comparison takes seconds
 MAX_SECONDS = 3e-3  # longest evaluation of density and gradient for which it stays below a quarter of a minute
 DRAWS = 300  # 3,000 weighted draws

@@ -21,8 +21,6 @@ from ppdinf.models.model_order import in_model_order
 from ppdinf.models.posterior_tables import of_draws
 from ppdinf.samplers.lattice_gibbs import SWEEPS, scales_of
 
-__all__ = ["mobile_cells"]
-
 STEPS = 32  # steps, each from another posterior draw
 
 

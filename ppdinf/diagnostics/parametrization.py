@@ -47,8 +47,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 
-__all__ = ["parametrisations"]
-
 SMALL = 0.25  # share of draws with the smallest scales
 CROWDED = 0.6  # share of divergences among these draws above which the scale is considered the cause
 CHANCE = 0.01  # false-alarm probability of a sentence about divergences without a location

@@ -15,8 +15,6 @@ from ppdinf.diagnostics.truncation_check import window_problems
 from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.models.model_order import in_model_order
 
-__all__ = ["ESS", "fiber_problems", "independent", "problems_of"]
-
 ESS = 400
 K_HAT = 0.7
 DIVERGENT = 1e-3  # largest share of divergent transitions without a sentence, unless small scales cause them

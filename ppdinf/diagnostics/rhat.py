@@ -32,8 +32,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2
 
-__all__ = ["MIN_DRAWS", "RHAT", "format_rhat", "limit"]
-
 RHAT = 1.01
 LEVEL = 0.05
 MIN_DRAWS = 4

@@ -15,8 +15,6 @@ from ppdinf.errors import ModelError
 from ppdinf.models.mass_outside_windows import window_problem
 from ppdinf.models.posterior_tables import outside_windows
 
-__all__ = ["window_problems"]
-
 
 def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
     """Name the cells whose posterior exceeds their windows, one sentence per table."""

@@ -32,8 +32,6 @@ from ppdinf.errors import InvariantError
 from ppdinf.fiber.nested_sums.laminar import Forest, forest_of
 from ppdinf.lattice.points.fiber_tables import EXACT, PASSES, cell_intervals
 
-__all__ = ["Rows", "bounds_of_sums", "identified_sums"]
-
 GOALS = 40  # largest number of programmes with random goals per block
 GAP = 0.02  # accepted relative distance of a random goal from its optimum
 GAIN = 0.02  # share of the undecided ends that such a programme must decide for the next one to be worthwhile

@@ -15,8 +15,6 @@ from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Statement, as_integer, as_label, as_text, rows_of
 from ppdinf.tables.frame import Frame
 
-__all__ = ["AtLeast", "Between", "at_least", "between", "nonnegative"]
-
 
 @dataclass(frozen=True)
 class Between(Statement):

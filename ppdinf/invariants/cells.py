@@ -15,8 +15,6 @@ from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_label, as_text, rows_of
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Cells", "Zeros", "cells", "zeros"]
-
 
 @dataclass(frozen=True)
 class Cells(Statement):

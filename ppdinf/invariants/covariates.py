@@ -13,8 +13,6 @@ from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_text, no_rows
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Covariates", "covariates"]
-
 
 @dataclass(frozen=True)
 class Covariates(Statement):

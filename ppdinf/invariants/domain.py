@@ -14,8 +14,6 @@ from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_label, as_text, no_rows
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Labels", "labels"]
-
 
 @dataclass(frozen=True)
 class Labels(Statement):

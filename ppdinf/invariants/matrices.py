@@ -20,8 +20,6 @@ from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix, integer_v
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["Linear", "LinearBound", "inequality", "linear"]
-
 
 @dataclass(frozen=True)
 class Matrix(Statement):

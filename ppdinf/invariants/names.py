@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ppdinf.tables.frame import Frame
 
-__all__ = ["CellNames", "Chosen", "GroupNames", "Joined", "Names", "cell_names"]
-
 
 class Names(Sequence[str]):
     """A sequence of strings that equals a list of the same strings."""

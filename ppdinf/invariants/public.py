@@ -12,8 +12,6 @@ from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.system import System, Values, bind
 from ppdinf.tables.table import TableLike, labelled_cells
 
-__all__ = ["Public"]
-
 
 @dataclass(frozen=True)
 class Public:

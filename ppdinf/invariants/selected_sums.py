@@ -16,8 +16,6 @@ from ppdinf.invariants.names import Chosen, Joined
 from ppdinf.invariants.statement import Rows, Statement, plain
 from ppdinf.tables.frame import Frame
 
-__all__ = ["SelectedSums"]
-
 
 @dataclass(frozen=True)
 class SelectedSums(Statement):

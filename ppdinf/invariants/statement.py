@@ -22,8 +22,6 @@ from ppdinf.errors import InvariantError, LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import LARGEST, native, refuse_unwritable
 
-__all__ = ["Bounds", "Rows", "Statement", "as_integer", "as_label", "as_text", "no_rows", "plain", "rows_of"]
-
 Rows = tuple[sp.csr_array, Sequence[str]]
 Bounds = tuple[sp.csr_array, NDArray[np.int64], Sequence[str]]
 

@@ -19,8 +19,6 @@ from ppdinf.invariants.statement import Rows, Statement, as_label, as_text
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import refuse_look_alikes
 
-__all__ = ["Parents", "Sums", "groups", "hierarchy", "margin", "total"]
-
 
 @dataclass(frozen=True)
 class Sums(Statement):

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ppdinf.lattice.algebra.kernel import Lattice
     from ppdinf.lattice.structure.blocks import Structure
 
-__all__ = ["System", "bind"]
-
 Values = Sequence[int] | Array | Mapping[str, int] | pd.Series
 
 

@@ -10,8 +10,6 @@ from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Statement, as_integer, as_text
 
-__all__ = ["Unit", "unit"]
-
 
 @dataclass(frozen=True)
 class Unit(Statement):

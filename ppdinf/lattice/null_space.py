@@ -24,8 +24,6 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.structure.blocks import Structure
 
-__all__ = ["NullSpace", "null_space"]
-
 NEARLY_DEPENDENT = 1e-7  # smallest relative singular value of the rows
 LARGEST_BASIS = 2**27
 """Largest number of entries of the basis of one block: 1 GB."""

@@ -15,8 +15,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model
 
-__all__ = ["AdditiveLaw"]
-
 NEGLIGIBLE = -700.0
 """Log weight at which tabulated weights end, for laws without a formula for their tails."""
 

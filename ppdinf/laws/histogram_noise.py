@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["HistogramNoise"]
-
 
 @dataclass(frozen=True, eq=False)
 class HistogramNoise:

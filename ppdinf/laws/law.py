@@ -18,8 +18,6 @@ from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 
-__all__ = ["IntegerLaw", "Law"]
-
 NEGLIGIBLE = -40.0  # log weight that is negligible in a sum of all weights
 DEVIATIONS = 12.0  # standard deviations beyond which a sum of noise is negligible
 CIRCLE = 2**23  # largest number of values of a sum of noise; takes a second

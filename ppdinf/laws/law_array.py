@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 type Labelled = Array | xr.DataArray | pd.DataFrame | pd.Series
 
-__all__ = ["LawArray", "PerEntry", "law_array", "law_of_each"]
-
 NONE = -1
 """Index of an entry without a law, whose parameter is nan."""
 

@@ -24,8 +24,6 @@ from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.published.transition_matrix import TransitionMatrix
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
-__all__ = ["Likelihood", "MixingScale", "Normaliser", "RemovedShift", "unknown_constant"]
-
 
 def unknown_constant() -> None:
     """Return None: the total weight of all releases of a table cannot be summed."""

@@ -19,8 +19,6 @@ from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["Column", "IndependentLaw", "ObservationModel", "as_observation_model"]
-
 
 @dataclass(frozen=True, eq=False)
 class Column:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ppdinf.invariants.names import Chosen
 from ppdinf.laws.observation_model import ObservationModel
 
-__all__ = ["Entries"]
-
 TAIL_PROBABILITY = 1e-12
 """Probability that noise exceeds its support radius."""
 

@@ -13,8 +13,6 @@ from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.pandas_tables import from_series
 
-__all__ = ["frame_of_labels"]
-
 
 def frame_of_labels(labels: object, coords: Mapping[str, object] | None = None) -> Frame:
     """Build the frame of a table from its labels and from coordinates of its cells."""

@@ -22,9 +22,6 @@ from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Measured", "are_ranges", "measured", "read_values"]
-
-
 type Forms = tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
 type Rows = tuple[sp.csr_array, Sequence[str], Array, NDArray[np.bool_], Forms]
 

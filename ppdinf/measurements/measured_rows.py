@@ -14,8 +14,6 @@ from ppdinf.invariants.names import CellNames, GroupNames, Names
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import refuse_unwritable
 
-__all__ = ["onto_rows"]
-
 
 def onto_rows(numbers: object, names: Sequence[str], frame: Frame, description: str, *, partial: bool = False) -> Array:
     """Reorder numbers to the rows of a statement."""

@@ -20,8 +20,6 @@ from ppdinf.tables.frame import Frame
 if TYPE_CHECKING:
     from ppdinf.measurements.measurements import Measurements
 
-__all__ = ["pack_measurements"]
-
 HOLDS, SCHEMA = "measurements", 1
 FIELDS = {"holds", "schema", "dims", "coordinates", "public", "measured", "parts", "digest"}
 CELLS, PUBLIC = "cells.csv", "public.csv"

@@ -20,8 +20,6 @@ from ppdinf.releases import Release, read_release, sealed
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.totals import all_labels
 
-__all__ = ["read_measurements", "read_published"]
-
 
 def read_measurements(path: str | PathLike[str]) -> Measurements:
     """Read a file that `Measurements.save` wrote, and verify every byte of it.

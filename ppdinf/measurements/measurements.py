@@ -38,8 +38,6 @@ from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.totals import exempt_labels, possible_totals, refuse_totals, require_known
 
-__all__ = ["Measurements"]
-
 UNLIKELY = 1e-3
 """Probability that the noise of a number exceeds the bounds within which labels are compared with sums of others."""
 

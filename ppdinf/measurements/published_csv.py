@@ -23,8 +23,6 @@ from ppdinf.measurements.measurements import Measurements
 from ppdinf.tables.count_ranges import count_range, is_missing, missing_values
 from ppdinf.tables.hidden_counts import MARKS, HiddenCounts
 
-__all__ = ["read_published_csv"]
-
 
 def read_published_csv(
     path: str | Path,

@@ -23,8 +23,6 @@ from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.releases import Release
 
-__all__ = ["log_chance_of_equality", "refuse_noise_in_use", "refuse_same_noise"]
-
 LOG_NEGLIGIBLE = math.log(1e-9)  # log probability below which equal tables are one draw
 COUNTED = 1000  # weights of noise up to this size enter the bound
 

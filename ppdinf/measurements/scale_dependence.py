@@ -10,8 +10,6 @@ from scipy import stats
 from ppdinf.laws.real_valued.real_noise import RealNoise
 from ppdinf.measurements.entries import Entries
 
-__all__ = ["RATE", "scale_dependence"]
-
 RATE = 1 / 4000
 """False-alarm probability for each statement whose scales are independent of its published numbers."""
 

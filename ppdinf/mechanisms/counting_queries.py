@@ -10,8 +10,6 @@ from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.tables.labels import LARGEST
 from ppdinf.tables.table import TableLike, labelled_cells
 
-__all__ = ["Query", "answer", "counting_query"]
-
 LARGEST_WEIGHT = 10**6
 
 type Query = tuple[tuple[int, ...], ...]

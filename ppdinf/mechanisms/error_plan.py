@@ -18,8 +18,6 @@ from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.tables.table import TableLike
 
-__all__ = ["LOSSES", "ErrorPlan", "plan"]
-
 LOSSES = ("1/20", "1/10", "1/4", "1/2", "1", "2")
 NEAR = Fraction(1, 50)  # relative excess over the smallest sufficient loss that is accepted for a simpler fraction
 HALVINGS = 8  # of an interval whose upper end is twice the lower end, to NEAR / 4 or less

@@ -30,17 +30,6 @@ from ppdinf.tables.totals import exempt_labels
 if TYPE_CHECKING:
     from ppdinf.mechanisms.table_mechanism import TableMechanism
 
-__all__ = [
-    "cell_law",
-    "expected_error",
-    "labels_alone",
-    "require_simulation",
-    "reversed_share",
-    "simulate_noise",
-    "simulated_draws",
-    "system_of_labels",
-]
-
 PROBABILITY = 0.9
 VALUES, FEWEST, LARGEST = 200_000, 200, 10_000  # simulated noise values in total, and bounds on the number of draws
 PAIRS = 8  # other cells that each cell is compared with where noise is simulated

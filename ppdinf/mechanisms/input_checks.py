@@ -13,18 +13,6 @@ from ppdinf.invariants import Public, System
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import LARGEST, TableLike, labelled_cells, ranked
 
-__all__ = [
-    "copied_counts",
-    "ranked_labels",
-    "refuse_seed",
-    "refuse_undeclared",
-    "require_draws",
-    "require_public",
-    "validate_input",
-    "warn_fixed",
-    "warn_leaky_labels",
-]
-
 
 def validate_input(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64]]:
     """Validate a confidential table, once."""

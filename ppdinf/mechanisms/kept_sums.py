@@ -10,8 +10,6 @@ from ppdinf.errors import InternalError
 from ppdinf.invariants import System
 from ppdinf.lattice.algebra.systems import exact_product
 
-__all__ = ["require_kept"]
-
 ROUNDING = 1e-9
 """Relative error of a sum of real numbers above which the sum counts as violated."""
 BATCH = 2**20

@@ -28,8 +28,6 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 
-__all__ = ["Suppression"]
-
 LARGEST = 2**27  # counts in the supports of all cells together: 1 GB of weights
 
 

@@ -27,8 +27,6 @@ from ppdinf.releases.release import Release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_cells
 
-__all__ = ["TableMechanism"]
-
 ANALYST = "ppdinf.models.released_table"
 """Module that knows PyMC, imported when a mechanism becomes a distribution."""
 

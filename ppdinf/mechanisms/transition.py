@@ -36,8 +36,6 @@ from ppdinf.privacy.guarantees.unit_loss import PRESENT
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.tables.table import TableLike
 
-__all__ = ["CellLaw", "Transition", "random_rounding"]
-
 ENTRIES = 25_000_000  # of a matrix: 200 MB
 ROUNDING = 1e-9  # error of the sum of a row that is attributed to rounding
 EXACT = 1e-12  # larger errors are removed, because the guarantee is computed from the rows

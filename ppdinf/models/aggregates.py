@@ -18,8 +18,6 @@ from ppdinf.invariants import Public
 from ppdinf.invariants.names import CellNames, GroupNames
 from ppdinf.tables.frame import Frame
 
-__all__ = ["aggregate", "ranks", "summary"]
-
 SAMPLE = ("chain", "draw")
 SAFE = 2.0**62  # absolute sums computed in double precision below which no 64-bit sum overflows
 

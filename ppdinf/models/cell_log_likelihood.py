@@ -26,8 +26,6 @@ from ppdinf.distributions.observation.observed_release import ObservedRelease
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_given_totals.totals import log_coefficient
 
-__all__ = ["counts_of_cells", "log_densities_of_cells", "require_cells", "wider_counts"]
-
 NEGLIGIBLE = -36.0  # log weight at an end of a range, relative to the largest
 LARGEST = 2**20  # counts of a range
 TILTS = np.sinh(np.linspace(-6, 6, 25)) / 20  # up to 10

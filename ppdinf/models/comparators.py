@@ -20,8 +20,6 @@ from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import MixingScale
 from ppdinf.releases import Release
 
-__all__ = ["clipped", "gaussian", "noisy_as_true", "projected"]
-
 
 def noisy_as_true(release: Release) -> xr.DataArray:
     """Return the noisy table unchanged; negative cells may be outside the support of a data model."""

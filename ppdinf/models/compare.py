@@ -19,8 +19,6 @@ from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
 from ppdinf.tables.table import TableLike, as_table
 
-__all__ = ["compare"]
-
 Analysis = Callable[[Release], xr.DataArray | pm.Model]
 type Job = tuple[Release, Analysis, str | None, float, int]
 type Reading = tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]

@@ -13,8 +13,6 @@ from ppdinf.measurements import Measurements
 from ppdinf.models.partially_private import PartiallyPrivate
 from ppdinf.tables.totals import all_labels
 
-__all__ = ["ConstrainedCounts"]
-
 
 def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     name: str,

@@ -43,8 +43,6 @@ from ppdinf.fiber.sums_given_totals.totals import log_coefficient
 from ppdinf.models.model_order import dims_of_draws, in_chains, posterior_of
 from ppdinf.models.posterior_tables import of_draws
 
-__all__ = ["OfOneTable", "compute_log_likelihood", "log_likelihood_of_dependent", "of_one_table"]
-
 LARGEST = 10**6  # log weights of one evaluation
 
 _compute = log_density.compute_log_likelihood

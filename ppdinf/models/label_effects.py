@@ -73,8 +73,6 @@ from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import exposures
 
-__all__ = ["log_rates"]
-
 PRIOR_SD = 2.5  # of the intercept
 LOGISTIC_SD = np.pi / np.sqrt(3)  # prior standard deviation of the log odds of a mixing parameter
 

@@ -14,8 +14,6 @@ from ppdinf.distributions.model_graph.renewed_windows import follow_data
 from ppdinf.models.log_likelihood import GROUP, pointwise
 from ppdinf.models.posterior_tables import of_draws, only_table, outside_windows, warn_of_windows
 
-__all__ = ["leave_one_out"]
-
 
 def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **sampling: Any) -> pd.DataFrame:
     """Return the log predictive density of each public group of a release given all other groups.

@@ -29,8 +29,6 @@ from ppdinf.models.dependent_likelihood import log_likelihood_of_dependent
 from ppdinf.models.model_order import posterior_of
 from ppdinf.models.posterior_tables import of_draws, only_table, outside_windows, sample_confidential, warn_of_windows
 
-__all__ = ["log_likelihood", "pointwise", "sample_release"]
-
 GROUP = "public_group"
 FEWEST = 10  # groups for the normal approximations of az.loo
 

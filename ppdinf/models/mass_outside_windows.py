@@ -22,8 +22,6 @@ from ppdinf.distributions.observation.truncation_bounds import (
 )
 from ppdinf.fiber.sums_given_totals import totals
 
-__all__ = ["outside_of_draws", "outside_of_law", "window_problem"]
-
 DRAWS = 64  # posterior draws of the parameters at which the distribution of a table is evaluated
 
 type Reals = NDArray[np.float64]

@@ -18,8 +18,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.errors import ModelError
 
-__all__ = ["marginalize_missing"]
-
 UNOBSERVED, OBSERVED = "_unobserved", "_observed"  # suffixes of PyMC
 
 

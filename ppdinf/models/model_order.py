@@ -16,8 +16,6 @@ import xarray as xr
 
 from ppdinf.errors import ModelError
 
-__all__ = ["dims_of_draws", "in_chains", "in_model_order", "posterior_of"]
-
 
 def posterior_of(idata: object) -> xr.Dataset:
     """Return the posterior of a result of `pm.sample`, of a part of it, or of `arviz.extract`."""

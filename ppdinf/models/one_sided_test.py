@@ -27,8 +27,6 @@ from numpy.typing import ArrayLike, NDArray
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import ModelError
 
-__all__ = ["OneSidedTest"]
-
 NEGLIGIBLE = 1e-30  # mass of the count that may be omitted in its upper tail
 NOISE_RADIUS = 80.0  # noise above NOISE_RADIUS / rate in absolute value has mass below exp(-80)
 

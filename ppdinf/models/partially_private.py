@@ -50,8 +50,6 @@ from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
 
-__all__ = ["PartiallyPrivate"]
-
 PRIORS: dict[type, Callable[[str, Any], TensorVariable]] = {
     MixingScale: lambda name, scale: add_with_start(name, pm.HalfNormal.dist(), scale.typical),
     RemovedShift: lambda name, shift: pm.Laplace(name, 0, 1, shape=shift.directions.shape[1]),

@@ -25,8 +25,6 @@ from ppdinf.errors import DiagnosisWarning
 from ppdinf.models.model_order import posterior_of
 from ppdinf.models.posterior_tables import draw_marginalized
 
-__all__ = ["sample_posterior_predictive"]
-
 _sample = pm.sample_posterior_predictive
 
 

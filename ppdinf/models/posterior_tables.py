@@ -24,18 +24,6 @@ from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
 from ppdinf.models.model_order import dims_of_draws, in_chains, in_model_order, posterior_of
 
-__all__ = [
-    "Posterior",
-    "draw_marginalized",
-    "finished_draws",
-    "law_of_draws",
-    "of_draws",
-    "only_table",
-    "outside_windows",
-    "sample_confidential",
-    "warn_of_windows",
-]
-
 
 class Posterior(Protocol):
     """Draws by name with dimensions ``chain``, ``draw`` and others: a group of the result of `pm.sample`."""

@@ -38,8 +38,6 @@ from ppdinf.models.scaled import Scaled
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import effects, exposures, log_earlier_rates, require_rates
 
-__all__ = ["draw_rates", "rate_model"]
-
 TYPICAL_SPREAD = 0.5  # relative standard deviation of rates, for the parametrization only
 MANY = 1e4  # shape of a gamma distribution above which two terms of Stirling's series are exact to rounding
 RADIUS_IN_SD = 16  # radius of the noise in standard deviations, roughly

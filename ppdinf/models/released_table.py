@@ -12,8 +12,6 @@ from ppdinf.distributions.densities.mechanism_rv import Labels, mechanism_dist
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.tables.table import TableLike, reals_of
 
-__all__ = ["Released", "mechanism_dist"]
-
 
 def Released(  # noqa: N802  (reads as a PyMC distribution)
     name: str,

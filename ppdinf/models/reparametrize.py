@@ -18,8 +18,6 @@ import pymc as pm
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.errors import ModelError
 
-__all__ = ["intercept_given_total"]
-
 
 def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorVariable, total: int) -> TensorVariable:
     """Give an intercept its prior, parametrized by the log of the expected total.

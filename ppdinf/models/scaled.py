@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 
 from ppdinf._internal.pymc_compat import TensorVariable, Transform, Variable
 
-__all__ = ["Scaled"]
-
 
 class Scaled(Transform):
     """Divide a variable by constants, such as rough posterior standard deviations."""

@@ -21,8 +21,6 @@ from ppdinf._internal.pymc_compat import (
     _support_point,
 )
 
-__all__ = ["add_with_start"]
-
 
 class _Started(RandomVariable):
     """Op of a distribution with initial values of chains: one number per element, or one for all elements."""

@@ -22,8 +22,6 @@ from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
 from ppdinf.noise.primitives.sampler_offer import Declined, Offer, Sampler, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["OFFERS", "ExactNoise", "exact_noise", "exact_or_refusal"]
-
 OFFERS: tuple[Sampler, ...] = (
     free.offer,  # cells outside all public sums
     classes.offer,  # cells in classes with a public sum

@@ -22,8 +22,6 @@ from ppdinf.noise.exact.elimination.cell_elimination import elimination_work
 from ppdinf.noise.exact.elimination.potentials import symmetric
 from ppdinf.noise.exact.elimination.variable_elimination import Elimination
 
-__all__ = ["log_total"]
-
 QUICK = 10**8  # multiplications of an elimination that takes less than a second
 LARGEST_RANK = 1000  # largest dimension of a basis that is orthogonalized
 NEGLIGIBLE = -40.0  # log of a negligible relative error

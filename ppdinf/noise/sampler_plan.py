@@ -19,8 +19,6 @@ from ppdinf.noise.primitives.sampler_offer import Offer
 if TYPE_CHECKING:
     from ppdinf.invariants import System
 
-__all__ = ["Plan", "plan_sampler", "two_digits_up"]
-
 WIDEST = 2**36  # one sixteenth of the limit of Klein's sampler
 
 

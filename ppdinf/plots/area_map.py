@@ -17,8 +17,6 @@ from ppdinf.plots.style import INK, QUIET, figure_style
 if TYPE_CHECKING:
     from geopandas import GeoDataFrame
 
-__all__ = ["plot_map"]
-
 MISSING = "#DDDDDD"
 WIDTH = 7.0  # inches
 LEGENDS = 1.6  # inches for title, scale and legend

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ppdinf.plots.style import figure_style
 
-__all__ = ["plot_chains"]
-
 CHAINS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
 
 

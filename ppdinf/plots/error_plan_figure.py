@@ -13,8 +13,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.error_plan import ErrorPlan
 from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, figure_style
 
-__all__ = ["plot_plan"]
-
 COLOURS = [POSTERIOR, NAIVE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", QUIET, INK]
 
 

@@ -14,8 +14,6 @@ from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.plots.style import NAIVE, figure_style, headline
 from ppdinf.releases import Release
 
-__all__ = ["noise_values", "plot_noise"]
-
 VALUES = 200_000
 """Noise values to draw: frequencies have an error of about 0.002."""
 

@@ -21,8 +21,6 @@ from ppdinf.errors import LabelError, ModelError
 from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, figure_style, label_round_numbers
 from ppdinf.releases import Release
 
-__all__ = ["naive_interval", "plot_posterior_table"]
-
 PROBABILITY = 0.9
 LINEAR = 10  # counts up to here are on a linear scale in every figure
 ROWS = 80

@@ -19,18 +19,6 @@ from matplotlib.ticker import Locator, MaxNLocator, NullLocator
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-__all__ = [
-    "INK",
-    "NAIVE",
-    "POSTERIOR",
-    "QUIET",
-    "RoundNumbers",
-    "clean",
-    "figure_style",
-    "headline",
-    "label_round_numbers",
-]
-
 POSTERIOR = "#0072B2"
 NAIVE = "#D55E00"
 INK = "#222222"

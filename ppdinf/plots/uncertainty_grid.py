@@ -13,8 +13,6 @@ from matplotlib.patches import Patch
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.plots.style import INK, figure_style, headline
 
-__all__ = ["SHADES", "STEPS", "plot_cells"]
-
 STEPS = (0.1, 0.3, 1.0)
 """Limits of the classes: margin of error divided by the estimate."""
 SHADES = ("#F2F2F2", "#B9D7EA", "#5BA3CF", "#08519C")  # light to dark, also in print without colours

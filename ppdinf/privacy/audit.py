@@ -19,8 +19,6 @@ from ppdinf.invariants.system import bind
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 
-__all__ = ["Audit", "audit"]
-
 NEGLIGIBLE = 1e-10
 
 
@@ -31,8 +29,11 @@ class Audited(Protocol):
     keeps_bounds: bool
 
     @property
-    def guarantee(self) -> Guarantee: ...
-    def on(self, system: System) -> Any: ...
+    def guarantee(self) -> Guarantee:
+        """Guarantee of one release."""
+
+    def on(self, system: System) -> Any:
+        """Return the mechanism with other public statements."""
 
 
 @dataclass(frozen=True, eq=False)

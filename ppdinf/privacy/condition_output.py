@@ -11,8 +11,6 @@ from __future__ import annotations
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 
-__all__ = ["condition_output"]
-
 
 def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
     """Return the guarantee of a pure mechanism whose output is conditioned on public information.

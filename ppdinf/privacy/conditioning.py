@@ -27,8 +27,6 @@ from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.privacy.conditioning_blocks import SAME, BlockCost, cost_by_blocks
 
-__all__ = ["ConditioningCost", "Erosion", "conditioning_cost", "erosion", "posterior_range"]
-
 MOST = 1000  # tables up to which all probabilities are computed
 SEARCH = 60  # tables that are searched otherwise
 

@@ -48,8 +48,6 @@ from ppdinf.lattice.points.fiber_tables import cell_intervals, fiber_tables
 from ppdinf.lattice.structure.two_way import two_way_table
 from ppdinf.laws import DoubleGeometric, IntegerLaw
 
-__all__ = ["BlockCost", "cost_by_blocks"]
-
 LISTED = 5000  # enumerated tables of a block, up to the order of cells with equal bounds
 WORK = 3 * 10**8  # multiplications for their normalizers, about 1 s
 BLOCKS = 8  # number of blocks whose tables are enumerated

@@ -27,8 +27,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.privacy.disclosure_limits import as_probability, require_integer
 from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
 
-__all__ = ["delta_z", "delta_z_counts", "delta_z_normal", "secret_pair"]
-
 MOST = 10_000  # persons; their counts have exact probabilities with as many digits
 
 

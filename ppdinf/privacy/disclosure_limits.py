@@ -20,8 +20,6 @@ from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
 
-__all__ = ["KAnonymity", "TCloseness", "as_probability", "condition_pairs", "require_integer"]
-
 type Law = Mapping[Any, Fraction | float]  # from values; Mapping is invariant in its keys
 
 

@@ -14,8 +14,6 @@ from scipy.optimize import brentq
 
 from ppdinf.errors import PrivacyError
 
-__all__ = ["discrete_gaussian_sigma"]
-
 
 @lru_cache(maxsize=32)
 def discrete_gaussian_sigma(epsilon: Fraction, delta: Fraction) -> float:

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import PrivacyError
 
-__all__ = ["enclosing_ellipsoid"]
-
 REFRESH = 100  # steps between new inverses, which limit rounding errors
 STEPS = 10**6
 

@@ -34,8 +34,6 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 
-__all__ = ["Calibration", "concentrated", "gaussian_delta", "gaussian_sigma"]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 type Calibration = Literal["analytic", "printed"]

@@ -23,8 +23,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.lattice.algebra.systems import MatrixLike
 from ppdinf.privacy.guarantees.unit_loss import ADDED, REPLACED
 
-__all__ = ["NEIGHBOURS", "Neighbours", "sensitivity", "sensitivity_polytope"]
-
 type Neighbours = Literal["replaced", "added"]
 
 NEIGHBOURS = {"replaced": REPLACED, "added": ADDED}

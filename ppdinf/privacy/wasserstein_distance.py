@@ -36,8 +36,6 @@ from scipy.sparse.csgraph import maximum_flow
 
 from ppdinf.errors import PrivacyError
 
-__all__ = ["wasserstein_infinity"]
-
 ROOM = 1e-10
 LEFT = Fraction(1, 10**12)
 MOST = 10**6  # values on the line, or pairs of values in higher dimensions

@@ -12,8 +12,6 @@ from ppdinf.invariants.system import bind
 from ppdinf.lattice.algebra.integer_rows import check_consistent
 from ppdinf.tables.frame import Frame
 
-__all__ = ["bind_released", "join_kept", "require_kept"]
-
 ROUNDING = 1e-9  # relative error of a sum of real numbers above which it counts as violated
 
 

@@ -24,8 +24,6 @@ from ppdinf.tables.table import TableLike
 if TYPE_CHECKING:
     from ppdinf.releases.prepared_release import PreparedRelease
 
-__all__ = ["Mechanism"]
-
 ROOMS = ("ppdinf.mechanisms", "ppdinf.counts")
 """Packages that define kinds of mechanisms, imported when a file names a kind that is not defined yet."""
 

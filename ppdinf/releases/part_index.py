@@ -28,18 +28,6 @@ from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release
 from ppdinf.releases.release_reader import read_release
 
-__all__ = [
-    "HOLDS",
-    "INDEX",
-    "PartFile",
-    "ReleaseParts",
-    "file_of",
-    "guarantee_of_parts",
-    "pack_index",
-    "read_index",
-    "read_parts",
-]
-
 HOLDS = "parts"
 INDEX = "index.ppd"
 SCHEMA = 1

@@ -23,8 +23,6 @@ from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.sums import Sums
 from ppdinf.tables.frame import Frame
 
-__all__ = ["outer_labels", "require_nested", "split_statements"]
-
 
 def split_statements(public: Public, by: str) -> tuple[Public, Public]:
     """Split public statements into those of single parts, and sums over several parts that follow from them."""

@@ -51,8 +51,6 @@ from ppdinf.releases.release_file import pack_release
 from ppdinf.releases.selection import Selection
 from ppdinf.tables.table import TableLike
 
-__all__ = ["PreparedParts", "prepare_parts", "release_parts"]
-
 type Read = Callable[[Label], TableLike]
 
 

@@ -12,8 +12,6 @@ from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.mechanism import Mechanism
 
-__all__ = ["PreparedRelease"]
-
 
 @dataclass(frozen=True, eq=False)
 class PreparedRelease:

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ppdinf.errors import ModelError
 from ppdinf.releases.release import Release
 
-__all__ = ["effects", "exposures", "log_earlier_rates", "require_rates"]
-
 PARAMETERS = ("intercept", "slope", "spread", "deviation", "mean_rate", "rate")
 
 

@@ -29,8 +29,6 @@ from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import native
 from ppdinf.tables.table import TableLike, labelled_cells, labelled_reals
 
-__all__ = ["Release", "as_drawn", "as_undated"]
-
 ON_TRUST = {
     "stated": (
         "that the noise was drawn as described here: no mechanism made this release, so its guarantee is stated by the "

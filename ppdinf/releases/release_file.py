@@ -28,8 +28,6 @@ from ppdinf.releases.sealed import as_csv
 if TYPE_CHECKING:
     from ppdinf.releases.release import Release
 
-__all__ = ["pack_release", "save_release"]
-
 SCHEMA = 3
 UNDATED = 2  # the previous schema, whose files do not record the origin of the table
 PARTS = ("table.csv", "public.csv")

@@ -19,8 +19,6 @@ from ppdinf.releases.release_file import FIELDS, NEW, PARTS, SCHEMA, UNDATED, pa
 from ppdinf.releases.selection import Selection
 from ppdinf.tables.table import labelled_cells, labelled_reals
 
-__all__ = ["read_release"]
-
 _PLAN = {"sampler": str, "exact": bool, "reason": str, "acceptance": float, "distance": float}
 
 

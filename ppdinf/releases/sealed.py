@@ -28,23 +28,6 @@ from ppdinf._internal.types import Json
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.tables.frame import Frame
 
-__all__ = [
-    "AGAIN",
-    "MANIFEST",
-    "as_csv",
-    "canonical_json",
-    "columns_of",
-    "coordinates",
-    "digest",
-    "has_field",
-    "pack",
-    "read_labelled",
-    "read_verified",
-    "require_fields",
-    "save",
-    "unpack",
-]  # fmt: skip
-
 MANIFEST = "manifest.json"
 AGAIN = "get a fresh copy"
 _TYPES = {"i": "integer", "f": "number", "O": "string"}

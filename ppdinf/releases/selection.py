@@ -32,8 +32,6 @@ from ppdinf.releases.mechanism import Mechanism
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import labelled_cells
 
-__all__ = ["Selection", "restricted_system", "selected_cells"]
-
 LISTED = 3  # labels of a dimension that a description lists
 
 

@@ -33,8 +33,6 @@ from ppdinf.errors import SignatureError
 from ppdinf.releases import sealed
 from ppdinf.releases.part_index import HOLDS, read_index
 
-__all__ = ["SignedStatement", "fingerprint", "new_key", "sign", "verify"]
-
 LENGTH = 64  # bytes of an Ed25519 signature
 VERSION = 1
 MEASUREMENTS = "measurements"

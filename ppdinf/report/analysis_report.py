@@ -25,8 +25,6 @@ from ppdinf.samplers.interrupts import between_draws
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "RateAnalysis", "analyse_rates", "require_report"]
-
 PROBABILITY = 0.9
 PER = 100_000
 FIGURES = ("posterior", "noise", "chains")

@@ -20,8 +20,6 @@ from ppdinf.plots import plot_cells
 from ppdinf.plots.style import NAIVE, POSTERIOR, QUIET, clean, figure_style
 from ppdinf.report.html_page import environment, png, versions
 
-__all__ = ["write_denoised"]
-
 SHOWN = 40  # cells or sums in the figure: those with the widest intervals relative to their estimates
 COLUMNS = 40  # largest number of columns of the figure of all cells
 SECONDS = 20.0  # time limit of the bounds

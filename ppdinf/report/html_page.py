@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 
-__all__ = ["write_report"]
-
 PACKAGES = ("ppdinf", "pymc", "arviz", "numba", "numpy")
 
 

@@ -11,8 +11,6 @@ from ppdinf._internal.pymc_compat import BlockedStep, Competence, QuadPotentialF
 from ppdinf.errors import ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
-__all__ = ["dense_steps"]
-
 
 def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
     """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters."""

@@ -30,8 +30,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.errors import ModelError
 
-__all__ = ["FixedLengthHMC"]
-
 DRIFT, KICK = 0.29619504261126, 0.11888010966548
 DRIFTS = (DRIFT, 1 - 2 * DRIFT, DRIFT)  # fractions of a step for the updates of positions, between
 KICKS = (KICK, 0.5 - KICK, 0.5 - KICK, KICK)  # the fractions for the updates of momenta

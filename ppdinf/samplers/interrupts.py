@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["between_draws"]
-
 
 @contextmanager
 def between_draws() -> Iterator[Callable[..., None]]:

@@ -44,8 +44,6 @@ from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.random_windows import RandomTruncation, random_truncation
 from ppdinf.noise.primitives.stream import seeded_stream
 
-__all__ = ["LatticeGibbs", "scales_of"]
-
 SWEEPS = 4
 BATCH = 32  # draws whose directions are drawn together
 FIBER_START = "start on the fiber"  # marks an initial value that the model holds only between two calls of PyMC

@@ -14,8 +14,6 @@ from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
 
-__all__ = ["as_tree", "require_parameters"]
-
 
 def require_parameters(model: pm.Model, draws: int) -> None:
     """Refuse models with discrete unknowns or without observed variables."""

@@ -34,8 +34,6 @@ from ppdinf._internal.pymc_compat import PoissonRV
 from ppdinf.distributions.model_graph.dependents import ConfidentialTable, tables_of
 from ppdinf.fiber.sums_given_totals import totals
 
-__all__ = ["log_bound", "saturated_bound"]
-
 ROUNDING = 1e-9  # relative error of the coefficients (`totals.log_coefficient`)
 CLOSE = 0.01  # excess over the maximum at which the iteration stops: the acceptance decreases by 1 %
 STEPS = 500  # of expectation maximization

@@ -48,8 +48,6 @@ from ppdinf.samplers.posterior_modes import Mode, dispersed, find_modes
 from ppdinf.samplers.posterior_proposal import DefensiveMixture, Distribution, TMixture, fit
 from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
 
-__all__ = ["importance", "weighted_draws"]
-
 K_HAT = 0.7  # upper limit for reliable weighted means (Vehtari et al. 2024)
 PROPOSALS_PER_DRAW = 10  # weighted draws per returned draw
 ROUNDS = 12  # maximum number of refits of the proposal

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
-__all__ = ["Mode", "dispersed", "find_modes"]
-
 BOUND_DRAWS = 50  # draws that estimate an evidence lower bound
 STEPS = (1e-4, 0.03, 0.3, 1.0)  # of second differences: wide steps pass over kinks, used if the first finds no peak
 LOG_ZERO = -1e6  # finite log density that replaces -inf in averages

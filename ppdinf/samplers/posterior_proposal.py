@@ -20,8 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-__all__ = ["DefensiveMixture", "Distribution", "TMixture", "fit"]
-
 DEGREES = 5  # degrees of freedom of each component
 COMPONENTS = 4  # maximum number
 DRAWS_PER_COMPONENT = 20  # effective draws per component and dimension required for a further component

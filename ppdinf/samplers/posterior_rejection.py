@@ -51,8 +51,6 @@ from ppdinf.errors import ModelError
 from ppdinf.samplers.parameters import as_tree, require_parameters
 from ppdinf.samplers.posterior_bound import log_bound as proved_bound
 
-__all__ = ["rejection"]
-
 BATCH = 4096  # proposals drawn and evaluated in one call of compiled code
 LARGEST = 10**7  # predicted proposals above which the run is refused
 AFFORDABLE = 10**6  # maximum number of proposals with a proved bound

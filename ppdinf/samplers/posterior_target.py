@@ -23,8 +23,6 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.distributions.model_graph.dependents import drawn_for
 
-__all__ = ["PosteriorTarget", "Prior", "target_of"]
-
 NORMALIZED = (
     "pytensor.tensor.random",
     *(f"pymc.distributions.{kind}" for kind in ("continuous", "mixture", "truncated")),

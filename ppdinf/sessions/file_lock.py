@@ -22,8 +22,6 @@ try:
 except ImportError:  # no POSIX system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["locked"]
-
 PATIENCE = 60.0  # seconds; the lock is held while a line is written, not while noise is drawn
 PAUSE = 0.02  # seconds between attempts
 

@@ -25,8 +25,6 @@ from ppdinf._internal.atomic_files import unwritable, write_atomically
 from ppdinf._internal.types import Json
 from ppdinf.errors import SessionError
 
-__all__ = ["Journal", "append", "create", "journal_line", "read"]
-
 
 @dataclass(frozen=True)
 class Journal:

@@ -10,8 +10,6 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.restatement import whole_delta
 from ppdinf.privacy.guarantees.unit_loss import tied_distance
 
-__all__ = ["guarantee_of", "to_plain"]
-
 
 def to_plain(guarantee: Guarantee) -> Json:
     """Convert a guarantee for all distances, including a Markov chain's part of delta; fractions become text."""

@@ -15,8 +15,6 @@ from ppdinf.privacy.accounting.composition import compose
 from ppdinf.sessions.journal import Journal
 from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
 
-__all__ = ["VERSION", "partition_of", "require_sound"]
-
 VERSION = 1
 _FIELDS: dict[str, dict[str, type]] = {
     "intent": {

@@ -35,8 +35,6 @@ from ppdinf.sessions.spent_records import VOID, intents, spent_guarantees, spent
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 
-__all__ = ["Session"]
-
 
 class Session:
     """Releases of tables that count the same persons, drawn within one budget; made by `Session.open`.

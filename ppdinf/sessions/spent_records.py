@@ -11,8 +11,6 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.sessions.journal import Journal
 from ppdinf.sessions.plain_guarantees import guarantee_of
 
-__all__ = ["VOID", "intents", "spent_guarantees", "spent_intents", "spent_parts"]
-
 VOID = "void"
 """Outcome of a release whose noise violated a public sum: nothing was published, and nothing is spent."""
 

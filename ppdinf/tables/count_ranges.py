@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["Range", "count_range", "each", "exact_number", "is_missing", "missing_values", "range_text", "ranges"]
-
 _EXACT = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _BETWEEN = re.compile(r"([+-]?[0-9]+)\s*(?:-|–|to)\s*([+-]?[0-9]+)", re.IGNORECASE)
 _WORDS = {

@@ -16,8 +16,6 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError
 from ppdinf.tables.labels import as_labels, as_name, native, refuse_look_alikes
 
-__all__ = ["Frame"]
-
 Coordinate = tuple[tuple[str, ...], Array]
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError
 from ppdinf.tables.count_ranges import Range, each, exact_number, is_missing, missing_values, range_text
 
-__all__ = ["MARKS", "HiddenCounts", "suppressed"]
-
 MARKS = ("S", "(S)", "D", "(D)", "*", "X", "(X)", "C", "(C)", "[C]", "PS", "Suppressed", "[Redacted]")
 """Texts that are suppressed counts by default, in upper or lower case."""
 

@@ -17,8 +17,6 @@ import pandas as pd
 from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError
 
-__all__ = ["LARGEST", "as_labels", "as_name", "native", "refuse_look_alikes", "refuse_unwritable"]
-
 LARGEST = 2**53
 """Largest integer that every CSV, JSON and R reader keeps unchanged."""
 

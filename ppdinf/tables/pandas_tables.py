@@ -17,8 +17,6 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.labels import as_name, native
 
-__all__ = ["along", "dimension_names", "from_frame", "from_long", "from_series"]
-
 _LONG = (
     "with one row per cell, name the columns by as_table(data, count=..., dims=[...]); with one row per person, count "
     "them first, pd.crosstab(data[a], data[b])"

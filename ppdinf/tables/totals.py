@@ -23,8 +23,6 @@ from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.labels import native
 
-__all__ = ["all_labels", "exempt_labels", "named_totals", "possible_totals", "refuse_totals", "require_known"]
-
 CHANCE = 1 / 20
 """Largest probability of an accidental sum at which a label is refused; names and decimal codes permit `LIKELY`."""
 LIKELY = 1 / 2

@@ -15,8 +15,6 @@ from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Privatizer"]
-
 
 class Privatizer(ABC):
     """Integer sums of a histogram, measured with double geometric noise of one rate."""

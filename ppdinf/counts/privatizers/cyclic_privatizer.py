@@ -22,8 +22,6 @@ from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discre
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.privacy.discrete_gaussian_scale import discrete_gaussian_sigma
 
-__all__ = ["CyclicLaplace", "cyclic_gaussian"]
-
 
 class CyclicLaplace(Privatizer):
     """Double geometric noise around a cycle; the noisy histogram is published."""

@@ -17,8 +17,6 @@ from scipy import sparse
 
 from ppdinf.counts.privatizers.base import Privatizer
 
-__all__ = ["Hierarchical"]
-
 BRANCHES = 16
 
 

@@ -10,8 +10,6 @@ from scipy import sparse
 
 from ppdinf.counts.privatizers.base import Privatizer
 
-__all__ = ["Independent"]
-
 
 class Independent(Privatizer):
     """Double geometric noise with rate epsilon / 2 on every bin."""

@@ -16,8 +16,6 @@ from scipy import sparse
 
 from ppdinf.counts.privatizers.base import Privatizer
 
-__all__ = ["Privelet"]
-
 
 class Privelet(Privatizer):
     """Double geometric noise on the total and on the differences between the halves of dyadic intervals."""

@@ -46,8 +46,6 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 
-__all__ = ["ConfidentialRV", "confidential", "log_density", "window_logp"]
-
 CHANGED = (
     "data of the distribution of the confidential table have changed since this function was compiled. Its windows of "
     "counts were computed from the earlier data: compile it again, as pm.sample and compile_logp do"

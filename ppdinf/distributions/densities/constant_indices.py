@@ -48,8 +48,6 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.distributions.observation.float64 import constant
 
-__all__ = ["NONE", "cell_indices"]
-
 NONE = -1  # index of an element that depends on no cell
 
 type Numbers = NDArray[np.int64]

@@ -25,8 +25,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.distributions.observation.float64 import constant
 
-__all__ = ["NaturalForm", "log_odds", "log_of_nonnegative", "natural_form"]
-
 CERTAIN = 2000.0  # replaces infinite log odds: a count other than n has probability exp(-2000)
 
 

@@ -39,8 +39,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.distributions.densities.constant_indices import NONE, cell_indices
 
-__all__ = ["CellFactor", "factors_in", "read_cells"]
-
 
 class CellFactor(NamedTuple):
     """A log density whose elements each depend on a single cell of the table."""

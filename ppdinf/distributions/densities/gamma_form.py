@@ -27,8 +27,6 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf.distributions.densities.exponential_family import log_odds, log_of_nonnegative, log_rising
 from ppdinf.distributions.observation.float64 import constant
 
-__all__ = ["GammaForm", "gamma_form", "noise_segments"]
-
 EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise
 
 

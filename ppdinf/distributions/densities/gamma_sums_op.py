@@ -26,8 +26,6 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import PARAMETERS
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES, TOTALS, pack, ratios_through_pointers
 
-__all__ = ["GammaSums", "logp_gamma"]
-
 # maps the Op's inputs to its outputs
 type Kernel = Callable[[NDArray[np.float64], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.pymc_compat import RandomVariable, TensorVariable
 from ppdinf.distributions.observation.float64 import constant
 
-__all__ = ["identical_cells"]
-
 
 def identical_cells(
     dist: TensorVariable, shape: tuple[int, ...], key: NDArray[np.int64]

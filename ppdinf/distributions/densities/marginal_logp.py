@@ -27,8 +27,6 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.packed_sums import pack
 
-__all__ = ["logp_natural", "logp_table"]
-
 MAX_PIECES = 2**18  # maximum number of pieces of log normalizers: 40 MB
 MAX_NODES = 2**15  # maximum number of pieces with Gauss nodes: 15 MB, one or two seconds
 ON_GRIDS = 2**24  # maximum number of values on grids of frequencies: 130 MB

@@ -39,8 +39,6 @@ from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_reals
 from ppdinf.tables.totals import exempt_labels, refuse_totals
 
-__all__ = ["MechanismRV", "ReleaseLaw", "frame_of", "mechanism_dist"]
-
 KNOWN = 256  # sets of public sums whose mechanism and plan are cached
 
 type Settled = tuple[System, TableMechanism, Plan, float]

@@ -26,8 +26,6 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf.distributions.densities.sums_given_totals_op import no_second_derivative
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 
-__all__ = ["logp_nested_natural", "logp_nested_table"]
-
 
 class NestedWeight(CallbackOp):
     """Log total weight of all tables, with posterior means (``as_means``) or marginals of the cells."""

@@ -34,8 +34,6 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.distributions.observation.observed import Observed, sums_of_cells
 
-__all__ = ["ReleasedRV", "released"]
-
 
 class ReleasedRV(RandomVariable):
     """The noisy table given the confidential table; forward draws use the mechanism's sampler."""

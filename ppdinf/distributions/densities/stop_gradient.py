@@ -21,8 +21,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.types import Array
 
-__all__ = ["stop_gradient"]
-
 
 class StopGradient(CallbackOp):
     """Identity without a gradient."""

@@ -32,8 +32,6 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_given_totals.packed_sums import SIZES, TOTALS, through_pointers
 
-__all__ = ["SumsGivenTotals"]
-
 MISFIT = "weights and natural parameters must have the same number of cells, and each cell a total and a row of weights"
 
 # maps the Op's inputs to its outputs

@@ -47,16 +47,6 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.lattice.points.tables_with_holes import nearest_table
 
-__all__ = [
-    "at_initial_point",
-    "build_fiber",
-    "extend_windows",
-    "feasible_start",
-    "give_windows",
-    "renew_windows",
-    "widen_windows",
-]
-
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
 

@@ -12,8 +12,6 @@ from ppdinf.distributions.model_graph.latent_tables import known
 from ppdinf.distributions.observation.observed import Observed
 from ppdinf.errors import ModelError
 
-__all__ = ["refuse_counted_twice"]
-
 
 def refuse_counted_twice(model: pm.Model, base: TensorVariable, observed: Observed) -> None:
     """Refuse independent models of the shares of a public total: given the total, one share determines the others."""

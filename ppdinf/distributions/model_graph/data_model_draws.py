@@ -15,8 +15,6 @@ from ppdinf._internal.types import Array
 from ppdinf.distributions.model_graph.prior_draws import subset_distribution
 from ppdinf.errors import ModelError
 
-__all__ = ["DataModelDraws", "uninformed_cells"]
-
 SEEDS = 2**63
 
 

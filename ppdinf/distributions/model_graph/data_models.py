@@ -32,8 +32,6 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.errors import ModelError
 
-__all__ = ["as_distribution", "truncated_integers", "with_independent_cells", "with_integer_bounds", "with_positions"]
-
 
 def as_distribution(dist: TensorVariable) -> TensorVariable:
     """Return a function of one unnamed distribution as a distribution; other variables are returned unchanged."""

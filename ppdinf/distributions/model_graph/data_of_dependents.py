@@ -18,8 +18,6 @@ from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
 from ppdinf.distributions.densities.factors import CellFactor
 from ppdinf.distributions.model_graph.dependents import drawn_for, factors_of_variable, observed_among
 
-__all__ = ["DataOfDependents", "data_of_dependents"]
-
 
 class DataOfDependents(NamedTuple):
     """Log density of the observed dependents of a table by cell."""

@@ -20,19 +20,6 @@ from ppdinf.distributions.densities.factors import CellFactor, factors_in
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.distributions.model_graph.marginal_rewrite import table_of
 
-__all__ = [
-    "ConfidentialTable",
-    "all_above",
-    "dependent_factors",
-    "dependents_of",
-    "depends_on",
-    "drawn_for",
-    "factors_of_variable",
-    "observed_among",
-    "parts_of",
-    "tables_of",
-]
-
 
 @dataclass(frozen=True)
 class ConfidentialTable:

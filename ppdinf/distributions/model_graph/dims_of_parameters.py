@@ -13,8 +13,6 @@ import pymc as pm
 from ppdinf._internal.pymc_compat import DimShuffle, Elemwise, SpecifyShape, TensorVariable, Variable, toposort
 from ppdinf.errors import ModelError
 
-__all__ = ["refuse_other_dimensions"]
-
 Axes = tuple[frozenset[str], ...]
 
 

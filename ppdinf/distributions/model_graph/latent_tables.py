@@ -51,8 +51,6 @@ from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.totals import all_labels
 
-__all__ = ["PlainTable", "plain_table"]
-
 TRIED = 8  # random tables at which an expression is tested for linearity
 CELLS = 10_000  # maximum size of tables whose observed expressions are tested
 

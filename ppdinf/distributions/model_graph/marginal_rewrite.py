@@ -47,8 +47,6 @@ from ppdinf.distributions.densities.nested_marginal_logp import logp_nested_natu
 from ppdinf.distributions.densities.released_rv import ReleasedRV
 from ppdinf.errors import ModelError
 
-__all__ = ["Marginalized", "factors_given", "table_of"]
-
 
 def table_of(release: TensorVariable) -> TensorVariable:
     """Return the confidential table from which a released table is drawn."""

@@ -44,8 +44,6 @@ from ppdinf.distributions.model_graph.observed_potential import observed_potenti
 from ppdinf.distributions.observation.table_moves import with_support
 from ppdinf.errors import DiagnosisWarning, ModelError
 
-__all__ = ["as_free_rvs", "restart", "restart_among", "restart_by_data"]
-
 type Dims = str | Sequence[str | None]
 
 _add = pm.Model.add_named_variable

@@ -24,8 +24,6 @@ from ppdinf._internal.pymc_compat import (
     numba_njit,
 )
 
-__all__ = ["ObservedPotentialRV", "observed_potential"]
-
 
 class ObservedPotentialRV(RandomVariable):
     """Observed zeros with given log densities."""

@@ -45,8 +45,6 @@ from ppdinf.distributions.observation.observed_measurements import ObservedMeasu
 from ppdinf.distributions.observation.possible_values import possible_counts
 from ppdinf.errors import ModelError
 
-__all__ = ["plausible_windows"]
-
 POINTS = 64  # counts of each cell at which its weight is evaluated
 EVALUATIONS = 2**18  # maximum number of counts of all cells
 STEPS = 60  # of the optimizer

@@ -32,8 +32,6 @@ from ppdinf.distributions.observation.observed_release import mechanism_of
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.releases import Release
 
-__all__ = ["new_labels", "predictive_model"]
-
 
 def new_labels(table: ConfidentialTable, model: pm.Model) -> list[str]:
     """Return the dimensions of a table whose labels in the model differ from those of the release."""

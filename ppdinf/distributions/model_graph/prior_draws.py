@@ -29,8 +29,6 @@ from ppdinf.distributions.model_graph.data_of_dependents import DataOfDependents
 from ppdinf.distributions.observation.multinomial_rows import elementwise
 from ppdinf.distributions.observation.observed import Reals
 
-__all__ = ["BEYOND", "Law", "PriorDraws", "subset_distribution"]
-
 BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside

@@ -24,8 +24,6 @@ from ppdinf.distributions.model_graph.predictions import new_labels
 from ppdinf.distributions.model_graph.shared_data import digest_of_model, note_data, windows_are_stale
 from ppdinf.errors import ModelError
 
-__all__ = ["follow_data", "follow_data_of"]
-
 
 def follow_data(model: pm.Model) -> None:
     """Compute the windows of all tables of a model from its present data."""

@@ -26,8 +26,6 @@ from ppdinf._internal.types import Array
 from ppdinf.distributions.densities.marginal_logp import fixed
 from ppdinf.distributions.model_graph.dependents import dependents_of, observed_among
 
-__all__ = ["digest_of_model", "note_data", "windows_are_stale"]
-
 
 def windows_are_stale(table: TensorVariable, model: pm.Model) -> bool:
     """Return whether data differ from those from which the windows of a table were computed."""

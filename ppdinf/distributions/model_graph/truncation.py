@@ -33,8 +33,6 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.invariants import System
 
-__all__ = ["ENTRIES", "common_width", "count_windows", "noise_law", "widened_windows"]
-
 ENTRIES = 2**25  # maximum number of log weights, cells by counts: 256 MB
 NOISE = 1e-12  # probability that noise exceeds its support radius
 

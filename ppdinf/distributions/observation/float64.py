@@ -28,8 +28,6 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
 
-__all__ = ["constant", "in_double"]
-
 
 def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
     """Return a distribution whose parameters, and those of its components, have 64 bits."""

@@ -21,8 +21,6 @@ from ppdinf.lattice.moves.families import Listed
 from ppdinf.lattice.moves.moves import Moves
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
-__all__ = ["cell_windows", "short_moves"]
-
 SHORT = 200  # maximum number of cells for lattice reduction
 
 

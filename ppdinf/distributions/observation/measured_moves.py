@@ -16,8 +16,6 @@ from ppdinf.lattice.moves.moves import Moves
 from ppdinf.lattice.moves.support_moves import Embedded, SupportMoves
 from ppdinf.measurements import Measurements
 
-__all__ = ["measured_moves"]
-
 SUMS = 4000  # maximum number of noisy sums that are preserved jointly by lattice moves
 
 

@@ -17,8 +17,6 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.lattice.points.feasible import nearest_feasible
 
-__all__ = ["elementwise", "has_rows", "require_public_rows"]
-
 
 def has_rows(dist: TensorVariable) -> bool:
     """Return whether a distribution is over rows of counts that `elementwise` can split."""

@@ -13,8 +13,6 @@ from ppdinf.invariants import System
 from ppdinf.invariants.names import Joined
 from ppdinf.measurements.entries import Entries
 
-__all__ = ["contradiction_error", "forest_of_sums", "nested_sums", "why_no_forest"]
-
 FAR = 2**60  # absolute value that no sum reaches
 
 

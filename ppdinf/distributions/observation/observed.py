@@ -28,8 +28,6 @@ from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Observed", "sums_of_cells"]
-
 type Reals = NDArray[np.float64]
 
 

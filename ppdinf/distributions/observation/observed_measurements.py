@@ -42,8 +42,6 @@ from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import Entries
 
-__all__ = ["ObservedMeasurements"]
-
 TAIL = 1e-12  # probability that any noise exceeds its support radius
 TABLE_TAIL = 1e-100  # the same probability for a tabulated entry
 TABULATED = 2**24  # maximum number of log weights of tabulated sums: 128 MB

@@ -34,8 +34,6 @@ from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
 
-__all__ = ["ObservedRelease", "mechanism_of"]
-
 
 def mechanism_of(release: Release) -> TableMechanism:
     """Return the mechanism of a release that has a likelihood."""

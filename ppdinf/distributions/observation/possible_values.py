@@ -13,8 +13,6 @@ from ppdinf.fiber.identified_sums import Rows, bounds_of_sums
 from ppdinf.invariants import System
 from ppdinf.lattice.points.fiber_tables import cell_intervals
 
-__all__ = ["is_contradictory", "possible_counts", "possible_sums"]
-
 type Reals = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
 type TailInequalities = Callable[[Reals, Reals], tuple[sp.csr_array, NDArray[np.int64]]]

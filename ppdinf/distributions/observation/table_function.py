@@ -12,8 +12,6 @@ from pytensor.tensor import as_tensor, dscalar
 from ppdinf._internal.pymc_compat import Apply, Op, TensorVariable, numba_njit, register_funcify_and_cache_key
 from ppdinf._internal.types import Array
 
-__all__ = ["of_table"]
-
 # a function of cells that are integers or real numbers, as stored in the table
 type OfCells = Callable[[NDArray[np.int64]], float] | Callable[[NDArray[np.float64]], float]
 

@@ -18,8 +18,6 @@ from ppdinf.lattice.moves.support_moves import support_moves
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
-__all__ = ["TableSupport", "fiber_of", "with_support"]
-
 NEARLY = 0.01  # maximum weight of all other counts of a nearly known cell
 
 type Mask = NDArray[np.bool_]

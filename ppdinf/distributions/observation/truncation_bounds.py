@@ -24,16 +24,6 @@ from numpy.typing import NDArray
 from ppdinf.invariants import System
 from ppdinf.measurements.entries import Entries
 
-__all__ = [
-    "LARGEST_SHARE",
-    "beyond_draws",
-    "beyond_marginals",
-    "groups_of_rows",
-    "intersection",
-    "joint_reach",
-    "without_information",
-]
-
 LARGEST_SHARE = 1e-6
 """Posterior probability outside the window of a cell above which the window is too small."""
 

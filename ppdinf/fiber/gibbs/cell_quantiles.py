@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["log_prior", "log_total", "quantile", "shares"]
-
 LEAST, MOST = 1e-250, 1e250
 """Weights outside of this range are summed in logarithms."""
 

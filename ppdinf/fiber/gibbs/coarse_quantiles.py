@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.cell_quantiles import log_prior
 
-__all__ = ["coarse_step", "coarse_total", "knots_of", "log_weights_at"]
-
 NEAR, UNIFORM = 24, 32
 """Knots at geometric distances from the ends and from the largest weight of a window; at equal distances."""
 

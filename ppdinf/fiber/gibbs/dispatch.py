@@ -15,8 +15,6 @@ from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, walk_measured
 from ppdinf.fiber.gibbs.table_diagram import log_weight_of, table_diagram
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
-__all__ = ["Directions", "advance", "directions"]
-
 TOGETHER, SMALL = 3, 2**14  # directions of a joint draw, and largest number of edges of its diagram
 AGAIN = 0.5  # share of the directions that are resampled by their expected step length
 

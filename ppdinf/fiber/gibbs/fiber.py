@@ -25,8 +25,6 @@ from ppdinf.lattice.points.tables_with_holes import random_vertex
 from ppdinf.laws.histogram_noise import HistogramNoise
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
-__all__ = ["Fiber"]
-
 FEWER = 8  # factor for the number of edges if only lower bounds restrict the tables: moves then usually mix
 LIKELY = 10.0  # smallest log weight relative to the maximum of a cell at the start of chains
 

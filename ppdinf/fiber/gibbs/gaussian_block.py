@@ -29,8 +29,6 @@ from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.lattice.structure.blocks import structure
 
-__all__ = ["NOBODY", "Block", "GaussianBlock", "gaussian_block", "log_probability", "propose"]
-
 AWAY = 4.0
 """Smallest distance of a cell from impossible counts, in standard deviations of its noise."""
 

@@ -13,8 +13,6 @@ import numpy as np
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.line_gibbs import Floats, Ints, _add_log_weights, _drawn, _move, _range
 
-__all__ = ["draw_shift", "walk_histogram"]
-
 NEGLIGIBLE = 40.0  # log weights this far below the largest are omitted
 
 

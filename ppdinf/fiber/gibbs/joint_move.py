@@ -26,8 +26,6 @@ from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step, coarse_total
 from ppdinf.fiber.gibbs.gaussian_block import Block, log_probability, propose
 from ppdinf.fiber.gibbs.measured_sums import Measured
 
-__all__ = ["FREE", "HELD", "Bounds", "Noise", "joint_move", "joint_moves"]
-
 FREE, HELD = -1, -2
 """Codes for no partner: a cell without exact sums is free; a cell with exact sums but without a partner is held."""
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["walk", "walk_coupled"]
-
 type Ints = NDArray[np.int64]
 type Floats = NDArray[np.float64]
 

@@ -18,8 +18,6 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.line_gibbs import _add_log_weights, _changed, _drawn, _move, _range
 from ppdinf.laws.integer_noise.joint_l2 import mixing_precision
 
-__all__ = ["Measured", "MeasuredSums", "Mixtures", "draw_scales", "no_sums", "walk_measured"]
-
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Measured = tuple[Ints, Ints, Ints, Reals, Reals, Reals, Ints, Ints, Reals]

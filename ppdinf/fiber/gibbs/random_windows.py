@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RandomTruncation", "random_truncation"]
-
 WHOLE = 1 / 16  # share of the draws with complete windows
 SPREADS = 4  # size of an interval in standard deviations of the noise
 LARGE = 2**16  # smallest number of log weights for truncation

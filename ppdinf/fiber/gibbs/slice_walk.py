@@ -24,8 +24,6 @@ from ppdinf.fiber.gibbs.cell_quantiles import log_prior
 from ppdinf.fiber.gibbs.line_gibbs import _changed, _move, _range
 from ppdinf.fiber.gibbs.measured_sums import Measured, _add_sums, _changed_sums, _parabola
 
-__all__ = ["walk_by_slices"]
-
 TIMES = 3  # number of moves along each direction
 
 type Ints = NDArray[np.int64]

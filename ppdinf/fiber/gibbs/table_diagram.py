@@ -22,8 +22,6 @@ from ppdinf.lattice.points.decision_diagram import DecisionDiagram, decision_dia
 from ppdinf.lattice.points.presolve import Support
 from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 
-__all__ = ["TableDiagram", "table_diagram"]
-
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 

@@ -15,8 +15,6 @@ from ppdinf.fiber.nested_sums.upward_pass import factor_row
 from ppdinf.fiber.nested_sums.weight_rows import BEGIN, FIRST, MASS, SIZE, CellWeights, Rows, load_parts, parts_of
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
 
-__all__ = ["downward"]
-
 
 @vectorised
 def _posterior(row: NDArray, outside: NDArray, logs: bool, out: NDArray) -> tuple[float, float]:

@@ -21,8 +21,6 @@ from ppdinf.fiber.nested_sums.weight_rows import LOST, MASS, SCALE, SIZE, CellWe
 if TYPE_CHECKING:
     from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 
-__all__ = ["Evaluated", "Posteriors", "TotalWeights"]
-
 LEAST_SHARE = 1e-250
 
 

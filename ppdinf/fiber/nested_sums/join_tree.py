@@ -15,23 +15,6 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.nested_sums.sum_factors import Factors, supports
 
-__all__ = [
-    "ABOVE",
-    "LEAST",
-    "LEFT",
-    "LOW",
-    "MOST",
-    "NODE",
-    "NONE",
-    "PARENT",
-    "RIGHT",
-    "START",
-    "WIDTH",
-    "OutOfReachError",
-    "Tree",
-    "tree_of",
-]
-
 NONE = -(2**62)  # code for no second part
 LARGEST = 2**52
 

@@ -7,8 +7,6 @@ from ppdinf.fiber.nested_sums.join_tree import LEFT, NONE, RIGHT, Tree
 from ppdinf.fiber.nested_sums.weight_rows import BEGIN, FIRST, SIZE, CellWeights, Rows, load_parts, parts_of
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-__all__ = ["split_draws"]
-
 
 @vectorised
 def _chosen(weights: NDArray, total: float, u: float) -> int:

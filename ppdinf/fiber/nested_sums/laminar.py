@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["Forest", "forest_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Forest:

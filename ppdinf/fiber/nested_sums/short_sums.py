@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-__all__ = ["convolve", "convolve_logs", "copied"]
-
 
 @vectorised
 def copied(source: NDArray, out: NDArray) -> None:

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-__all__ = ["Factors", "LogTable", "factors_of", "log_factor", "log_factor_bound", "supports"]
-
 DEEP = 45.0  # log weights this far below the maximum are ignored in the width of a law
 
 

@@ -29,8 +29,6 @@ from ppdinf.fiber.nested_sums.sum_factors import Factors, log_factor
 from ppdinf.fiber.nested_sums.weight_rows import CellWeights, cell_row
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-__all__ = ["Tilts", "set_tilts"]
-
 STEPS = 50
 NEAR = 0.5  # tolerance in standard deviations
 DEEP = 30.0  # log of weights that are negligible for a mean

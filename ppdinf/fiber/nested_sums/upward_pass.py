@@ -34,8 +34,6 @@ from ppdinf.fiber.nested_sums.weight_rows import (
 )
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
 
-__all__ = ["DEAREST", "factor_row", "upward"]
-
 DEAREST = 2e9  # largest number of products of logarithms: one minute
 
 

@@ -13,22 +13,6 @@ from ppdinf.fiber.nested_sums.join_tree import ABOVE, LOW, NONE, START, WIDTH, T
 from ppdinf.fiber.nested_sums.short_sums import copied
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
 
-__all__ = [
-    "BEGIN",
-    "FIRST",
-    "LOST",
-    "MASS",
-    "SCALE",
-    "SIZE",
-    "TINY",
-    "CellWeights",
-    "Parts",
-    "Rows",
-    "cell_row",
-    "load_parts",
-    "parts_of",
-]
-
 inlined = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}, forceinline=True)
 
 TINY = 1e-300  # bound on a product that underflows

@@ -12,22 +12,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = [
-    "Weights",
-    "WindowRows",
-    "exp_of",
-    "log_rows",
-    "normalise",
-    "probabilities",
-    "relevant_cut",
-    "row_of",
-    "rows_within",
-    "slack_for",
-    "upper_envelope",
-    "vectorised",
-    "windows_of",
-]
-
 vectorised = jit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})  # allows sums in any order
 # for code that relies on the order of rounding: otherwise callers with fastmath would reorder it
 _in_order = jit(error_model="numpy", forceinline=True, fastmath={"contract"})

@@ -26,8 +26,6 @@ from ppdinf.fiber.sums_given_totals.convolution import by_convolution
 from ppdinf.fiber.sums_given_totals.saddlepoint import tilted
 from ppdinf.fiber.sums_given_totals.value_and_gradient import grouped, log_weight_of_zero
 
-__all__ = ["draw_tables"]
-
 
 @vectorised
 def _invert(cdf: NDArray, u: float) -> int:

@@ -18,8 +18,6 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
     vectorised,
 )
 
-__all__ = ["by_convolution", "by_probabilities", "convolved"]
-
 CUT = 200.0  # log weights this far below the maximum of a cell are omitted
 TINY = 1e-200  # smaller probabilities of sums are omitted: their products would be subnormal numbers, which are slow
 

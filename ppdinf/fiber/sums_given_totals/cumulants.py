@@ -23,8 +23,6 @@ from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, 
 from ppdinf.fiber.sums_given_totals.fourier import project, slope_of, turn
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import BEND, BEYOND, ORDER, REACH, Pieces, placed
 
-__all__ = ["MANY", "by_cumulants", "values_and_means"]
-
 MANY = 24  # smallest number of cells
 DROP = 36.0  # frequencies are omitted if the characteristic function is below exp(-DROP)
 FREQUENCIES = 64  # largest number of frequencies

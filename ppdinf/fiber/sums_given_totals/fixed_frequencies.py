@@ -29,8 +29,6 @@ from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
 )
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
 
-__all__ = ["by_frequencies"]
-
 ENOUGH = 1e-10  # accepted relative error of the coefficient
 
 

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from ppdinf.fiber.sums_given_totals.cell_windows import WindowRows, row_of, vectorised
 from ppdinf.fiber.sums_given_totals.taylor import NODES, ORDER, Small, by_series, multiply, series, small_cells
 
-__all__ = ["inverted", "project", "slope_of", "turn"]
-
 FEW = 40  # number of cells up to which no cell has a small share
 
 

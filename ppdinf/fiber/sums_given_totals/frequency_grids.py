@@ -19,8 +19,6 @@ from ppdinf.fiber.sums_given_totals.frequency_polynomials import DROP, RATE, fil
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import CENTER, Pieces
 from ppdinf.fiber.sums_given_totals.saddlepoint import tilted
 
-__all__ = ["FEW", "FEWEST", "NO_GRIDS", "Grids", "grids_of"]
-
 FEWEST, FEW = 6, 200  # numbers of cells; smaller groups use their rows, larger ones their cumulants
 FREQUENCIES = 32, 48  # numbers of frequencies, including 0
 WIDER = 1.1  # factor for the spread of a sum relative to the spread at the choice of grids

@@ -31,11 +31,6 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, log_rows, normalise, row_of, vectorised
 from ppdinf.fiber.sums_given_totals.fourier import project, turn
 
-__all__ = [
-    "BASE", "DECAY", "DROP", "EXCESS", "HALF", "LEFT_OUT", "LOG_Z", "MIDDLE", "RATE", "TERMS", "WAVES", "fill",
-    "law_at", "parts_of", "waves", "width",
-]  # fmt: skip
-
 WIDEST = 512  # largest number of relevant values of a cell, so that its pieces take less than a millisecond
 TERMS = 12  # number of terms of a polynomial
 SERIES = 24  # number of terms of the underlying Taylor series

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-__all__ = ["gauss_rule"]
-
 STEPS = 60  # of which two or three are needed for each eigenvalue
 EPSILON = 2.0**-52
 

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, log_rows, normalise, row_of, vectorised
 
-__all__ = ["BEND", "BEYOND", "CENTER", "ORDER", "REACH", "WIDTH", "fill", "law_of"]
-
 ORDER = 16  # number of coefficients of a polynomial; even
 BEYOND, REACH, BEND, CENTER = (
     ORDER,

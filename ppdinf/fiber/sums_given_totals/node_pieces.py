@@ -33,11 +33,6 @@ from ppdinf.fiber.sums_given_totals.gauss_nodes import gauss_rule
 from ppdinf.fiber.sums_given_totals.log_normaliser import law_of
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import end_of, middle_of
 
-__all__ = [
-    "CENTER", "DECAY", "ERROR", "GRID", "LOG_Z", "MARGIN", "MIDDLE", "NODE", "NODES", "NO_NODES", "SPREAD", "STEP",
-    "STEPS", "WEIGHT", "WIDTH", "NodePieces", "node_pieces",
-]  # fmt: skip
-
 NODES = 20
 HALF = 0.75  # half of the width of a piece, in units of 1 / scale
 SLOPES = 7  # number of grid points of s

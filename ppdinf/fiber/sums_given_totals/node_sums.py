@@ -35,8 +35,6 @@ from ppdinf.fiber.sums_given_totals.node_pieces import (
     NodePieces,
 )
 
-__all__ = ["by_nodes"]
-
 DROP = 32.0  # omitted frequencies and aliasing are below exp(-DROP) relative to the density at the mean
 FREQUENCIES = 64  # largest number of frequencies
 ENOUGH = 1e-11  # accepted relative error of the coefficient

@@ -18,8 +18,6 @@ from ppdinf.fiber.sums_given_totals.node_pieces import NodePieces
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces
 from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate
 
-__all__ = ["SIZES", "TOTALS", "pack", "through_pointers"]
-
 SIZES = 13
 """Number of sizes at the start: cells, totals, rows of weights, their width and chunks; rows and units of pieces,
 pieces; grids, and numbers on grids; rows and pieces with nodes; integers. Then follow each cell's total, row and lower

@@ -21,8 +21,6 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
     vectorised,
 )
 
-__all__ = ["moments", "tilted"]
-
 
 @vectorised
 def moments(p: NDArray) -> tuple[float, float]:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import WindowRows, row_of, vectorised
 
-__all__ = ["NODES", "ORDER", "Small", "by_series", "multiply", "series", "small_cells"]
-
 NODES = 16  # frequencies per batch, so that their cosines fit in the cache
 ORDER = 12  # order of the moments of a cell with a small share in the sum; even
 

@@ -30,8 +30,6 @@ from ppdinf.fiber.sums_given_totals.node_sums import by_nodes
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
 from ppdinf.fiber.sums_given_totals.saddlepoint import moments, tilted
 
-__all__ = ["block_of", "evaluate", "grouped", "has_digits", "log_weight_of_zero"]
-
 LARGEST = 1e14
 """Above, the product of a natural parameter and a count has no digits left for log weights: the result is nan."""
 

@@ -27,11 +27,6 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-__all__ = [
-    "ALPHA", "BEGIN", "BETA", "END", "ETA", "HIGH", "LINEAR", "LOW", "PARAMETERS", "SEGMENT", "SQUARE", "GammaRatios",
-    "bends", "domain", "is_concave", "is_convex", "level", "log_weights",
-]  # fmt: skip
-
 ETA, ALPHA, BETA, LOW, HIGH = 0, 1, 2, 3, 4  # columns of parameters; LOW and HIGH are a and c
 PARAMETERS = 5
 BEGIN, END, ORIGIN, CONSTANT, LINEAR, SQUARE = 0, 1, 2, 3, 4, 5  # columns of a segment of noise

@@ -33,8 +33,6 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
 from ppdinf.fiber.sums_of_gamma_ratios.panel_sums import by_panels
 from ppdinf.fiber.sums_of_gamma_ratios.panels import RULES, panel_rules
 
-__all__ = ["SIZES", "TOTALS", "evaluate_ratios", "pack", "ratios_through_pointers"]
-
 SIZES = 6
 """Number of sizes at the start of the integers: cells, totals, and whether cells have alpha, beta and c, and segments.
 Then follow each cell's total, the first segment of each cell, and the totals."""

@@ -50,8 +50,6 @@ from ppdinf.fiber.sums_of_gamma_ratios.panels import (
     plan,
 )
 
-__all__ = ["Nodes", "by_panels"]
-
 DROP = 30.0  # omitted frequencies and aliasing are below exp(-DROP) relative to the density at the mean
 FREQUENCIES = 128  # largest number of frequencies
 ENOUGH = 5e-11  # accepted relative error of the coefficient

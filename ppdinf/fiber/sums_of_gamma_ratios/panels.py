@@ -40,11 +40,6 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     level,
 )
 
-__all__ = [
-    "BOUND", "CENTRE", "CONCAVE", "DISTANCE", "ERRORS", "FALL", "MOST", "PANEL", "PLAN", "RULES", "TOP", "mode_of",
-    "panel_rules", "peak_of", "place", "plan",
-]  # fmt: skip
-
 STEP = 4  # numbers of nodes are multiples of this
 LARGEST = 32  # largest number of nodes of a panel
 SINGLE = 16  # number of single integers where no panel is accurate

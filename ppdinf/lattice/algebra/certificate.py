@@ -14,8 +14,6 @@ from ppdinf.lattice.algebra.integer_elimination import dense_integers, eliminate
 from ppdinf.lattice.algebra.integer_rows import rank
 from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix
 
-__all__ = ["certify", "is_saturated"]
-
 
 def certify(A: MatrixLike, B: MatrixLike) -> str:
     """Prove that the columns of B are a saturated basis of the kernel of A.

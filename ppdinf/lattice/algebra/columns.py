@@ -10,8 +10,6 @@ from scipy import sparse
 
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["distinct_rows", "equal_columns"]
-
 
 def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
     """Group equal columns."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from scipy import sparse
 
-__all__ = ["SparseRow", "UnitElimination", "eliminate_units", "sparse_rows"]
-
 SparseRow = dict[int, int]
 """Nonzero entries of an integer row (or of a combination of rows) by index."""
 

@@ -25,8 +25,6 @@ from ppdinf.lattice.algebra.integer_elimination import (
 )
 from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix, integer_vector, row_label
 
-__all__ = ["RowAlgebra", "check_consistent", "contradiction", "rank", "row_algebra"]
-
 
 @dataclass(frozen=True, eq=False)
 class RowAlgebra:

@@ -30,8 +30,6 @@ from ppdinf.lattice.algebra.columns import equal_columns
 from ppdinf.lattice.algebra.integer_elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
 from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix
 
-__all__ = ["Lattice", "kernel", "support_components"]
-
 LARGEST_REDUCTION = 1000
 """Largest rank of a component for LLL reduction, which would otherwise take minutes."""
 

@@ -24,8 +24,6 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.kernel import Lattice
 
-__all__ = ["margin_kernel", "margin_matrix", "maximal_generators"]
-
 
 def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> Lattice:
     """Return a saturated kernel basis of margins of an n-way table in closed form.

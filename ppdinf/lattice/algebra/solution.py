@@ -16,8 +16,6 @@ from ppdinf.lattice.algebra.integer_elimination import SparseRow, dense_integers
 from ppdinf.lattice.algebra.integer_rows import RowAlgebra, check_consistent
 from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix, integer_vector, row_label
 
-__all__ = ["integer_solution"]
-
 
 class _FractionalError(Exception):
     """Rows whose solutions are not integers."""

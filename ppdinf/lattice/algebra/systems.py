@@ -14,8 +14,6 @@ from ppdinf._internal.arrays import unmasked
 from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError
 
-__all__ = ["LARGEST", "IntVector", "exact_product", "integer_matrix", "integer_vector", "row_label"]
-
 type MatrixLike = ArrayLike | sparse.sparray | sparse.spmatrix
 """Rows of integers, dense or sparse."""
 

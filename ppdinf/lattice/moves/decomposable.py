@@ -8,8 +8,6 @@ separators, are a Markov basis. They are among the swaps of `ppdinf.lattice.move
 
 from collections.abc import Sequence
 
-__all__ = ["junction_tree"]
-
 Tree = list[tuple[int, int]]
 
 

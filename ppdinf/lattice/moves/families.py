@@ -12,8 +12,6 @@ from scipy import sparse
 
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["Combinations", "Cycles", "Family", "Listed", "Transfers", "lift"]
-
 
 class Family(Protocol):
     """Random directions; every member of the family has positive probability."""

@@ -18,8 +18,6 @@ from scipy import sparse
 from ppdinf._internal.numba_jit import jit
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["GraphCycles", "graph_of"]
-
 EARLY = 0.5  # probability of closing a path that can be closed: short cycles are drawn more often
 
 type Ends = tuple[IntVector, IntVector]

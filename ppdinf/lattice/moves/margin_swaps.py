@@ -26,8 +26,6 @@ from ppdinf.lattice.algebra.kernel import Lattice
 from ppdinf.lattice.algebra.margins import margin_matrix, maximal_generators
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["MarginSwaps", "margin_swaps", "margins_of"]
-
 ASSIGNMENTS = 2**18  # largest number of assignments of dimensions to groups that are enumerated
 DIMENSIONS = 12
 

@@ -16,9 +16,6 @@ from scipy import sparse
 
 from ppdinf.lattice.algebra.systems import exact_product
 
-__all__ = ["Kind", "computed_basis", "program"]
-
-
 Kind = Literal["markov", "graver"]
 
 

@@ -46,8 +46,6 @@ from ppdinf.lattice.structure.blocks import Structure, structure
 from ppdinf.lattice.structure.tables_in_rows import HierarchicalTable
 from ppdinf.lattice.structure.two_way import two_way_table
 
-__all__ = ["Bounds", "Moves", "connected_moves", "margin_moves"]
-
 Bounds = Literal["none", "lower", "box", "any"]
 
 LARGEST_COMPUTED = 100

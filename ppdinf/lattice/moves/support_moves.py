@@ -28,8 +28,6 @@ from ppdinf.lattice.points.fiber_tables import cell_intervals
 from ppdinf.lattice.points.presolve import Support, presolve
 from ppdinf.lattice.structure.blocks import Structure
 
-__all__ = ["Embedded", "SupportMoves", "support_moves"]
-
 type Mask = NDArray[np.bool_]
 
 

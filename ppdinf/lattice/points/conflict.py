@@ -11,8 +11,6 @@ from scipy.optimize import linprog
 from ppdinf._internal.types import Array
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["conflicting_rows"]
-
 LARGEST = 20_000  # largest number of rows and columns of the linear program
 ZERO = 1e-7
 

@@ -24,8 +24,6 @@ from ppdinf.lattice.algebra.kernel import support_components
 from ppdinf.lattice.algebra.systems import IntVector
 from ppdinf.lattice.points.diagram_paths import cheapest_path, draw_path
 
-__all__ = ["DecisionDiagram", "decision_diagram"]
-
 EDGES = 2**20  # largest number of edges of a diagram
 WASTE = 2  # visited edges per allowed edge: some edges have no path to the end
 VARIABLES = 1000  # largest size for which variables are ordered

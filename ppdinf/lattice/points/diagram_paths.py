@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["cheapest_path", "draw_path"]
-
 BASE = 2.0**200  # base of the exponents of weights
 LOG_BASE = 200 * 0.6931471805599453
 HUGE = 1e15  # log weights below minus this are treated as -inf

@@ -29,8 +29,6 @@ from ppdinf.lattice.points.conflict import conflicting_rows
 from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.lattice.structure.blocks import structure as find_structure
 
-__all__ = ["nearest_feasible"]
-
 REFINEMENTS = 3
 Names = Sequence[str] | None
 

@@ -6,8 +6,6 @@ from scipy import sparse
 
 from ppdinf.lattice.algebra.systems import IntVector, MatrixLike
 
-__all__ = ["EXACT", "cell_intervals", "fiber_tables"]
-
 PARTIAL = 4 * 10**6  # largest number of partial tables
 ENTRIES = 2**24  # largest number of entries of dense rows
 PASSES = 100

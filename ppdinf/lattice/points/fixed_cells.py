@@ -17,8 +17,6 @@ from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.lattice.points.fiber_tables import cell_intervals
 from ppdinf.lattice.structure.blocks import Structure, structure
 
-__all__ = ["SMALL", "fixed_cells"]
-
 SMALL = 100
 """Largest number of undecided cells for which the result is exact."""
 

@@ -16,8 +16,6 @@ from scipy import sparse
 from ppdinf.lattice.algebra.systems import IntVector
 from ppdinf.lattice.points.fiber_tables import cell_intervals
 
-__all__ = ["Support", "presolve"]
-
 PASSES = 20
 
 type Mask = NDArray[np.bool_]

@@ -22,8 +22,6 @@ from ppdinf.lattice.algebra.systems import IntVector
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.lattice.structure.blocks import Structure, structure
 
-__all__ = ["nearest_steps", "shortest_distance", "shortest_step"]
-
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
     """Return the smallest norm of a non-zero integer vector z with ``A z = 0``."""

@@ -15,8 +15,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from ppdinf.lattice.algebra.systems import IntVector, exact_product
 from ppdinf.lattice.points.presolve import Support
 
-__all__ = ["nearest_table", "random_vertex"]
-
 SECONDS = 20.0
 
 type Reals = NDArray[np.float64]

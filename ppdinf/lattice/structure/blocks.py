@@ -27,8 +27,6 @@ from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix
 from ppdinf.lattice.structure.independent_class_sums import CoreSums, core_sums, proportional_rows
 from ppdinf.lattice.structure.tables_in_rows import HierarchicalTable, hierarchical
 
-__all__ = ["Structure", "structure"]
-
 Mask = NDArray[np.bool_]
 
 

@@ -16,8 +16,6 @@ from scipy import sparse
 
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["EliminationOrder", "elimination_order"]
-
 
 @dataclass(frozen=True, eq=False)
 class EliminationOrder:

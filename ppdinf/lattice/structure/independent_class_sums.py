@@ -16,8 +16,6 @@ from ppdinf.lattice.algebra.integer_rows import row_algebra
 from ppdinf.lattice.algebra.systems import IntVector
 from ppdinf.lattice.structure.elimination_order import EliminationOrder, elimination_order
 
-__all__ = ["CoreSums", "core_sums", "proportional_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class CoreSums:

@@ -23,8 +23,6 @@ from ppdinf.lattice.algebra.kernel import support_components
 from ppdinf.lattice.algebra.margins import maximal_generators
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["HierarchicalTable", "hierarchical"]
-
 MOST_PARTITIONS = 12
 
 

@@ -9,8 +9,6 @@ from scipy import sparse
 
 from ppdinf.lattice.algebra.systems import IntVector
 
-__all__ = ["two_way_table"]
-
 
 def two_way_table(system: sparse.csc_array) -> IntVector | None:
     """Return columns as the cells of a complete two-way table, if the rows are its two margins."""

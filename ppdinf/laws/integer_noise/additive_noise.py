@@ -18,8 +18,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["AdditiveNoise", "noise_distribution"]
-
 ROUNDING = 1e-6  # tolerance for the sum of probabilities
 WIDEST = 10**7  # largest number of noise values, with gaps
 

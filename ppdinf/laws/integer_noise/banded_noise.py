@@ -18,8 +18,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.integer_noise.additive_noise import noise_distribution
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
-__all__ = ["BandedNoise", "read_ptable"]
-
 
 @dataclass(frozen=True, eq=False)
 class BandedNoise(IndependentLaw):

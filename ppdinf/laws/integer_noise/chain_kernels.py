@@ -11,8 +11,6 @@ import numpy as np
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["GAUSSIAN", "L1", "L2", "double_geometric", "log_mass"]
-
 L1, L2, GAUSSIAN = 0, 1, 2
 
 

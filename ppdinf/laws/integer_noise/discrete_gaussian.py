@@ -24,8 +24,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.integer_noise.chain_kernels import GAUSSIAN
 from ppdinf.laws.law import IntegerLaw
 
-__all__ = ["DiscreteGaussian"]
-
 WIDE = 4  # variance from which sums over lattices {sum z = 0} are integrals in double precision
 
 

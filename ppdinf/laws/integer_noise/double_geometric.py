@@ -22,8 +22,6 @@ from ppdinf._internal.types import Symbolic
 from ppdinf.laws.integer_noise.chain_kernels import L1
 from ppdinf.laws.law import IntegerLaw
 
-__all__ = ["DoubleGeometric"]
-
 
 @dataclass(frozen=True)
 class DoubleGeometric(IntegerLaw):

@@ -20,8 +20,6 @@ from ppdinf.laws.integer_noise.l2_laplace import L2Laplace
 from ppdinf.laws.integer_noise.l2_total import log_l2_total
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 
-__all__ = ["JointL2", "mixing_precision"]
-
 GRID = 400  # number of scales in the grid of forward draws
 
 

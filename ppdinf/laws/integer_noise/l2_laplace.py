@@ -23,8 +23,6 @@ from ppdinf.laws.integer_noise.chain_kernels import L2
 from ppdinf.laws.integer_noise.double_geometric import DoubleGeometric
 from ppdinf.laws.law import Law
 
-__all__ = ["L2Laplace"]
-
 
 @dataclass(frozen=True)
 class L2Laplace(Law):

@@ -19,8 +19,6 @@ from itertools import count
 
 import numpy as np
 
-__all__ = ["log_l2_total"]
-
 STEP = 1 / 8
 DEVIATIONS = 9.0  # standard deviations beyond which a normal density is negligible
 NEGLIGIBLE = -40.0  # log of a negligible share of the total

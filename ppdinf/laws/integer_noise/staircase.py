@@ -20,8 +20,6 @@ from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
 
-__all__ = ["Staircase"]
-
 
 @dataclass(frozen=True)
 class Staircase(IntegerLaw):

@@ -16,8 +16,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw, ObservationModel, as_observation_model
 
-__all__ = ["Censored"]
-
 
 class Censored(PerEntry, IndependentLaw):
     """Law of numbers of another law, of which those below a limit are replaced by a mark.

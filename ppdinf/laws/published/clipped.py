@@ -11,8 +11,6 @@ from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.published.censored import Censored
 
-__all__ = ["Clipped"]
-
 
 @dataclass(frozen=True)
 class Clipped(Censored):

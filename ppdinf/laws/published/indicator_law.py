@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Symbolic
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
-__all__ = ["IndicatorLaw"]
-
 
 class IndicatorLaw(IndependentLaw):
     """Law of a published value that is a function of the count, and that a range of counts has in common.

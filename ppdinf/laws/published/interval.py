@@ -15,8 +15,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.published.indicator_law import IndicatorLaw
 from ppdinf.tables.count_ranges import count_range, range_text
 
-__all__ = ["Interval"]
-
 
 @dataclass(frozen=True, eq=False)
 class Interval(IndicatorLaw):

@@ -14,8 +14,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
-__all__ = ["RandomRounding"]
-
 
 @dataclass(frozen=True)
 class RandomRounding(PerEntry, IndependentLaw):

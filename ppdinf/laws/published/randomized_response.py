@@ -16,8 +16,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
-__all__ = ["RandomizedResponse"]
-
 LARGEST = 20_000  # largest number of respondents: a column takes about N^2 operations
 ROWS = 2**22  # terms that are summed together
 

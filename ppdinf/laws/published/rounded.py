@@ -15,8 +15,6 @@ from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column
 from ppdinf.laws.published.indicator_law import IndicatorLaw
 
-__all__ = ["Rounded"]
-
 DIRECTIONS, TIES = ("nearest", "down", "up"), ("up", "down", "even")
 
 

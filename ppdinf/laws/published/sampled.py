@@ -19,8 +19,6 @@ from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.laws.real_valued.gaussian import normal_quantile
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["Sampled"]
-
 ROUNDING = (
     0.5,
     1e-6,

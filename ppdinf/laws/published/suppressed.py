@@ -17,8 +17,6 @@ from ppdinf.laws.observation_model import Column, IndependentLaw, ObservationMod
 from ppdinf.laws.published.interval import Interval
 from ppdinf.tables.hidden_counts import MARKS, HiddenCounts
 
-__all__ = ["Suppressed"]
-
 
 @dataclass(frozen=True)
 class Suppressed(IndependentLaw):

@@ -12,8 +12,6 @@ from ppdinf._internal.types import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.published.censored import Censored
 
-__all__ = ["ABSENT", "Thresholded"]
-
 ABSENT = -(2**62)
 """Marks a number that was not published. PyMC treats the smallest integer as a missing value."""
 

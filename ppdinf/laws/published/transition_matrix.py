@@ -15,8 +15,6 @@ from ppdinf._internal.types import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
 
-__all__ = ["TransitionMatrix"]
-
 ROUNDING = 1e-6  # tolerance for the sum of a row
 
 

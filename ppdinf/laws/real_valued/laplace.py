@@ -15,8 +15,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import law_of_each
 from ppdinf.laws.real_valued.real_noise import RealNoise, positive, scale_of_noise
 
-__all__ = ["Laplace"]
-
 
 @dataclass(frozen=True)
 class Laplace(RealNoise):

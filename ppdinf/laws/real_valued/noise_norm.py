@@ -16,8 +16,6 @@ from scipy import sparse
 from ppdinf._internal.frozen import assign
 from ppdinf._internal.types import Symbolic
 
-__all__ = ["NoiseNorm"]
-
 
 @dataclass(frozen=True, eq=False)
 class NoiseNorm:

@@ -18,8 +18,6 @@ from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.labels import LARGEST
 
-__all__ = ["RealNoise", "positive", "scale_of_noise"]
-
 EXACT = 10**7  # largest number of counts whose probabilities of a clipped number are tabulated
 
 

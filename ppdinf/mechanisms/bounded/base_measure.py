@@ -10,8 +10,6 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-__all__ = ["BaseMeasure", "log_base_measure"]
-
 
 @runtime_checkable
 class BaseMeasure(Hashable, Protocol):

@@ -21,8 +21,6 @@ from ppdinf.privacy.conditioning import conditioning_cost
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
 
-__all__ = ["Conditioned"]
-
 GRAIN = 10**6  # gamma is rounded up to a multiple of 1 / GRAIN
 
 

@@ -23,8 +23,6 @@ from ppdinf._internal.types import Json
 from ppdinf.errors import CountError, LabelError, PrivacyError
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure
 
-__all__ = ["DirichletMultinomial"]
-
 
 @dataclass(frozen=True)
 class DirichletMultinomial:

@@ -44,8 +44,6 @@ from ppdinf.noise.primitives.enclosed_comparison import precision
 from ppdinf.noise.primitives.inversion import Inversion
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["FewGivenRest", "lower_bounds_and_groups"]
-
 FEW = 64  # number of cells of K, at most
 ENTRIES = 2**16  # number of sums of K, at most
 BITS = 112  # bits of the first enclosures of P: 2^-61 of its largest value is far above the omitted mass

@@ -23,8 +23,6 @@ from ppdinf.noise.exact.elimination.potentials import table
 from ppdinf.noise.exact.elimination.variable_elimination import Elimination
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["ListedLaw", "listed_law"]
-
 MOST = 1000  # tables; losses are computed for all pairs
 
 

@@ -25,8 +25,6 @@ from ppdinf.noise.exact.elimination.cell_elimination import elimination_work
 from ppdinf.noise.exact.elimination.potentials import Potential, Window
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination
 
-__all__ = ["SLACK", "eliminated_releases", "work_of"]
-
 SLACK = 16  # factor by which the work may exceed the estimate before a draw is refused
 
 

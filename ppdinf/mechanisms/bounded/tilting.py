@@ -29,8 +29,6 @@ from scipy.optimize import brentq
 
 from ppdinf.laws import IntegerLaw
 
-__all__ = ["Sides", "sides", "tilts"]
-
 DEVIATIONS = 3.0  # standard deviations of a sum within which it needs no tilt
 WIDEST = 2**17  # values of one cell, up to which the tilted support extends where no bound ends it
 FASTEST = 40.0  # rate above which tilted noise is 0

@@ -33,8 +33,6 @@ from ppdinf.privacy.delta_z import delta_z
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.releases.mechanism import Mechanism
 
-__all__ = ["StatedLoss", "WassersteinExponential"]
-
 
 @dataclass(frozen=True)
 class WassersteinExponential(Weighted):

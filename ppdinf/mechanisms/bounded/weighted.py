@@ -39,8 +39,6 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan_sampler
 from ppdinf.tables.table import TableLike
 
-__all__ = ["Weighted", "is_bounded"]
-
 BATCH = 2**12  # largest number of proposals at a time
 RARELY = 0.01  # share of accepted proposals without bounds below which bounds count as tight
 HOPELESS = 1e-5

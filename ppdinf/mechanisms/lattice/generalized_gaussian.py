@@ -26,8 +26,6 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.lattice_noise_loss import exact_sigma, lattice_delta, theorem14_sigma, zcdp_sigma
 from ppdinf.privacy.guarantees.unit_loss import SMALLEST
 
-__all__ = ["GeneralizedGaussian"]
-
 CALIBRATIONS = ("zcdp", "exact", "theorem14")
 DIGITS = 10  # of sigma, which is rounded up
 SLACK = 1e-9  # relative to sigma, so that rounding on another machine never makes it too small

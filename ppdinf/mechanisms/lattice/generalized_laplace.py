@@ -19,8 +19,6 @@ from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.lattice.lattice_noise import LatticeNoise
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 
-__all__ = ["GeneralizedLaplace"]
-
 
 @dataclass(frozen=True)
 class GeneralizedLaplace(LatticeNoise):

@@ -20,8 +20,6 @@ from ppdinf.noise.log_total import log_total
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan_sampler
 
-__all__ = ["LatticeNoise"]
-
 RARE = 1e-12  # probability that any cell is outside the truncated support
 
 

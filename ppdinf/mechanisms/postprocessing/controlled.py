@@ -22,8 +22,6 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike, exact_product
 from ppdinf.mechanisms.postprocessing.rounding import WHOLE, integer_floor
 
-__all__ = ["controlled_rounding"]
-
 
 def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
     """Round a table and its sums together, each to a neighbouring integer."""

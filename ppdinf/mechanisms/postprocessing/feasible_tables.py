@@ -21,8 +21,6 @@ from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import largest_fractions, round_to_sums
 from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
 
-__all__ = ["FeasibleTables"]
-
 
 @dataclass(frozen=True, eq=False)
 class FeasibleTables:

@@ -43,8 +43,6 @@ from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 
-__all__ = ["Levels", "PostProcessed"]
-
 MOST = 200_000  # measurements that an audit enumerates
 METHODS = {
     "truncated": "negative cells are set to zero; public sums are not used",

@@ -11,8 +11,6 @@ import xarray as xr
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.release import Release
 
-__all__ = ["PostProcessedRelease"]
-
 
 @dataclass(frozen=True, eq=False)
 class PostProcessedRelease:

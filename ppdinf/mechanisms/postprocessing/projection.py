@@ -27,8 +27,6 @@ from ppdinf._internal.arrays import numbers
 from ppdinf.errors import CountError, InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike
 
-__all__ = ["onto_bounds", "onto_sums"]
-
 Vector = NDArray[np.float64]
 RIDGE, ROUNDS = 1e-9, 20
 TOLERANCES = (1e-10, 1e-8, 1e-6)  # of the interior-point method; looser where it stalls

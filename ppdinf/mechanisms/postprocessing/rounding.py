@@ -31,8 +31,6 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import exact_product
 
-__all__ = ["integer_floor", "largest_fractions", "round_to_sums"]
-
 WHOLE = 1e-6  # distance within which a solver's number counts as an integer
 
 

@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import InvariantError
 
-__all__ = ["onto_simplices"]
-
 
 def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.float64]:
     """Project onto {x >= 0 : the cells of each group have a given sum}."""

@@ -37,8 +37,6 @@ from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.tables.frame import Frame
 
-__all__ = ["TopDown", "top_down"]
-
 
 def top_down(
     target: FeasibleTables, levels: Sequence[sparse.csr_array], measured: Sequence[NDArray[np.int64]]

@@ -43,8 +43,6 @@ from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.sensitivity import Neighbours
 
-__all__ = ["CorrelatedGaussian", "base_decomposition"]
-
 WHITE = 24  # bits of the integer entries of the whitening matrix
 
 

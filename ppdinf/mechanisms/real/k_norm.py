@@ -52,8 +52,6 @@ from ppdinf.noise.real.polytope import Polytope, polytope
 from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 from ppdinf.privacy.sensitivity import Neighbours
 
-__all__ = ["KNorm"]
-
 COARSE = 3.0  # largest rounding error in log densities: at least exp(-6) of all draws are accepted
 EXACT = 8  # largest dimension in which the faces of K are enumerated
 PAIRS = 50  # pairs of coupled chains

@@ -18,8 +18,6 @@ from fractions import Fraction
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.real.real_noise import Grid, grid_below
 
-__all__ = ["gaussian_on_grid"]
-
 HIDDEN = 3.0  # variance of the rounding in squared lengths of orthogonal parts
 SLACK = 1e-9  # relative to sigma: exceeds rounding errors in calibrations and the deviation at HIDDEN
 

@@ -25,21 +25,6 @@ from ppdinf.laws.real_valued.noise_norm import NoiseNorm
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 
-__all__ = [
-    "FINE",
-    "NARROWEST",
-    "RARE",
-    "RealNoise",
-    "as_grid",
-    "gaussian_reach",
-    "grid_below",
-    "in_steps",
-    "laplace_reach",
-    "log_total_of_norm",
-    "real_sampler",
-    "unless_noisy",
-]
-
 NARROWEST = 1e-3  # scale that replaces zero noise in densities of counts: 1 off weighs exp(-500,000) or exp(-1,000)
 RARE = 1e-12
 LARGEST_MATRIX = 10**6  # entries of a matrix whose singular values are computed

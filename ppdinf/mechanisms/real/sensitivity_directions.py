@@ -13,8 +13,6 @@ from ppdinf.lattice.structure.blocks import Structure, structure
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope
 
-__all__ = ["inside", "moved_structure", "sensitivity_directions"]
-
 SMALLEST = 1e-6  # smallest extent of the changes along any direction, relative to the largest
 
 

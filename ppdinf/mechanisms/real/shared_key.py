@@ -26,8 +26,6 @@ from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.tables.table import TableLike, labelled_cells
 
-__all__ = ["SharedKey"]
-
 SHARED = "to everyone who holds the key that agents share, the noise of every cell"
 KEYED = "shared key, "
 """Prefix of the sampler names in plans of agents who share a key."""

@@ -54,8 +54,6 @@ from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.tables.table import TableLike, labelled_cells, reals_of
 
-__all__ = ["SubspaceMechanism", "require_choice"]
-
 type Reals = NDArray[np.float64]
 
 RECORDS: dict[str, tuple[str, ...]] = {"replaced": ("how many records there are",), "added": ()}

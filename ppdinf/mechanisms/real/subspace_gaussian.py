@@ -39,8 +39,6 @@ from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
-__all__ = ["SubspaceGaussian"]
-
 
 @dataclass(frozen=True)
 class SubspaceGaussian(SubspaceMechanism):

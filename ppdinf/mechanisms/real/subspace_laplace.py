@@ -42,8 +42,6 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.triangular_laplace import triangular_laplace
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
-__all__ = ["SubspaceLaplace"]
-
 COARSE = 0.05  # relative error of an integral over the removed component
 
 

@@ -19,8 +19,6 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.k_norm_draws import K_NORMS
 from ppdinf.noise.real.slice_lines import slice_lines
 
-__all__ = ["GradientLaw", "lines_in"]
-
 type Points = NDArray[np.float64]
 
 

@@ -45,8 +45,6 @@ from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.releases.release import Release, as_drawn
 
-__all__ = ["KNormGradient"]
-
 SAVED: dict[str, type[Objective]] = {
     kind.__name__: kind for kind in (Mean, Quantile, LinearRegression, LogisticRegression)
 }

@@ -13,8 +13,6 @@ from ppdinf.mechanisms.records.objectives import Draw, Objective, Points, record
 from ppdinf.noise.real.integer_k_norm import draw_integer_k_norm
 from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm
 
-__all__ = ["Mean"]
-
 
 @dataclass(frozen=True)
 class Mean(Objective):

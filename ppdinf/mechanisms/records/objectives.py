@@ -22,8 +22,6 @@ from ppdinf._internal.arrays import unmasked
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Gradient", "Objective", "record_rows", "require_finite", "require_positive", "require_within"]
-
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is attributed to rounding
 
 type Points = NDArray[np.float64]

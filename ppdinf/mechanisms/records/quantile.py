@@ -17,8 +17,6 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.real.integer_k_norm import one_of
 from ppdinf.noise.real.k_norm_draws import uniforms
 
-__all__ = ["Quantile"]
-
 CANDIDATES = 2**20  # smallest number of answers among which a quantile is drawn
 
 

@@ -19,8 +19,6 @@ from ppdinf.mechanisms.records.objectives import Draw, Objective, record_rows, r
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
 
-__all__ = ["LinearRegression", "LogisticRegression"]
-
 type Points = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.types import Array
 from ppdinf.errors import LabelError, ModelError
 
-__all__ = ["Adjacency", "adjacency_edges", "path_edges"]
-
 type Adjacency = Mapping[Any, Iterable[Any]] | pd.DataFrame | sp.sparray | sp.spmatrix | NDArray[Any]
 """Neighbours of each label, a frame of edges, or a matrix."""
 

@@ -18,8 +18,6 @@ from ppdinf.models.effects.icar import Spectrum
 from ppdinf.models.effects.whitening import NormalData
 from ppdinf.models.effects.whitening_op import in_graph, whitening_transform
 
-__all__ = ["GroupLikelihood", "NormalLikelihood", "Rescaled", "StandardNormal", "StandardSpectral"]
-
 TYPICAL_MIXING = 0.5  # share of the structured effect in the variance, for the coordinates only
 
 

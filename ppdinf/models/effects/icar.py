@@ -20,8 +20,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components, laplacian
 
-__all__ = ["Spectrum", "scaled_icar"]
-
 
 class Spectrum(NamedTuple):
     """Covariance ``vectors @ diag(variances) @ vectors.T``; ``vectors`` are orthonormal, (n, n)."""

@@ -11,8 +11,6 @@ from ppdinf.models.effects.coordinates import GroupLikelihood, NormalLikelihood
 from ppdinf.models.rates import RADIUS_IN_SD, TYPICAL_SPREAD
 from ppdinf.releases import Release
 
-__all__ = ["RoughFit", "is_nested", "parents", "rough_fit", "shares"]
-
 SWEEPS = 4  # iterations over effects in the rough fit
 LOWEST_RATIO = 0.1  # lower bound on fitted over expected sums in the rough fit
 

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["NormalData", "transform", "transform_gradient"]
-
 kernel = jit(error_model="numpy")
 
 

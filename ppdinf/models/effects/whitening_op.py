@@ -28,8 +28,6 @@ from ppdinf._internal.types import Array
 from ppdinf.errors import ModelError
 from ppdinf.models.effects.whitening import NormalData, transform, transform_gradient
 
-__all__ = ["in_graph", "whitening_transform"]
-
 type DataInputs = list[TensorVariable]
 """`NormalData` in a graph: one vector of reals and one of integers."""
 

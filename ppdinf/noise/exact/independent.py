@@ -9,8 +9,6 @@ from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["offer"]
-
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     """Offer to draw the cells that form single-cell blocks and may have any value."""

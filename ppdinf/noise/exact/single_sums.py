@@ -33,8 +33,6 @@ from ppdinf.noise.primitives.inversion import LARGEST, Inversion
 from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entries
 
-__all__ = ["compositions", "draw_class", "draw_partition", "negative_part", "offer", "polya_urn"]
-
 BATCH = 2**17  # cells per batch: the working arrays fit in the cache
 
 

@@ -39,8 +39,6 @@ from ppdinf.noise.mcmc.line_conditionals import Ints, Room
 from ppdinf.noise.mcmc.metropolised_independence import IndependenceProposal, draw_candidate, proposal
 from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
 
-__all__ = ["Annealing", "annealed", "annealing"]
-
 LEVELS = 5  # number of levels per dimension of the lattice
 
 

@@ -29,8 +29,6 @@ from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["ChainNoise", "chain_noise"]
-
 PAIRS = 200
 LONGER = 3  # length of a chain as a multiple of the slowest meeting time
 VISITS = 30  # lag of lattice Gibbs, in updates of each direction

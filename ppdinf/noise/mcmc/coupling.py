@@ -37,8 +37,6 @@ from ppdinf.noise.mcmc.isdp import Jumps, jump, metropolis, move
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, move_space, step, word
 from ppdinf.noise.mcmc.line_conditionals import Ints
 
-__all__ = ["Meeting", "annealed_meeting", "gibbs_meeting", "isdp_meeting"]
-
 type Meeting = Callable[[int, int, np.random.Generator], int]
 """``meeting(lag, limit, rng)`` returns the meeting time, at most `limit`, or -1 if the chains have not met."""
 

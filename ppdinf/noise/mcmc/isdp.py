@@ -29,8 +29,6 @@ from ppdinf.laws.integer_noise.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.mcmc.line_conditionals import Ints
 from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
 
-__all__ = ["Jumps", "isdp", "jumps"]
-
 
 class Jumps(NamedTuple):
     """Input of the compiled chain: law, basis by columns, and rate of the jumps."""

@@ -41,8 +41,6 @@ from ppdinf.laws.integer_noise.chain_kernels import L2
 from ppdinf.noise.mcmc.line_conditionals import FAR, Ints, Room, line_quantile, work_space
 from ppdinf.noise.mcmc.parallel_chains import in_threads
 
-__all__ = ["GibbsMoves", "gibbs_moves", "noise_gibbs", "step"]
-
 LISTED = 2**14  # number of directions of the list in addition to the basis
 
 

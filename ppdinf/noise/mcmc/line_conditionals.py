@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf.laws.integer_noise.chain_kernels import L1, L2, log_mass
 
-__all__ = ["FAR", "Room", "line_quantile", "work_space"]
-
 type Ints = NDArray[np.int64]
 
 FAR = 2**60  # represents an infinite bound

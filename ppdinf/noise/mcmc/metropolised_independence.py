@@ -35,8 +35,6 @@ from ppdinf.laws.integer_noise.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.mcmc.line_conditionals import Ints
 from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
 
-__all__ = ["IndependenceProposal", "independence", "proposal"]
-
 
 class IndependenceProposal(NamedTuple):
     """Input of the compiled chain."""

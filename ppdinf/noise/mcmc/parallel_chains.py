@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["chains_in_threads", "in_threads"]
-
 
 def in_threads[Result](
     work: Callable[[np.random.Generator], Result],

@@ -33,8 +33,6 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.mcmc.parallel_chains import in_threads
 
-__all__ = ["TVBound", "tv_bound"]
-
 ENOUGH = 30
 """Number of pairs from which a normal approximation is used."""
 

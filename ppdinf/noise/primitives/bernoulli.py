@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, is_below
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["decide_bernoulli", "draw_bernoulli"]
-
 ROUNDING = 2.0**-48
 """Bound on the relative error of NumPy's exp (a few units in the last place) and of the following operations."""
 

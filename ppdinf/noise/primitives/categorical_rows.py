@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, integer_bounds, precision
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["draw_rows"]
-
 MARGIN = 2.0**-38
 """Bound on the error of a sum of up to 2^15 probabilities and of a word as a float."""
 

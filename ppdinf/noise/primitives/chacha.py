@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import callback, jit
 from ppdinf.noise.primitives.stream import Words
 
-__all__ = ["ChaCha20", "block"]
-
 SIZE = 33  # 32-bit words of the state: 16 of input for the next block, 16 of the last block, and the number used
 USED = 32
 CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4").astype(np.uint32)

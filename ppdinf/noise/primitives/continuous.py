@@ -23,8 +23,6 @@ from scipy.special import ndtri
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["exponentials", "laplaces", "normals"]
-
 type Reals = NDArray[np.float64]
 
 

@@ -14,8 +14,6 @@ from flint import arb, ctx
 
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["compare_enclosures", "integer_bounds", "is_below", "precision", "scaled"]
-
 _one_precision = Lock()  # python-flint has one working precision for all threads
 
 

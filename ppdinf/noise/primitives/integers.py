@@ -24,8 +24,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.inversion import Inversion, bernoulli
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entries
 
-__all__ = ["bernoulli_exp", "draw_discrete_gaussian", "draw_discrete_laplace", "uniform_integers"]
-
 
 def draw_discrete_laplace(epsilon: Fraction, size: int, stream: BitStream) -> NDArray[np.int64]:
     """Draw from P(k) proportional to exp(-epsilon |k|) on the integers (the double geometric law)."""

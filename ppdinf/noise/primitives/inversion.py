@@ -31,8 +31,6 @@ from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, integer_bounds, is_below, precision, scaled
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Inversion", "bernoulli"]
-
 HALF_TABLE = 2**12  # blocks on each side of the mode, with all but 2^-64 of the mass
 LARGEST = 2**61  # bound on draws, so that sums of draws fit 64-bit integers
 

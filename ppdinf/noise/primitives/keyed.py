@@ -17,8 +17,6 @@ from ppdinf.errors import PrivacyError
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream, Words
 
-__all__ = ["keyed_stream"]
-
 BLOCK = 2**12  # words per call
 SHORTEST_KEY = 32  # minimum length of a key in bytes
 

@@ -14,8 +14,6 @@ from flint import arb, ctx
 
 from ppdinf.noise.primitives.stream import BitStream, Words
 
-__all__ = ["LazyReals"]
-
 
 class LazyReals:
     """A sequence of independent uniform real numbers from a stream."""

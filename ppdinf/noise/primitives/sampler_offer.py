@@ -21,8 +21,6 @@ from ppdinf.lattice.structure.blocks import Structure
 from ppdinf.laws import Law
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Answer", "Declined", "Draw", "Offer", "Sampler", "is_one_block"]
-
 type Draw = Callable[[int, BitStream], NDArray[np.int64]]
 """``draw(size, stream)`` returns exact draws of the noise, shape (size, n) for n cells."""
 

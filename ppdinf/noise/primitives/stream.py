@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["BitStream", "Words", "bounded", "fill_entries", "secure_stream", "seeded_stream"]
-
 ROW = 2**20  # words per read: 8 MB
 RAW = np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64  # bit generators with 64-bit words
 

@@ -34,8 +34,6 @@ from ppdinf.noise.primitives.stream import seeded_stream
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Chord", "hit_and_run", "hit_and_run_meeting", "hull_chord"]
-
 type Reals = NDArray[np.float64]
 type Chord = Callable[[Reals, Reals], tuple[float, float]]
 

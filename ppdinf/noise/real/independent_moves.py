@@ -26,8 +26,6 @@ from ppdinf.noise.real.k_norm_draws import uniforms
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["IndependentMoves", "independent_moves"]
-
 type Reals = NDArray[np.float64]
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ppdinf.noise.exact.elimination.variable_elimination import Elimination
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["draw_integer_k_norm", "one_of"]
-
 
 def draw_integer_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> NDArray[np.int64]:
     """Draw integer vectors with mass proportional to ``exp(-rate |z|)``."""

@@ -25,8 +25,6 @@ from ppdinf.noise.primitives.continuous import laplaces, normals
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["K_NORMS", "k_norm", "uniforms"]
-
 K_NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 """Names of norms and their order in `numpy.linalg.norm`."""
 

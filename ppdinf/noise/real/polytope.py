@@ -25,8 +25,6 @@ from ppdinf.noise.primitives.continuous import exponentials
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Polytope", "polytope"]
-
 type Reals = NDArray[np.float64]
 
 

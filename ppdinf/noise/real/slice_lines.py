@@ -25,8 +25,6 @@ from ppdinf.noise.real.k_norm_draws import uniforms
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["slice_lines"]
-
 WIDTH = 3.0  # width of the first bracket in units of the direction
 
 type Points = NDArray[np.float64]

@@ -46,8 +46,6 @@ from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["TriangularLaplace", "triangular_laplace"]
-
 NEGLIGIBLE = 700  # minus the log probability of digits that are omitted
 ERROR = 2.0**-45  # bound on the absolute error of each log probability below
 BITS = 30  # upper bound on the entries of R

@@ -16,8 +16,6 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.restatement import to_zcdp
 from ppdinf.privacy.guarantees.unit_loss import REPLACED, describe_loss
 
-__all__ = ["Budget"]
-
 
 @dataclass(frozen=True)
 class Budget:

@@ -26,8 +26,6 @@ from ppdinf.privacy.guarantees.possible_tables import PossibleTables
 from ppdinf.privacy.guarantees.restatement import whole_delta
 from ppdinf.privacy.guarantees.unit_loss import SMALLEST, distance_of_unit, tied_distance
 
-__all__ = ["compose", "compose_parallel", "compose_partition"]
-
 EVERY, ALSO = "every model of the data in which ", " and in which, at the same time, "
 
 

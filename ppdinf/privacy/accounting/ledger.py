@@ -23,8 +23,6 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.restatement import to_event
 from ppdinf.tables.frame import Frame
 
-__all__ = ["Ledger"]
-
 
 class Entry(Protocol):
     """Required interface of a release in a ledger; a post-processed table has it as ``entry``."""
@@ -35,9 +33,12 @@ class Entry(Protocol):
     mechanism: Any
 
     @property
-    def guarantee(self) -> Guarantee: ...
+    def guarantee(self) -> Guarantee:
+        """Guarantee of the release alone."""
+
     @property
-    def joint_guarantee(self) -> Guarantee: ...
+    def joint_guarantee(self) -> Guarantee:
+        """Guarantee of everything that was drawn for the release."""
 
 
 class Ledger:

@@ -20,8 +20,6 @@ from scipy.optimize import brentq, minimize_scalar
 from ppdinf._internal.rationals import NUMBER, Parameter, as_fraction
 from ppdinf.errors import PrivacyError
 
-__all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
-
 LEAST_DELTA = Fraction(1, 10**300)  # limit of logarithms of floats
 MOST = 10**100
 

@@ -23,8 +23,6 @@ from ppdinf.privacy.guarantees.wording import exp_of, factor_of, format_loss, ro
 if TYPE_CHECKING:
     from ppdinf.privacy.guarantees.possible_tables import PossibleTables
 
-__all__ = ["Guarantee", "require_distance"]
-
 type Variant = Literal["pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"]
 
 # name in the literature, and measure of the loss (terms of the OpenDP deployments registry)

@@ -35,8 +35,6 @@ from ppdinf.noise.exact.gaussian.orthogonal_complement import squares_across
 from ppdinf.noise.exact.gaussian.theta import FLAT, log_ratio
 from ppdinf.privacy.guarantees.conversion import as_delta, zcdp_rho
 
-__all__ = ["exact_sigma", "lattice_delta", "tail_bound", "theorem14_sigma", "zcdp_sigma"]
-
 
 def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
     """Return the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1."""

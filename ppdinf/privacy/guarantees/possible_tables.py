@@ -18,8 +18,6 @@ from ppdinf.privacy.guarantees.unit_loss import ADDED, PRESENT, REPLACED
 if TYPE_CHECKING:
     from ppdinf.privacy.guarantees.guarantee import Guarantee
 
-__all__ = ["PossibleTables"]
-
 
 @dataclass(frozen=True, eq=False)
 class PossibleTables:

@@ -17,8 +17,6 @@ from ppdinf.privacy.guarantees.unit_loss import (
 )
 from ppdinf.privacy.guarantees.wording import exp_of, factor_of, round_up
 
-__all__ = ["ReleaseGuarantee"]
-
 RARE = "1e-6"
 
 

@@ -20,8 +20,6 @@ from ppdinf.privacy.guarantees.guarantee import Guarantee
 from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
 from ppdinf.privacy.guarantees.unit_loss import steps_at, tied_distance
 
-__all__ = ["to_approximate", "to_event", "to_zcdp", "whole_delta"]
-
 LARGEST = 700  # losses above have factors that overflow
 
 

@@ -20,24 +20,6 @@ from ppdinf.privacy.guarantees.wording import factor_of, format_loss, round_up
 if TYPE_CHECKING:
     from ppdinf.privacy.guarantees.guarantee import Guarantee
 
-__all__ = [
-    "ADDED",
-    "PRESENT",
-    "REPLACED",
-    "SMALLEST",
-    "UNLIMITED",
-    "VALUE",
-    "UnitLoss",
-    "describe_loss",
-    "describe_others",
-    "describe_unit",
-    "distance_of_unit",
-    "group_delta",
-    "steps_at",
-    "tied_distance",
-    "unit_loss",
-]
-
 REPLACED = "one record replaced by another"
 ADDED = "one record added or removed"
 PRESENT = "one person, who is counted in one of them and not in the other"

@@ -6,8 +6,6 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
-__all__ = ["exp_of", "factor_of", "format_loss", "round_up"]
-
 
 def format_loss(value: Fraction | float) -> str:
     """Format a loss: exact if it is short, otherwise rounded up."""

@@ -19,8 +19,6 @@ from ppdinf.noise.exact.elimination.potentials import symmetric
 from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_SCOPE, LARGEST_WORK, Elimination, steps
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 
-__all__ = ["elimination_work", "offer"]
-
 LEFT_OUT = -56.0  # log probability outside the initial truncation
 DEVIATIONS = 11.0  # standard deviations of a sum at which it is truncated
 NEAR = 2**9

@@ -21,8 +21,6 @@ from ppdinf.noise.exact.single_sums import draw_class
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Draw, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["offer", "quick_offer"]
-
 QUICK = 2 * 10**8  # multiplications of an elimination that is cheap enough to use at once
 NARROW = 100.0  # rate above which the noise does not affect the estimate; its variance would overflow
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.types import Array
 
-__all__ = ["UNIT", "EliminationFactor", "Numbers", "PartialSumTable", "merged"]
-
 UNIT = 2.0**-53
 UNDERFLOW = 2.0**-1000  # bound on the sum of entries that doubles round to 0
 

@@ -18,8 +18,6 @@ from ppdinf.errors import ModelError
 from ppdinf.laws import IntegerLaw
 from ppdinf.noise.primitives.integers import positive_fraction
 
-__all__ = ["Potential", "Window", "class_sum", "log_concave", "product", "symmetric", "table"]
-
 type Window = tuple[int, list[arb], arb]
 """First integer, weights of consecutive integers, and a bound on the sum of all other weights."""
 

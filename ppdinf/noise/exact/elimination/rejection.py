@@ -39,8 +39,6 @@ from ppdinf.noise.primitives.integers import draw_discrete_laplace, positive_fra
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-__all__ = ["LatticeSplit", "draw_by_rejection", "offer", "quick_offer", "rejection_acceptance", "split_lattice"]
-
 BATCH = 2**20  # cells per batch
 PILOT = 2**22  # cells of the pilot run that estimates the acceptance rate
 QUICK = 2 * 10**4  # cells drawn per accepted draw, cheap enough to use at once

@@ -39,8 +39,6 @@ from ppdinf.noise.exact.elimination.potentials import Potential, Window
 from ppdinf.noise.primitives.enclosed_comparison import compare_enclosures, integer_bounds, precision
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Elimination", "steps"]
-
 BITS = (
     80,
     160,

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ppdinf._internal.rationals import ball
 from ppdinf.noise.exact.gaussian.theta import FLAT, enclose_mass, log_gaussian_mass
 
-__all__ = ["GaussianMasses"]
-
 BINS = 64  # number of bins of lengths for bounds on masses
 
 

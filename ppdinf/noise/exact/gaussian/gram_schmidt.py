@@ -42,8 +42,6 @@ from ppdinf.lattice.algebra.systems import IntVector
 from ppdinf.lattice.structure.tables_in_rows import HierarchicalTable
 from ppdinf.noise.exact.gaussian.klein import UNIT, Klein
 
-__all__ = ["klein"]
-
 LARGEST_LOSS = 0.1  # largest loss of acceptance by rounding
 
 type Orthogonalised = tuple[sparse.csc_array, NDArray[np.float64], sparse.csr_array, float]

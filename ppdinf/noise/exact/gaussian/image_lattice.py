@@ -28,8 +28,6 @@ from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["ImageLattice"]
-
 LARGEST_LOSS = 0.01  # largest loss of acceptance by rounding
 
 

@@ -45,8 +45,6 @@ from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_ratio
 from ppdinf.noise.primitives.bernoulli import decide_bernoulli
 from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
-__all__ = ["UNIT", "Klein", "Proposals", "log_acceptance"]
-
 UNIT = 2.0**-53
 FAR = 2.0**51  # centers are exact: a number of this size minus its nearest integer is a double
 WIDEST = 2.0**80  # largest variance of one coordinate: at least 20 bits of a word choose the block

@@ -49,8 +49,6 @@ from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-__all__ = ["L2Mixture", "mixture_acceptance", "offer"]
-
 PER_UNIT = 32  # nodes per unit of v
 RATIO_BOUND = Fraction(998, 1000)
 BATCH = 2**21  # coordinates per batch

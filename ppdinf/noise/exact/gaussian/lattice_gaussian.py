@@ -27,8 +27,6 @@ from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-__all__ = ["draw_gaussian", "gaussian_acceptance", "offer"]
-
 BATCH = 2**21  # coordinates per batch
 PILOT = 2**8  # proposals of the pilot run that estimates the acceptance rate
 LEAST = 0.1  # joint acceptance rate below which blocks are drawn one by one

@@ -20,8 +20,6 @@ from ppdinf.lattice.structure.blocks import Structure, structure
 from ppdinf.noise.exact.gaussian.gram_schmidt import klein
 from ppdinf.noise.exact.gaussian.klein import Klein
 
-__all__ = ["squares_across"]
-
 LARGEST = 200  # largest number of vectors that are orthogonalised again
 
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["enclose_mass", "log_gaussian_mass", "log_ratio"]
-
 MEET = 0.16  # about 1/(2 pi), where both series converge equally fast
 FLAT = 4.0  # above this, the shift changes the mass by less than one part in 2^110
 

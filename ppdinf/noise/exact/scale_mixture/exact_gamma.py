@@ -32,8 +32,6 @@ from ppdinf.noise.primitives.bernoulli import decide_bernoulli
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream, Words
 
-__all__ = ["betas", "enclose_beta", "enclose_gamma", "gammas"]
-
 EDGE = 2.0**-26  # words closer to 0 or 1 are left to ball arithmetic
 DOUBT = 2.0**-34  # bound on the error of the acceptance probability
 REJECTED, KEPT, OPEN = 0, 1, 2

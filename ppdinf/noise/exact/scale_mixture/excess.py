@@ -25,8 +25,6 @@ from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_gaussian_mass
 from ppdinf.noise.primitives.bernoulli import decide_bernoulli, draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["END", "LOG_ERROR", "Excess", "enclose_log_theta", "log_theta"]
-
 LOG_ERROR = 2.0**-30  # bound on the error of the logarithm of any scale
 END = Fraction(3)  # above this, theta3 is 1 to 25 digits
 SLIGHT = 2.0**-20  # an excess below this is left to ball arithmetic

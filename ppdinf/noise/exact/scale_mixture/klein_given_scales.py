@@ -28,8 +28,6 @@ from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_gaussian_mass, l
 from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR
 from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
-__all__ = ["SLACK", "Block", "Drawn", "RowCoordinates", "draw_on", "triangle", "under_control"]
-
 SLACK = 2.0**-20
 NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
 

@@ -29,8 +29,6 @@ from ppdinf.noise.exact.scale_mixture.two_way_laplace import as_two_way_table
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["LatticeSystem", "offer"]
-
 LONGEST = 20.0  # longest time of a draw in seconds
 PER_CELL = 2e-7  # seconds per attempt
 PER_STEP = 1e-9  # seconds per multiplication

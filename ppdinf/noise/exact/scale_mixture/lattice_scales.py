@@ -26,8 +26,6 @@ from ppdinf.noise.primitives.enclosed_comparison import precision
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["LeverageScales"]
-
 ACCURATE = 2.0**-21  # accepted error of a log determinant in floating point; above this, it is enclosed
 
 

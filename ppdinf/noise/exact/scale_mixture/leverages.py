@@ -37,8 +37,6 @@ import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
-__all__ = ["DisjointSum", "Leverages", "disjoint", "independent_rows"]
-
 ORDERS = 256  # number of orders of the sums that are tried for a large disjoint family
 LEAST = Fraction(
     1, 4

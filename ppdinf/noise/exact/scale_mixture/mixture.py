@@ -45,8 +45,6 @@ from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-__all__ = ["MixtureScales", "MixtureSystem", "ScaleLaw", "ScaleMixture"]
-
 CELLS = 2**18  # cells per batch of attempts
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # candidates of tau times epsilon^2
 WIDEST = 2**34  # limit of the scale 1 / epsilon: 1/64 of the limit of Klein's sampler

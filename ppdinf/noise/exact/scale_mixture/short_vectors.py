@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
-__all__ = ["ShortMoves", "independent_modulo_2", "lattice_basis"]
-
 MOST = 2**12  # largest number of listed vectors
 ENTRIES = 2**21  # number of sums of vectors per batch
 TRIED = 2**11  # number of vectors whose sums are all computed

@@ -28,8 +28,6 @@ from ppdinf._internal.rationals import ball
 from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["PATHS", "kept_for_spanning_tree", "root_of"]
-
 PATHS = (*(1 + Fraction(2, s) for s in (8, 4, 3, 2)), Fraction(3), Fraction(5))
 ERROR = 2.0**-30  # bound on the error of the log probabilities below, above FAINT
 FAINT = 1e-12

@@ -29,8 +29,6 @@ from ppdinf.noise.primitives.inversion import bernoulli
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["Part", "SumScales"]
-
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -26,8 +26,6 @@ from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales, enclose_c
 from ppdinf.noise.primitives.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["TwoWayLaplace", "TwoWayTable", "as_two_way_table", "offer"]
-
 LONGEST = 20.0  # longest time of a draw in seconds
 PER_CELL = 4e-7  # seconds per attempt and cell drawn first
 

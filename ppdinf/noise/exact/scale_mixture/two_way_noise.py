@@ -37,8 +37,6 @@ from ppdinf.noise.exact.scale_mixture.klein_given_scales import (
 )
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["draw_given_scales", "spine_rows"]
-
 
 def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int, stream: BitStream) -> Drawn:
     """Draw noise on a supported table."""

@@ -40,8 +40,6 @@ from ppdinf.noise.primitives.bernoulli import draw_bernoulli
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream
 
-__all__ = ["RowScales", "enclose_column_determinant"]
-
 LOST_BY_COLUMN = 0.27  # approximate log loss by concavity per column
 STAGE = 0.8  # log loss before the next rows of a table are drawn
 
