@@ -4,6 +4,25 @@ Every message names the row, label or field and states a remedy; no message cont
 confidential value.
 """
 
+__all__ = [
+    "BudgetError",
+    "CountError",
+    "DiagnosisWarning",
+    "InternalError",
+    "InvariantError",
+    "LabelError",
+    "ModelError",
+    "PpdinfError",
+    "PrivacyError",
+    "PrivacyWarning",
+    "ReleaseFileError",
+    "RoundingError",
+    "SessionError",
+    "SignatureError",
+    "WorkersError",
+    "WriteError",
+]
+
 
 class PpdinfError(Exception):
     """Base class of all errors of ppdinf."""
