@@ -46,7 +46,7 @@ SUBJECTS = {"battery": "distributions", "combinations": "distributions"}  # the 
 # examples that need an optional package run where it is installed
 collect_ignore_glob = [
     *(["ppdinf/census/*", "ppdinf/denoising/denoise_parts.py"] if not find_spec("pyarrow") else []),
-    *(["ppdinf/plots/area_map.py"] if not find_spec("geopandas") else []),
+    *(["ppdinf/plots/uncertainty.py"] if not find_spec("geopandas") else []),
 ]
 
 

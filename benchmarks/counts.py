@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 
 from ppdinf import counts
 from ppdinf.counts.heuristic import SELECTORS
-from ppdinf.datasets.public_files import public_file
+from ppdinf.datasets.table_file import public_file
 
 EPSILONS = ("0.1", "0.3", "0.5", "1", "3")
 

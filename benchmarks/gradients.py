@@ -20,7 +20,7 @@ import numpy as np
 import pymc as pm
 
 import ppdinf as ppd
-from ppdinf.distributions.densities import marginal_logp as marginal
+from ppdinf.distributions import marginal_logp as marginal
 from ppdinf.fiber.sums_given_totals import totals
 
 SEED, ROUNDS = 1, 30

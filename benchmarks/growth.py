@@ -31,8 +31,8 @@ from scipy import sparse
 
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.stream import secure_stream
+from ppdinf.noise.sampler_plan import exact_noise
 
 GOAL = 1e9
 

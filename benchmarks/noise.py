@@ -9,7 +9,7 @@ l1
   30 x 30), the best of three is used.
 - lines, row pairs: lattice Gibbs along single directions, or over pairs of rows and columns.
 - annealed: independence chains with annealed proposals, on tables with at least 100 cells.
-- exact: independent draws (`ppdinf.noise.exact_noise`), from a seeded stream.
+- exact: independent draws (`ppdinf.noise.sampler_plan`), from a seeded stream.
 
 Effective draws are the minimum over cells and the l1 norm. R-hat is the maximum over the same quantities, from two
 chains with different starts. A chain with R-hat above 1.05 is marked: its figure is not meaningful. Loading of compiled
@@ -37,14 +37,14 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric, L2Laplace
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.mcmc.annealed import annealed, annealing
-from ppdinf.noise.mcmc.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
+from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting, isdp_meeting
 from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
+from ppdinf.noise.sampler_plan import exact_noise
 
 SECONDS = 3.0  # approximate CPU time of each measurement
 NUMBERS = 10**7  # upper limit of cells times recorded states of a chain

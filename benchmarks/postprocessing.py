@@ -19,7 +19,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.invariants import at_least, groups, hierarchy, linear, margin, total
-from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
+from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 

@@ -25,9 +25,8 @@ import scipy.sparse as sp
 from scipy.spatial import Delaunay
 
 import ppdinf as ppd
-from ppdinf.models.effects.adjacency import path_edges
-from ppdinf.models.effects.icar import scaled_icar
 from ppdinf.models.label_effects import log_rates
+from ppdinf.models.neighbours import path_edges, scaled_icar
 
 SEED, CHAINS = 1, 2
 PROBLEMS = {"months": (67, 24, 2.5, "1/4"), "nation": (3143, 1, 1.6, "1/2")}  # areas, months, log mean, epsilon

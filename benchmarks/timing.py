@@ -30,10 +30,10 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.mcmc.coupled_noise import chain_noise
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream
+from ppdinf.noise.sampler_plan import exact_noise
 
 DRAWS, REPLAYS, BINS = 8000, 5, 8
 

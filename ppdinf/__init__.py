@@ -2,6 +2,8 @@
 
 The public names are listed in ``__init__.pyi`` and imported on first use (SPEC 1), so that ``import ppdinf`` is fast
 and reading a release does not import PyMC.
+
+counts  Noise for a histogram of counts, one method per file.
 """
 
 import lazy_loader

@@ -48,7 +48,7 @@ from .releases import Release as Release
 from .releases import read_release as read_release
 from .sessions import Session as Session
 from .tables.count_ranges import ranges as ranges
-from .tables.hidden_counts import suppressed as suppressed
+from .tables.count_ranges import suppressed as suppressed
 from .tables.table import as_table as as_table
 
 __version__: str

@@ -226,7 +226,7 @@ def test_edits_behind_a_kernel_are_detected(copied):
 def test_edits_behind_a_kernel_of_the_package_are_detected(copied):
     package, run = copied
     code = (
-        "import numpy as np; from ppdinf.noise.exact.gaussian.klein import log_acceptance as f; o = np.ones;"
+        "import numpy as np; from ppdinf.noise.exact.klein import log_acceptance as f; o = np.ones;"
         "print(*f(o((1, 1), int), o((1, 1)) / 4, o(1), o(1), o((1, 1), int))[0], len(f.stats.cache_misses))"
     )
     before, compiled = run(code)

@@ -12,7 +12,7 @@ from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice import kernel
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric, Mean
-from ppdinf.noise.mcmc.coupling import isdp_meeting
+from ppdinf.noise.mcmc.coupled_noise import isdp_meeting
 from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.privacy import wasserstein_infinity

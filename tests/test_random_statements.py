@@ -16,10 +16,10 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.cli.published_options import read_table
+from ppdinf.cli.published_commands import read_table
 from ppdinf.errors import LabelError
 from ppdinf.tables import totals
-from ppdinf.tables.hidden_counts import HiddenCounts
+from ppdinf.tables.count_ranges import HiddenCounts
 
 inv, laws = ppd.invariants, ppd.laws
 QUICK, DEEP, BATCH = 60, 1000, 50

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import ReleaseFileError
 
 STRUCTURE = "structure"

@@ -22,7 +22,7 @@ import pandas as pd
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
 from ppdinf._internal.progress import tracked
 from ppdinf._internal.workers import Workers, run
-from ppdinf.report.html_page import environment, png, versions
+from ppdinf.report.analysis_report import environment, png, versions
 
 from .replicate_files import pack, unpack
 

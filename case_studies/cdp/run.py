@@ -15,10 +15,10 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf._internal.rationals import as_fraction
-from ppdinf.datasets.public_files import public_folder
+from ppdinf.datasets.table_file import public_folder
 from ppdinf.invariants import Public, groups, margin, nonnegative, total
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.mcmc.metropolised_independence import independence, proposal
+from ppdinf.noise.mcmc.annealed import independence, proposal
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy.conditioning import conditioning_cost

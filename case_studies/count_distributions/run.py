@@ -20,7 +20,7 @@ from matplotlib.colors import LogNorm
 from scipy.optimize import curve_fit
 
 from ppdinf import counts
-from ppdinf.datasets.public_files import public_folder
+from ppdinf.datasets.table_file import public_folder
 from ppdinf.noise.primitives.stream import seeded_stream
 
 from .._shared.estimates import Estimate, every, if_enough

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.csv_rows import parse_count, read_csv_rows, require_columns
+from ppdinf.datasets.table_file import parse_count, read_csv_rows, require_columns
 from ppdinf.errors import LabelError
 
 GISJOIN = re.compile(r"G(\d\d)0(\d\d\d)0")  # state and county, each followed by a 0 for codes of later censuses

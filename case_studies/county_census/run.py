@@ -20,7 +20,7 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.datasets.public_files import public_folder
+from ppdinf.datasets.table_file import public_folder
 from ppdinf.errors import LabelError
 from ppdinf.invariants import groups, nonnegative
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ppdinf.plots.style import INK, figure_style
-from ppdinf.privacy.delta_z import delta_z_counts
+from ppdinf.privacy.pufferfish import delta_z_counts
 
 
 def delta_z_surface(n: int, steps: int = 20) -> NDArray[np.float64]:

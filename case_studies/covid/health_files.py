@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.datasets.csv_rows import Row, parse_count, read_csv_rows, require_columns
+from ppdinf.datasets.table_file import Row, parse_count, read_csv_rows, require_columns
 from ppdinf.errors import CountError, LabelError
 
 _SERIES_DAY = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{2})")

@@ -16,9 +16,9 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.datasets import epidemic, read_epidemic
-from ppdinf.datasets.public_files import public_folder
+from ppdinf.datasets.table_file import public_folder
 from ppdinf.invariants import at_least, linear, nonnegative
-from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
+from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables
 
 from .._shared.estimates import Estimate, every
 from .._shared.study import Study

@@ -14,7 +14,7 @@ import ppdinf as ppd
 from ppdinf.invariants import margin
 from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.privacy import gaussian_delta, gaussian_sigma, zcdp_epsilon, zcdp_rho
-from ppdinf.privacy.guarantees.lattice_noise_loss import theorem14_sigma
+from ppdinf.privacy.lattice_gaussian import theorem14_sigma
 
 from .._shared.study import Study
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ppdinf.noise.mcmc.tv_bound import TVBound
-from ppdinf.plots.chains import CHAINS
+from ppdinf.plots.posterior import CHAINS
 from ppdinf.plots.style import INK, POSTERIOR, QUIET, figure_style, headline
 
 

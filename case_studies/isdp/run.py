@@ -17,13 +17,13 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import LAPLACE, DoubleGeometric
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.mcmc.annealed import annealed, annealing
-from ppdinf.noise.mcmc.coupling import annealed_meeting, gibbs_meeting, isdp_meeting
+from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting, isdp_meeting
 from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.sampler_plan import exact_noise
 
 from .._shared.estimates import Estimate, if_enough
 from .._shared.study import Study

@@ -20,9 +20,9 @@ import pymc as pm
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.datasets.public_files import public_folder
+from ppdinf.datasets.table_file import public_folder
 from ppdinf.invariants import margin
-from ppdinf.samplers.dense_steps import dense_steps
+from ppdinf.samplers.lattice_gibbs import dense_steps
 
 from .._shared.estimates import Estimate, if_enough
 from .._shared.study import Study

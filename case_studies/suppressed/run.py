@@ -13,7 +13,7 @@ import pymc as pm
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.datasets.public_files import public_file
+from ppdinf.datasets.table_file import public_file
 from ppdinf.models.label_effects import log_rates
 
 from .._shared.estimates import Estimate

@@ -14,9 +14,14 @@ import pandas as pd
 import scipy.sparse as sp
 
 from ppdinf import invariants as inv
-from ppdinf.census.block_measurements import CellLabels, cell_labels_of, parameters_of, values_of
+from ppdinf.census.block_measurements import (
+    CellLabels,
+    cell_labels_of,
+    parameters_of,
+    values_of,
+    warn_of_missing_geounits,
+)
 from ppdinf.census.geography import named
-from ppdinf.census.missing_geounits import warn_of_missing_geounits
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, read_rows
 from ppdinf.census.schema import SUMMED, UNITS
 from ppdinf.errors import CountError, LabelError

@@ -14,11 +14,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import make_folder, write_atomically
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.census.geography import one_width
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
-from ppdinf.census.schema import Histogram
-from ppdinf.census.strategies import Strategy, variance_of
+from ppdinf.census.schema import Histogram, Strategy, variance_of
 from ppdinf.errors import CountError, LabelError
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.additive_law import AdditiveLaw

@@ -3,19 +3,16 @@
 Rule: one command per file. Commands use the public names of `ppdinf`, which are imported on first use, and import other
 slow modules inside functions.
 
-audit_command      ``ppdinf audit``: the counts that a published or planned table discloses.
-check_command      ``ppdinf check``: verification and contents of a release file.
-counts_command     ``ppdinf counts``: a release that preserves the histogram of counts.
-demo_command       ``ppdinf demo``: the complete workflow from a confidential table to a report.
-denoise_command    ``ppdinf denoise``: counts with intervals from published numbers of one table, without a data model.
-infer_command      ``ppdinf infer``: a posterior, a table and a report from a release.
-key_command        ``ppdinf key`` and ``ppdinf sign``: a key pair, and signatures of release files.
-plain_output       Output of the command line: stages, warnings and errors, one plain line each.
-published_options  Options of commands that read published tables from CSV files, or from files by ppdinf.
-plan_command       ``ppdinf plan``: the error for each privacy loss, and the loss for a required error.
-release_command    ``ppdinf release``: a publishable file from a confidential table.
-reproduce_command  ``ppdinf reproduce``: reproducible case studies.
-session_command    ``ppdinf session``: a budget for many releases of the same people.
+file_commands       ``ppdinf check``, ``key`` and ``sign``: verification and contents of release files, keys and
+                    signatures.
+infer_commands      ``ppdinf infer`` and ``ppdinf demo``: a posterior, a table and a report from a release.
+plain_output        Output of the command line: stages, warnings and errors, one plain line each.
+plan_command        ``ppdinf plan``: the error for each privacy loss, and the loss for a required error.
+published_commands  ``ppdinf audit`` and ``ppdinf denoise``: what published tables disclose, and their counts with
+                    intervals.
+release_commands    ``ppdinf release``, ``counts`` and ``session``: publishable files from confidential tables, and
+                    their budget.
+reproduce_command   ``ppdinf reproduce``: reproducible case studies.
 """
 
 from __future__ import annotations
@@ -25,18 +22,13 @@ from typing import Annotated
 import typer
 
 from ppdinf import __version__
-from ppdinf.cli.audit_command import audit
-from ppdinf.cli.check_command import check
-from ppdinf.cli.counts_command import counts
-from ppdinf.cli.demo_command import demo
-from ppdinf.cli.denoise_command import denoise
-from ppdinf.cli.infer_command import infer
-from ppdinf.cli.key_command import key, sign
+from ppdinf.cli.file_commands import check, key, sign
+from ppdinf.cli.infer_commands import demo, infer
 from ppdinf.cli.plain_output import PlainErrors
 from ppdinf.cli.plan_command import plan
-from ppdinf.cli.release_command import release
+from ppdinf.cli.published_commands import audit, denoise
+from ppdinf.cli.release_commands import counts, release, session
 from ppdinf.cli.reproduce_command import reproduce
-from ppdinf.cli.session_command import session
 
 __all__ = ["app"]
 

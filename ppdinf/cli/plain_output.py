@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from ppdinf._internal.visible_text import visible
+from ppdinf._internal.values import visible
 from ppdinf.errors import PpdinfError, PrivacyWarning
 
 
@@ -64,7 +64,7 @@ def paragraphs(console: Console, title: str, text: str) -> None:
 
 def loss_shown(loss: Fraction | float) -> str:
     """Format a loss as guarantees do."""
-    from ppdinf.privacy.guarantees.wording import format_loss
+    from ppdinf.privacy.unit_loss import format_loss
 
     return format_loss(loss)
 

@@ -15,8 +15,8 @@ import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.cli.plain_output import notes, stdout
-from ppdinf.cli.published_options import NOT_TOTAL
-from ppdinf.cli.release_command import NORM, PUBLIC, read_statements
+from ppdinf.cli.published_commands import NOT_TOTAL
+from ppdinf.cli.release_commands import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
 
 if TYPE_CHECKING:

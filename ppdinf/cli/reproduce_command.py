@@ -53,7 +53,7 @@ def reproduce(
         return
     if case not in scripts:
         raise typer.BadParameter(f"unknown case study {case!r}; known: {', '.join(scripts)}", param_hint="CASE")
-    from ppdinf.datasets.public_files import VARIABLE, public_folder
+    from ppdinf.datasets.table_file import VARIABLE, public_folder
 
     if data is None and (public := public_folder()):
         notes(console, f"Public tables: {public} ({VARIABLE})")

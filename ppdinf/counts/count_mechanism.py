@@ -21,10 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._internal.rationals import ball
 from ppdinf.counts.distribution import as_distribution, require_counts
-from ppdinf.counts.scales import depths, falling
-from ppdinf.counts.sums_of_scales import Scales, add_scales, scales_ratio
+from ppdinf.counts.scales import Scales, add_scales, depths, falling, scales_ratio
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.primitives.categorical_rows import draw_rows
+from ppdinf.noise.primitives.enclosures import draw_rows
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
 
@@ -254,7 +253,7 @@ class CountMechanism:
         """Draw a released count for every count from uniform words, exactly from the stated law.
 
         The exact probabilities are sums of ``peak * exp(-epsilon depth)`` with the stored peaks, divided by the row
-        sums. Rounding errors do not affect a draw (`ppdinf.noise.primitives.categorical_rows`).
+        sums. Rounding errors do not affect a draw (`ppdinf.noise.primitives.enclosures`).
 
         Parameters
         ----------

@@ -1,12 +1,15 @@
-"""Distributions of counts: the share of the cells with each count."""
+"""Distributions of counts, from exact or noisy histograms, and their distances."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ppdinf._internal.arrays import numbers
+from ppdinf._internal.values import numbers
 from ppdinf.errors import CountError, PrivacyError
+from ppdinf.mechanisms.postprocessing.projection import onto_simplices
 
 ROUNDING = 1e-9  # tolerance for the sum of probabilities
 
@@ -74,3 +77,101 @@ def require_size(n: object) -> None:
     """Raise an error unless n is an integer of at least 2."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2:
         raise PrivacyError(f"n, the number of possible counts, must be an integer >= 2, found {n!r}")
+
+
+POSTPROCESSING = ("simplex", "clip")
+
+type Postprocessing = Literal["simplex", "clip"]
+
+
+def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex") -> NDArray[np.float64]:
+    """Convert a noisy histogram to a distribution: the nearest one, or clipped at 0 and divided by the sum.
+
+    Parameters
+    ----------
+    noisy : array_like of float, shape (n,)
+    postprocessing : {"simplex", "clip"}
+        Euclidean projection of ``noisy / sum``, or the clipping of the paper's authors.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        The distribution; it is uniform if all clipped entries are 0.
+
+    See Also
+    --------
+    ppdinf.counts.histogram, ppdinf.counts.total_variation
+
+    Examples
+    --------
+    >>> from ppdinf.counts import to_distribution
+    >>> to_distribution([6, 5, -1]), to_distribution([6, 5, -1], "clip").round(3)
+    (array([0.55, 0.45, 0.  ]), array([0.545, 0.455, 0.   ]))
+    """
+    found = numbers(noisy, "noisy")
+    if postprocessing == "clip":
+        clipped = np.maximum(found, 0)
+        return clipped / clipped.sum() if clipped.sum() > 0 else np.full(found.size, 1 / found.size)
+    if postprocessing != "simplex":
+        raise PrivacyError(f"postprocessing must be one of {list(POSTPROCESSING)}, found {postprocessing!r}")
+    total = max(found.sum(), 1.0)
+    nearest = np.maximum(onto_simplices(found / total, np.zeros(found.size, dtype=np.int64), [1.0]), 0)  # rounding
+    out: NDArray[np.float64] = nearest / nearest.sum()
+    return out
+
+
+def wasserstein(p: ArrayLike, q: ArrayLike) -> float:
+    """Return the Wasserstein-1 distance of two distributions over 0 to n - 1, in persons: the area between their CDFs.
+
+    See Also
+    --------
+    ppdinf.counts.total_variation, ppdinf.counts.kolmogorov_smirnov
+
+    Examples
+    --------
+    >>> from ppdinf.counts import wasserstein
+    >>> wasserstein([0.5, 0.5, 0], [0.5, 0, 0.5])
+    0.5
+    """
+    return float(np.abs(np.cumsum(_difference(p, q))).sum())
+
+
+def kolmogorov_smirnov(p: ArrayLike, q: ArrayLike) -> float:
+    """Return the largest distance of two distribution functions.
+
+    See Also
+    --------
+    ppdinf.counts.total_variation, ppdinf.counts.wasserstein
+
+    Examples
+    --------
+    >>> from ppdinf.counts import kolmogorov_smirnov
+    >>> kolmogorov_smirnov([0.5, 0.5, 0], [0.25, 0.25, 0.5])
+    0.5
+    """
+    return float(np.abs(np.cumsum(_difference(p, q))).max())
+
+
+def total_variation(p: ArrayLike, q: ArrayLike) -> float:
+    """Return half of the sum of absolute differences of probabilities.
+
+    See Also
+    --------
+    ppdinf.counts.kolmogorov_smirnov, ppdinf.counts.wasserstein
+
+    Examples
+    --------
+    >>> from ppdinf.counts import total_variation
+    >>> total_variation([0.5, 0.5, 0], [0.5, 0, 0.5])
+    0.5
+    """
+    return float(np.abs(_difference(p, q)).sum() / 2)
+
+
+def _difference(p: ArrayLike, q: ArrayLike) -> np.ndarray:
+    first, second = as_distribution(p), as_distribution(q)
+    if first.size != second.size:
+        raise PrivacyError(
+            f"the distributions must have the same number of counts, found {first.size} and {second.size}: pad with 0"
+        )
+    return first - second

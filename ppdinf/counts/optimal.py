@@ -1,18 +1,4 @@
-r"""The mechanism of smallest error with a given fixed point, by linear programming.
-
-Minimise ``sum_ij w_ij t_ij`` over matrices with
-
-    E t_(i+1)j - t_ij >= 0,   E t_ij - t_(i+1)j >= 0      (E = exp(epsilon): neighbouring rows)
-    sum_j t_ij = 1,           sum_i z_i t_ij = z_j        (multipliers lambda_i and mu_j).
-
-The matrix ``1 z`` is an interior point. A primal-dual interior-point method (Mehrotra's predictor and corrector) starts
-there, and every ratio stays strictly within its bound. Columns are coupled only by the n row sums, for which each step
-solves one dense system of order n (`ppdinf.counts.column_systems`). A step costs O(n^3), and 20 to 50 steps are
-necessary. General solvers factor a matrix of order n^2.
-
-S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on Optimization 2, 1992.
-N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Section 5.1.
-"""
+"""The mechanism of smallest error with a given fixed point, by an interior-point method."""
 
 from __future__ import annotations
 
@@ -20,15 +6,184 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ppdinf._internal.arrays import numbers
+from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter
-from ppdinf.counts.column_systems import ColumnSystems, adjoint, slacks
+from ppdinf._internal.values import numbers
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon
 from ppdinf.errors import PrivacyError, RoundingError
+
+REFINEMENTS = 10
+SMALL = 1e-15  # largest error of a sum
+
+type _Columns = NDArray[np.float64]  # shape (m, n), or (m, n - 1) for steps
+
+
+def slacks(t: _Columns, E: float) -> tuple[_Columns, _Columns]:
+    """Return the distances ``E t_(i+1) - t_i`` and ``E t_i - t_(i+1)`` of all steps from their bounds."""
+    return E * t[:, 1:] - t[:, :-1], E * t[:, :-1] - t[:, 1:]
+
+
+def adjoint(u: _Columns, v: _Columns, E: float) -> _Columns:
+    """Apply the transpose of `slacks`: sum the multipliers of the steps in each row."""
+    found = np.zeros((u.shape[0], u.shape[1] + 1))
+    found[:, :-1] = E * v - u
+    found[:, 1:] += E * u - v
+    return found
+
+
+class ColumnSystems:
+    """The systems of all columns, and the dense system that couples them."""
+
+    def __init__(self, u: _Columns, v: _Columns, z: NDArray[np.float64], E: float) -> None:
+        m, n = u.shape[0], z.size
+        self.z = z
+        self.middle = np.empty(m, dtype=np.int64)
+        self.pivot, self.factor = np.empty((m, n)), np.empty((m, n))
+        self.h, self.theta, dense = np.empty((m, n)), np.empty(m), np.zeros((n, n))
+        _factored(u, v, z, E, self.middle, self.pivot, self.factor, self.h, self.theta)
+        _add_inverses(self.middle, self.pivot, self.factor, dense)
+        dense += np.triu(dense, 1).T
+        self.p = _blocks(self.middle, self.pivot, self.factor, np.tile(z, (m, 1)))
+        self.pi, self.zeta = self.p @ z, self.h @ z
+        self.kappa = self.pi + self.theta * self.zeta**2
+        cross = (self.h * (self.theta * self.zeta / self.kappa)[:, np.newaxis]).T @ self.p
+        dense -= cross + cross.T
+        dense += (self.h * (self.theta * self.pi / self.kappa)[:, np.newaxis]).T @ self.h
+        dense -= (self.p / self.kappa[:, np.newaxis]).T @ self.p
+        self.size = np.sqrt(np.maximum(np.diag(dense), np.diag(dense).max() * 1e-200))
+        dense /= self.size[:, np.newaxis] * self.size
+        if not np.isfinite(dense).all():
+            raise LinAlgError("the multipliers differ too much for double precision")
+        null = self.size * z  # adding a multiple of z to lambda and subtracting it in mu changes nothing
+        null /= np.linalg.norm(null)
+        dense += np.outer(null, null)
+        bump = 1e-15
+        while True:
+            try:
+                self.dense = cho_factor(dense + bump * np.eye(n), lower=True)
+                return
+            except LinAlgError:
+                bump *= 100
+
+    def solve(
+        self, rhs: _Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
+    ) -> tuple[_Columns, NDArray[np.float64], NDArray[np.float64]]:
+        """Solve for the step of the matrix and of both multipliers, with iterative refinement of the sums."""
+        dt, dlam, dmu = self._solved(rhs, rows, fixed)
+        off = np.inf
+        for _ in range(REFINEMENTS):
+            left, left_fixed = rows - dt.sum(axis=0), fixed - dt @ self.z
+            before, off = off, max(float(np.abs(left).max()), float(np.abs(left_fixed).max()))
+            if off < SMALL or off > before / 2:
+                break
+            more = self._solved(np.zeros_like(rhs), left, left_fixed)
+            dt, dlam, dmu = dt + more[0], dlam + more[1], dmu + more[2]
+        return dt, dlam, dmu
+
+    def _solved(
+        self, rhs: _Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
+    ) -> tuple[_Columns, NDArray[np.float64], NDArray[np.float64]]:
+        missing = rows - self._columns(rhs, fixed)[0].sum(axis=0)
+        dlam = cho_solve(self.dense, missing / self.size) / self.size
+        return *self._columns(rhs + dlam, fixed)[:1], dlam, self._columns(rhs + dlam, fixed)[1]
+
+    def _columns(self, rhs: _Columns, fixed: NDArray[np.float64]) -> tuple[_Columns, NDArray[np.float64]]:
+        """Solve ``H dt = rhs + z dmu``, ``z' dt = fixed`` for every column."""
+        shape, level = np.einsum("ji,ji->j", self.p, rhs), np.einsum("ji,ji->j", self.h, rhs)
+        dmu = (fixed - shape - self.zeta * self.theta * level) / self.kappa
+        height = (fixed - shape - self.pi * dmu) / self.zeta
+        dt = _blocks(self.middle, self.pivot, self.factor, rhs + np.outer(dmu, self.z))
+        return dt + height[:, np.newaxis] * self.h, dmu
+
+
+@jit
+def _factored(u, v, z, E, middle, pivot, factor, h, theta):  # type: ignore[no-untyped-def]
+    """Eliminate every column from both ends; return the meeting rows, the pivots, h and theta."""
+    m, n = u.shape[0], z.size
+    square = (E * E - 1) ** 2
+    down, up = np.empty(n), np.empty(n)  # pivots of each row from above and from below
+    for j in range(m):
+        down[0] = 0.0
+        for i in range(n - 1):
+            x, y, c = u[j, i], v[j, i], down[i]
+            d = c + x + E * E * y
+            down[i + 1] = (E * E * x + y) * (c / d) + x * (y / d) * square
+        up[n - 1] = 0.0
+        for i in range(n - 2, -1, -1):
+            x, y, c = u[j, i], v[j, i], up[i + 1]
+            d = c + E * E * x + y
+            up[i] = (x + E * E * y) * (c / d) + x * (y / d) * square
+        k, most = 0, -1.0
+        for i in range(n):
+            term = z[i] * z[i] / (down[i] + up[i])
+            if term > most:
+                k, most = i, term
+        middle[j] = k
+        theta[j] = 1 / (down[k] + up[k])
+        pivot[j, k], factor[j, k] = 1.0, 0.0
+        for i in range(k):
+            pivot[j, i] = down[i] + u[j, i] + E * E * v[j, i]
+            factor[j, i] = E * (u[j, i] + v[j, i]) / pivot[j, i]
+        for i in range(k + 1, n):
+            pivot[j, i] = up[i] + E * E * u[j, i - 1] + v[j, i - 1]
+            factor[j, i] = E * (u[j, i - 1] + v[j, i - 1]) / pivot[j, i]
+        h[j, k] = 1.0
+        for i in range(k - 1, -1, -1):
+            h[j, i] = factor[j, i] * h[j, i + 1]
+        for i in range(k + 1, n):
+            h[j, i] = factor[j, i] * h[j, i - 1]
+
+
+@jit
+def _blocks(middle, pivot, factor, rhs):  # type: ignore[no-untyped-def]
+    """Multiply every column by G, the inverse without the middle row."""
+    x = rhs.copy()
+    m, n = rhs.shape
+    for j in range(m):
+        k = middle[j]
+        own, d, f = x[j], pivot[j], factor[j]
+        for i in range(1, k):
+            own[i] += f[i - 1] * own[i - 1]
+        own[k] = 0.0
+        for i in range(k - 1, -1, -1):
+            own[i] = own[i] / d[i] + f[i] * own[i + 1]
+        for i in range(n - 2, k, -1):
+            own[i] += f[i + 1] * own[i + 1]
+        for i in range(k + 1, n):
+            own[i] = own[i] / d[i] + f[i] * own[i - 1]
+    return x
+
+
+@jit(fastmath=True)
+def _add_inverses(middle, pivot, factor, dense):  # type: ignore[no-untyped-def]
+    """Add the upper triangles of all G; each row is a multiple of the next row."""
+    m, n = pivot.shape
+    row = np.zeros(n)
+    for j in range(m):
+        k, d, f = middle[j], pivot[j], factor[j]
+        for i in range(k - 1, -1, -1):
+            if i < k - 1:
+                for c in range(i + 1, k):
+                    row[c] *= f[i]
+                row[i] = 1 / d[i] + f[i] * row[i + 1]
+            else:
+                row[i] = 1 / d[i]
+            for c in range(i, k):
+                dense[i, c] += row[c]
+        for i in range(k + 1, n):  # columns of the upper triangle are rows of the lower one
+            if i > k + 1:
+                for c in range(k + 1, i):
+                    row[c] *= f[i]
+                row[i] = 1 / d[i] + f[i] * row[i - 1]
+            else:
+                row[i] = 1 / d[i]
+            for c in range(k + 1, i + 1):
+                dense[c, i] += row[c]
+
 
 GAP = 1e-8  # relative gap between the error and its lower bound at which the search ends
 ENOUGH = 1e-6  # largest accepted gap if rounding ends the search

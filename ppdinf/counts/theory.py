@@ -24,8 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from ppdinf._internal.rationals import Parameter
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
-from ppdinf.counts.scales import depths, scales
-from ppdinf.counts.sums_of_scales import Scales
+from ppdinf.counts.scales import Scales, depths, scales
 from ppdinf.errors import PrivacyError
 
 PRIME = 2**61 - 1

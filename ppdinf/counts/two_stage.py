@@ -19,30 +19,26 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf._internal.arrays import numbers
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json, numbers
+from ppdinf.counts.clipped_noise import truncated_geometric, unfixed
 from ppdinf.counts.count_mechanism import CountMechanism
-from ppdinf.counts.distribution import histogram, require_counts
+from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, to_distribution
 from ppdinf.counts.heuristic import SELECTORS, heuristic
+from ppdinf.counts.noisy_histogram import PURE
 from ppdinf.counts.optimal import optimal
-from ppdinf.counts.postprocessing import POSTPROCESSING, to_distribution
-from ppdinf.counts.privatizers import PURE
 from ppdinf.counts.scales import as_epsilon
-from ppdinf.counts.truncated_geometric import truncated_geometric
-from ppdinf.counts.unfixed import unfixed
 from ppdinf.errors import DiagnosisWarning, PrivacyError, RoundingError
 from ppdinf.invariants import Public, System
-from ppdinf.invariants.system import bind
-from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.laws.likelihood import Likelihood
+from ppdinf.invariants.public import bind
+from ppdinf.laws.likelihood import HistogramNoise, Likelihood
 from ppdinf.mechanisms.input_checks import validate_input
 from ppdinf.mechanisms.transition import NO_SUMS, CellLaw, require_no_sums
 from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.privacy.guarantees.guarantee import Guarantee
-from ppdinf.privacy.guarantees.unit_loss import PRESENT
-from ppdinf.releases.prepared_release import PreparedRelease
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.unit_loss import PRESENT
+from ppdinf.releases.mechanism import PreparedRelease
 from ppdinf.tables.table import TableLike
 
 if TYPE_CHECKING:

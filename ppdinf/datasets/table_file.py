@@ -1,7 +1,10 @@
-"""Tables of counts from CSV files with one row per cell."""
+"""Tables of counts from CSV files: where public files are, rows as text, one row per cell."""
 
 from __future__ import annotations
 
+import csv
+import io
+import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import product
@@ -11,12 +14,118 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.csv_rows import Row, parse_count, read_csv_rows, require_columns, require_labels
-from ppdinf.errors import LabelError
-from ppdinf.tables.frame import Frame
-from ppdinf.tables.pandas_tables import along
-from ppdinf.tables.table import as_table
+from ppdinf.errors import CountError, LabelError
+from ppdinf.tables.frame import LARGEST, Frame
+from ppdinf.tables.table import along, as_table
 from ppdinf.tables.totals import refuse_totals
+
+VARIABLE = "PPDINF_DATA"
+
+
+def public_folder() -> Path | None:
+    """Return the folder that PPDINF_DATA names, or None if it is unset or empty."""
+    name = os.environ.get(VARIABLE)
+    if not name:
+        return None
+    folder = Path(name)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{VARIABLE} names {name!r}, not a folder: correct the path, or unset {VARIABLE}")
+    return folder
+
+
+def public_file(name: str) -> Path | None:
+    """Return the path of a file in the folder that PPDINF_DATA names, or None if the variable is unset.
+
+    Parameters
+    ----------
+    name : str
+
+    Raises
+    ------
+    FileNotFoundError
+        The folder, or the file in it, does not exist.
+
+    See Also
+    --------
+    ppdinf.datasets.read_table
+
+    Examples
+    --------
+    >>> from ppdinf.datasets import public_file
+    >>> file = public_file("county_population_2010.csv")
+    >>> file is None or file.exists()
+    True
+    """
+    folder = public_folder()
+    if folder is None:
+        return None
+    if not (folder / name).is_file():
+        raise FileNotFoundError(f"the folder {VARIABLE}={folder} has no file {name!r}: add it, or unset {VARIABLE}")
+    return folder / name
+
+
+Row = tuple[int, dict[str, str]]
+"""Line number in the file, and the fields by column."""
+
+_WHOLE = re.compile(r"0|[1-9][0-9]*")
+
+
+def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
+    """Read a CSV file as text."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
+    first = text.partition("\n")[0]
+    delimiter = "," if "," in first else next((character for character in "\t;|" if character in first), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
+    try:
+        lines = [(reader.line_num, fields) for fields in reader]
+    except csv.Error as error:
+        raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
+    if len(lines) < 2:
+        raise LabelError(f"{path.name} has no rows below its header")
+    header = lines[0][1]
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
+    for line, fields in lines:
+        if len(fields) != len(header):
+            raise LabelError(f"{path.name} line {line} has {len(fields)} fields, but the header has {len(header)}")
+    return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
+
+
+def require_labels(path: Path, rows: list[Row], names: Sequence[str]) -> None:
+    """Refuse blank labels."""
+    for line, row in rows:
+        for name in names:
+            if not row[name].strip():
+                raise LabelError(f"{path.name} line {line}, column {name!r}: the label is blank")
+
+
+def require_columns(path: Path, header: list[str], names: list[str] | tuple[str, ...]) -> None:
+    """Require the columns `names` in a header."""
+    for name in names:
+        if name not in header:
+            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}")
+
+
+def parse_count(where: str, text: str) -> int:
+    """Read a count; the error of an invalid count does not show it."""
+    if _WHOLE.fullmatch(text):
+        if len(text) <= 16 and int(text) <= LARGEST:
+            return int(text)
+        fault = "exceeds 2**53"
+    elif not text.strip():
+        fault = "is blank; write 0 for cells without records"
+    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
+        fault = "is negative; counts must be non-negative"
+    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
+        fault = "has a decimal point; counts must be integers"
+    else:
+        fault = "is not an integer written in digits only"
+    raise CountError(f"{where}: the count {fault}")
+
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 

@@ -8,11 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Array
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.observation.possible_values import is_contradictory, possible_counts
+from ppdinf._internal.values import Array
+from ppdinf.distributions.count_ranges import is_contradictory, possible_counts
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
-from ppdinf.invariants.names import CellNames, Joined
+from ppdinf.invariants.statement import CellNames, Joined
 from ppdinf.lattice.points.feasible import nearest_feasible
 
 LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512 MB

@@ -1,4 +1,4 @@
-"""`denoise`: the posterior of a table given everything published about it, without a user-written model."""
+"""`denoise`: the posterior of a table given everything published about it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.progress import progress
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf._internal.workers import Workers, run
-from ppdinf.denoising.count_windows import Ends, published_windows
+from ppdinf.denoising.contradictory_numbers import require_possible_numbers
+from ppdinf.denoising.count_windows import CountWindows, Ends, published_windows
 from ppdinf.denoising.denoised import Denoised
-from ppdinf.denoising.impossible_numbers import require_possible_numbers
-from ppdinf.denoising.learned_prior import FixedPrior, LearnedPrior
-from ppdinf.denoising.table_forest import TableForest
+from ppdinf.denoising.learned_prior import SWEEPS, FixedPrior, LearnedPrior
 from ppdinf.denoising.table_gibbs import TableGibbs
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
-from ppdinf.fiber.nested_sums.nested_sums import OutOfReachError
+from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, OutOfReachError
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
+
+type Reals = NDArray[np.float64]
+
+
+class TableForest:
+    """Sampler of tables whose sums are nested or disjoint."""
+
+    plan = "drawn exactly given the prior: any two sums, noisy or exact, are nested or disjoint"
+
+    def __init__(self, sums: NestedSums, windows: CountWindows) -> None:
+        self.sums, self.counts, self.log_noise = sums, windows.counts, windows.log_noise
+        self.largest = windows.largest
+        likeliest = windows.log_noise.argmax(axis=1)
+        self.start = windows.counts[np.arange(likeliest.size), likeliest]
+
+    def chain(self, rng: np.random.Generator) -> Draws:
+        """Start a chain of tables."""
+        return Draws(self, rng)
+
+
+class Draws:
+    """Independent tables, each drawn given the current prior."""
+
+    def __init__(self, forest: TableForest, rng: np.random.Generator) -> None:
+        self._forest, self._rng, self.table = forest, rng, forest.start
+        self._evaluated: Evaluated | None = None
+
+    def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
+        """Draw a table given its prior, then update a learned prior, four times; steps adapt only while tuning."""
+        learned = isinstance(prior, LearnedPrior)
+        for _ in range(SWEEPS if learned else 1):  # a fixed prior does not change: tables are independent
+            if self._evaluated is None or learned:
+                log_h, slope = prior.log_weights()
+                weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
+                self._evaluated = self._forest.sums.evaluate(weights, slope)
+            self.table = self._evaluated.draw(1, self._rng)[0]
+            prior.update(self.table, self._rng, tune=tune)
+
 
 TABLE = "table"  # name of the table in a draw, alongside the parameters "level", "shape" and those of factors
 SMALL = 2**30  # counts below it are stored as int32, in which the sum and the difference of any two of them fit

@@ -14,15 +14,14 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
-from ppdinf.denoising.contradictions import contradiction_problem
+from ppdinf.denoising.contradictory_numbers import contradiction_problem
 from ppdinf.denoising.count_windows import Ends, reached
 from ppdinf.denoising.identified_bounds import identified_bounds
-from ppdinf.diagnostics.convergence import convergence
-from ppdinf.diagnostics.rhat import MIN_DRAWS, limit
+from ppdinf.diagnostics.convergence import MIN_DRAWS, convergence, limit
 from ppdinf.errors import LabelError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
-from ppdinf.measurements.scale_dependence import scale_dependence
+from ppdinf.measurements.entries import scale_dependence
 from ppdinf.models.aggregates import aggregate, summary
 from ppdinf.tables.frame import Frame
 

@@ -7,12 +7,12 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.denoising.impossible_numbers import require_possible_numbers
-from ppdinf.distributions.observation.truncation_bounds import groups_of_rows
+from ppdinf.denoising.contradictory_numbers import require_possible_numbers
+from ppdinf.distributions.count_ranges import groups_of_rows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.identified_sums import Rows, identified_sums
 from ppdinf.invariants import Public
-from ppdinf.invariants.names import Joined
+from ppdinf.invariants.statement import Joined
 from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release

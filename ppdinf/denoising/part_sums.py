@@ -1,30 +1,90 @@
-"""One part of a table as a tree of nested sums: the weights of its total, and its cells given the total."""
+"""The parts of a table: weights of the total of each part, totals of all parts, and cells given the totals."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
-from ppdinf.denoising.count_priors import BinomialPrior
+from ppdinf.denoising.contradictory_numbers import require_possible_numbers
 from ppdinf.denoising.count_windows import LARGEST, Ends, ends_by_noise, published_ranges, reached
-from ppdinf.denoising.impossible_numbers import require_possible_numbers
-from ppdinf.distributions.observation.nested_plan import (
+from ppdinf.distributions.observed_measurements import (
+    ObservedMeasurements,
     contradiction_error,
     forest_of_sums,
     nested_sums,
     why_no_forest,
 )
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, OutOfReachError
+from ppdinf.errors import InvariantError, LabelError, ModelError
+from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, OutOfReachError, Tilts
 from ppdinf.measurements import Measurements
+from ppdinf.tables.frame import Frame
+
+
+@dataclass(frozen=True)
+class BinomialPrior:
+    """Independent binomial counts: cell i has the prior ``Binomial(n[i], p)``.
+
+    Parameters
+    ----------
+    trials : str
+        Coordinate of the table with the known n of every cell, such as the housing units of a block.
+    p : float
+        Probability, 0 < p < 1. It is given, not learned: see Notes of `ppdinf.denoise_parts`.
+
+    Raises
+    ------
+    ModelError
+        p is not between 0 and 1.
+
+    See Also
+    --------
+    ppdinf.denoise_parts, ppdinf.census.read_occupied
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> ppd.denoising.BinomialPrior("units", 0.9)
+    BinomialPrior(trials='units', p=0.9)
+    """
+
+    trials: str
+    p: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p < 1:
+            raise ModelError(f"p must be between 0 and 1, found {self.p}")
+
+    def largest(self, frame: Frame) -> NDArray[np.int64]:
+        """Return the largest count of every cell, its number of trials.
+
+        Raises
+        ------
+        ModelError
+            The coordinate contains a value that is not a count; the message names the cell.
+        """
+        trials = frame.broadcast(self.trials)
+        good = trials >= 0 if trials.dtype.kind in "iu" else np.zeros(frame.size, dtype=bool)
+        if not good.all():
+            raise ModelError(
+                f"the coordinate {self.trials!r} must contain integers >= 0, the trials of every cell; "
+                f"{frame.cell(int(np.argmin(good)))} does not have one"
+            )
+        return trials.astype(np.int64)
+
+    def log_weights(self, trials: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the log probability of counts from 0 to the number of their trials, elementwise."""
+        log_factorial = gammaln(np.arange(1.0, trials.max(initial=0) + 2))
+        failures = trials - counts
+        weights = log_factorial[trials] - log_factorial[counts] - log_factorial[failures]
+        return weights + counts * np.log(self.p) + failures * np.log1p(-self.p)
+
 
 AT_ONCE = 2**20  # log weights that are computed at once
 BATCH = 16  # draws in one call of the kernel
@@ -178,3 +238,100 @@ class PartSums:
             system, of_sums = self._observed.system, self._observed.of_sums
             raise contradiction_error(error, self._forest, system, of_sums) from error
         return evaluated
+
+
+BOUND = 1e-9  # largest total variation distance between the law of the draws and the posterior
+TOLERANCE = 1e-20  # error bound of the sums of totals without the omissions of the messages
+REACHES = 32, 512, 1e12  # standard deviations of a total to which its message is continued
+SMALLEST = 1e-3  # smallest variance of a parabola
+LARGEST_CONTINUATION = 2**25  # entries of all continued messages
+
+
+class PartTotals:
+    """Everything known about the sums of whole parts."""
+
+    def __init__(self, parts: Sequence[str], top: Measurements | None) -> None:
+        top = Measurements({"part": sorted(parts)}) if top is None else top
+        self.parts = [str(label) for label in top.coords[top.dims[0]]]
+        if len(top.dims) != 1 or sorted(self.parts) != sorted(parts):
+            other = sorted({*self.parts} ^ {*parts})
+            raise LabelError(
+                f"top must have one dimension with the names of the parts, {', '.join(parts[:3])} ..., found "
+                f"{dict(zip(top.dims, top.shape, strict=True))}; only on one side: {', '.join(other[:3]) or 'none'}"
+            )
+        self.dim, self._system, self._entries = top.dims[0], top.public, top.entries
+        require_possible_numbers(top)
+        forest = forest_of_sums(self._system, self._entries, sp.eye_array(len(parts), dtype=np.int64, format="csr"))
+        if forest is None:
+            raise InvariantError(f"top: {why_no_forest(self._system, self._entries)}: state nested sums of parts")
+        self._forest = forest
+        self._low, self._high = self._system.cell_limits
+        self._tilts: Tilts | None = None
+
+    def posterior(self, messages: Sequence[TotalMessage]) -> tuple[Evaluated, float] | None:
+        """Compute the posterior of all totals and its error bound; None if the bound exceeds `BOUND`."""
+        least, most = self._ranges(messages)
+        sizes = np.array([message.log_weight.size for message in messages])
+        sums = self._nested(np.array([message.first for message in messages]), sizes, (least, most))
+        center = np.zeros(sizes.size) if self._tilts is None else self._tilts.cell_center
+        log_weight = [_untilted(message, message.first, message.log_weight) for message in messages]
+        log_missing = [
+            message.log_missing + message.tilt * (message.center - at)
+            for message, at in zip(messages, center, strict=True)
+        ]
+        evaluated = self._tilted(sums).evaluate(np.concatenate(log_weight), log_missing=log_missing)
+        bound = float(np.expm1(np.log1p(evaluated.bound).sum()))
+        return (evaluated, bound) if bound <= BOUND else None
+
+    def tilts(self, messages: Sequence[TotalMessage]) -> NDArray[np.float64]:
+        """Compute the tilts of all parts at the saddlepoint, for the next messages."""
+        mean, variance = np.array([message.moments for message in messages]).T
+        variance = np.maximum(variance, SMALLEST)
+        least, most = self._ranges(messages)
+        for reach in REACHES:
+            far = np.sqrt(variance) * reach + 1
+            low, high = np.maximum(np.floor(mean - far), least), np.minimum(np.ceil(mean + far), most)
+            low, high = np.minimum(low, most).astype(np.int64), np.maximum(high, least).astype(np.int64)
+            if (high - low + 1.0).sum() > LARGEST_CONTINUATION:
+                raise ModelError(
+                    "the sums of parts are impossible or too improbable given the parts: check the values of "
+                    "top, and the prior"
+                )
+            try:
+                sums = self._nested(low, high - low + 1)
+                break
+            except InvariantError:
+                if (low == least).all() and (high == most).all():
+                    raise
+        parabolas = [
+            -((np.arange(a, b + 1) - m) ** 2) / (2 * v) for a, b, m, v in zip(low, high, mean, variance, strict=True)
+        ]
+        untilted = [_untilted(message, a, row) for message, a, row in zip(messages, low, parabolas, strict=True)]
+        self._tilts = self._tilted(sums).tilts(np.concatenate(untilted))
+        return self._tilts.tilt[self._forest.node]
+
+    def _ranges(self, messages: Sequence[TotalMessage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the smallest and largest possible total of every part."""
+        least = np.maximum([message.least for message in messages], self._low).astype(np.int64)
+        most = np.minimum([message.most for message in messages], self._high).astype(np.int64)
+        for part in np.flatnonzero(least > most)[:1].tolist():
+            cell = self._system.frame.cell(part)
+            raise InvariantError(f"top: the bounds of the total of {cell} exclude all values that the part can have")
+        return least, most
+
+    def _nested(
+        self,
+        low: NDArray[np.int64],
+        width: NDArray[np.int64],
+        possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> NestedSums:
+        return nested_sums(self._forest, self._system, self._entries, low, width, TOLERANCE, possible)
+
+    def _tilted(self, sums: NestedSums) -> NestedSums:
+        """Return sums at the tilts of the current messages."""
+        return sums if self._tilts is None else sums.at_tilts(self._tilts)
+
+
+def _untilted(message: TotalMessage, first: int, log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log weights without the tilt of the message, up to a constant."""
+    return log_weight - message.tilt * (first - message.center + np.arange(log_weight.size))

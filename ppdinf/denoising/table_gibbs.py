@@ -1,6 +1,8 @@
-"""Gibbs and block steps of a table given its prior, for sums that overlap in any way."""
+"""Gibbs and block steps of a table and its prior, for noisy sums that overlap in any way."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import scipy.sparse as sp
@@ -8,26 +10,227 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf.denoising.count_windows import CountWindows
-from ppdinf.denoising.gibbs_sweeps import sweeps
-from ppdinf.denoising.learned_prior import SWEEPS, FixedPrior, LearnedPrior
-from ppdinf.distributions.model_graph.build_fiber import feasible_start
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.observation.table_moves import TableSupport, fiber_of
-from ppdinf.fiber.gibbs.coarse_quantiles import knots_of
-from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
-from ppdinf.fiber.gibbs.gaussian_block import GaussianBlock, gaussian_block
-from ppdinf.fiber.gibbs.joint_move import FREE, HELD
-from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, no_sums
-from ppdinf.fiber.gibbs.random_windows import random_truncation
-from ppdinf.lattice.points.presolve import Support
+from ppdinf.denoising.learned_prior import (
+    ACCEPTANCE,
+    SWEEPS,
+    FixedPrior,
+    LearnedPrior,
+    Prior,
+    list_weights,
+    log_sum,
+    update_parameters,
+)
+from ppdinf.distributions.build_fiber import TableSupport, feasible_start, fiber_of
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.fiber.gibbs.cell_quantiles import knots_of, log_weights_at
+from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlock, Noise, gaussian_block, joint_moves
+from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, Mixtures, draw_scales, no_sums
+from ppdinf.fiber.gibbs.slice_walk import walk_by_slices
+from ppdinf.fiber.gibbs.table_update import Directions, advance, directions, random_truncation
+from ppdinf.lattice.points.supports import Support
+
+LENGTHS = (0.3, 1.0, 3.0)
+"""Lengths of steps of effects, from short to long, so that chains leave and return to empty labels."""
+
+SELDOM = 1 / 4
+"""Probability of a joint update of level and shape."""
+
+type Ints = NDArray[np.int64]
+type Reals = NDArray[np.float64]
+
+
+@jit
+def _tune(lengths: Reals, which: int, accepted: bool, tune: bool) -> None:
+    """Lengthen steps that are accepted too often, and shorten the others."""
+    if tune:
+        lengths[which] *= math.exp(0.1 * (accepted - ACCEPTANCE))
+
+
+@jit
+def update_with_table(
+    prior: Prior,
+    x: Ints,
+    sums: Ints,
+    slack: Ints,
+    partner: Ints,
+    log_totals: Reals,
+    at_knots: Reals,
+    noise: Noise,
+    measured: Measured,
+    bounds: Bounds,
+    block: Block,
+    step: float,
+    tune: bool,
+    rng: np.random.Generator,
+) -> None:
+    """Update effects, level and shape, each jointly with the table, in place."""
+    d, first, codes, possible = x.size, prior.first, prior.codes, prior.possible
+    level, log_shape = prior.state[0], prior.state[1]
+    log_h, h, a = prior.log_h, prior.h, math.exp(log_shape)
+    log_mean, slope = np.full(d, level), np.empty(d)
+    new_mean, new_slope = np.empty(d), np.empty(d)
+    for i in range(d):
+        for k in range(first.size - 1):
+            log_mean[i] += prior.effects[first[k] + codes[k, i]]
+        slope[i] = log_mean[i] - log_sum(log_shape, log_mean[i])
+    # effects of each factor, jointly with the cells of their labels
+    steps, ratios, accepted = np.empty(first[-1]), np.empty(first[-1]), np.empty(first[-1], dtype=np.bool_)
+    for k in prior.turns:
+        variance, which = math.exp(2 * prior.log_spread[k]), np.empty(first[k + 1] - first[k], dtype=np.int64)
+        proposed = 0
+        for j in range(first[k], first[k + 1]):
+            steps[j], accepted[j] = LENGTHS[int(len(LENGTHS) * rng.random())] * rng.standard_normal(), False
+            ratios[j] = (prior.effects[j] ** 2 - (prior.effects[j] + steps[j]) ** 2) / (2 * variance)
+            if rng.random() < prior.often[j]:
+                which[proposed] = j
+                proposed += 1
+        which = which[:proposed]
+        for i in range(d):
+            j = first[k] + codes[k, i]
+            new_mean[i] = log_mean[i] + steps[j]
+            new_slope[i] = new_mean[i] - log_sum(log_shape, new_mean[i])
+            if possible[i]:  # log totals are log means minus slopes
+                ratios[j] -= a * (steps[j] - new_slope[i] + slope[i])
+        log_ratios, anew = np.empty(proposed), np.empty(proposed, dtype=np.bool_)
+        for n in range(proposed):
+            log_ratios[n], anew[n] = ratios[which[n]], rng.random() < 0.5
+        moved = joint_moves(
+            x, sums, slack, (prior.starts, prior.cells), which, partner, (log_h, h, at_knots, slope),
+            (log_h, h, at_knots, new_slope), log_totals, noise, measured, bounds, block, step, log_ratios, anew, rng,
+        )  # fmt: skip
+        for n in range(proposed):
+            if moved[n]:
+                accepted[which[n]] = True
+                prior.effects[which[n]] += steps[which[n]]
+        for i in range(d):
+            if accepted[first[k] + codes[k, i]]:
+                log_mean[i], slope[i] = new_mean[i], new_slope[i]
+    if rng.random() > SELDOM:
+        return
+    everywhere, all_cells = (np.array([0, prior.members.size]), prior.members), np.zeros(1, dtype=np.int64)
+    not_anew, log_ratio = np.zeros(1, dtype=np.bool_), np.empty(1)
+    # level, jointly with all cells
+    change, scale = prior.lengths_with[0] * rng.standard_normal(), prior.scales[0]
+    log_ratio[0] = (level**2 - (level + change) ** 2) / (2 * scale**2)
+    for i in range(d):
+        new_mean[i] = log_mean[i] + change
+        new_slope[i] = new_mean[i] - log_sum(log_shape, new_mean[i])
+        if possible[i]:
+            log_ratio[0] -= a * (change - new_slope[i] + slope[i])
+    moved = joint_moves(
+        x, sums, slack, everywhere, all_cells, partner, (log_h, h, at_knots, slope), (log_h, h, at_knots, new_slope),
+        log_totals, noise, measured, bounds, block, step, log_ratio, not_anew, rng,
+    )  # fmt: skip
+    if moved[0]:
+        prior.state[0] = level + change
+        log_mean, slope, new_mean, new_slope = new_mean, new_slope, log_mean, slope
+    _tune(prior.lengths_with, 0, moved[0], tune)
+    # shape, jointly with all cells
+    proposal, mean, scale = log_shape + prior.lengths_with[1] * rng.standard_normal(), prior.scales[2], prior.scales[3]
+    new_log_h, new_h, new_at_knots = np.empty_like(log_h), np.empty_like(h), np.empty_like(at_knots)
+    list_weights(proposal, new_log_h, new_h)
+    log_weights_at(noise[5], noise[2], noise[4], new_log_h, new_at_knots)
+    log_ratio[0] = ((log_shape - mean) ** 2 - (proposal - mean) ** 2) / (2 * scale**2)
+    for i in range(d):
+        new_total = log_sum(proposal, log_mean[i])
+        new_slope[i] = log_mean[i] - new_total
+        if possible[i]:
+            log_ratio[0] += math.exp(proposal) * (proposal - new_total) - a * (log_shape - log_mean[i] + slope[i])
+    moved = joint_moves(
+        x, sums, slack, everywhere, all_cells, partner, (log_h, h, at_knots, slope),
+        (new_log_h, new_h, new_at_knots, new_slope), log_totals, noise, measured, bounds, block, step, log_ratio,
+        not_anew, rng,
+    )  # fmt: skip
+    if moved[0]:
+        prior.state[1] = proposal
+        for count in range(log_h.size):
+            log_h[count], h[count] = new_log_h[count], new_h[count]
+        for i in range(at_knots.shape[0]):
+            for j in range(at_knots.shape[1]):
+                at_knots[i, j] = new_at_knots[i, j]
+    _tune(prior.lengths_with, 1, moved[0], tune)
+
+
+BLOCK_ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their length is tuned
+
+
+@jit
+def _write_slopes(prior: Prior) -> None:
+    """Write the slopes of the log weights of a learned prior."""
+    first = prior.first
+    for i in range(prior.slope.size if prior.learned else 0):
+        log_mean = prior.state[0]
+        for k in range(first.size - 1):
+            log_mean += prior.effects[first[k] + prior.codes[k, i]]
+        prior.slope[i] = log_mean - log_sum(prior.state[1], log_mean)
+
+
+@jit
+def sweeps(
+    number: int,
+    x: Ints,
+    along: tuple[Ints, Ints, Ints],
+    prior: Prior,
+    noise: Noise,
+    measured: Measured,
+    mixtures: Mixtures,
+    bounds: Bounds,
+    block: Block,
+    partner: Ints,
+    step: float,
+    jointly: bool,
+    tune: bool,
+    rng: np.random.Generator,
+) -> float:
+    """Update a table and the parameters of its prior in place, and return the step of the block."""
+    log_noise, lower, knots, noise_at_knots = noise[0], noise[2], noise[4], noise[5]
+    d, lines = lower.size, (along[0].size - 1) // number
+    table, slack = x[:d], x[d:]
+    first, rows, values = measured[:3]
+    sums, log_totals, at_knots = np.zeros(measured[3].size, dtype=np.int64), np.empty(d), np.empty(knots.shape)
+    for i in range(d):
+        for j in range(first[i], first[i + 1]):
+            sums[rows[j]] += values[j] * table[i]
+    # a block alone: no cells change their weights
+    nobody = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    one, zero, kept = np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1, dtype=np.bool_)
+    for n in range(number):
+        if lines > 0:
+            draw_scales(mixtures, sums, measured, rng)
+            _write_slopes(prior)
+            starts = along[0][n * lines : (n + 1) * lines + 1]
+            walk_by_slices(
+                x, starts, along[1], along[2], lower, log_noise, (prior.log_h, prior.slope), measured, sums, rng
+            )  # fmt: skip
+        if prior.learned:
+            update_parameters(prior, table, tune, rng)
+        if not jointly:
+            continue
+        draw_scales(mixtures, sums, measured, rng)
+        log_totals[:] = np.nan  # log totals of single cells, valid until parameters change
+        log_weights_at(noise_at_knots, lower, knots, prior.log_h, at_knots)
+        if block[4].size > 0:
+            _write_slopes(prior)
+            here = prior.log_h, prior.h, at_knots, prior.slope
+            moved = joint_moves(
+                table, sums, slack, nobody, one, partner, here, here, log_totals, noise, measured, bounds, block, step,
+                zero, kept, rng,
+            )  # fmt: skip
+            if tune:
+                step = min(1.0, step * np.exp(0.1 * (moved[0] - BLOCK_ACCEPTANCE)))
+        if prior.learned:
+            update_with_table(
+                prior, table, sums, slack, partner, log_totals, at_knots, noise, measured, bounds, block, step, tune,
+                rng,
+            )  # fmt: skip
+    return step
+
 
 WIDE = 1024  # counts of a window from which on lines are updated by slice sampling
 BATCH, TIMES = 16, 4  # draws whose directions are drawn together, and number of uses of these directions
 RELEARN = {12 * 2**k for k in range(20)}  # numbers of draws after which the cells of a block are chosen anew
 LARGE_DIAGRAM = 2**15  # edges of a decision diagram above which only one sweep of four is an exact draw
 LISTED = 64, 16  # listed log weights of the prior where windows are wide: at least, and per cell
-
-type Reals = NDArray[np.float64]
 
 
 @jit

@@ -11,14 +11,12 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf.diagnostics.acceptance_by_cell import acceptance_by_cell
-from ppdinf.diagnostics.convergence import convergence
-from ppdinf.diagnostics.coupling_bound import coupling_bound, not_coupled
+from ppdinf.diagnostics.convergence import convergence, format_rhat, limit
 from ppdinf.diagnostics.missed_modes import MAX_PARAMETERS, missed_modes
+from ppdinf.diagnostics.movement import acceptance_by_cell, coupling_bound, not_coupled
 from ppdinf.diagnostics.parametrization import diverging
 from ppdinf.diagnostics.problems import fiber_problems, independent, problems_of
-from ppdinf.diagnostics.rhat import format_rhat, limit
-from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.models.posterior_tables import finished_draws
 from ppdinf.noise.mcmc.tv_bound import TVBound

@@ -15,11 +15,10 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf._internal.pymc_compat import NullTypeGradError
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import ModelError
-from ppdinf.samplers.parameters import as_tree
 from ppdinf.samplers.posterior_importance import weighted_draws
-from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
+from ppdinf.samplers.posterior_target import PosteriorTarget, as_tree, target_of
 
 MAX_PARAMETERS = 5  # maximum number of parameters: the comparison takes seconds
 MAX_SECONDS = 3e-3  # longest evaluation of density and gradient for which it stays below a quarter of a minute

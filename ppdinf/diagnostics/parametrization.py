@@ -45,7 +45,7 @@ from ppdinf._internal.pymc_compat import (
     compile_pymc,
     toposort,
 )
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 
 SMALL = 0.25  # share of draws with the smallest scales
 CROWDED = 0.6  # share of divergences among these draws above which the scale is considered the cause

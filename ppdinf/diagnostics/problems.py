@@ -8,12 +8,31 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.diagnostics.mobile_cells import mobile_cells
+from ppdinf.diagnostics.convergence import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
+from ppdinf.diagnostics.movement import mobile_cells
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
-from ppdinf.diagnostics.rhat import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
-from ppdinf.diagnostics.truncation_check import window_problems
-from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
+from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.renewed_windows import follow_data
+from ppdinf.distributions.tables import tables_of
+from ppdinf.errors import ModelError
 from ppdinf.models.model_order import in_model_order
+from ppdinf.models.posterior_tables import outside_windows, window_problem
+
+
+def window_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
+    """Name the cells whose posterior exceeds their windows, one sentence per table."""
+    follow_data(model)
+    problems = []
+    posterior = idata.posterior
+    for table in tables_of(model):
+        if not table.is_marginalized and table.name not in posterior:
+            continue
+        try:
+            problems.append(window_problem(table.name, table.law, outside_windows(table, posterior, model)))
+        except ModelError as error:  # draws of a required variable are missing
+            problems.append(f"The windows of {table.name!r} cannot be checked against the posterior: {error}.")
+    return list(filter(None, problems))
+
 
 ESS = 400
 K_HAT = 0.7

@@ -2,10 +2,34 @@
 
 Expressions are symbolic. Every use of a table in a model enters its posterior, or is refused.
 
-densities    Random variables and log densities as PyTensor expressions.
-model_graph  Rewriting of PyMC models: dependents of a table, marginalization, latent tables.
-observation  Observed data as constraints and likelihood terms on the cells of a confidential table.
+build_fiber            Fiber of a table from observations and a data model: windows, supports, moves, initial table.
+confidential_rv        `ConfidentialRV`: the random variable of a confidential table.
+count_ranges           Ranges of counts that published numbers permit, and the probability outside a window.
+data_model_checks      Refusals of data models: parameters along other dimensions, and shares that count a public total
+                       twice.
+data_models            Data models: the distribution that a user passes, as a distribution of the cells of a table in
+                       double precision.
+factors                Densities of dependents of a confidential table, split by the cell on which each element depends.
+gamma_sums_op          PyTensor Op of sums of such cells: value and gradient in compiled code.
+latent_tables          Latent integers of plain models as tables with exactly known sums and optional releases.
+marginal_logp          Marginal likelihood of a noisy table with public totals.
+marginal_rewrite       Marginal likelihood of a release and all dependents of its table.
+marginalization        Decides whether a table is marginalized, when it is created and whenever a variable is added to
+                       its model.
+observed               Published numbers as observations of the confidential cells: the base class, and releases.
+observed_measurements  Measurements of one table as observations of its cells.
+ops                    PyTensor Ops of densities of tables: values and gradients in compiled code.
+predictions            Forward draws: cells from the data model alone, and a copy of a model in which every table is a
+                       variable.
+random_variables       Random variables of what is observed: releases of tables, and potentials split by cell.
+renewed_windows        Windows of counts computed again before a density is built, for present data and plausible
+                       parameters.
+tables                 The confidential tables of a model, their dependents, and the data from which their windows were
+                       computed.
+weight_forms           Log weights of counts as exponential families, or as ratios of gamma functions, which are summed
+                       fast.
+windows                Windows of counts from noise, public statements, draws of the prior, and data of dependents.
 """
 
-from ppdinf._internal import rewriter_cache as rewriter_cache  # releases of deleted models leave the memory
-from ppdinf.distributions.model_graph import marginal_rewrite as marginal_rewrite  # registers the density with PyMC
+from ppdinf._internal import pymc_patches as pymc_patches  # releases of deleted models leave the memory
+from ppdinf.distributions import marginal_rewrite as marginal_rewrite  # registers the density with PyMC

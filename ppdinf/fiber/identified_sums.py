@@ -29,7 +29,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf._internal.progress import progress
 from ppdinf.errors import InvariantError
-from ppdinf.fiber.nested_sums.laminar import Forest, forest_of
+from ppdinf.fiber.nested_sums.join_tree import Forest, forest_of
 from ppdinf.lattice.points.fiber_tables import EXACT, PASSES, cell_intervals
 
 GOALS = 40  # largest number of programmes with random goals per block

@@ -12,13 +12,12 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Rows, Statement, as_integer, as_label, as_text
 from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix, integer_vector
-from ppdinf.tables.frame import Frame
-from ppdinf.tables.labels import LARGEST
+from ppdinf.tables.frame import LARGEST, Frame
 
 
 @dataclass(frozen=True)

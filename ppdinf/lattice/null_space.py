@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.lattice.blocks import Structure
 
 NEARLY_DEPENDENT = 1e-7  # smallest relative singular value of the rows
 LARGEST_BASIS = 2**27

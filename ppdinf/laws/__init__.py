@@ -3,39 +3,55 @@
 Rule: this package states laws. It does not draw noise.
 
 additive_law       Laws of published numbers that depend only on the noise ``y - x``.
-histogram_noise    Noisy sums of a table's histogram of counts.
-integer_noise      Laws of integer noise, independent from cell to cell or joint.
+banded_noise       Integer noise with any distribution of finite support, which can depend on the band of the count.
+censored           Numbers of another law, of which those below a limit are replaced: clipped, or not published below a
+                   threshold.
+chain_kernels      The same log masses for compiled Markov chains.
+discrete_gaussian  Discrete Gaussian noise: exp(-z^2 / (2 sigma^2)).
+double_geometric   Double geometric noise: exp(-epsilon |z|), or l1 Laplace noise on a lattice.
+interval           Laws that only exclude counts, and ranges of counts that are known with certainty, such as "1-9" or
+                   "<5".
+l2_laplace         l2 Laplace noise, exp(-epsilon |z|_2), of whole tables and of several published numbers together.
 law                The base classes `Law` and `IntegerLaw` (independent integer noise, cell by cell).
 law_array          Laws whose scale differs from entry to entry.
-likelihood         The likelihood of a mechanism's release as a function of the confidential cells.
+likelihood         The likelihood of a mechanism's release: the density of the release as a function of the confidential
+                   cells.
+noise_norm         Real noise whose log density is minus a norm of a linear image.
 observation_model  The base classes of laws of published numbers given the counts.
-published          Laws of published numbers that are rounded, suppressed, clipped or randomly changed.
-real_valued        Laws of real noise on counts.
+real_noise         Real noise on counts, Gaussian or Laplace: published numbers are reals, and log weights are
+                   quadratic.
+rounded            Rounding of counts to a multiple of a base: to the nearest with a stated tie rule, down, up, or at
+                   random.
+sampled            Survey estimates: the number of sampled units times their weight.
+staircase          Staircase noise: exp(-epsilon j) on the j-th stair.
+suppressed         Numbers of another law, if the count is not suppressed.
+transition_matrix  A transition matrix with the probability of every released count for every count, and randomized
+                   response.
 """
 
-from ppdinf.laws.integer_noise.additive_noise import AdditiveNoise as AdditiveNoise
-from ppdinf.laws.integer_noise.banded_noise import BandedNoise as BandedNoise
-from ppdinf.laws.integer_noise.banded_noise import read_ptable as read_ptable
-from ppdinf.laws.integer_noise.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
-from ppdinf.laws.integer_noise.double_geometric import DoubleGeometric as DoubleGeometric
-from ppdinf.laws.integer_noise.joint_l2 import JointL2 as JointL2
-from ppdinf.laws.integer_noise.l2_laplace import L2Laplace as L2Laplace
-from ppdinf.laws.integer_noise.staircase import Staircase as Staircase
+from ppdinf.laws.banded_noise import AdditiveNoise as AdditiveNoise
+from ppdinf.laws.banded_noise import BandedNoise as BandedNoise
+from ppdinf.laws.banded_noise import read_ptable as read_ptable
+from ppdinf.laws.censored import Clipped as Clipped
+from ppdinf.laws.censored import Thresholded as Thresholded
+from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
+from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
+from ppdinf.laws.interval import Interval as Interval
+from ppdinf.laws.l2_laplace import JointL2 as JointL2
+from ppdinf.laws.l2_laplace import L2Laplace as L2Laplace
 from ppdinf.laws.law import IntegerLaw as IntegerLaw
 from ppdinf.laws.law import Law as Law
 from ppdinf.laws.law_array import LawArray as LawArray
-from ppdinf.laws.published.clipped import Clipped as Clipped
-from ppdinf.laws.published.interval import Interval as Interval
-from ppdinf.laws.published.random_rounding import RandomRounding as RandomRounding
-from ppdinf.laws.published.randomized_response import RandomizedResponse as RandomizedResponse
-from ppdinf.laws.published.rounded import Rounded as Rounded
-from ppdinf.laws.published.sampled import Sampled as Sampled
-from ppdinf.laws.published.suppressed import Suppressed as Suppressed
-from ppdinf.laws.published.thresholded import Thresholded as Thresholded
-from ppdinf.laws.published.transition_matrix import TransitionMatrix as TransitionMatrix
-from ppdinf.laws.real_valued.gaussian import Gaussian as Gaussian
-from ppdinf.laws.real_valued.laplace import Laplace as Laplace
-from ppdinf.laws.real_valued.noise_norm import NoiseNorm as NoiseNorm
+from ppdinf.laws.noise_norm import NoiseNorm as NoiseNorm
+from ppdinf.laws.real_noise import Gaussian as Gaussian
+from ppdinf.laws.real_noise import Laplace as Laplace
+from ppdinf.laws.rounded import RandomRounding as RandomRounding
+from ppdinf.laws.rounded import Rounded as Rounded
+from ppdinf.laws.sampled import Sampled as Sampled
+from ppdinf.laws.staircase import Staircase as Staircase
+from ppdinf.laws.suppressed import Suppressed as Suppressed
+from ppdinf.laws.transition_matrix import RandomizedResponse as RandomizedResponse
+from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
 
 __all__ = [
     "AdditiveNoise", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",

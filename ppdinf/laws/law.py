@@ -12,9 +12,8 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
 
-from ppdinf._internal.frozen import NamedInFiles, construct
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.types import Json, Symbolic
+from ppdinf._internal.values import Json, NamedInFiles, Symbolic, construct
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 
@@ -54,7 +53,7 @@ class Law(ABC):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.integer_noise.chain_kernels`, for Markov chains.
+        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`, for Markov chains.
 
         Raises
         ------

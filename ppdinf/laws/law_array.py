@@ -11,10 +11,9 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.arrays import unmasked
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array, unmasked
 from ppdinf.errors import PrivacyError
-from ppdinf.tables.labels import native
+from ppdinf.tables.frame import native
 
 if TYPE_CHECKING:
     from ppdinf.laws.law import IntegerLaw

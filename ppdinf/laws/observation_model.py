@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.frozen import NamedInFiles
-from ppdinf._internal.types import Json, Symbolic
+from ppdinf._internal.values import Json, NamedInFiles, Symbolic
 from ppdinf.errors import CountError, PrivacyError
-from ppdinf.tables.labels import LARGEST
+from ppdinf.tables.frame import LARGEST
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,15 +3,13 @@
 The subpackage converts labels and published numbers to rows of integers and distributions. It does not draw or infer.
 
 entries             Published numbers, each of a sum of cells with its own noise distribution.
-label_frame         Labels and coordinates of a table whose counts are not published.
+labelled_numbers    Labels of a table without counts, and numbers matched to its sums by label.
 measured            One published array of noisy sums, and the distribution of its noise.
-measured_rows       Matching of numbers to the rows of a statement, by label if they have labels.
 measurement_file    Files of measurements: a sealed archive of JSON and CSV, like release files.
 measurement_reader  Reading of measurement files, with verification of every byte.
 measurements        Everything published about one table: noisy sums, exact sums, and bounds.
 published_csv       Measurements from CSV files of published numbers, ranges and suppression marks.
 same_noise          Refusal of releases that occur twice: their noise would count as two independent draws.
-scale_dependence    Scales of real noise that increase with the published numbers, as survey margins do.
 """
 
 from ppdinf.measurements.measured import Measured as Measured

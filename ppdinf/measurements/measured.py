@@ -10,15 +10,15 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public
-from ppdinf.invariants.names import Chosen, Joined
+from ppdinf.invariants.statement import Chosen, Joined
 from ppdinf.laws import LawArray
+from ppdinf.laws.interval import Interval
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
-from ppdinf.laws.published.interval import Interval
 from ppdinf.measurements.entries import Entries
-from ppdinf.measurements.measured_rows import onto_rows
+from ppdinf.measurements.labelled_numbers import onto_rows
 from ppdinf.tables.count_ranges import missing_values
 from ppdinf.tables.frame import Frame
 

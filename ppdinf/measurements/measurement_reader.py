@@ -7,10 +7,10 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
-from ppdinf.invariants.system import bind
+from ppdinf.invariants.public import bind
 from ppdinf.laws.law_array import LawArray
 from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.measurements.measured import Measured

@@ -13,24 +13,22 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
-from ppdinf.invariants.names import Chosen, Joined, cell_names
-from ppdinf.invariants.selected_sums import SelectedSums
-from ppdinf.invariants.system import bind
+from ppdinf.invariants.public import bind
+from ppdinf.invariants.statement import Chosen, Joined, cell_names
+from ppdinf.invariants.sums import SelectedSums
 from ppdinf.lattice.algebra.integer_rows import check_consistent
-from ppdinf.laws.integer_noise.joint_l2 import JointL2
+from ppdinf.laws.interval import Interval
+from ppdinf.laws.l2_laplace import JointL2
 from ppdinf.laws.likelihood import MixingScale
 from ppdinf.laws.observation_model import ObservationModel
-from ppdinf.laws.published.interval import Interval
-from ppdinf.measurements.entries import Entries
-from ppdinf.measurements.label_frame import frame_of_labels
+from ppdinf.measurements.entries import Entries, scale_dependence
+from ppdinf.measurements.labelled_numbers import frame_of_labels, onto_rows
 from ppdinf.measurements.measured import Measured, read_values
-from ppdinf.measurements.measured_rows import onto_rows
 from ppdinf.measurements.measurement_file import pack_measurements
 from ppdinf.measurements.same_noise import refuse_same_noise
-from ppdinf.measurements.scale_dependence import scale_dependence
 from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save

@@ -12,16 +12,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf.datasets.csv_rows import Row, read_csv_rows, require_columns, require_labels
+from ppdinf.datasets.table_file import Row, read_csv_rows, require_columns, require_labels
 from ppdinf.errors import CountError, LabelError
 from ppdinf.invariants import Public, margin, total
+from ppdinf.laws.interval import Interval
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
-from ppdinf.laws.published.interval import Interval
-from ppdinf.laws.published.suppressed import Suppressed
+from ppdinf.laws.suppressed import Suppressed
 from ppdinf.measurements.measured import Measured, are_ranges, measured
 from ppdinf.measurements.measurements import Measurements
-from ppdinf.tables.count_ranges import count_range, is_missing, missing_values
-from ppdinf.tables.hidden_counts import MARKS, HiddenCounts
+from ppdinf.tables.count_ranges import MARKS, HiddenCounts, count_range, is_missing, missing_values
 
 
 def read_published_csv(

@@ -18,7 +18,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.releases import Release

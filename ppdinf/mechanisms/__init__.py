@@ -3,41 +3,45 @@
 Rule: the file that states the law of a mechanism states its guarantee. `plan_on` refuses noise that cannot be drawn.
 
 bounded           Mechanisms whose releases also satisfy bounds, or use a base measure.
-counting_queries  Counting queries: weighted numbers of records, computed from the cells of a table.
+counting_queries  Counting queries, weighted numbers of records, and the changes of their answers by one person.
 error_plan        The error for each privacy loss, and the loss for a required error.
 expected_error    The size of the noise, computed before any privacy is spent.
 input_checks      Validation of a confidential table before noise is added.
-kept_sums         Checks that drawn tables satisfy their public sums and bounds.
-lattice           Integer noise on the lattice that keeps all public sums.
+k_norm_gradient   The K-norm gradient mechanism: publish an answer near the minimizer of an objective on records.
+lattice_noise     Integer noise on the lattice that keeps all public sums: the generalized Laplace and Gaussian
+                  mechanisms.
+objectives        Objectives whose minimizer is published: gradients and their sensitivity to one record; means and
+                  quantiles.
 postprocessing    Deterministic steps after the noise: projection, rounding, TopDown.
 real              Real-valued noise on the subspace that keeps all public sums.
-records           Mechanisms for estimates from individual records: means, quantiles, regressions.
+regressions       Regressions for the K-norm gradient mechanism: coefficients in a ball, records within stated bounds.
 suppression       Publication of the public statements alone.
-table_mechanism   The base class of mechanisms that publish tables: release, simulation, density.
+table_mechanism   The base class of mechanisms that publish tables: release, simulation and inference derive from the
+                  law.
 transition        Cells released independently by a matrix of transition probabilities.
 """
 
 from ppdinf.laws import DiscreteGaussian as DiscreteGaussian
 from ppdinf.laws import DoubleGeometric as DoubleGeometric
 from ppdinf.laws import Staircase as Staircase
+from ppdinf.mechanisms.bounded.base_measure import DirichletMultinomial as DirichletMultinomial
 from ppdinf.mechanisms.bounded.conditioned import Conditioned as Conditioned
-from ppdinf.mechanisms.bounded.dirichlet_multinomial import DirichletMultinomial as DirichletMultinomial
 from ppdinf.mechanisms.bounded.wasserstein_exponential import WassersteinExponential as WassersteinExponential
 from ppdinf.mechanisms.error_plan import ErrorPlan as ErrorPlan
-from ppdinf.mechanisms.lattice.generalized_gaussian import GeneralizedGaussian as GeneralizedGaussian
-from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace as GeneralizedLaplace
+from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
+from ppdinf.mechanisms.lattice_noise import GeneralizedGaussian as GeneralizedGaussian
+from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace as GeneralizedLaplace
+from ppdinf.mechanisms.objectives import Gradient as Gradient
+from ppdinf.mechanisms.objectives import Mean as Mean
+from ppdinf.mechanisms.objectives import Quantile as Quantile
 from ppdinf.mechanisms.postprocessing import PostProcessed as PostProcessed
 from ppdinf.mechanisms.postprocessing import TopDown as TopDown
 from ppdinf.mechanisms.real.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from ppdinf.mechanisms.real.k_norm import KNorm as KNorm
 from ppdinf.mechanisms.real.subspace_gaussian import SubspaceGaussian as SubspaceGaussian
 from ppdinf.mechanisms.real.subspace_laplace import SubspaceLaplace as SubspaceLaplace
-from ppdinf.mechanisms.records.k_norm_gradient import KNormGradient as KNormGradient
-from ppdinf.mechanisms.records.mean import Mean as Mean
-from ppdinf.mechanisms.records.objectives import Gradient as Gradient
-from ppdinf.mechanisms.records.quantile import Quantile as Quantile
-from ppdinf.mechanisms.records.regressions import LinearRegression as LinearRegression
-from ppdinf.mechanisms.records.regressions import LogisticRegression as LogisticRegression
+from ppdinf.mechanisms.regressions import LinearRegression as LinearRegression
+from ppdinf.mechanisms.regressions import LogisticRegression as LogisticRegression
 from ppdinf.mechanisms.suppression import Suppression as Suppression
 from ppdinf.mechanisms.transition import Transition as Transition
 from ppdinf.mechanisms.transition import random_rounding as random_rounding

@@ -15,7 +15,7 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.mechanisms.expected_error import expected_error, labels_alone, require_simulation, system_of_labels
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.tables.table import TableLike
 
 LOSSES = ("1/20", "1/10", "1/4", "1/2", "1", "2")

@@ -17,10 +17,10 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import System
-from ppdinf.invariants.system import bind
+from ppdinf.invariants.public import bind
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.noise.primitives.stream import seeded_stream

@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, System
-from ppdinf.tables.frame import Frame
-from ppdinf.tables.table import LARGEST, TableLike, labelled_cells, ranked
+from ppdinf.tables.frame import LARGEST, Frame
+from ppdinf.tables.table import TableLike, labelled_cells, ranked
 
 
 def validate_input(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64]]:

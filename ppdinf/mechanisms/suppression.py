@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Json, Symbolic
+from ppdinf._internal.values import Json, Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.points.feasible import nearest_feasible
@@ -26,7 +26,7 @@ from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee
 
 LARGEST = 2**27  # counts in the supports of all cells together: 1 GB of weights
 

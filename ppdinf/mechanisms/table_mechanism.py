@@ -11,23 +11,52 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.types import Array, Symbolic
-from ppdinf.errors import PrivacyError
+from ppdinf._internal.values import Array, Symbolic
+from ppdinf.errors import InternalError, PrivacyError
 from ppdinf.invariants import System
-from ppdinf.invariants.system import bind
+from ppdinf.invariants.public import bind
 from ppdinf.lattice.algebra.systems import exact_product
 from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws, validate_input, warn_fixed, warn_leaky_labels
-from ppdinf.mechanisms.kept_sums import require_kept
 from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.releases.mechanism import Mechanism
-from ppdinf.releases.prepared_release import PreparedRelease
+from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.releases.release import Release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_cells
 
-ANALYST = "ppdinf.models.released_table"
+ROUNDING = 1e-9
+"""Relative error of a sum of real numbers above which the sum counts as violated."""
+BATCH = 2**20
+"""Cells that are checked in one batch."""
+
+
+def require_kept(system: System, drawn: Array, cells: NDArray[np.int64], *, bounds: bool) -> None:
+    """Check that drawn tables have the public sums of the tables that they were drawn for."""
+    rows = max(1, BATCH // max(1, system.frame.size))
+    for start in range(0, len(drawn), rows):
+        y = drawn[start : start + rows]
+        z = y - (cells if cells.ndim == 1 else cells[start : start + rows])
+        broken = _moved(system, y, z).any(axis=1)
+        names = [system.names[row] for row in np.flatnonzero(broken)[:1]]
+        if bounds:
+            below = (exact_product(system.B, y.T) < system.limits[:, np.newaxis]).any(axis=1)
+            names += [system.bound_names[row] for row in np.flatnonzero(below)[:1]]
+        if names:
+            raise InternalError(
+                f"internal error of ppdinf: the noise violates {names[0]!r}, which is public. The table is not the "
+                "cause. Nothing was published. Report the version of ppdinf, the mechanism, and the shape of the table"
+            )
+
+
+def _moved(system: System, y: Array, z: Array) -> NDArray[np.bool_]:
+    """Whether a public sum differs between a drawn table and its confidential table; shape (sums, draws)."""
+    if z.dtype == np.int64:
+        return np.asarray(exact_product(system.A, z.T) != 0)
+    return np.asarray(np.abs(system.A @ z.T) > ROUNDING * (1 + abs(system.A) @ np.abs(y.T)))
+
+
+ANALYST = "ppdinf.models.partially_private"
 """Module that knows PyMC, imported when a mechanism becomes a distribution."""
 
 

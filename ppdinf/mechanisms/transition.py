@@ -18,22 +18,20 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf._internal.arrays import numbers
-from ppdinf._internal.frozen import assign
-from ppdinf._internal.types import Array, Json
+from ppdinf._internal.values import Array, Json, assign, numbers
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.observation_model import as_observation_model
-from ppdinf.laws.published.transition_matrix import TransitionMatrix
+from ppdinf.laws.transition_matrix import TransitionMatrix
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.primitives.categorical_rows import draw_rows
+from ppdinf.noise.primitives.enclosures import draw_rows
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.privacy.guarantees.guarantee import Guarantee
-from ppdinf.privacy.guarantees.unit_loss import PRESENT
-from ppdinf.releases.prepared_release import PreparedRelease
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.unit_loss import PRESENT
+from ppdinf.releases.mechanism import PreparedRelease
 from ppdinf.tables.table import TableLike
 
 ENTRIES = 25_000_000  # of a matrix: 200 MB

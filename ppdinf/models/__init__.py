@@ -2,30 +2,30 @@
 
 The subpackage holds the functions with which an analyst states, fits and compares models.
 
-aggregates            Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities.
-cell_log_likelihood   Log predictive density of each released cell given the others.
-comparators           Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
-compare               Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
-constrained_counts    `ConstrainedCounts`: distribution of an integer table with exactly known sums and no noise.
-dependent_likelihood  Pointwise log likelihoods of an observed dependent after marginalization of its table.
-effects               Effects of labels: priors of neighbours and times, a rough fit, coordinates for NUTS.
-label_effects         Log rates with effects of labels, parametrized for NUTS at any amount of noise.
-leave_one_out         Exact leave-one-out predictive densities of public groups, by sampling again.
-log_likelihood        Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of
-                      each public sum.
-mass_outside_windows  Posterior probability of counts outside the truncation of a confidential table.
-missing_values        `marginalize_missing`: a model without the missing values of its observed variables.
-model_order           Posterior draws in chains, and in the order of the dimensions and labels of a model.
-one_sided_test        Uniformly most powerful one-sided tests from a noisy count, with exact p-values.
-partially_private     `PartiallyPrivate`: ties a PyMC model of a confidential table to its release.
-posterior_predictive  `pm.sample_posterior_predictive` for models with confidential tables: equal for marginalized and
-                      sampled tables.
-posterior_tables      Posterior draws of the confidential table, for marginalized and for sampled tables.
-rates                 A model of rates: Poisson counts with exchangeable gamma rates.
-released_table        `Released`: a mechanism's release of a table that is a variable of the model.
-reparametrize         Intercept of a log-linear model, parametrized by the log of the expected public total.
-scaled                A transform by constant factors, for variables of similar scales.
-starts                Normal variables with initial values for chains.
+aggregates           Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities.
+comparators          Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
+compare              Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
+effect_coordinates   Transforms of effects of labels under which NUTS takes long steps, given an approximate normal
+                     likelihood.
+label_effects        Log rates with effects of labels, parametrized for NUTS at any amount of noise.
+log_likelihood       Pointwise log likelihoods of a release by public sum or by cell, and exact leave-one-out predictive
+                     densities.
+missing_values       `marginalize_missing`: a model without the missing values of its observed variables.
+model_order          Posterior draws in chains, and in the order of the dimensions and labels of a model.
+neighbours           Neighbours of labels: edges of an adjacency, and the spectrum of an intrinsic autoregression (ICAR)
+                     on them.
+one_sided_test       Uniformly most powerful one-sided tests from a noisy count, with exact p-values.
+partially_private    `PartiallyPrivate`, `ConstrainedCounts` and `Released`: tie a PyMC model of a confidential table to
+                     what is public.
+posterior_tables     Posterior draws of the confidential table, and their probability outside its truncation windows.
+pymc_after_sampling  PyMC's `compute_log_likelihood` and `sample_posterior_predictive` for models with confidential
+                     tables.
+rates                A model of rates: Poisson counts with exchangeable gamma rates.
+reparametrize        Intercept of a log-linear model, parametrized by the log of the expected public total.
+scaled               A transform by constant factors, for variables of similar scales.
+starts               Normal variables with initial values for chains.
+whitening            Whitening of effects given a normal likelihood, and its gradients, as compiled kernels and PyTensor
+                     Ops.
 """
 
 from ppdinf.models import label_effects as label_effects
@@ -34,16 +34,16 @@ from ppdinf.models.aggregates import aggregate as aggregate
 from ppdinf.models.aggregates import ranks as ranks
 from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
-from ppdinf.models.constrained_counts import ConstrainedCounts as ConstrainedCounts
 from ppdinf.models.label_effects import log_rates as log_rates
-from ppdinf.models.leave_one_out import leave_one_out as leave_one_out
+from ppdinf.models.log_likelihood import leave_one_out as leave_one_out
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
 from ppdinf.models.missing_values import marginalize_missing as marginalize_missing
 from ppdinf.models.one_sided_test import OneSidedTest as OneSidedTest
+from ppdinf.models.partially_private import ConstrainedCounts as ConstrainedCounts
 from ppdinf.models.partially_private import PartiallyPrivate as PartiallyPrivate
+from ppdinf.models.partially_private import Released as Released
 from ppdinf.models.posterior_tables import sample_confidential as sample_confidential
-from ppdinf.models.released_table import Released as Released
 
 __all__ = [
     "ConstrainedCounts",

@@ -12,10 +12,10 @@ import xarray as xr
 from arviz_stats import ess
 from scipy.stats import rankdata
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError, LabelError, ModelError
 from ppdinf.invariants import Public
-from ppdinf.invariants.names import CellNames, GroupNames
+from ppdinf.invariants.statement import CellNames, GroupNames
 from ppdinf.tables.frame import Frame
 
 SAMPLE = ("chain", "draw")

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import xarray as xr
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf._internal.types import Symbolic
+from ppdinf._internal.values import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.laws.additive_law import AdditiveLaw

@@ -9,7 +9,7 @@ import pymc as pm
 import xarray as xr
 
 from ppdinf._internal.progress import tracked
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf._internal.workers import Workers, run
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.counting_queries import answer

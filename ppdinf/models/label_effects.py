@@ -1,49 +1,4 @@
-"""Log rates with effects of labels, parametrized for NUTS at any amount of noise.
-
-Example: counts of areas and months with log rates
-
-    intercept + effect of the area + effect of the month,    effects ~ Normal(0, spread of the label).
-
-The parametrization decides whether NUTS takes long steps or diverges. If noisy counts were normal around log rates, the
-posterior of the effects of a label given their spread would be normal,
-
-    effects = mean + L z,    L L' = (H + I / spread**2)**-1,    H the information of the data,
-
-with z standard normal for every spread. The chain therefore moves z, with H from a rough fit. Effects with little
-information are then non-centered, effects with much information are centered, and neither depends on the spread. L and
-the mean only define a change of variables; the distribution of the effects stays as stated above.
-
-Poisson counts given their total are multinomial, and the total is Poisson. Hence counties inform contrasts within
-their state, and the total of the state informs the logarithm of its expected sum. The chain moves these two
-quantities. The level of a state is its effect plus the logarithm of the sum over its counties, relative to the rough
-fit. The overall level is the intercept plus the logarithm of the sum over all cells.
-
-The sum of a state also informs the average of its counties. In a state H is therefore K - k k' / sum(k) + w w' / v.
-Here k is the information of single counties, K its diagonal matrix, and w are their shares of the expected sum. v is
-the variance of the state's effect plus the variance of the data on its sum.
-
-Labels that cross these (months) come first, and their effects are part of the sums of counties. The data inform only
-contrasts between them.
-
-Effects of areas with an adjacency, and of times, have the BYM2 prior
-
-    effects = spread * (sqrt(mixing) * s + sqrt(1 - mixing) * e),    e ~ Normal(0, 1),
-
-with s an intrinsic autoregression (ICAR) on the graph of neighbours, scaled to a typical variance of 1
-(:mod:`ppdinf.models.effects.icar`). For times the graph is a path: s is a random walk of first order, and effects
-approach it as the mixing parameter approaches 1. The model contains the effects, not s and e. Their covariance has the
-same eigenvectors for all parameters, and the transform starts there (`StandardSpectral` in
-:mod:`ppdinf.models.effects.coordinates`).
-
-References
-----------
-O. Papaspiliopoulos, G. O. Roberts, M. Skoeld, "A general framework for the parametrization of hierarchical models",
-Statistical Science 22 (2007), 59-73, section 3, for normal models. P. McCullagh, J. A. Nelder, "Generalized Linear
-Models", 2nd ed. (1989), section 2.5, for working responses and their weights. S. E. Fienberg, "The Analysis of
-Cross-Classified Categorical Data", 2nd ed. (1980), section 2.4, for total and shares. A. Riebler, S. H. Soerbye, D.
-Simpson, H. Rue, "An intuitive Bayesian spatial model for disease mapping that accounts for scaling", Statistical
-Methods in Medical Research 25 (2016), 1145-1165, section 3.4, for BYM2.
-"""
+"""Log rates with effects of labels, parametrized for NUTS at any amount of noise."""
 
 from __future__ import annotations
 
@@ -56,22 +11,112 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf._internal.types import Symbolic
+from ppdinf._internal.values import Symbolic
 from ppdinf.errors import ModelError
-from ppdinf.models.effects.adjacency import Adjacency, adjacency_edges, path_edges
-from ppdinf.models.effects.coordinates import (
+from ppdinf.models.effect_coordinates import (
     GroupLikelihood,
     NormalLikelihood,
     Rescaled,
     StandardNormal,
     StandardSpectral,
 )
-from ppdinf.models.effects.icar import Spectrum, scaled_icar
-from ppdinf.models.effects.rough_fit import is_nested, parents, rough_fit, shares
-from ppdinf.models.rates import TYPICAL_SPREAD
+from ppdinf.models.neighbours import Adjacency, Spectrum, adjacency_edges, path_edges, scaled_icar
+from ppdinf.models.rates import RADIUS_IN_SD, TYPICAL_SPREAD
 from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import exposures
+
+SWEEPS = 4  # iterations over effects in the rough fit
+LOWEST_RATIO = 0.1  # lower bound on fitted over expected sums in the rough fit
+
+
+class RoughFit(NamedTuple):
+    """Rough fit of expected counts of cells and of effects of labels."""
+
+    noisy: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    noise: float  # variance of the noise of a cell
+    overall: float
+    codes: dict[str, NDArray[np.int64]]
+    public: dict[str, bool]
+    effects: dict[str, NDArray[np.float64]]
+
+    def likelihood(self, name: str, held: bool = False) -> NormalLikelihood:
+        """Return working responses of the effects of a label and their information."""
+        codes, expected, effect = self.codes[name], self.expected, self.effects[name]
+        weight = expected if self.public[name] else expected**2 / np.maximum(expected + self.noise, 1e-300)
+        share = weight / np.where(expected > 0, expected, 1)
+        information = np.bincount(codes, weight)
+        gap = np.bincount(codes, share * (self.noisy - expected)) / np.where(information > 0, information, 1)
+        finest, alone = max((c for c in self.codes.values() if is_nested(c, codes)), key=np.max), information
+        if finest.max() > codes.max():  # information of one label if the finest labels in it vary
+            within = parents(finest, codes)
+            uneven = np.bincount(within, shares(within, np.bincount(finest, expected)) ** 2)
+            alone = information / (1 + information * TYPICAL_SPREAD**2 * uneven)
+        known = alone * TYPICAL_SPREAD**2 / (1 + alone * TYPICAL_SPREAD**2)
+        return NormalLikelihood(
+            effect, effect + gap, alone if held else information, 1 / np.sqrt(2 * (known**2).sum() + 1)
+        )
+
+    def group_likelihood(
+        self,
+        codes: NDArray[np.int64],
+        above: NDArray[np.int64],
+        likelihood: NormalLikelihood,
+        coarser: NormalLikelihood | None,
+    ) -> GroupLikelihood:
+        """Return the likelihood of averages within coarser labels, informed by the sums of the coarser labels."""
+        group, size = parents(codes, above), np.bincount(codes, self.expected)
+        share = shares(group, size)
+        if coarser is None:
+            return GroupLikelihood(group, share, np.zeros(1), np.zeros(1))
+        return GroupLikelihood(
+            group, share, coarser.response, coarser.information / (1 + coarser.information * TYPICAL_SPREAD**2)
+        )
+
+
+def shares(group: NDArray[np.int64], size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of each element in its group; equal shares if all elements of a group are 0."""
+    log_total = np.bincount(group, size)[group]
+    return np.where(log_total > 0, size / np.where(log_total > 0, log_total, 1), 1 / np.bincount(group)[group])
+
+
+def rough_fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> RoughFit:
+    """Fit effects by coordinate-wise iteration, each shrunk according to noise and a typical spread."""
+    noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.support_radius / RADIUS_IN_SD) ** 2
+    overall = float(np.log(max(noisy.sum(), 1) / at_risk.sum()))
+    expected, public = at_risk * np.exp(overall), {name: _all_public(release, codes[name]) for name in codes}
+    effects = {name: np.zeros(codes[name].max() + 1) for name in codes}
+    for _ in range(SWEEPS):
+        for name, label in codes.items():
+            without = expected * np.exp(-effects[name])[label]
+            typical = np.bincount(label, without)
+            spread = (TYPICAL_SPREAD * typical) ** 2
+            gap = typical + (0 if public[name] else noise) * np.bincount(label)
+            moved = spread / np.maximum(spread + gap, 1e-300) * (np.bincount(label, noisy) - typical)
+            effects[name] = np.log(np.maximum(1 + moved / np.where(typical > 0, typical, 1), LOWEST_RATIO))
+            expected = without * np.exp(effects[name])[label]
+    return RoughFit(noisy, expected, noise, overall, codes, public, effects)
+
+
+def _all_public(release: Release, codes: NDArray[np.int64]) -> bool:
+    """Return whether the sum over the cells of every label is public."""
+    A = release.public.A.tocsr()
+    rows = {
+        tuple(np.sort(A.indices[a:b])) for a, b in zip(A.indptr, A.indptr[1:], strict=False) if (A.data[a:b] == 1).all()
+    }
+    return all(tuple(np.flatnonzero(codes == label)) in rows for label in range(codes.max() + 1))
+
+
+def is_nested(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> bool:
+    """Return whether every label lies within a single coarser label."""
+    return np.array_equal(parents(codes, coarser)[codes], coarser)
+
+
+def parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the coarser label in which each label lies."""
+    return coarser[np.unique(codes, return_index=True)[1]]
+
 
 PRIOR_SD = 2.5  # of the intercept
 LOGISTIC_SD = np.pi / np.sqrt(3)  # prior standard deviation of the log odds of a mixing parameter

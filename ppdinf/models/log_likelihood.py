@@ -1,33 +1,123 @@
-"""Pointwise log likelihoods of a release, for ``az.loo`` and ``az.compare``: one for the cells of each public sum.
-
-Given the parameters, cells under different public sums are independent, and so are their noisy counts. The units that
-can be left out and predicted from the others are therefore groups (the noisy counts under one public sum, with that
-sum) and single cells in no public sum. PyMC alone treats a release as one observation.
-"""
+"""Pointwise log likelihoods of a release by public sum or by cell, and exact leave-one-out predictive densities."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import arviz_stats
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from ppdinf._internal.pymc_compat import TensorVariable, Variable
-from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
-from ppdinf.distributions.densities.released_rv import ReleasedRV
-from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependents_of
-from ppdinf.distributions.model_graph.renewed_windows import follow_data
-from ppdinf.distributions.observation.multinomial_rows import has_rows
+from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.data_models import has_rows
+from ppdinf.distributions.marginal_logp import logp_natural, logp_table
+from ppdinf.distributions.observed import ObservedRelease
+from ppdinf.distributions.random_variables import ReleasedRV
+from ppdinf.distributions.renewed_windows import follow_data
+from ppdinf.distributions.tables import ConfidentialTable, dependents_of
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.models.cell_log_likelihood import counts_of_cells, log_densities_of_cells, require_cells, wider_counts
-from ppdinf.models.dependent_likelihood import log_likelihood_of_dependent
+from ppdinf.fiber.sums_given_totals.totals import log_coefficient
 from ppdinf.models.model_order import posterior_of
 from ppdinf.models.posterior_tables import of_draws, only_table, outside_windows, sample_confidential, warn_of_windows
+from ppdinf.models.pymc_after_sampling import log_likelihood_of_dependent
+
+NEGLIGIBLE = -36.0  # log weight at an end of a range, relative to the largest
+LARGEST = 2**20  # counts of a range
+TILTS = np.sinh(np.linspace(-6, 6, 25)) / 20  # up to 10
+
+
+def require_cells(law: ConfidentialRV) -> None:
+    """Refuse releases whose cells have no such density."""
+    observed = law.observed
+    if not isinstance(observed, ObservedRelease) or not observed.is_integer:
+        raise ModelError("of='cells' requires a single release with integer noise by a mechanism of ppdinf")
+    if observed.likelihood.normaliser is not None or observed.likelihood.query is not None:
+        raise ModelError("of='cells' requires independent noise of cells given the public sums: use of='groups'")
+    A = observed.system.A
+    if observed.system.limits.size:
+        raise ModelError("of='cells' does not support public bounds, whose probability depends on the parameters")
+    if (A.data != 1).any() or (np.bincount(A.indices, minlength=1) > 1).any():
+        raise ModelError("of='cells' requires that every cell is in at most one public sum, with weight 1")
+
+
+def counts_of_cells(law: ConfidentialRV) -> NDArray[np.int64]:
+    """Return the integers within the radius of the noise around each released cell, shape (d, size)."""
+    y, reach = law.observed.y.astype(np.int64), int(np.ceil(law.observed.likelihood.support_radius))
+    return np.asarray(y[:, None] + np.arange(-reach, reach + 1))
+
+
+def wider_counts(
+    law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
+) -> NDArray[np.int64] | None:
+    """Return wider ranges of counts if the weight at the end of a range is not negligible at this draw, or None."""
+    (block, total), noise, at = law.groups, law.observed.log_counts(counts), counts.astype(np.float64)
+    log_weights = log_p + noise
+    lowest, highest = np.zeros(block.size), np.zeros(block.size)
+    heavy = np.zeros((2, block.size), dtype=bool)
+    for b in range(total.size):
+        own = np.flatnonzero(block == b)
+        means, of_noise = _tilted_means(log_weights[own], at[own]), _tilted_means(noise[own], at[own])
+        together = means.sum(axis=1, keepdims=True)
+        sums = np.hstack([together, together - means + of_noise])  # of all cells; with the noise alone in cell i
+        tilts = np.array([np.interp(total[b], column, TILTS) for column in sums.T])
+        lowest[own], highest[own] = tilts.min(), tilts.max()
+        of_alone = noise[own] + tilts[1:, None] * at[own]
+        heavy[0, own], heavy[1, own] = _is_heavy(of_alone, 0), _is_heavy(of_alone, -1)
+    heavy[0] |= _is_heavy(log_weights + lowest[:, None] * at, 0)
+    heavy[1] |= _is_heavy(log_weights + highest[:, None] * at, -1)
+    if not heavy.any():
+        return None
+    size = counts.shape[1]
+    first, last = counts[:, 0] - size * heavy[0], counts[:, -1] + size * heavy[1]
+    widest = int((last - first).max()) + 1
+    if widest > LARGEST:
+        raise ModelError(
+            f"the released cells are so far from the data model that of='cells' would sum over {widest:,} counts of a "
+            "cell: use of='groups'"
+        )
+    return np.asarray(first[:, None] + np.arange(widest))
+
+
+def _tilted_means(log_weights: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean count of each cell with weights times exp(t x), shape (tilts, cells)."""
+    return np.array([(softmax(log_weights + t * at, axis=1) * at).sum(axis=1) for t in TILTS])
+
+
+def _is_heavy(log_weights: NDArray[np.float64], end: int) -> NDArray[np.bool_]:
+    """Return whether the weight at an end is not negligible; also if no count of the range is possible."""
+    largest = log_weights.max(axis=1)
+    return np.asarray((log_weights[:, end] > largest + NEGLIGIBLE) | ~np.isfinite(largest))
+
+
+def log_densities_of_cells(
+    law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the log predictive density of each cell given the others."""
+    (block, total), noise, size = law.groups, law.observed.log_counts(counts), counts.shape[1]
+    log_weights = log_p + noise
+    found = np.logaddexp.reduce(log_weights, axis=1) - law.observed.log_constants()  # cells in no public sum
+    for b in range(total.size):
+        own = np.flatnonzero(block == b)
+        n = own.size
+        copies = np.repeat(log_weights[None, own], n + 1, axis=0)  # copy i has the noise alone in cell i; the last: all
+        copies[np.arange(n), np.arange(n)] = noise[own]
+        weights = log_coefficient(
+            copies.reshape(-1, size),
+            lo=np.tile(counts[own, 0], n + 1),
+            total=np.full(n + 1, total[b]),
+            block=np.repeat(np.arange(n + 1), n),
+        )
+        found[own] = weights[n] - weights[:n]
+    return found
+
 
 GROUP = "public_group"
 FEWEST = 10  # groups for the normal approximations of az.loo
@@ -264,3 +354,86 @@ def _names(law: ConfidentialRV) -> list[str]:
 
 def _first(law: ConfidentialRV, cells: NDArray[np.int64]) -> str:
     return law.observed.frame.cell(int(cells[0]))
+
+
+def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **sampling: Any) -> pd.DataFrame:
+    """Return the log predictive density of each public group of a release given all other groups.
+
+    For each group the model is sampled without the likelihood of this group. ``az.loo`` approximates this from a single
+    sample, which needs about 10 groups or more, and fails where one group matters much.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        The model, outside its context.
+    name : str, optional
+        Name of the table, if the model has several.
+    **sampling
+        Arguments of `pm.sample`, such as ``draws=1000, random_seed=1``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per public sum, then one per cell in no public sum:
+
+        - ``elpd``: log predictive density, normalized as by `log_likelihood`; its sum over groups is the elpd of the
+          model.
+        - ``monte_carlo_error``: its standard error due to the finite number of draws.
+
+    Raises
+    ------
+    ModelError
+        As `log_likelihood`.
+
+    Warns
+    -----
+    DiagnosisWarning
+        Without a group, the posterior of a cell exceeds its truncation window.
+
+    Notes
+    -----
+    The cost is that of one run of `pm.sample` per group.
+
+    See Also
+    --------
+    log_likelihood : Pointwise log likelihoods for ``az.loo``, from one sample.
+
+    References
+    ----------
+    A. Vehtari, A. Gelman, J. Gabry, "Practical Bayesian model evaluation using leave-one-out cross-validation and
+    WAIC", Stat. Comput. 27 (2017), section 2.1.
+
+    Examples
+    --------
+    >>> import pymc as pm, xarray as xr
+    >>> from ppdinf.models import leave_one_out
+    >>> import ppdinf as ppd
+    >>> table = xr.DataArray([3, -1, 4, 2], dims="area", coords={"area": list("abcd"), "state": ("area", list("xxyy"))})
+    >>> release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.groups("state"), epsilon=1))
+    >>> with pm.Model(coords=release.coords) as model:
+    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
+    >>> leave_one_out(model, draws=50, tune=50, chains=2, random_seed=1, progressbar=False,
+    ...               compute_convergence_checks=False).index.tolist()
+    ['state=x', 'state=y']
+    """
+    model = pm.modelcontext(model)
+    _, names = pointwise(model, name)
+    rows = []
+    for k in range(len(names)):
+        for _ in range(2):  # the second copy has the windows of the parameters that are plausible without the group
+            without = model.copy()
+            with without:
+                pm.Potential("left_out_group", -pointwise(without, name)[0][k])
+            follow_data(without)
+        with without:
+            posterior = pm.sample(**sampling).posterior
+        table = only_table(model, name)
+        warn_of_windows(table, outside_windows(table, posterior, model))
+        of_draw = of_draws([pointwise(model, name)[0][k]], posterior, model)
+        lead = posterior.sizes["chain"], posterior.sizes["draw"]
+        values = np.array([of_draw(at)[0] for at in np.ndindex(lead)]).reshape(lead)
+        density = np.exp(values - values.max())
+        effective = float(arviz_stats.ess(xr.DataArray(density, dims=("chain", "draw"), name="density")).item())
+        error = density.std() / density.mean() / np.sqrt(effective) if density.std() > 0 else 0.0
+        rows.append((values.max() + np.log(density.mean()), error))
+    return pd.DataFrame(rows, columns=["elpd", "monte_carlo_error"], index=pd.Index(names, name=GROUP))

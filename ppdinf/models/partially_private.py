@@ -1,4 +1,4 @@
-"""`PartiallyPrivate`: ties a PyMC model of a confidential table to its release."""
+"""`PartiallyPrivate`, `ConstrainedCounts` and `Released`: confidential tables in PyMC models."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
-import ppdinf.models.dependent_likelihood  # (PyMC's compute_log_likelihood)
-import ppdinf.models.posterior_predictive  # (PyMC's function of this name)
+import ppdinf.models.pymc_after_sampling
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (registers the step method with PyMC)
 from ppdinf._internal.pymc_compat import (
     MissingInputError,
@@ -23,32 +22,34 @@ from ppdinf._internal.pymc_compat import (
     change_dist_size,
     check_dist_not_registered,
 )
-from ppdinf.distributions.densities.confidential_rv import confidential
-from ppdinf.distributions.densities.released_rv import released
-from ppdinf.distributions.model_graph.build_fiber import build_fiber
-from ppdinf.distributions.model_graph.counted_twice import refuse_counted_twice
-from ppdinf.distributions.model_graph.data_models import (
+from ppdinf.distributions.build_fiber import build_fiber
+from ppdinf.distributions.confidential_rv import confidential
+from ppdinf.distributions.data_model_checks import refuse_counted_twice, refuse_other_dimensions
+from ppdinf.distributions.data_models import (
     as_distribution,
+    has_rows,
+    in_double,
+    require_public_rows,
     with_independent_cells,
     with_integer_bounds,
     with_positions,
 )
-from ppdinf.distributions.model_graph.dependents import tables_of
-from ppdinf.distributions.model_graph.dims_of_parameters import refuse_other_dimensions
-from ppdinf.distributions.model_graph.model_hooks import as_free_rvs
-from ppdinf.distributions.model_graph.shared_data import note_data
-from ppdinf.distributions.observation.float64 import in_double
-from ppdinf.distributions.observation.multinomial_rows import has_rows, require_public_rows
-from ppdinf.distributions.observation.observed import Observed
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.observation.observed_release import ObservedRelease
+from ppdinf.distributions.marginalization import as_free_rvs
+from ppdinf.distributions.observed import Observed, ObservedRelease
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.random_variables import Labels, mechanism_dist, released
+from ppdinf.distributions.tables import note_data, tables_of
 from ppdinf.errors import ModelError
+from ppdinf.invariants import System
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.same_noise import refuse_noise_in_use
+from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
+from ppdinf.tables.table import TableLike, reals_of
+from ppdinf.tables.totals import all_labels
 
 PRIORS: dict[type, Callable[[str, Any], TensorVariable]] = {
     MixingScale: lambda name, scale: add_with_start(name, pm.HalfNormal.dist(), scale.typical),
@@ -119,7 +120,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     -----
     Counts are truncated to a window. Its complement has noise probability below 1e-12, unless draws of the prior show
     that the data model or the data of a dependent favour counts further away
-    (`ppdinf.distributions.model_graph.truncation`). A window has a ``width`` of about
+    (`ppdinf.distributions.windows`). A window has a ``width`` of about
     ``70 / epsilon`` counts. Costs of a gradient and of a table draw are given in docs/speed.md.
 
     Cost of a gradient of the marginalized model:
@@ -294,3 +295,140 @@ def _with_known_lengths(dist: TensorVariable, shape: tuple[int, ...]) -> TensorV
         lengths += static[batch:]
         parameters.append(parameter if tuple(lengths) == static else pt.specify_shape(parameter, lengths))
     return op.make_node(rng, size, *parameters).default_output()
+
+
+def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
+    name: str,
+    dist: TensorVariable,
+    public: System,
+    marginalize: bool | str = "auto",
+    *,
+    dims: str | Sequence[str] | None = None,
+) -> TensorVariable:
+    """Give a distribution to an integer table of which only exact sums are public.
+
+    Examples are contingency tables with fixed margins, voters by group and party (ecological inference), and counts
+    behind totals. PyMC has no sampler for latent integers with a given sum.
+
+    Parameters
+    ----------
+    name : str
+        Name of the table.
+    dist : unnamed PyMC distribution of integers
+        As for `ppdinf.PartiallyPrivate`. It is not renormalized on the sums, so the sums inform its parameters.
+    public : System
+        Statements bound to labels and values: ``public.on(table, values=...)``.
+    marginalize : {"auto", True, False}
+        As for `ppdinf.PartiallyPrivate`: with nested sums the table is marginalized, otherwise it is sampled.
+    dims : str or sequence of str, optional
+        Dimensions of the table in the model.
+
+    Returns
+    -------
+    TensorVariable
+        The confidential table.
+
+    Raises
+    ------
+    ModelError
+        `public` is not bound to values, neither the sums nor the prior bound some cell, or
+        `ppdinf.PartiallyPrivate` raises the error.
+    InvariantError
+        No table in the support of `dist` has the stated sums.
+
+    See Also
+    --------
+    ppdinf.PartiallyPrivate, ppdinf.samplers.LatticeGibbs
+
+    Notes
+    -----
+    The model also contains an observed variable ``{name}_release`` with no elements, which represents the sums.
+
+    Examples
+    --------
+    Two groups, two outcomes, both margins known: given the odds ratio, a cell is noncentral hypergeometric (Fisher).
+
+    >>> import numpy as np
+    >>> import pymc as pm, ppdinf as ppd
+    >>> margins = ppd.invariants.margin("group") & ppd.invariants.margin("answer")
+    >>> labels = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("group", "answer"))
+    >>> public = margins.on(labels, values=[3, 4, 2, 5])
+    >>> with pm.Model(coords={"group": [0, 1], "answer": [0, 1]}) as model:
+    ...     voters = ppd.models.ConstrainedCounts("voters", pm.Poisson.dist(np.array([[3.0, 1.0], [1.0, 1.0]])), public)
+    ...     idata = pm.sample(50, tune=0, chains=1, random_seed=1, progressbar=False, quiet=True,
+    ...                       compute_convergence_checks=False)
+    >>> idata.posterior.voters.sum("answer").values[0, -1].tolist()
+    [3, 4]
+    """
+    if not isinstance(public, System):
+        raise ModelError("public must be bound to its values: pass public.on(table, values=...)")
+    labels = public.frame.table(np.zeros(public.frame.size, dtype=np.int64))
+    seen = Measurements(labels, public=public, not_totals=list(all_labels(public.frame)))
+    return PartiallyPrivate(name, dist, seen, marginalize, dims=dims)
+
+
+def Released(  # noqa: N802  (reads as a PyMC distribution)
+    name: str,
+    mechanism: TableMechanism,
+    table: TensorVariable,
+    observed: TableLike | None = None,
+    *,
+    labels: Labels | None = None,
+    dims: str | Sequence[str] | None = None,
+) -> TensorVariable:
+    """Add the release of a table to the model, ``mechanism.dist(table)``, observed or free.
+
+    The generative form of `ppdinf.PartiallyPrivate`: a model of tables, then the mechanism. Prior predictive draws
+    contain releases, and `pm.observe` and `pm.do` apply to them. The published release can be observed at once. The
+    posterior is the same. Within the context of the model, PyMC assigns
+    `ppdinf.samplers.lattice_gibbs.LatticeGibbs` to the table.
+
+    Parameters
+    ----------
+    name : str
+    mechanism : TableMechanism
+        A mechanism that releases cells, such as `ppdinf.GeneralizedLaplace`.
+    table : TensorVariable of integers
+        A variable of the model with any integer distribution, including `pm.Multinomial` with a constant n.
+    observed : table, optional
+        The published release. Labels of DataArrays, Series and DataFrames are compared with those of the table; an
+        array must have the table's shape.
+    labels : mapping of str to sequence, or a table, optional
+        As for `TableMechanism.dist`.
+    dims : str or sequence of str, optional
+        Dimensions of the release in the model.
+
+    Returns
+    -------
+    TensorVariable
+
+    Raises
+    ------
+    LabelError, InvariantError, ModelError
+        As for `TableMechanism.dist`, or the observed table has another shape or other labels.
+
+    See Also
+    --------
+    ppdinf.PartiallyPrivate
+
+    Examples
+    --------
+    >>> from ppdinf.models import Released
+    >>> import pymc as pm, ppdinf as ppd
+    >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")
+    >>> with pm.Model(coords={"county": list("ABC")}) as model:
+    ...     cases = pm.Poisson("cases", 4.0, dims="county")
+    ...     release = Released("release", mechanism, cases, observed=[9, -1, 3])
+    ...     idata = pm.sample(20, tune=0, chains=1, random_seed=1, progressbar=False, quiet=True,
+    ...                       compute_convergence_checks=False)
+    >>> set(idata.posterior.cases.sum("county").values.ravel().tolist())
+    {11}
+    """
+    model = pm.modelcontext(None)
+    release = mechanism_dist(mechanism, table, labels)
+    given = None
+    if observed is not None:
+        frame = release.owner.op.law.frame
+        # PyMC casts integers to 32 bits on their way to an observed variable
+        given = reals_of(observed, frame, "the observed release")
+    return model.register_rv(release, name, observed=given, dims=dims)

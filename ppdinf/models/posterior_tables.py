@@ -1,4 +1,4 @@
-"""Posterior draws of the confidential table, for marginalized and for sampled tables."""
+"""Posterior draws of the confidential table, and their probability outside its truncation windows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,67 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.progress import progress
 from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc, graph_replace
-from ppdinf._internal.types import Array
-from ppdinf.distributions.model_graph.data_model_draws import DataModelDraws, uninformed_cells
-from ppdinf.distributions.model_graph.dependents import ConfidentialTable, dependent_factors, drawn_for, tables_of
-from ppdinf.distributions.model_graph.renewed_windows import follow_data, follow_data_of
+from ppdinf._internal.values import Array
+from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.count_ranges import LARGEST_SHARE, beyond_draws, beyond_marginals, possible_counts
+from ppdinf.distributions.predictions import DataModelDraws, uninformed_cells
+from ppdinf.distributions.renewed_windows import follow_data, follow_data_of
+from ppdinf.distributions.tables import ConfidentialTable, dependent_factors, drawn_for, tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
-from ppdinf.models.mass_outside_windows import outside_of_draws, outside_of_law, window_problem
 from ppdinf.models.model_order import dims_of_draws, in_chains, in_model_order, posterior_of
+
+DRAWS = 64  # posterior draws of the parameters at which the distribution of a table is evaluated
+
+type Reals = NDArray[np.float64]
+
+
+def outside_of_law(
+    law: ConfidentialRV, log_h: Reals | None, of_draw: Callable[[tuple[int, int]], Reals], lead: tuple[int, int]
+) -> Reals:
+    """Bound the posterior probability of each cell outside its window, averaged over posterior draws."""
+    shares = []
+    for draw in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
+        log_weights = of_draw((int(draw) // lead[1], int(draw) % lead[1]))
+        weights, slope = (log_weights, None) if log_h is None else (log_h, log_weights)
+        if law.nested is None:
+            block, total = law.groups
+            marginals = totals.marginals(weights, eta=slope, lo=law.fiber.lower, total=total, block=block)
+        else:
+            posterior = law.nested.evaluate(weights.ravel(), slope).posteriors()
+            marginals = posterior.log_weight.reshape(weights.shape)
+        shares.append(beyond_marginals(marginals))
+    return np.where(law.fiber.uninformed, 0.0, np.mean(np.array(shares), axis=0))
+
+
+def outside_of_draws(law: ConfidentialRV, draws: xr.DataArray) -> Reals:
+    """Estimate the posterior probability of each cell outside its window from draws in the order of the model."""
+    fiber = law.fiber
+    nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
+    cells = draws.values.reshape(-1, fiber.lower.size)
+    ends = possible_counts(law.observed.system, nonnegative)
+    lower, upper = fiber.lower.astype(float), (fiber.lower + fiber.width - 1).astype(float)
+    shares = beyond_draws(cells, lower, upper, *ends).sum(axis=0)
+    return np.where(fiber.uninformed, 0.0, shares)
+
+
+def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
+    """Name the cells of a table whose posterior exceeds their windows, or return an empty string."""
+    over = np.flatnonzero(~(share <= LARGEST_SHARE))
+    if not over.size:
+        return ""
+    worst = over[np.argsort(-share[over], kind="stable")][:3]
+    named = "; ".join(law.observed.frame.cell(int(cell)) for cell in worst)
+    more = f" and {over.size - 3} more" if over.size > 3 else ""
+    return (
+        f"The posterior of {name!r} exceeds the truncation windows, with {share.max():.1g} of the weight at "
+        f"{named}{more}: the prior, the release and the variables that depend on these cells contradict each other by "
+        "more than the noise does once in 1e12 tables, and the fit before sampling did not find the parameters of this "
+        "posterior. Set initial values of the parameters near this posterior (initval=) and sample again. Check "
+        "epsilon, the expected counts of the cells, and the data of the dependent variables. Allow more variation of "
+        "the counts (NegativeBinomial instead of Poisson)."
+    )
 
 
 class Posterior(Protocol):

@@ -31,7 +31,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Variable
-from ppdinf.distributions.observation.observed_release import ObservedRelease
+from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models.partially_private import PartiallyPrivate
 from ppdinf.models.scaled import Scaled

@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DiscreteGaussian, IntegerLaw, L2Laplace
-from ppdinf.laws.integer_noise.l2_total import log_l2_total
-from ppdinf.noise.exact.elimination.cell_elimination import elimination_work
-from ppdinf.noise.exact.elimination.potentials import symmetric
-from ppdinf.noise.exact.elimination.variable_elimination import Elimination
+from ppdinf.laws.l2_laplace import log_l2_total
+from ppdinf.noise.exact.cell_elimination import elimination_work
+from ppdinf.noise.exact.potentials import symmetric
+from ppdinf.noise.exact.variable_elimination import Elimination
 
 QUICK = 10**8  # multiplications of an elimination that takes less than a second
 LARGEST_RANK = 1000  # largest dimension of a basis that is orthogonalized

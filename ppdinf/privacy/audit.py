@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from ppdinf._internal.rationals import Parameter
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
-from ppdinf.invariants.system import bind
+from ppdinf.invariants.public import bind
 from ppdinf.lattice.points.fiber_tables import fiber_tables
-from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee
 
 NEGLIGIBLE = 1e-10
 

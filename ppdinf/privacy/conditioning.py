@@ -1,31 +1,197 @@
-"""The effect of conditioning noise on public information, on the loss and on protected tables.
-
-Conditioning multiplies the ratio of two densities by C(x') / C(x), where C(x) is the probability that noise around x
-satisfies the public statements. If only sums are public, C is constant, and conditioning does not change the loss.
-
-References
-----------
-R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Theorems 1.3 and 2.1,
-section 5.1.
-"""
+"""Gamma, the additional privacy loss of noise conditioned on public bounds."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from itertools import permutations
+from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
 
-from ppdinf._internal.arrays import numbers
+from ppdinf._internal.values import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
-from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.algebra.systems import distinct_rows
+from ppdinf.lattice.margins import two_way_table
+from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.points.fiber_tables import cell_intervals, fiber_tables
 from ppdinf.lattice.points.shortest import shortest_distance
-from ppdinf.privacy.conditioning_blocks import SAME, BlockCost, cost_by_blocks
+from ppdinf.laws import DoubleGeometric, IntegerLaw
+
+LISTED = 5000  # enumerated tables of a block, up to the order of cells with equal bounds
+WORK = 3 * 10**8  # multiplications for their normalizers, about 1 s
+BLOCKS = 8  # number of blocks whose tables are enumerated
+SAME = 1e-9  # bounds that differ by less are equal
+CROWD = 1000  # persons in a block above which its tables are not enumerated
+LONGEST = 10**6  # persons in one cell, up to which its normalizer is summed
+
+
+class BlockCost(NamedTuple):
+    """Bounds on gamma: at least `lower`, at most `upper`; `tables` were enumerated."""
+
+    lower: float
+    upper: float
+    tables: int
+
+
+def cost_by_blocks(noise: IntegerLaw, system: System) -> BlockCost:
+    """Bound gamma for noise conditioned on all public statements of a system."""
+    if np.any(np.diff(system.B.indptr) > 1):  # a bound on several cells can end lines where no single cell does
+        return BlockCost(0.0, 1.0, 0)
+    low, high = system.cell_limits
+    structure, table = system.structure, np.zeros(0, dtype=np.int64)
+    if structure.partition.any():
+        table = nearest_feasible(system.A, system.values, system.B, system.limits, row_names=system.names)
+    order = np.argsort(structure.blocks, kind="stable")
+    sums: dict[tuple[tuple[tuple[float, float], ...], int], BlockCost] = {}
+    crossing = []
+    for cells in np.split(order, np.cumsum(np.bincount(structure.blocks))[:-1]):
+        block, free = structure.blocks[cells[0]], low[cells] == -np.inf
+        if structure.fixed[cells[0]] or (free & (high[cells] == np.inf)).all():
+            continue
+        if structure.partition[block]:
+            key = tuple(sorted(zip(low[cells], high[cells], strict=True))), int(table[cells].sum())
+            sums[key] = sums.get(key) or _one_sum(noise, np.array(key[0]), key[1])
+        else:
+            crossing.append(BlockCost(0.0, _crossing(noise, system, cells), 0))
+    # enumerate blocks in decreasing order of their upper bounds
+    for key in sorted(sums, key=lambda key: (-sums[key].upper, -sums[key].lower))[:BLOCKS]:
+        if sums[key].upper > max(cost.lower for cost in sums.values()) + SAME:
+            sums[key] = _listed(noise, np.array(key[0]), key[1]) or sums[key]
+    costs = [*sums.values(), *crossing]
+    return BlockCost(
+        max((cost.lower for cost in costs), default=0.0),
+        max((cost.upper for cost in costs), default=0.0),
+        sum(cost.tables for cost in costs),
+    )
+
+
+def _steps_bound(epsilon: float, cells: int) -> float:
+    """Bound ``log(C(x + g) / C(x)) / (epsilon n)`` for steps that move n cells by one."""
+    steep, stay = (cells - 2) * epsilon, -math.expm1(-cells * epsilon)
+    if steep < 100:
+        return math.log1p(stay * math.exp(steep)) / (cells * epsilon)
+    return (steep + math.log(stay + math.exp(-steep))) / (cells * epsilon)
+
+
+def _crossing(noise: IntegerLaw, system: System, cells: NDArray[np.int64]) -> float:
+    """Bound gamma of a single cell, or of a two-way table, whose steps are cycles of alternating signs."""
+    if not isinstance(noise, DoubleGeometric):
+        return 1.0
+    epsilon = float(noise.epsilon)
+    if cells.size == 1:
+        return _steps_bound(epsilon, 1)
+    table = two_way_table(distinct_rows(system.structure.class_system[:, np.unique(system.structure.classes[cells])]))
+    if table is None:
+        return 1.0
+    return max(_steps_bound(epsilon, n) for n in range(2, 2 * min(table.shape) + 1, 2))
+
+
+def _one_sum(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost:
+    """Bound gamma of cells that only share their sum; `ends` are their bounds, shape (d, 2)."""
+    bounded = BlockCost(0.0, 1.0, 0)
+    if isinstance(noise, DoubleGeometric):
+        epsilon, d = float(noise.epsilon), len(ends)
+        bounded = BlockCost(0.0, _steps_bound(epsilon, 2), 0)
+        if np.isfinite(ends[:, 0]).all() and np.isinf(ends[:, 1]).all():
+            stay = -math.expm1(-2 * epsilon)  # 1 - b without cancellation for small epsilon
+            limit = math.log1p(stay - stay**d) / (2 * epsilon)
+            bounded = BlockCost(min(limit, _all_in_one(epsilon, d, total - int(ends[:, 0].sum()))), limit, 1)
+    return bounded
+
+
+def _all_in_one(epsilon: float, d: int, persons: int) -> float:
+    """Return ``log(C(x') / C(x)) / (2 epsilon)``: x has all persons in one of d cells, x' has one person in another."""
+    # terms above this k are below exp(-50) of the sum
+    persons = min(persons, math.ceil((50 + d * math.log(persons + d)) / (2 * epsilon)))
+    if not 0 < persons <= LONGEST:
+        return 0.0
+    k = np.arange(persons + 1)
+    log_m = -2 * epsilon * k + gammaln(k + d) - gammaln(k + 1) - gammaln(d)
+    m = np.exp(log_m - log_m.max())  # a common factor of both normalizers, to avoid overflow for thousands of cells
+    stay = -math.expm1(-2 * epsilon)
+    before = stay * m[:-1].sum() + m[-1]
+    rest = np.append(np.full(persons - 1, stay), 1.0)
+    after = stay * (rest @ m[:-1]) + rest @ m[1:]
+    return math.log(after / before) / (2 * epsilon)
+
+
+def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost | None:
+    """Return gamma from an enumeration of all tables of one sum; None if they are too many."""
+    d = len(ends)
+    sum_row, cells = np.ones((1, d), dtype=np.int64), sp.eye_array(d, dtype=np.int64, format="csr")
+    # Bounds of the cells as one system, and the interval of each cell given the total.
+    given = np.isfinite(ends)
+    B = sp.vstack([cells[given[:, 0]], -cells[given[:, 1]]], format="csr")
+    limits = np.concatenate([ends[given[:, 0], 0], -ends[given[:, 1], 1]]).astype(np.int64)
+    first, last = cell_intervals(sum_row, np.array([total]), B, limits)
+    equal_bounds = [np.flatnonzero((ends == pair).all(axis=1)) for pair in np.unique(ends, axis=0)]
+    if np.isinf(last - first).any() or total - first.sum() > CROWD:
+        return None
+    low, high, persons = first.astype(np.int64), last.astype(np.int64), int(total - first.sum())
+    # Count the tables up to the order of cells with equal bounds, and stop if enumeration is too expensive.
+    number = _number(high - low, persons, equal_bounds)
+    if number > LISTED or number * max(100 * d * d, (persons + 1) * int((high - low + 1).sum())) > WORK:
+        return None
+    # Enumerate one table for each order: counts decrease within cells of equal bounds.
+    eye = np.eye(d, dtype=np.int64)
+    falling = [eye[i] - eye[i + 1] for same in equal_bounds for i in same[:-1]]
+    # the remaining total must fit into the cells after i: this drops partial tables without completion, and no others
+    fits = [np.tri(d, dtype=np.int64)[i] + eye[i] * (same > i).sum() for same in equal_bounds for i in same]
+    beyond = [high[i + 1 :].sum() - high[same[same > i]].sum() for same in equal_bounds for i in same]
+    B = np.vstack([eye, -eye, *falling, *fits])
+    limits = np.concatenate([low, -high, np.zeros(len(falling), dtype=np.int64), total - np.array(beyond)])
+    tables = fiber_tables(sum_row, np.array([total]), B, limits, most=number)
+    if tables is None:
+        return None
+    # Compare each table with the tables that move one person from cell j to cell i.
+    log_c = np.log(_normalisers(noise, tables, low, high))
+    place, worst = {x.tobytes(): k for k, x in enumerate(tables)}, 0.0
+    for i, j in permutations(range(d), 2):
+        here = np.flatnonzero((tables[:, i] < high[i]) & (tables[:, j] > low[j]))
+        moved = tables[here] + eye[i] - eye[j]
+        for same in equal_bounds:
+            moved[:, same] = -np.sort(-moved[:, same], axis=1)
+        there = np.array([place[x.tobytes()] for x in moved], dtype=np.int64)
+        worst = max(worst, float(np.max(log_c[there] - log_c[here], initial=0.0)))
+    assert noise.epsilon_per_unit is not None, "gamma is relative to it"
+    gamma = worst / (2 * float(noise.epsilon_per_unit))
+    return BlockCost(gamma, gamma, len(tables))
+
+
+def _number(ranges: NDArray[np.int64], persons: int, equal_bounds: list[NDArray[np.int64]]) -> int:
+    """Count tables up to the order of cells with equal bounds, in floating point."""
+    ways = np.zeros(persons + 1)
+    ways[0] = 1
+    for same in equal_bounds:
+        chosen = np.zeros((same.size + 1, persons + 1))  # by the number of cells that hold at least the current count
+        chosen[0] = ways
+        for count in range(1, int(ranges[same[0]]) + 1):
+            for k in range(1, same.size + 1):
+                chosen[k, count:] += chosen[k - 1, : persons + 1 - count]
+        ways = chosen.sum(axis=0)
+    return int(min(ways[persons], 1e9))
+
+
+def _normalisers(
+    noise: IntegerLaw, tables: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Total weight of the releases of each table, at least 1: the table itself has weight 1."""
+    persons = int(tables[0].sum() - low.sum())
+    mass = np.zeros((len(tables), persons + 1))
+    mass[:, 0] = 1
+    for i in range(low.size):
+        weights = np.exp(noise.log_weight(np.arange(low[i], high[i] + 1) - tables[:, [i]]))
+        before, mass = mass, np.zeros_like(mass)
+        for k in range(weights.shape[1]):
+            mass[:, k:] += weights[:, [k]] * before[:, : persons + 1 - k]
+    return mass[:, persons]
+
 
 MOST = 1000  # tables up to which all probabilities are computed
 SEARCH = 60  # tables that are searched otherwise
@@ -38,7 +204,7 @@ class ConditioningCost:
     Attributes
     ----------
     gamma : float
-        Holds for all tables: exact to 1e-9 if `exact`, otherwise a bound (`ppdinf.privacy.conditioning_blocks`).
+        Holds for all tables: exact to 1e-9 if `exact`, otherwise a bound (`ppdinf.privacy.conditioning`).
     lower : float
         Largest ``log(C(x') / C(x)) / (epsilon |x - x'|)`` among the visited tables; a lower bound on the exact gamma.
     effective : float or None

@@ -1,38 +1,22 @@
-r"""The standard deviation of Gaussian noise for (epsilon, delta) differential privacy.
-
-For two tables whose answers differ by s, releases with noise N(0, sigma^2 I) are as distinguishable as two normal
-variables at distance s. With a = s / sigma, the smallest delta for a given epsilon is
-
-    delta(a, epsilon) = Phi(a/2 - epsilon/a) - exp(epsilon) Phi(-a/2 - epsilon/a),
-
-and the analytic calibration uses the largest a for which it is at most the required delta. With
-h = epsilon/a - a/2 and t = epsilon/a + a/2, exp(epsilon) phi(t) = phi(h), so that
-
-    delta = phi(h) (m(h) - m(t)),     m(u) = Phi(-u) / phi(u)    (Mills' ratio, decreasing)
-
-holds in every tail without overflow; m is computed from scipy's scaled complementary error function.
-
-References
-----------
-B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018, Theorem 8.
-J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Lemma 3.4.
-"""
+"""The scale of normal and of discrete Gaussian noise for (epsilon, delta) differential privacy."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Real
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -170,3 +154,25 @@ def _positive(value: Parameter, name: str) -> float:
     if not 0 < number < math.inf:
         raise PrivacyError(f"{name} must be positive and finite, found {value!r}")
     return number
+
+
+@lru_cache(maxsize=32)
+def discrete_gaussian_sigma(epsilon: Fraction, delta: Fraction) -> float:
+    """Return the least sigma for which discrete Gaussian noise is (epsilon, delta) private for neighbouring counts."""
+    if delta >= 1:
+        raise PrivacyError(f"delta must lie below 1, found {delta}")
+    rate, tail_probability = float(epsilon), float(delta)
+
+    def excess(log_sigma: float) -> float:
+        sigma = math.exp(log_sigma)
+        k = np.arange(-math.ceil(40 * sigma + rate * sigma**2) - 2, math.ceil(40 * sigma) + 2, dtype=np.float64)
+        weight = np.exp(-((k / sigma) ** 2) / 2)
+        beyond = np.maximum(0, weight - np.exp(rate - (((k + 1) / sigma) ** 2) / 2))
+        return math.log(float(beyond.sum() / weight.sum()) + 1e-300) - math.log(tail_probability)
+
+    low, high = math.log(0.05), math.log(0.1)
+    while excess(high) > 0:
+        high += math.log(2)
+    if excess(low) <= 0:
+        return math.exp(low)
+    return math.exp(brentq(excess, low, high, xtol=1e-10)) * (1 + 1e-9)

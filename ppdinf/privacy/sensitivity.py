@@ -1,13 +1,4 @@
-"""The largest change of the answers to a linear query by one person.
-
-A query W (q x d) has the answers W x for a table with cells x. Adding or removing one record changes the answers by a
-column of W, replacing one record by another changes them by the difference of two columns. The l_p sensitivity is the
-largest length of such a change.
-
-The distance between columns without a common row depends on their lengths only, so the components of W are searched
-separately. Within a component, columns are processed by decreasing length: no pair is longer than the sum of its
-lengths, which ends the search early for most queries.
-"""
+"""The changes of the answers to a linear query by one person: the largest, all of them, and an ellipsoid."""
 
 from __future__ import annotations
 
@@ -18,10 +9,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from ppdinf._internal.arrays import numbers
+from ppdinf._internal.values import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.algebra.systems import MatrixLike
-from ppdinf.privacy.guarantees.unit_loss import ADDED, REPLACED
+from ppdinf.privacy.unit_loss import ADDED, REPLACED
 
 type Neighbours = Literal["replaced", "added"]
 
@@ -166,3 +157,53 @@ def _columns(query: MatrixLike, neighbours: str) -> sparse.csc_array:
     if not np.isfinite(columns.data).all():
         raise PrivacyError("the query must have finite entries only")
     return columns
+
+
+REFRESH = 100  # steps between new inverses, which limit rounding errors
+STEPS = 10**6
+
+
+def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3) -> NDArray[np.float64]:
+    """Return an ellipsoid around points and their negatives whose volume is near the minimum."""
+    m, n = points.shape
+    if m == 1:
+        return np.array([[float((points**2).max())]])
+    left, extent, white = np.linalg.svd(points, full_matrices=False)
+    if n < m or extent[-1] <= 1e-12 * extent[0]:
+        raise _flat()
+    root = left * extent
+    return root @ _around(white, tolerance) @ root.T
+
+
+def _around(points: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """Return the ellipsoid around points whose moment matrix is a multiple of the identity."""
+    m, n = points.shape
+    weights = np.full(n, 1 / n)
+    for step in range(STEPS):
+        if step % REFRESH == 0:
+            moment = (points * weights) @ points.T
+            inverse = np.linalg.inv(moment)
+            g = np.einsum("ij,ij->j", points, inverse @ points)
+        far, near = int(np.argmax(g)), int(np.argmin(np.where(weights > 0, g, np.inf)))
+        if g[far] <= m * (1 + tolerance):
+            # the certificate uses a newly computed inverse
+            moment = (points * weights) @ points.T
+            g = np.einsum("ij,ij->j", points, np.linalg.solve(moment, points))
+            if m <= g.max() * (1 + 1e-9) and g.max() <= m * (1 + 2 * tolerance):
+                shape_matrix: NDArray[np.float64] = moment * g.max()
+                return shape_matrix
+            break
+        j = far if g[far] - m >= m - g[near] else near
+        shift = (g[j] - m) / (m * (g[j] - 1)) if g[j] > 1 else -np.inf
+        shift = max(shift, -weights[j] / (1 - weights[j]))
+        weights *= 1 - shift
+        weights[j] = max(0.0, weights[j] + shift)
+        direction = inverse @ points[:, j]
+        factor = shift / (1 - shift + shift * g[j])
+        inverse = (inverse - factor * np.outer(direction, direction)) / (1 - shift)
+        g = (g - factor * (direction @ points) ** 2) / (1 - shift)
+    raise _flat()
+
+
+def _flat() -> PrivacyError:
+    return PrivacyError("the points nearly lie in fewer dimensions: no ellipsoid around them could be certified")

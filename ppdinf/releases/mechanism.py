@@ -1,28 +1,26 @@
-"""The base class of mechanisms: kind in files, guarantee, and optional likelihood."""
+"""The base class of mechanisms: kind in files, guarantee, likelihood, and releases planned before a draw."""
 
 from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.frozen import NamedInFiles, construct
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json, NamedInFiles, construct
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.privacy.guarantees.guarantee import Guarantee
-from ppdinf.privacy.guarantees.possible_tables import PossibleTables
-from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.release_guarantee import PossibleTables, ReleaseGuarantee
 from ppdinf.tables.table import TableLike
-
-if TYPE_CHECKING:
-    from ppdinf.releases.prepared_release import PreparedRelease
 
 ROOMS = ("ppdinf.mechanisms", "ppdinf.counts")
 """Packages that define kinds of mechanisms, imported when a file names a kind that is not defined yet."""
@@ -251,3 +249,18 @@ def _describe_step(step: NDArray[np.int64], unit: str) -> str:
             return f"one {unit} more, or one less, in each of two cells"
         return f"one {unit} counted in another cell"
     return "several cells must change together to keep every public sum"
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRelease:
+    """A validated and planned release without noise. It holds the confidential table: never publish it."""
+
+    mechanism: Mechanism
+    public: System
+    plan: Plan | None
+    draw: Callable[[], Any]
+
+    @cached_property
+    def guarantee(self) -> ReleaseGuarantee:
+        """The guarantee of the complete release."""
+        return self.mechanism.guarantee_on(self.public, self.plan)

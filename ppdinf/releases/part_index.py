@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from ppdinf._internal.atomic_files import as_path
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import PrivacyError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.statement import as_integer, as_label, as_text
-from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.releases import sealed
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release

@@ -1,10 +1,4 @@
-"""Releases of tables that are larger than the memory: each part is read, drawn and written on its own.
-
-Two passes read the parts. The first one validates all tables and computes the guarantee, before any privacy is spent.
-The second one draws the noise of each part from its own secure stream, checks its public sums, and writes its file to
-a temporary folder. The folder gets its name when every file and the index are on the disk. A run that fails publishes
-nothing.
-"""
+"""Releases of tables that are larger than the memory, part by part, in two passes."""
 
 from __future__ import annotations
 
@@ -13,7 +7,7 @@ import secrets
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,15 +20,16 @@ import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path, flush_folder, require_place, unwritable, write_atomically
 from ppdinf._internal.progress import tracked
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf._internal.workers import Workers, run
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning, ReleaseFileError
 from ppdinf.invariants import Public, System
-from ppdinf.invariants.statement import as_label, as_text
+from ppdinf.invariants.metadata import Covariates
+from ppdinf.invariants.public import bind
+from ppdinf.invariants.statement import Statement, as_label, as_text
 from ppdinf.invariants.sums import Sums
-from ppdinf.invariants.system import bind
-from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
-from ppdinf.releases.mechanism import Mechanism
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.releases.part_index import (
     INDEX,
     Label,
@@ -45,11 +40,68 @@ from ppdinf.releases.part_index import (
     pack_index,
     read_parts,
 )
-from ppdinf.releases.part_statements import outer_labels, require_nested, split_statements
-from ppdinf.releases.prepared_release import PreparedRelease
 from ppdinf.releases.release_file import pack_release
 from ppdinf.releases.selection import Selection
+from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
+
+
+def split_statements(public: Public, by: str) -> tuple[Public, Public]:
+    """Split public statements into those of single parts, and sums over several parts that follow from them."""
+    coarser = {s.by[0]: s.within for s in public if isinstance(s, Sums) and len(s.by) == 1 and s.within is not None}
+    local = tuple(s for s in public if (by in determined(s, coarser) if isinstance(s, Sums) else s.is_local(by)))
+    joint = tuple(statement for statement in public if statement not in local)
+    for statement in joint:
+        if not any(_sums_up(statement, part, coarser) for part in local):
+            raise InvariantError(
+                f"{statement} can have cells of several labels of {by!r}, so that the noise of the parts would not be "
+                f"independent: drop it, add margin({by!r}) to the public information if these sums may be public, or "
+                "release the complete table"
+            )
+    declared, named = (set[str]().union(*(s.coordinates() for s in part)) for part in (local, joint))
+    outer = tuple(sorted(named - declared))  # coarser levels than those of the parts: their labels are public, too
+    return Public((*local, Covariates(outer)) if outer else local), Public(joint)
+
+
+def determined(sums: Sums, coarser: Mapping[str, str]) -> set[str]:
+    """Return the coordinates with one label in each sum, if each label of a coordinate has one coarser label."""
+    names, new = set[str](), {*sums.by} | ({sums.within} if sums.within is not None else set())
+    while new - names:
+        names |= new
+        new = {coarser[name] for name in names & coarser.keys()}
+    return names
+
+
+def _sums_up(joint: Statement, local: Statement, coarser: Mapping[str, str]) -> bool:
+    """Whether each sum of a statement is a sum of sums of a finer statement."""
+    return (
+        isinstance(joint, Sums)
+        and isinstance(local, Sums)
+        and joint.weights == local.weights
+        and set(joint.by) <= determined(local, coarser)
+    )
+
+
+def require_nested(parts: Iterable[Mapping[str, str]]) -> None:
+    """Refuse sums that are stated to lie within one label, but lie in two labels of different parts."""
+    first: dict[str, str] = {}
+    for part in parts:
+        for name, outer in part.items():
+            if first.setdefault(name, outer) != outer:
+                raise InvariantError(
+                    f"{name} lies in {first[name]} and in {outer}, so the levels do not nest: give its parts distinct "
+                    f"names, or use margin({outer.partition('=')[0]!r}, ...)"
+                )
+
+
+def outer_labels(frame: Frame, by: tuple[str, ...], within: str) -> dict[str, str]:
+    """Return the label of a coarser coordinate of each combination of labels."""
+    columns = [frame.broadcast(name).tolist() for name in (*by, within)]
+    return {
+        ", ".join(f"{name}={label}" for name, label in zip(by, row, strict=False)): f"{within}={row[-1]}"
+        for row in set(zip(*columns, strict=True))
+    }
+
 
 type Read = Callable[[Label], TableLike]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants.statement import plain
 from ppdinf.releases import sealed

@@ -6,11 +6,11 @@ from os import PathLike
 
 import numpy as np
 
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
+from ppdinf.invariants.public import bind
 from ppdinf.invariants.statement import as_label, as_text
-from ppdinf.invariants.system import bind
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.releases import sealed
 from ppdinf.releases.mechanism import Mechanism

@@ -24,7 +24,7 @@ import pandas as pd
 import xarray as xr
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.tables.frame import Frame
 

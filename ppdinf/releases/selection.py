@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants import Public, System
-from ppdinf.invariants.selected_sums import SelectedSums
+from ppdinf.invariants.public import bind
 from ppdinf.invariants.statement import Statement
-from ppdinf.invariants.system import bind
+from ppdinf.invariants.sums import SelectedSums
 from ppdinf.lattice import kernel
 from ppdinf.releases.mechanism import Mechanism
 from ppdinf.tables.frame import Frame

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json
 from ppdinf.errors import SignatureError
 from ppdinf.releases import sealed
 from ppdinf.releases.part_index import HOLDS, read_index

@@ -18,7 +18,7 @@ from ppdinf.invariants import Public
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.plots import plot_cells
 from ppdinf.plots.style import NAIVE, POSTERIOR, QUIET, clean, figure_style
-from ppdinf.report.html_page import environment, png, versions
+from ppdinf.report.analysis_report import environment, png, versions
 
 SHOWN = 40  # cells or sums in the figure: those with the widest intervals relative to their estimates
 COLUMNS = 40  # largest number of columns of the figure of all cells

@@ -1,13 +1,8 @@
-"""Gibbs sampling of a confidential table along lines of its fiber, by exact full conditionals.
-
-State and kernel are those of `ppdinf.fiber.gibbs.line_gibbs`. The weight of a count is the product of the data model
-and the noise probability of the released count. Noise that couples the cells is evaluated along the lines. Directions
-are those of `ppdinf.lattice.moves.moves`, which states whether they are proved to connect the fiber: one person moved
-between two cells under the same public sums, a swap in a two-way table, or a combination of basis vectors.
-"""
+"""Gibbs sampling of a confidential table along lines of its fiber, and its combination with NUTS for the parameters."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
@@ -21,6 +16,7 @@ from ppdinf._internal.pymc_compat import (
     STEP_METHODS,
     BlockedStep,
     Competence,
+    QuadPotentialFullAdapt,
     StepMethodState,
     TensorVariable,
     compile_pymc,
@@ -28,20 +24,19 @@ from ppdinf._internal.pymc_compat import (
     get_value_vars_from_user_vars,
     inputvars,
 )
-from ppdinf._internal.types import Array
-from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.densities.factors import CellFactor, read_cells
-from ppdinf.distributions.model_graph.build_fiber import at_initial_point, give_windows
-from ppdinf.distributions.model_graph.data_model_draws import DataModelDraws, uninformed_cells
-from ppdinf.distributions.model_graph.dependents import dependent_factors
-from ppdinf.distributions.model_graph.latent_tables import plain_table
-from ppdinf.distributions.model_graph.model_hooks import restart_by_data
-from ppdinf.distributions.model_graph.renewed_windows import follow_data
-from ppdinf.distributions.observation.observed_release import mechanism_of
+from ppdinf._internal.values import Array
+from ppdinf.distributions.build_fiber import at_initial_point, give_windows
+from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.factors import CellFactor, read_cells
+from ppdinf.distributions.latent_tables import plain_table
+from ppdinf.distributions.marginalization import restart_by_data
+from ppdinf.distributions.observed import mechanism_of
+from ppdinf.distributions.predictions import DataModelDraws, uninformed_cells
+from ppdinf.distributions.renewed_windows import follow_data
+from ppdinf.distributions.tables import dependent_factors
 from ppdinf.errors import ModelError
-from ppdinf.fiber.gibbs.dispatch import Directions, advance, directions
 from ppdinf.fiber.gibbs.fiber import Fiber
-from ppdinf.fiber.gibbs.random_windows import RandomTruncation, random_truncation
+from ppdinf.fiber.gibbs.table_update import Directions, RandomTruncation, advance, directions, random_truncation
 from ppdinf.noise.primitives.stream import seeded_stream
 
 SWEEPS = 4
@@ -308,3 +303,21 @@ def scales_of(table: TensorVariable, model: pm.Model) -> tuple[RandomTruncation,
 
 
 STEP_METHODS.append(LatticeGibbs)  # in place: PyMC's sampler references this list
+
+
+def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
+    """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters."""
+    model = pm.modelcontext(model)
+    tables = [v for v in model.free_RVs if LatticeGibbs.competence(v, has_grad=False) is Competence.IDEAL]
+    parameters = [v for v in model.free_RVs if v not in tables]
+    if len(tables) != 1 or not parameters:
+        raise ModelError(
+            "the model must have one confidential table and at least one parameter, found "
+            f"{len(tables)} and {len(parameters)}"
+        )
+    point = model.initial_point()
+    size = sum(point[model.rvs_to_values[v].name].size for v in parameters)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "QuadPotentialFullAdapt is an experimental feature")
+        metric = QuadPotentialFullAdapt(size, np.zeros(size), np.eye(size), 10)  # what PyMC's "adapt_full" builds
+    return [LatticeGibbs(tables, model=model), pm.NUTS(parameters, potential=metric, model=model)]

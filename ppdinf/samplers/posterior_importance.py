@@ -11,7 +11,7 @@ times P(Z | theta), is L(theta). The weights here are the Rao-Blackwellized form
 Proposal g: two mixtures of multivariate t distributions (`ppdinf.samplers.posterior_proposal`), one per search:
 
 1. Gaussian approximations at all modes that an optimizer reaches from several starts, including draws of the prior
-   (`ppdinf.samplers.posterior_modes`). No diagnostic of the weights detects a mode that every proposal misses.
+   (`ppdinf.samplers.posterior_proposal`). No diagnostic of the weights detects a mode that every proposal misses.
 2. Rounds of draws: each round weights all draws by the mixture of all proposals, and refits to the weighted draws.
    Weights are tempered while few draws carry all the weight. Every proposal includes a share for the modes and a share
    for a distribution similar to the prior, so that modes missed by a fit are still drawn (a defensive mixture).
@@ -41,12 +41,18 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._internal.progress import progress
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.samplers.parameters import as_tree, require_parameters
-from ppdinf.samplers.posterior_modes import Mode, dispersed, find_modes
-from ppdinf.samplers.posterior_proposal import DefensiveMixture, Distribution, TMixture, fit
-from ppdinf.samplers.posterior_target import PosteriorTarget, target_of
+from ppdinf.samplers.posterior_proposal import (
+    DefensiveMixture,
+    Distribution,
+    Mode,
+    TMixture,
+    dispersed,
+    find_modes,
+    fit,
+)
+from ppdinf.samplers.posterior_target import PosteriorTarget, as_tree, require_parameters, target_of
 
 K_HAT = 0.7  # upper limit for reliable weighted means (Vehtari et al. 2024)
 PROPOSALS_PER_DRAW = 10  # weighted draws per returned draw

@@ -1,32 +1,126 @@
-"""Proposals of importance sampling: mixtures of multivariate t distributions fitted to draws.
-
-A t distribution has heavier tails than most posteriors. A mixture adapts to skewed posteriors and to scales that vary,
-such as those of effects with their spread. The fit is by expectation maximization. Each component's scale matrix is
-shrunk towards the average within components: separate scale matrices need more effective draws than adaptation has, and
-a scale matrix that is too small gives weights with heavy tails.
-
-References
-----------
-O. Cappe, R. Douc, A. Guillin, J.-M. Marin and C. P. Robert, "Adaptive importance sampling in general mixture classes",
-Statistics and Computing 18 (2008), section 4, for the updates.
-"""
+"""Proposals of importance sampling: modes of a posterior, and mixtures of multivariate t distributions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
+from scipy.stats import multivariate_normal
+
+BOUND_DRAWS = 50  # draws that estimate an evidence lower bound
+STEPS = (1e-4, 0.03, 0.3, 1.0)  # of second differences: wide steps pass over kinks, used if the first finds no peak
+LOG_ZERO = -1e6  # finite log density that replaces -inf in averages
+PATH_POINTS = 20  # maximum number of points of a path that are approximated
+BETWEEN = np.linspace(0, 1, 17)[1:-1]  # fractions of the distance of two points at which the density is evaluated
+DIP = 1.0  # decrease of the log density between two points that separates two modes
+MODES = 8  # maximum number
+BEST, RANDOM = 60, 20  # draws of the prior that are compared: of highest density, and at random
+RANDOM_STARTS = 3  # random draws of the prior that are always starts
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Density = Callable[[Matrix], Vector]
+Gradient = Callable[[Vector], tuple[float, Vector]]
+
+
+class Mode(NamedTuple):
+    """Gaussian approximation of a mode, and its evidence lower bound."""
+
+    mean: Vector
+    covariance: Matrix
+    bound: float
+
+
+def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matrix:
+    """Choose starts among points: one on each peak of the density, and some at random."""
+    height = log_p(points)
+    held = np.flatnonzero(np.isfinite(height))
+    order = held[np.argsort(-height[held])]
+    randoms = rng.permutation(order[BEST:])[:RANDOM]
+    chosen: list[int] = []
+    for k in (*order[:BEST], *randoms):
+        if len(chosen) < MODES and not any(_connected(points[k], points[j], log_p) for j in chosen):
+            chosen.append(k)
+    return points[[*chosen, *rng.permutation(held)[:RANDOM_STARTS]]]
+
+
+def find_modes(
+    starts: Sequence[Vector] | Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator
+) -> list[Mode]:
+    """Approximate every mode that an optimizer reaches from the starts."""
+    modes: list[Mode] = []
+    for start in starts:
+        path = _path(start, value_and_gradient)
+        candidate = _best_along(path, log_p, value_and_gradient, rng)
+        if candidate is None:
+            continue
+        same = [k for k, mode in enumerate(modes) if _connected(candidate.mean, mode.mean, log_p)]
+        candidates = [modes[k] for k in same] + [candidate]
+        modes = [mode for k, mode in enumerate(modes) if k not in same] + [max(candidates, key=lambda mode: mode.bound)]
+    return sorted(modes, key=lambda mode: -mode.bound)[:MODES]
+
+
+def _path(start: Vector, value_and_gradient: Gradient) -> Matrix:
+    """Return points along the path of an optimizer, including both ends."""
+    path = [start]
+
+    def descend(u: Vector) -> tuple[float, Vector]:
+        value, gradient = value_and_gradient(u)
+        return (-float(value), -gradient) if np.isfinite(value) else (1e300, np.zeros_like(u))
+
+    with np.errstate(all="ignore"):  # line searches may overstep
+        minimize(descend, start, jac=True, method="L-BFGS-B", callback=lambda u: path.append(u.copy()))
+    return np.array(path)[np.unique(np.linspace(0, len(path) - 1, PATH_POINTS).round().astype(int))]
+
+
+def _best_along(path: Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator) -> Mode | None:
+    """Return the Gaussian approximation with the largest evidence lower bound along a path, or None."""
+    for step in STEPS:
+        best = None
+        for u in path:
+            covariance = _curvature(value_and_gradient, u, step)
+            if covariance is None:
+                continue
+            normal = multivariate_normal(u, covariance, allow_singular=True)
+            points = normal.rvs(BOUND_DRAWS, random_state=rng).reshape(-1, u.size)
+            bound = float(np.mean(np.maximum(log_p(points), LOG_ZERO) - normal.logpdf(points)))
+            if bound > (best.bound if best is not None else LOG_ZERO / 2):
+                best = Mode(u, covariance, bound)
+        if best is not None:
+            return best
+    return None
+
+
+def _curvature(value_and_gradient: Gradient, u: Vector, step: float) -> Matrix | None:
+    """Return the inverse of the negative Hessian by differences of the gradient, or None if it is not definite."""
+    rows = [
+        (value_and_gradient(u - step * e)[1] - value_and_gradient(u + step * e)[1]) / (2 * step) for e in np.eye(u.size)
+    ]
+    precision = (np.array(rows) + np.array(rows).T) / 2
+    if not np.isfinite(precision).all():
+        return None
+    value, vector = np.linalg.eigh(precision)
+    if value[0] <= max(1e-8, 1e-12 * value[-1]):  # near a spike the Hessian is numerically singular
+        return None
+    return (vector / value) @ vector.T
+
+
+def _connected(first: Vector, second: Vector, log_p: Density) -> bool:
+    """Return whether the density does not dip on the straight line between two points."""
+    points = np.concatenate([[first, second], first + BETWEEN[:, None] * (second - first)])
+    height = log_p(points)
+    return bool(height[2:].min() >= height[:2].min() - DIP)
+
 
 DEGREES = 5  # degrees of freedom of each component
 COMPONENTS = 4  # maximum number
 DRAWS_PER_COMPONENT = 20  # effective draws per component and dimension required for a further component
 SCALE_PRIOR = 10  # weight of the average scale matrix, in draws per dimension
 ITERATIONS = 20
-
-Matrix = NDArray[np.float64]
 
 
 class TMixture(NamedTuple):

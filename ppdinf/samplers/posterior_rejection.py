@@ -1,23 +1,4 @@
-"""Exact independent posterior draws by rejection from the prior.
-
-Target: pi(theta | y, Z), proportional to pi(theta) L(theta) with the marginal likelihood
-
-    L(theta) = p(y, Z | theta) = sum over tables x on the fiber of p(x | theta) q(y - x).
-
-Propose theta from the prior, accept with probability L(theta) / M, where M >= sup L.
-
-Seeman, Reimherr and Slavkovic, "Formal privacy for partially private data", Algorithm 1, proposes theta from
-pi(theta | Z) and a table x from p(x | theta, Z), and accepts with probability p(y | x, Z) / M. (Its printed
-inequality is reversed, and M must bound p(y | x, Z) over the tables x.) In general neither proposal can be drawn
-directly. Moving P(Z | theta) from the proposal into the acceptance and marginalizing x removes both proposals:
-P(Z | theta) sum_x p(x | theta, Z) p(y | x, Z) is L(theta). The distribution of the accepted draws is the same.
-Averaging over x cannot lower the acceptance for a given M. `ppdinf.sample_confidential` draws the tables afterwards.
-
-A proved M is used if its cost is acceptable (`ppdinf.samplers.posterior_bound`); the draws are then exact. If a proved
-M would need more than a million proposals, or is unknown, M is the largest L found by maximization from the best prior
-draws. Each proposal checks M: a larger L raises M, and all accepted draws are tested again with their own uniform
-numbers. Draws are exact if the final M bounds L.
-"""
+"""Exact independent posterior draws by rejection from the prior, with proved bounds on the likelihood."""
 
 from __future__ import annotations
 
@@ -30,12 +11,14 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import gammaln
 
 from ppdinf._internal.progress import progress
 from ppdinf._internal.pymc_compat import (
     Constant,
     FlatRV,
     HalfFlatRV,
+    PoissonRV,
     RandomVariable,
     TensorVariable,
     ancestors,
@@ -45,11 +28,77 @@ from ppdinf._internal.pymc_compat import (
     join_nonshared_inputs,
     vectorize_graph,
 )
-from ppdinf._internal.types import Array
-from ppdinf.distributions.model_graph.dependents import drawn_for
+from ppdinf._internal.values import Array
+from ppdinf.distributions.tables import ConfidentialTable, drawn_for, tables_of
 from ppdinf.errors import ModelError
-from ppdinf.samplers.parameters import as_tree, require_parameters
-from ppdinf.samplers.posterior_bound import log_bound as proved_bound
+from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.samplers.posterior_target import as_tree, require_parameters
+
+ROUNDING = 1e-9  # relative error of the coefficients (`totals.log_coefficient`)
+CLOSE = 0.01  # excess over the maximum at which the iteration stops: the acceptance decreases by 1 %
+STEPS = 500  # of expectation maximization
+NO_RATE = 1e-12  # replaces a rate of 0
+
+
+def log_bound(model: pm.Model) -> float:
+    """Bound the log likelihood of a model, data and potentials together, over all parameters."""
+    tables = tables_of(model)
+    if model.potentials or len(tables) < len(model.observed_RVs):
+        return np.inf
+    return sum(_table_bound(table) for table in tables)
+
+
+def _table_bound(table: ConfidentialTable) -> float:
+    law, given = table.law, table.variable.owner.inputs
+    constant = law.observed.log_constant or 0.0
+    auxiliary = law.observed.likelihood.auxiliary
+    if auxiliary is not None and not auxiliary.is_bounded:  # weights without the prior of the projected component
+        return np.inf
+    # scale mixtures also have their mode at 0, with weight 1
+    mode = float(law.fiber.log_noise.max(axis=1).sum())
+    (cells, log_sums), form = law.base(given), law.exponential_family(given)
+    if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
+        return mode - constant
+    (block, total), informed = law.groups, ~law.fiber.uninformed
+    saturated = saturated_bound(form[2][informed], law.fiber.lower[informed], total, block[informed])
+    return min(mode, saturated) - constant
+
+
+def saturated_bound(
+    log_h: NDArray[np.float64], lower: NDArray[np.int64], total: NDArray[np.int64], block: NDArray[np.int64]
+) -> float:
+    """Bound the log likelihood of Poisson cells by its maximum over one rate per cell."""
+    counts = lower[:, None] + np.arange(log_h.shape[1])
+    with np.errstate(invalid="ignore"):
+        log_noise = np.where(np.isfinite(log_h), log_h + gammaln(counts + 1), -np.inf)
+    if not all(_is_concave(row) for row in log_noise):
+        return np.inf
+    place = {"lo": lower, "total": total, "block": block}
+    free, grouped = block < 0, block >= 0
+    last = counts[:, -1]
+    rates = np.maximum(np.where(log_noise == log_noise.max(axis=1, keepdims=True), counts, 0).max(axis=1), 0.5)
+    best = np.inf
+    for _ in range(STEPS):
+        sums = np.bincount(block[grouped], rates[grouped], total.size)
+        rates = np.maximum(rates * np.append(total / sums, 1.0)[block], NO_RATE)
+        log_l = float(totals.log_coefficient(log_h, eta=np.log(rates), **place).sum() - rates.sum())
+        means = (totals.marginals(log_h, eta=np.log(rates), **place) * counts).sum(axis=1)
+        slope = means / rates - 1
+        steepest = np.full(total.size, -np.inf)
+        np.maximum.at(steepest, block[grouped], slope[grouped])
+        excess = total @ steepest + np.maximum(slope * (last - rates), -slope * rates)[free].sum()
+        best = min(best, log_l + excess + ROUNDING * (1 + abs(log_l)))
+        if excess < CLOSE:
+            break
+        rates = np.maximum(means, NO_RATE)
+    return best
+
+
+def _is_concave(row: NDArray[np.float64]) -> bool:
+    inside = np.flatnonzero(row > -np.inf)
+    without_gaps = inside.size == 0 or np.ptp(inside) + 1 == inside.size
+    return bool(without_gaps and (np.diff(row[inside], 2) <= 1e-9 * (1 + np.abs(row[inside]).max(initial=0))).all())
+
 
 BATCH = 4096  # proposals drawn and evaluated in one call of compiled code
 LARGEST = 10**7  # predicted proposals above which the run is refused
@@ -126,7 +175,7 @@ def rejection(
 
     with progress("Rejection", draws, disable=not progressbar) as advance:
         names, propose = _proposals(model, int(rng.integers(2**31)))
-        result = _draw(propose, proved_bound(model), maximise, draws, rng, advance)
+        result = _draw(propose, log_bound(model), maximise, draws, rng, advance)
     posterior = dict(zip(names, result.draws, strict=True))
     return as_tree(model, posterior, {"acceptance": result.acceptance}, result.attrs)
 

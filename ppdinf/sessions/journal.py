@@ -1,16 +1,4 @@
-"""The session file: one record per line, chained by digests and flushed to the disk.
-
-Every line is a JSON object whose ``digest`` is computed from the previous digest and the rest of the line. No
-line can be changed, removed, added or moved without all following lines. The chain does not show that lines are missing
-at the end: store the digest of the last line elsewhere, as printed by `ppdinf session show`.
-
-A line is valid if its last byte, the line feed, is in the file. A writer continues only after the line is on the disk,
-so a truncated last line has no consequences: no noise was drawn for it. The next writer removes it and records this
-fact. If only the line feed is missing, the line is valid.
-
-A reader that has verified the file keeps its bytes and reads the whole file again. If the file begins with the kept
-bytes, only the lines after them are verified: for every file the result is that of a complete verification.
-"""
+"""The session file: used by one process at a time, one record per line, chained by digests."""
 
 from __future__ import annotations
 
@@ -18,12 +6,81 @@ import contextlib
 import hashlib
 import json
 import os
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ppdinf._internal.atomic_files import unwritable, write_atomically
-from ppdinf._internal.types import Json
+from filelock import FileLock, Timeout
+
+from ppdinf._internal.atomic_files import require_place, unwritable, write_atomically
+from ppdinf._internal.values import Json
 from ppdinf.errors import SessionError
+
+try:
+    import fcntl
+except ImportError:  # no POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+PATIENCE = 60.0  # seconds; the lock is held while a line is written, not while noise is drawn
+PAUSE = 0.02  # seconds between attempts
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a session file against all other processes and threads; the system releases the lock if a process dies."""
+    require_place(path)  # otherwise a folder would be made for the lock
+    end = time.monotonic() + PATIENCE
+    lock = FileLock(f"{os.path.realpath(path)}.lock", timeout=PATIENCE)
+    try:
+        with unwritable(f"{path.name}.lock"):
+            lock.acquire()
+    except Timeout:
+        raise _in_use(path) from None
+    try:
+        handle = None if fcntl is None else _hold(path, end)
+        try:
+            yield
+        finally:
+            if handle is not None:
+                os.close(handle)  # releases the lock
+    finally:
+        lock.release()
+
+
+def _hold(path: Path, end: float) -> int | None:
+    """Lock the file that has this name, if there is one; return its handle."""
+    while True:
+        with unwritable(path.name):
+            handle = _opened(path)
+        if handle is None:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except (BlockingIOError, FileNotFoundError):
+            pass  # held by another process, or removed since it was opened
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        if time.monotonic() > end:
+            raise _in_use(path)
+        time.sleep(PAUSE)
+
+
+def _opened(path: Path) -> int | None:
+    try:
+        return os.open(path, os.O_RDWR)
+    except PermissionError:
+        return os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
+def _in_use(path: Path) -> SessionError:
+    return SessionError(f"{path.name} has been in use by another process for {PATIENCE:g} s: try again")
 
 
 @dataclass(frozen=True)

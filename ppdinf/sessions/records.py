@@ -1,19 +1,96 @@
-"""Validation of the lines of a session file: digests show that lines are unchanged, not that they are valid."""
+"""Records of a session file: guarantees as plain data, validation of lines, and the records that count as spent."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from fractions import Fraction
 from functools import lru_cache
 
-from ppdinf._internal.types import Json
-from ppdinf._internal.visible_text import is_visible
+from ppdinf._internal.values import Json, is_visible
 from ppdinf.errors import PpdinfError, PrivacyError, SessionError
 from ppdinf.invariants import Public
-from ppdinf.privacy.accounting.budget import Budget
-from ppdinf.privacy.accounting.composition import compose
+from ppdinf.privacy.budget import Budget
+from ppdinf.privacy.composition import compose
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.restatement import whole_delta
+from ppdinf.privacy.unit_loss import tied_distance
 from ppdinf.sessions.journal import Journal
-from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
+
+
+def to_plain(guarantee: Guarantee) -> Json:
+    """Convert a guarantee for all distances, including a Markov chain's part of delta; fractions become text."""
+    plain: Json = {}
+    delta = whole_delta(guarantee)
+    computed = {"delta": delta, "tied": tied_distance(guarantee)}
+    for field in fields(Guarantee):
+        value = computed.get(field.name, getattr(guarantee, field.name))
+        if (
+            field.name == "possible"
+            or value == field.default
+            or (field.name == "concentrated" and delta != guarantee.delta)
+        ):
+            continue
+        plain[field.name] = _plain(value)
+    return plain
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Guarantee):
+        return to_plain(value)
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def guarantee_of(data: Json) -> Guarantee:
+    """Return the guarantee from the data of `to_plain`."""
+    fields_ = dict(data)
+    for name, value in data.items():
+        if name in ("epsilon", "delta", "rho"):
+            fields_[name] = Fraction(value)
+        elif isinstance(value, list):
+            fields_[name] = tuple(value)
+        elif name == "concentrated":
+            fields_[name] = guarantee_of(value)
+    return Guarantee(**fields_)
+
+
+VOID = "void"
+"""Outcome of a release whose noise violated a public sum: nothing was published, and nothing is spent."""
+
+
+def intents(journal: Journal) -> list[Json]:
+    """Return the records that were written before a draw."""
+    return [record for record in journal.records if "intent" in record]
+
+
+def spent_intents(journal: Journal) -> list[Json]:
+    """Return the records that are spent: all except those whose only outcome is a violated public sum."""
+    states = defaultdict(set)
+    for record in journal.records:
+        if "outcome" in record:
+            states[record["outcome"]].add(record["state"])
+    return [intent for intent in intents(journal) if states[intent["intent"]] != {VOID}]
+
+
+def spent_parts(journal: Journal) -> list[str | None]:
+    """Return the part of the partition of every spent record; None for everybody."""
+    return [intent.get("part") for intent in spent_intents(journal)]
+
+
+def spent_guarantees(journal: Journal) -> list[Guarantee]:
+    """Return the guarantee of every spent record."""
+    return [_guarantee(json.dumps(intent["promise"])) for intent in spent_intents(journal)]
+
+
+@lru_cache(maxsize=1024)
+def _guarantee(text: str) -> Guarantee:
+    """Return the guarantee of a record; most releases of a session have the same guarantee."""
+    return guarantee_of(json.loads(text))
+
 
 VERSION = 1
 _FIELDS: dict[str, dict[str, type]] = {

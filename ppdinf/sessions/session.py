@@ -16,22 +16,29 @@ from typing import Any
 import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path
-from ppdinf._internal.visible_text import is_visible, visible
+from ppdinf._internal.values import is_visible, visible
 from ppdinf._internal.workers import Workers
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
 from ppdinf.invariants import Public
-from ppdinf.privacy.accounting.budget import Budget
-from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.budget import Budget
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.releases import ReleaseParts
-from ppdinf.releases.mechanism import Mechanism
+from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.releases.part_index import guarantee_of_parts
 from ppdinf.releases.part_writer import PreparedParts, prepare_parts
-from ppdinf.releases.prepared_release import PreparedRelease
-from ppdinf.sessions.file_lock import locked
-from ppdinf.sessions.journal import Journal, append, create, read
-from ppdinf.sessions.plain_guarantees import guarantee_of, to_plain
-from ppdinf.sessions.records import VERSION, partition_of, require_sound
-from ppdinf.sessions.spent_records import VOID, intents, spent_guarantees, spent_intents, spent_parts
+from ppdinf.sessions.journal import Journal, append, create, locked, read
+from ppdinf.sessions.records import (
+    VERSION,
+    VOID,
+    guarantee_of,
+    intents,
+    partition_of,
+    require_sound,
+    spent_guarantees,
+    spent_intents,
+    spent_parts,
+    to_plain,
+)
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 

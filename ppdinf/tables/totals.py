@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ive
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import LabelError
-from ppdinf.tables.frame import Frame
-from ppdinf.tables.labels import native
+from ppdinf.tables.frame import Frame, native
 
 CHANCE = 1 / 20
 """Largest probability of an accidental sum at which a label is refused; names and decimal codes permit `LIKELY`."""

@@ -16,7 +16,7 @@ from published import PUBLISHED
 from test_densities import OTHERS, feasible, first
 
 import ppdinf as ppd
-from ppdinf.fiber.gibbs import random_windows
+from ppdinf.fiber.gibbs import table_update
 from ppdinf.invariants import margin
 from ppdinf.samplers import lattice_gibbs
 
@@ -128,14 +128,14 @@ def test_the_step_divides_by_the_normalizer(published):
         assert abs(z) < FAR < abs(z_wrong)
 
 
-class Follow(random_windows.RandomTruncation):
+class Follow(table_update.RandomTruncation):
     """Truncate windows around the table: excluded counts cannot be returned to."""
 
     def around(self, table, at):
         return (self.lower, self.width) if at is None else (table - 1, self.size)
 
 
-def in_intervals(monkeypatch, kind=random_windows.RandomTruncation, size=4):
+def in_intervals(monkeypatch, kind=table_update.RandomTruncation, size=4):
     """Truncate windows to a few counts."""
     monkeypatch.setattr(
         lattice_gibbs,
@@ -153,12 +153,12 @@ def test_steps_with_truncated_windows_keep_the_posterior(data, published, monkey
     posterior = listed.probabilities(posed.log_joint(point, listed))
     starts = listed.tables[np.random.default_rng(1).choice(len(posterior), size=2500, p=posterior)]
     p = {}
-    for kind in random_windows.RandomTruncation, Follow:
+    for kind in table_update.RandomTruncation, Follow:
         in_intervals(monkeypatch, kind)
         found = moved_once(model, point, starts, 2)
         assert (found != starts).any(axis=1).mean() > 0.2
         p[kind] = p_value_of_tables(found, listed.tables, posterior)
-    assert p[Follow] < ALARM < p[random_windows.RandomTruncation]
+    assert p[Follow] < ALARM < p[table_update.RandomTruncation]
 
 
 @pytest.mark.quick_cases(0)

@@ -9,8 +9,8 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.census import Axis, Histogram, Strategy, off_spine_areas, read_nmf, read_rows, simulate_nmf, tree
-from ppdinf.census.missing_geounits import _unequal_totals
-from ppdinf.census.strategies import squared_sigma, variance_of
+from ppdinf.census.block_measurements import _unequal_totals
+from ppdinf.census.schema import squared_sigma, variance_of
 from ppdinf.errors import CountError, DiagnosisWarning, LabelError, PpdinfError, PrivacyError, ReleaseFileError
 
 pa = pytest.importorskip("pyarrow")

@@ -149,7 +149,7 @@ def as_posterior(draws):
 
 def beyond_windows(model, points):
     """Return the sentences of `ppdinf.diagnose` on counts outside of the windows, at some points."""
-    from ppdinf.diagnostics.truncation_check import window_problems
+    from ppdinf.diagnostics.problems import window_problems
 
     return [problem for point in points for problem in window_problems(repeated(point, 1), model)]
 
@@ -199,7 +199,7 @@ def moved_once(model, density, point, starts, rng):
 
 def reported_chain(model, table, moved, number=400):
     """Return the report of `ppdinf.diagnose` on a chain within windows that posterior tables exceed, or a fault."""
-    from ppdinf.diagnostics.truncation_check import window_problems
+    from ppdinf.diagnostics.problems import window_problems
 
     start = model[table].owner.op.start
     chain = [start.ravel()]

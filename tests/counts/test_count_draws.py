@@ -8,7 +8,7 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.errors import CountError
-from ppdinf.noise.primitives.categorical_rows import draw_rows
+from ppdinf.noise.primitives.enclosures import draw_rows
 from ppdinf.noise.primitives.stream import secure_stream
 
 MECHANISMS = {

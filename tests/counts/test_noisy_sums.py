@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from ppdinf.counts.distribution import histogram
-from ppdinf.counts.privatizers import PURE
-from ppdinf.laws.histogram_noise import HistogramNoise
+from ppdinf.counts.noisy_histogram import PURE
+from ppdinf.laws.likelihood import HistogramNoise
 from ppdinf.noise.primitives.stream import seeded_stream
 
 N = 3

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 import ppdinf as ppd
-from ppdinf.counts.column_systems import ColumnSystems, adjoint, slacks
+from ppdinf.counts.optimal import ColumnSystems, adjoint, slacks
 from ppdinf.errors import PrivacyError
 
 

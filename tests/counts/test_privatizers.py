@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ppdinf as ppd
-from ppdinf.counts.privatizers import PRIVATIZERS
+from ppdinf.counts.noisy_histogram import PRIVATIZERS
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.noise.primitives.stream import seeded_stream
 

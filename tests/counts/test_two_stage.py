@@ -15,14 +15,14 @@ from distributions import distribution
 from scipy import stats
 
 import ppdinf as ppd
+from ppdinf.counts.distribution import to_distribution
 from ppdinf.counts.optimal import optimal
-from ppdinf.counts.postprocessing import to_distribution
 from ppdinf.counts.two_stage import SPARE, TwoStage
 from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, ModelError, PrivacyError, RoundingError
-from ppdinf.fiber.gibbs.dispatch import advance, directions
 from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.table_update import advance, directions
 from ppdinf.invariants import Public
-from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.moves import connected_moves
 from ppdinf.mechanisms import Mechanism
 from ppdinf.noise.primitives.stream import seeded_stream
 

@@ -7,8 +7,8 @@ import pytest
 from published_laws import KINDS
 
 import ppdinf as ppd
-from ppdinf.denoising import contradictions
-from ppdinf.denoising.contradictions import contradiction_problem
+from ppdinf.denoising import contradictory_numbers
+from ppdinf.denoising.contradictory_numbers import contradiction_problem
 from ppdinf.laws.observation_model import as_observation_model
 
 inv, laws = ppd.invariants, ppd.laws
@@ -104,7 +104,7 @@ def tables(rng, n, law, d):
 @pytest.mark.parametrize("law", [SHARP, GAUSS, laws.Clipped(SHARP, 2), laws.Gaussian(4.0)], ids=str)
 def test_false_alarms_of_exact_posteriors(law, monkeypatch):
     """At a rate of 0.2, at most 0.2 of 300 tables: more than 95 have a probability of 1e-6."""
-    monkeypatch.setattr(contradictions, "RATE", 0.2)
+    monkeypatch.setattr(contradictory_numbers, "RATE", 0.2)
     entries = seen((CELLS, [3, 4], law)).entries
     alarms = [
         bool(contradiction_problem(replace(entries, y=y), draws))

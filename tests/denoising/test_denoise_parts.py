@@ -15,8 +15,7 @@ from scipy.special import logsumexp
 import ppdinf as ppd
 from ppdinf.denoising import BinomialPrior
 from ppdinf.denoising.denoise_parts import TOLERANCES
-from ppdinf.denoising.part_sums import PartSums
-from ppdinf.denoising.part_totals import PartTotals
+from ppdinf.denoising.part_sums import PartSums, PartTotals
 from ppdinf.errors import DiagnosisWarning, InvariantError, LabelError, ModelError, WorkersError
 
 pytest.importorskip("pyarrow")

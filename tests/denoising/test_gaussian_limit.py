@@ -7,7 +7,7 @@ from scipy import linalg
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.table_gibbs import TableGibbs
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 
 inv, laws = ppd.invariants, ppd.laws
 D = 12

@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.denoising import joint_updates, learned_prior
-from ppdinf.denoising.learned_prior import LearnedPrior
-from ppdinf.denoising.parameter_moves import list_weights
+from ppdinf.denoising import learned_prior, table_gibbs
+from ppdinf.denoising.learned_prior import LearnedPrior, list_weights
 
 MOST = 60
 NOISE = (None,) * 6
@@ -29,9 +28,9 @@ def log_density(prior, table):
 
 def updated(prior, move, rng, monkeypatch):
     """Update the prior by proposals that a Python function accepts."""
-    monkeypatch.setattr(joint_updates, "joint_moves", move)
-    monkeypatch.setattr(joint_updates, "log_weights_at", lambda *arrays: None)
-    update = joint_updates.update_with_table.py_func
+    monkeypatch.setattr(table_gibbs, "joint_moves", move)
+    monkeypatch.setattr(table_gibbs, "log_weights_at", lambda *arrays: None)
+    update = table_gibbs.update_with_table.py_func
     update(prior, np.zeros(prior.possible.size), *[None] * 4, np.zeros((12, 0)), NOISE, *[None] * 4, False, rng)
 
 

@@ -6,8 +6,7 @@ from scipy.special import gammaln
 
 import ppdinf as ppd
 from ppdinf.denoising import learned_prior
-from ppdinf.denoising.learned_prior import LearnedPrior
-from ppdinf.denoising.parameter_moves import ACCEPTANCE, SPREADS, update_parameters
+from ppdinf.denoising.learned_prior import ACCEPTANCE, SPREADS, LearnedPrior, update_parameters
 
 
 def effects_of(prior):

@@ -9,14 +9,14 @@ import pytest
 from scipy.special import gammaln
 
 import ppdinf as ppd
-from ppdinf.denoising import gibbs_sweeps, table_gibbs
+from ppdinf.denoising import table_gibbs
 from ppdinf.denoising.count_windows import published_windows
+from ppdinf.denoising.denoise import TableForest
 from ppdinf.denoising.learned_prior import FixedPrior
-from ppdinf.denoising.table_forest import TableForest
 from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.fiber.gibbs import gaussian_block, joint_move
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.fiber.gibbs import joint_move
 
 inv, laws = ppd.invariants, ppd.laws
 RARE, DATA_SETS, LEARNT = 1e-5, 400, 12
@@ -78,8 +78,8 @@ def p_values(route, data_sets, **wrong):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Return blocks of a few cells, those with 12 persons or more."""
-    monkeypatch.setattr(gaussian_block, "FEWEST", 3)
-    monkeypatch.setattr(gaussian_block, "AWAY", 1.5)
+    monkeypatch.setattr(joint_move, "FEWEST", 3)
+    monkeypatch.setattr(joint_move, "AWAY", 1.5)
     monkeypatch.setattr(table_gibbs, "RELEARN", {LEARNT // 2})
 
 
@@ -123,6 +123,6 @@ def test_moves_without_their_hastings_ratio_are_detected(monkeypatch):
     monkeypatch.setattr(joint_move, "propose", lambda *given: (propose(*given), 0.0)[1])
     monkeypatch.setattr(joint_move, "log_probability", lambda *given: 0.0)
     monkeypatch.setattr(joint_move, "joint_move", joint_move.joint_move.py_func)
-    monkeypatch.setattr(gibbs_sweeps, "joint_moves", joint_move.joint_moves.py_func)
-    monkeypatch.setattr(table_gibbs, "sweeps", gibbs_sweeps.sweeps.py_func)
+    monkeypatch.setattr(table_gibbs, "joint_moves", joint_move.joint_moves.py_func)
+    monkeypatch.setattr(table_gibbs, "sweeps", table_gibbs.sweeps.py_func)
     assert min(p_values("walk", 300)) < RARE

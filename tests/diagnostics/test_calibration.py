@@ -16,10 +16,10 @@ from scipy import stats
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, position, uniformity
-from ppdinf.distributions.densities.marginal_logp import logp_natural
+from ppdinf.distributions.marginal_logp import logp_natural
 from ppdinf.fiber.gibbs.line_gibbs import walk
 from ppdinf.fiber.sums_given_totals import totals
-from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.moves import connected_moves
 
 GRID = np.linspace(-2.4, 2.4, 33)
 PRIOR = stats.norm.pdf(GRID, 0, 0.8)

@@ -18,7 +18,7 @@ import ppdinf as ppd
 from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.fiber.gibbs.line_gibbs import walk
 from ppdinf.invariants import nonnegative, total
-from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric
 from ppdinf.noise.primitives.stream import seeded_stream

@@ -6,8 +6,8 @@ import arviz as az
 import numpy as np
 import pytest
 
-from ppdinf.diagnostics import chain_statistics as module
-from ppdinf.diagnostics.chain_statistics import chain_statistics
+from ppdinf.diagnostics import convergence as module
+from ppdinf.diagnostics.convergence import chain_statistics
 
 TAIL = (0.11, 0.89)
 

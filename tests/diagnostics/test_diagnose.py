@@ -9,9 +9,8 @@ from arviz_stats.base import array_stats
 
 import ppdinf as ppd
 from ppdinf.diagnostics import acceptance_by_cell
-from ppdinf.diagnostics.convergence import convergence
+from ppdinf.diagnostics.convergence import convergence, limit
 from ppdinf.diagnostics.problems import _by_chance
-from ppdinf.diagnostics.rhat import limit
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 

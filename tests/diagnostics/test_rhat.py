@@ -7,9 +7,9 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 import ppdinf as ppd
+from ppdinf.diagnostics.convergence import format_rhat, limit
 from ppdinf.diagnostics.diagnose import Diagnosis
 from ppdinf.diagnostics.problems import ESS
-from ppdinf.diagnostics.rhat import format_rhat, limit
 from ppdinf.errors import DiagnosisWarning
 
 CHAINS, DRAWS, QUANTITIES = 4, 200, 300

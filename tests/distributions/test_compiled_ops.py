@@ -14,23 +14,19 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import HalfNormalRV, NormalRV
 
 import ppdinf as ppd
-from ppdinf._internal.jax_callback import CallbackOp
+from ppdinf._internal.kernel_op import CallbackOp
 from ppdinf._internal.pymc_compat import get_jaxified_graph
-from ppdinf.distributions.densities.gamma_form import GammaForm
-from ppdinf.distributions.densities.gamma_sums_op import logp_gamma
-from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
-from ppdinf.distributions.densities.nested_marginal_logp import logp_nested_natural, logp_nested_table
-from ppdinf.distributions.densities.released_rv import released
-from ppdinf.distributions.densities.stop_gradient import stop_gradient
-from ppdinf.distributions.model_graph.marginal_rewrite import Marginalized
-from ppdinf.distributions.model_graph.observed_potential import observed_potential
-from ppdinf.distributions.observation.observed_release import ObservedRelease
-from ppdinf.distributions.observation.table_function import of_table
+from ppdinf.distributions.gamma_sums_op import logp_gamma
+from ppdinf.distributions.marginal_logp import logp_natural, logp_table
+from ppdinf.distributions.marginal_rewrite import Marginalized
+from ppdinf.distributions.observed import ObservedRelease
+from ppdinf.distributions.ops import logp_nested_natural, logp_nested_table, of_table, stop_gradient
+from ppdinf.distributions.random_variables import observed_potential, released
+from ppdinf.distributions.weight_forms import GammaForm
 from ppdinf.errors import ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.models import starts
-from ppdinf.models.effects.whitening import NormalData
-from ppdinf.models.effects.whitening_op import in_graph, whitening_transform
+from ppdinf.models.whitening import NormalData, in_graph, whitening_transform
 from ppdinf.tables.frame import Frame
 
 ROOM = Path(ppd.__file__).parent

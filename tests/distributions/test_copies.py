@@ -9,7 +9,7 @@ from noise_totals import log_total
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 
 NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])

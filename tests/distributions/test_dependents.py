@@ -13,8 +13,8 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.distributions.densities.constant_indices import cell_indices
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.factors import cell_indices
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import InvariantError, ModelError
 
 NOISY, TOTAL, EPSILON, RATE = np.array([3, -1, 4]), 6, 0.5, np.array([2.0, 1.0, 3.0])

@@ -9,9 +9,9 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf._internal.pymc_compat import ancestors
-from ppdinf.distributions.densities.confidential_rv import ConfidentialRV
-from ppdinf.distributions.densities.gamma_form import noise_segments
-from ppdinf.distributions.densities.gamma_sums_op import GammaSums
+from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.gamma_sums_op import GammaSums
+from ppdinf.distributions.weight_forms import noise_segments
 
 X = np.array([9, 30, 0, 54, 17, 120, 3, 61, 28, 75, 12, 44, 8, 33, 90, 21, 5, 66])
 DEEP = [

@@ -6,8 +6,8 @@ import pytensor
 import pytest
 
 import ppdinf as ppd
-from ppdinf.distributions.densities import confidential_rv as confidential
-from ppdinf.distributions.densities.identical_cells import identical_cells
+from ppdinf.distributions import confidential_rv as confidential
+from ppdinf.distributions.confidential_rv import identical_cells
 
 UNITS = np.array([[4, 7, 4], [4, 9, 7]])
 KEY = np.zeros(6, dtype=np.int64)

@@ -14,9 +14,9 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
-from ppdinf.distributions.model_graph.dependents import tables_of
-from ppdinf.distributions.observation import observed_measurements
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions import observed_measurements
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import InvariantError, ModelError
 
 inv, laws = ppd.invariants, ppd.laws

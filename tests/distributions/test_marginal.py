@@ -16,7 +16,7 @@ from pytensor.gradient import NullTypeGradError
 from pytensor.graph.traversal import graph_inputs
 from scipy.special import gammaln, logsumexp
 
-from ppdinf.distributions.densities.marginal_logp import logp_natural, logp_table
+from ppdinf.distributions.marginal_logp import logp_natural, logp_table
 from ppdinf.errors import InvariantError, ModelError
 
 MODES = ["NUMBA", "FAST_COMPILE"]

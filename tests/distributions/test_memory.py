@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.tables import tables_of
 
 MODELS = {
     "marginalized": (lambda r: pm.Poisson.dist(r * np.ones(12)), "auto"),

@@ -212,7 +212,7 @@ def test_a_censored_dependent_with_missing_values_makes_the_table_a_variable():
 
 def test_the_factors_of_a_masked_censored_dependent():
     """The table's conditional density has the observed and the missing part, each once."""
-    from ppdinf.distributions.model_graph.dependents import dependent_factors
+    from ppdinf.distributions.tables import dependent_factors
 
     model = censored_model()
     table = model["x"]

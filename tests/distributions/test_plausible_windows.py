@@ -7,9 +7,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph import renewed_windows
-from ppdinf.distributions.model_graph.dependents import tables_of
-from ppdinf.models.leave_one_out import leave_one_out
+from ppdinf.distributions import renewed_windows
+from ppdinf.distributions.tables import tables_of
+from ppdinf.models.log_likelihood import leave_one_out
 
 NOTHING = ppd.invariants.Public(())
 COUNTS = np.arange(4000)
@@ -161,9 +161,7 @@ def test_the_posterior_of_a_rate_with_one_cell_far_away():
 
 
 def test_a_prior_draw_near_all_counts_needs_no_fit(monkeypatch):
-    monkeypatch.setattr(
-        "ppdinf.distributions.model_graph.plausible_windows.ApproximatePosterior", lambda *_: pytest.fail("fitted")
-    )
+    monkeypatch.setattr("ppdinf.distributions.renewed_windows.ApproximatePosterior", lambda *_: pytest.fail("fitted"))
     pooled((950, 980, 1010))[0].logp()
 
 

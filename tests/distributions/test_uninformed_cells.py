@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import ppdinf as ppd
-from ppdinf.diagnostics.truncation_check import window_problems
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.diagnostics.problems import window_problems
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 
 inv, nan = ppd.invariants, np.nan

@@ -7,9 +7,9 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph import build_fiber, renewed_windows
-from ppdinf.distributions.model_graph.dependents import tables_of
-from ppdinf.distributions.model_graph.prior_draws import PriorDraws
+from ppdinf.distributions import build_fiber, renewed_windows
+from ppdinf.distributions.tables import tables_of
+from ppdinf.distributions.windows import PriorDraws
 from ppdinf.errors import ModelError
 
 NOISY = np.array([3, 5])

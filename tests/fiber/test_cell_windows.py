@@ -8,13 +8,13 @@ from scipy.special import gammaln
 from ppdinf.fiber.sums_given_totals.cell_windows import (
     Weights,
     exp_of,
+    moments,
     normalise,
     probabilities,
     row_of,
     upper_envelope,
     vectorised,
 )
-from ppdinf.fiber.sums_given_totals.saddlepoint import moments
 
 
 @vectorised

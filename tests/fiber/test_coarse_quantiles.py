@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
-from ppdinf.fiber.gibbs import coarse_quantiles
-from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step, coarse_total, knots_of, log_weights_at
+from ppdinf.fiber.gibbs import cell_quantiles
+from ppdinf.fiber.gibbs.cell_quantiles import coarse_step, coarse_total, knots_of, log_weights_at
 
 MOVES, RARE = 20_000, 1e-6
 CASES = {  # lower, log weights by noise of 70 counts, and knots
@@ -137,4 +137,4 @@ def test_knots_include_ends_and_peaks(peak):
     assert (knots[0] == knots[1]).all()
     assert {3, max(peak, 3), 40_000} <= set(knots[0].tolist())
     assert (np.diff(knots[0]) >= 0).all()
-    assert knots.shape[1] <= 4 * coarse_quantiles.NEAR + coarse_quantiles.UNIFORM
+    assert knots.shape[1] <= 4 * cell_quantiles.NEAR + cell_quantiles.UNIFORM

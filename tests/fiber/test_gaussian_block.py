@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ppdinf.fiber.gibbs import gaussian_block
+from ppdinf.fiber.gibbs import joint_move
 
 MOVES, RARE = 4000, 1e-6
 
@@ -15,8 +15,8 @@ def test_discrete_gaussians_around_any_centre():
     for center, variance in ((0.3, 0.05), (-0.45, 1.0), (0.3, 3.2), (0.5, 60.0)):
         k = np.arange(-120, 121)
         weight = np.exp(-((k - center) ** 2) / (2 * variance))
-        assert gaussian_block._log_mass(center, 1 / variance) == pytest.approx(np.log(weight.sum()), abs=1e-12)
-        found = np.array([gaussian_block._discrete_gaussian(center, 1 / variance, rng) for _ in range(MOVES)])
+        assert joint_move._log_mass(center, 1 / variance) == pytest.approx(np.log(weight.sum()), abs=1e-12)
+        found = np.array([joint_move._discrete_gaussian(center, 1 / variance, rng) for _ in range(MOVES)])
         expected = MOVES * weight / weight.sum()
         often = expected > 5
         counted = np.array([(found == at).sum() for at in k])

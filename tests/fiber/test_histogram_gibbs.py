@@ -9,12 +9,12 @@ import pytest
 from chi_square import p_value_of_tables
 
 import ppdinf as ppd
-from ppdinf.counts.privatizers import PURE
-from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.counts.noisy_histogram import PURE
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.histogram_gibbs import draw_shift
+from ppdinf.fiber.gibbs.table_update import advance, directions
 from ppdinf.invariants import Public
-from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.moves import connected_moves
 
 N, CELLS, DRAWS = 4, 4, 6000
 MEASURED = {

@@ -14,8 +14,8 @@ from scipy.special import gammaln
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.table_gibbs import TableGibbs
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.fiber.gibbs import gaussian_block, joint_move
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.fiber.gibbs import joint_move
 
 inv, laws = ppd.invariants, ppd.laws
 MOST, MOVES, RARE = 7, 8000, 1e-6
@@ -30,8 +30,8 @@ OTHERS = [1, 3]  # cells 0 and 2 are the block
 
 def posed(exact, law, monkeypatch):
     """Return updates with a block of two of four small cells, and the law of parameters and tables."""
-    monkeypatch.setattr(gaussian_block, "AWAY", 0.5)
-    monkeypatch.setattr(gaussian_block, "FEWEST", 1)
+    monkeypatch.setattr(joint_move, "AWAY", 0.5)
+    monkeypatch.setattr(joint_move, "FEWEST", 1)
     noise = laws.DiscreteGaussian(variance=3) if law == "gaussian" else laws.DoubleGeometric("1/2")
     y = {"a": [5, 6], "b": [7, 4], "cells": [4, -1, 4, 3]}
     parts = [ppd.measured(inv.margin(k), y[k], laws.DiscreteGaussian(variance=2)) for k in "a"]

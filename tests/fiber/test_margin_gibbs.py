@@ -10,8 +10,8 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf._internal.pymc_compat import compile_pymc
-from ppdinf.fiber.gibbs.dispatch import advance, directions
 from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.table_update import advance, directions
 from ppdinf.invariants import margin, nonnegative
 from ppdinf.lattice import connected_moves, margin_matrix
 from ppdinf.lattice.points.fiber_tables import fiber_tables

@@ -8,7 +8,7 @@ from scipy.special import gammaln, logsumexp
 
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import LogTable, NestedSums, OutOfReachError
-from ppdinf.fiber.nested_sums.tilts import set_tilts
+from ppdinf.fiber.nested_sums.upward_pass import set_tilts
 from ppdinf.fiber.sums_given_totals import totals
 
 

@@ -7,8 +7,7 @@ from scipy.special import logsumexp
 
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights
-from ppdinf.fiber.sums_given_totals.gauss_nodes import gauss_rule
-from ppdinf.fiber.sums_given_totals.node_pieces import (
+from ppdinf.fiber.sums_given_totals.gauss_nodes import (
     CENTER,
     DECAY,
     ERROR,
@@ -22,6 +21,7 @@ from ppdinf.fiber.sums_given_totals.node_pieces import (
     STEP,
     STEPS,
     WEIGHT,
+    gauss_rule,
 )  # fmt: skip
 from ppdinf.fiber.sums_given_totals.node_sums import by_nodes
 

@@ -20,8 +20,7 @@ from scipy.special import logsumexp
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights
 from ppdinf.fiber.sums_given_totals.cumulants import by_cumulants
-from ppdinf.fiber.sums_given_totals.log_normaliser import BEND, BEYOND, ORDER, REACH
-from ppdinf.fiber.sums_given_totals.piecewise_polynomials import placed
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import BEND, BEYOND, ORDER, REACH, placed
 
 
 def place(pieces, logw, row, eta):

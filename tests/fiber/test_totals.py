@@ -12,7 +12,7 @@ from scipy.special import gammaln, logsumexp
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, upper_envelope
-from ppdinf.fiber.sums_given_totals.convolution import by_probabilities
+from ppdinf.fiber.sums_given_totals.fourier import by_probabilities
 
 
 def convolve(rows):

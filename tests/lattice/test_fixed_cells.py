@@ -5,10 +5,9 @@ import pytest
 from grids import box
 from scipy import sparse
 
-from ppdinf.lattice.points import fixed_cells as module
-from ppdinf.lattice.points.fiber_tables import cell_intervals
-from ppdinf.lattice.points.fixed_cells import fixed_cells
-from ppdinf.lattice.structure.blocks import structure
+from ppdinf.lattice.blocks import structure
+from ppdinf.lattice.points import fiber_tables as module
+from ppdinf.lattice.points.fiber_tables import cell_intervals, fixed_cells
 
 
 def system(seed):

@@ -9,9 +9,8 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import check_consistent, contradiction, integer_solution, rank, row_algebra
-from ppdinf.lattice.algebra.columns import equal_columns
-from ppdinf.lattice.algebra.integer_elimination import eliminate_units
-from ppdinf.lattice.algebra.systems import integer_matrix
+from ppdinf.lattice.algebra.integer_rows import eliminate_units
+from ppdinf.lattice.algebra.systems import equal_columns, integer_matrix
 
 fixed = settings(deadline=None, derandomize=True, max_examples=150)
 
@@ -85,15 +84,15 @@ def test_equal_columns_by_definition(A):
 
 
 def test_hash_collisions_do_not_merge_classes(monkeypatch):
-    from ppdinf.lattice.algebra import columns
+    from ppdinf.lattice.algebra import systems
 
-    honest, rounds = columns._column_hash, []
+    honest, rounds = systems._column_hash, []
 
     def colliding(A, weights):
         rounds.append(1)
         return honest(A, weights * np.uint64(len(rounds) > 2))
 
-    monkeypatch.setattr(columns, "_column_hash", colliding)
+    monkeypatch.setattr(systems, "_column_hash", colliding)
     classes, _ = equal_columns(integer_matrix([[1, 2, 1, 3], [1, 0, 1, 0]]))
     assert classes.tolist() == [0, 1, 0, 2]
     assert len(rounds) == 3

@@ -10,7 +10,7 @@ from lattice_laws import two_way
 
 from ppdinf.lattice import structure
 from ppdinf.lattice.algebra.systems import integer_matrix
-from ppdinf.lattice.structure.elimination_order import elimination_order
+from ppdinf.lattice.class_sums import elimination_order
 
 fixed = settings(deadline=None, derandomize=True, max_examples=120)
 

@@ -15,8 +15,8 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, between, total
 from ppdinf.lattice import structure
 from ppdinf.laws import IntegerLaw, L2Laplace, Law
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.sampler_plan import exact_noise
 
 EXPORTED = [law for name in laws.__all__ if inspect.isclass(law := getattr(laws, name)) and issubclass(law, Law)]
 CONCRETE = [law for law in EXPORTED if not inspect.isabstract(law)]

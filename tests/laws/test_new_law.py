@@ -11,13 +11,13 @@ from flint import arb
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction, ball
+from ppdinf._internal.values import assign
 from ppdinf.errors import PrivacyError, ReleaseFileError
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric, IntegerLaw
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.sampler_plan import exact_noise
 
 inv = ppd.invariants
 TABLES = np.array([(i, j, 7 - i - j) for i in range(8) for j in range(8 - i)])

@@ -11,9 +11,9 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import CountError, DiagnosisWarning, LabelError, PrivacyError
-from ppdinf.measurements.scale_dependence import RATE, scale_dependence
+from ppdinf.measurements.entries import RATE, scale_dependence
 
 inv, laws = ppd.invariants, ppd.laws
 Z = stats.norm.ppf(0.95)

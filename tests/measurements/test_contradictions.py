@@ -6,7 +6,7 @@ import pytest
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import integer_matrix
-from ppdinf.lattice.points.conflict import conflicting_rows
+from ppdinf.lattice.points.feasible import conflicting_rows
 
 inv = ppd.invariants
 LABELS = {"a": ["x", "y"], "b": ["u", "v", "w"]}

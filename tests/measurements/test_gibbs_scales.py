@@ -16,8 +16,8 @@ from scipy.special import gammaln
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.table_gibbs import TableGibbs
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
-from ppdinf.fiber.gibbs.dispatch import advance, directions
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.fiber.gibbs.table_update import advance, directions
 
 inv, laws = ppd.invariants, ppd.laws
 RARE, MOST, LINES, DRAWS = 1e-5, 9, 24, 30_000

@@ -10,7 +10,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, LabelError, ModelError, PrivacyError
-from ppdinf.laws.published.thresholded import ABSENT
+from ppdinf.laws.censored import ABSENT
 from ppdinf.measurements.same_noise import log_chance_of_equality
 
 inv, laws = ppd.invariants, ppd.laws

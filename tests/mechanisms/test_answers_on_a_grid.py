@@ -12,8 +12,7 @@ from scipy import stats
 from ppdinf import read_release
 from ppdinf.mechanisms import KNormGradient, LinearRegression, Mean, Quantile
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.integer_k_norm import draw_integer_k_norm, one_of
-from ppdinf.noise.real.k_norm_draws import K_NORMS
+from ppdinf.noise.real.k_norm import K_NORMS, draw_integer_k_norm, one_of
 
 NEIGHBOURS = np.array([60.1, 70.2, 80.3]), np.array([61.3, 70.2, 80.3])
 

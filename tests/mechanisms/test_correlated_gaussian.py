@@ -13,12 +13,11 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, cells, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import CorrelatedGaussian, Mechanism, SubspaceGaussian
+from ppdinf.mechanisms.counting_queries import sensitivity_directions
 from ppdinf.mechanisms.real.correlated_gaussian import base_decomposition
-from ppdinf.mechanisms.real.sensitivity_directions import sensitivity_directions
-from ppdinf.noise.primitives.keyed import keyed_stream
-from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.primitives.stream import keyed_stream, seeded_stream
 from ppdinf.privacy import gaussian_delta
-from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
+from ppdinf.privacy.sensitivity import enclosing_ellipsoid
 
 CUMULATIVE = np.tril(np.ones((16, 16), dtype=int))
 WHOLE = cells({"answer": 15})

@@ -10,11 +10,11 @@ from lattice_laws import KINDS
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PpdinfError, PrivacyError
-from ppdinf.invariants import system
+from ppdinf.invariants import public as public_statements
 from ppdinf.laws import DoubleGeometric
 from ppdinf.mechanisms import expected_error
 from ppdinf.mechanisms.expected_error import cell_law, reversed_share, simulate_noise
-from ppdinf.noise.exact.elimination import rejection
+from ppdinf.noise.exact import rejection
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
 from ppdinf.plots import plot_plan
 
@@ -327,8 +327,10 @@ def test_simulation_that_does_not_finish_states_its_time(monkeypatch):
 
 def test_the_structure_of_public_sums_is_computed_once(monkeypatch):
     """All losses, the guarantee and the search of a loss share it."""
-    calls, one = [], system.structure
-    monkeypatch.setattr(system, "structure", lambda *args, **options: calls.append(1) or one(*args, **options))
+    calls, one = [], public_statements.structure
+    monkeypatch.setattr(
+        public_statements, "structure", lambda *args, **options: calls.append(1) or one(*args, **options)
+    )
     found = ppd.plan(
         lambda loss: ppd.GeneralizedLaplace(ppd.invariants.margin("a"), loss), {"a": 3, "b": 4}, ["1/4", 1]
     )

@@ -19,7 +19,7 @@ from ppdinf.mechanisms import (
     Mean,
     Quantile,
 )
-from ppdinf.noise.real.k_norm_draws import K_NORMS
+from ppdinf.noise.real.k_norm import K_NORMS
 
 
 def on_grid(mechanism, data, grid):

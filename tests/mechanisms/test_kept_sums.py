@@ -7,10 +7,10 @@ import pymc as pm
 import pytest
 
 import ppdinf as ppd
-from ppdinf.cli.session_command import show_session
+from ppdinf.cli.release_commands import show_session
 from ppdinf.errors import InternalError, PrivacyError
 from ppdinf.lattice.algebra.systems import exact_product, integer_matrix
-from ppdinf.mechanisms import kept_sums
+from ppdinf.mechanisms import table_mechanism
 
 inv = ppd.invariants
 TABLE = np.array([[731, 4], [12, 7]])
@@ -70,15 +70,15 @@ def test_every_draw_is_checked(monkeypatch):
     """Also if draws are checked in small batches."""
     system = MARGINS.on(TABLE)
     drawn = np.tile(TABLE.ravel(), (50, 1))
-    monkeypatch.setattr(kept_sums, "BATCH", 12)
-    kept_sums.require_kept(system, drawn, TABLE.ravel(), bounds=True)
-    kept_sums.require_kept(system, drawn, drawn, bounds=True)
+    monkeypatch.setattr(table_mechanism, "BATCH", 12)
+    table_mechanism.require_kept(system, drawn, TABLE.ravel(), bounds=True)
+    table_mechanism.require_kept(system, drawn, drawn, bounds=True)
     for row in (0, 2, 3, 49):
         wrong = drawn.copy()
         wrong[row, 1] += 1
         for cells in (TABLE.ravel(), drawn):
             with pytest.raises(InternalError):
-                kept_sums.require_kept(system, wrong, cells, bounds=True)
+                table_mechanism.require_kept(system, wrong, cells, bounds=True)
 
 
 def test_sums_beyond_64_bits_are_exact():

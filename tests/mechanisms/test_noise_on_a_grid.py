@@ -13,8 +13,8 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError, LabelError, ModelError, PrivacyError
 from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
+from ppdinf.mechanisms.counting_queries import moved_structure
 from ppdinf.mechanisms.real.real_noise import as_grid
-from ppdinf.mechanisms.real.sensitivity_directions import moved_structure
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.real.triangular_laplace import triangular_laplace
 from ppdinf.noise.sampler_plan import Plan

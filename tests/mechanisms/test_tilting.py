@@ -14,9 +14,9 @@ from ppdinf.errors import InvariantError
 from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase
-from ppdinf.mechanisms.bounded import table_sums, tilting
-from ppdinf.mechanisms.bounded.tilting import sides, tilts
-from ppdinf.noise.exact.elimination import variable_elimination as elimination
+from ppdinf.mechanisms.bounded import table_sums
+from ppdinf.mechanisms.bounded.table_sums import sides, tilts
+from ppdinf.noise.exact import variable_elimination as elimination
 
 ZEROS = xr.DataArray([3, *[0] * 14], dims="county")
 STATES = xr.DataArray([2, 1, *[0] * 12], dims="county", coords={"state": ("county", list("ABBBBBBAAAAAAB"))})
@@ -92,7 +92,7 @@ def test_sums_far_from_their_untilted_mean_follow_the_formula(name, monkeypatch)
 
     for attribute, wrong in [("sides", upward), ("_groups", lambda _: np.arange(x.size) * 2 // x.size)]:
         with monkeypatch.context() as patch:
-            patch.setattr(tilting, "DEVIATIONS", 0.0)
+            patch.setattr(table_sums, "DEVIATIONS", 0.0)
             patch.setattr(table_sums, attribute, wrong)
             drawn, log_normaliser = draws_and_normalizer(noise, public, table, 20_000)
         assert abs(log_normaliser - log_c) > 1e-3
@@ -121,7 +121,7 @@ def test_a_sum_far_out_under_bounds_that_link_cells(monkeypatch):
 def test_each_draw_is_the_untilted_one(name, monkeypatch):
     """Draws given the sums do not depend on the tilt, and are decided exactly: the same bits give the same tables."""
     noise, public, table = CASES[name]
-    monkeypatch.setattr(tilting, "DEVIATIONS", 0.0)
+    monkeypatch.setattr(table_sums, "DEVIATIONS", 0.0)
     found = []
     monkeypatch.setattr(table_sums, "tilts", lambda *a: found.append(tilts(*a)) or found[-1])
     tilted, normaliser = draws_and_normalizer(noise, public, table, 2000)

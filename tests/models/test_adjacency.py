@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.models.effects.adjacency import adjacency_edges, path_edges
+from ppdinf.models.neighbours import adjacency_edges, path_edges
 
 LABELS = np.array(["a", "b", "c", "d"])
 EDGES = [[0, 1], [0, 2], [1, 2]]  # d is an island

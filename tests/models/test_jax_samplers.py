@@ -11,7 +11,7 @@ from test_partially_private import p1_posterior
 
 import ppdinf as ppd
 from ppdinf._internal.pymc_compat import get_jaxified_graph
-from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
+from ppdinf.distributions.ops import SumsGivenTotals
 from ppdinf.errors import ModelError
 from ppdinf.models import label_effects
 

@@ -9,7 +9,7 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.integer_noise.joint_l2 import JointL2, mixing_precision
+from ppdinf.laws.l2_laplace import JointL2, mixing_precision
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 inv, laws = ppd.invariants, ppd.laws

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 from ppdinf.models import posterior_tables
 

@@ -8,8 +8,8 @@ from scipy.integrate import quad
 from scipy.stats import gamma, kstest, nbinom, poisson
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph.dependents import tables_of
-from ppdinf.distributions.observation.observed_release import ObservedRelease
+from ppdinf.distributions.observed import ObservedRelease
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models import rates
 from ppdinf.models.rates import draw_rates, rate_model

@@ -6,8 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from ppdinf.errors import ModelError
-from ppdinf.models.effects.whitening import NormalData, transform, transform_gradient
-from ppdinf.models.effects.whitening_op import in_graph, whitening_transform
+from ppdinf.models.whitening import NormalData, in_graph, transform, transform_gradient, whitening_transform
 
 GROUP = np.array([0, 1, 0, 2, 1, 0, 1, 2, 0, 3])
 N, GROUPS = GROUP.size, 4

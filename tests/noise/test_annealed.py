@@ -9,7 +9,7 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
 from ppdinf.laws import DoubleGeometric, L2Laplace
 from ppdinf.noise.mcmc.annealed import anneal, annealed, annealing, own_rates
-from ppdinf.noise.mcmc.coupling import annealed_meeting
+from ppdinf.noise.mcmc.coupled_noise import annealed_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import move_space
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 

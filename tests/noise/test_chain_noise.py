@@ -12,13 +12,13 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise import exact_noise as exact
+from ppdinf.noise import sampler_plan as exact
+from ppdinf.noise.exact.sampler_offer import Declined
 from ppdinf.noise.mcmc import coupled_noise
-from ppdinf.noise.mcmc.coupling import gibbs_meeting
+from ppdinf.noise.mcmc.coupled_noise import gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
-from ppdinf.noise.primitives.sampler_offer import Declined
 from ppdinf.noise.primitives.stream import seeded_stream
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")

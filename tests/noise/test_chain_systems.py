@@ -16,12 +16,11 @@ from scipy import stats
 
 from ppdinf.fiber.gibbs.line_gibbs import walk
 from ppdinf.lattice import kernel, margin_matrix
-from ppdinf.lattice.moves.moves import connected_moves
+from ppdinf.lattice.moves import connected_moves
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.mcmc.annealed import anneal, annealed, annealing, own_rates
+from ppdinf.noise.mcmc.annealed import anneal, annealed, annealing, draw_candidate, independence, own_rates, proposal
 from ppdinf.noise.mcmc.isdp import isdp, jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, noise_gibbs, step, word
-from ppdinf.noise.mcmc.metropolised_independence import draw_candidate, independence, proposal
 
 pytestmark = pytest.mark.deep  # single systems are in the tests of each chain
 

@@ -16,7 +16,7 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.noise.exact import single_sums as classes
 from ppdinf.noise.exact.single_sums import compositions, draw_class, draw_partition, negative_part, polya_urn
 from ppdinf.noise.primitives import stream as stream
-from ppdinf.noise.primitives.inversion import Inversion
+from ppdinf.noise.primitives.integers import Inversion
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 NOISE = [(2, 0, "1/2"), (2, 3, "1"), (3, 0, "3/2"), (3, -2, "2/3"), (3, 4, "10/11"), (4, 1, "3")]

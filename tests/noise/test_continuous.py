@@ -6,8 +6,7 @@ from scipy import stats
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.continuous import exponentials, laplaces, normals
-from ppdinf.noise.primitives.keyed import BLOCK, keyed_stream
-from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.primitives.stream import BLOCK, keyed_stream, seeded_stream
 
 LAWS = [(normals, stats.norm), (laplaces, stats.laplace), (exponentials, stats.expon)]
 KEY = bytes(range(32))

@@ -9,11 +9,11 @@ from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, p_value
 
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DoubleGeometric
-from ppdinf.laws.integer_noise.chain_kernels import double_geometric
-from ppdinf.noise.mcmc.coupling import coupled_jump, gibbs_meeting, isdp_meeting, isdp_pair_step
+from ppdinf.laws.chain_kernels import double_geometric
+from ppdinf.noise.mcmc.coupled_noise import coupled_jump, gibbs_meeting, isdp_meeting, isdp_pair_step
 from ppdinf.noise.mcmc.isdp import jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, step, word
-from ppdinf.noise.mcmc.parallel_chains import in_threads
+from ppdinf.noise.mcmc.tv_bound import in_threads
 
 LAW = DoubleGeometric(1)
 

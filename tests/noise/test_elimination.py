@@ -16,12 +16,12 @@ from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.exact.elimination import class_sums
-from ppdinf.noise.exact.elimination import variable_elimination as elimination
-from ppdinf.noise.exact.elimination.potentials import class_sum, log_concave, product, table
-from ppdinf.noise.exact.elimination.variable_elimination import Elimination
-from ppdinf.noise.primitives.enclosed_comparison import precision
-from ppdinf.noise.primitives.sampler_offer import Declined, Offer
+from ppdinf.noise.exact import class_sums
+from ppdinf.noise.exact import variable_elimination as elimination
+from ppdinf.noise.exact.potentials import class_sum, log_concave, product, table
+from ppdinf.noise.exact.sampler_offer import Declined, Offer
+from ppdinf.noise.exact.variable_elimination import Elimination
+from ppdinf.noise.primitives.enclosures import precision
 from ppdinf.noise.primitives.stream import seeded_stream
 
 

@@ -11,13 +11,13 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel
-from ppdinf.noise.exact.gaussian import klein as klein_module
-from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
-from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-from ppdinf.noise.exact.gaussian.klein import Klein
-from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian, gaussian_acceptance
-from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_gaussian_mass, log_ratio
-from ppdinf.noise.primitives import bernoulli
+from ppdinf.noise.exact import klein as klein_module
+from ppdinf.noise.exact import lattice_gaussian as gaussian
+from ppdinf.noise.exact.gram_schmidt import klein
+from ppdinf.noise.exact.klein import Klein
+from ppdinf.noise.exact.lattice_gaussian import draw_gaussian, gaussian_acceptance
+from ppdinf.noise.exact.theta import enclose_mass, log_gaussian_mass, log_ratio
+from ppdinf.noise.primitives import enclosures
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 SIGMAS = [Fraction(1, 2), Fraction(3, 2), Fraction(2, 3), Fraction(10, 11), Fraction(2)]
@@ -76,7 +76,7 @@ def test_wrong_variants_are_rejected(monkeypatch):
         patched.setattr(
             gaussian,
             "draw_bernoulli",
-            lambda logs, error, enclose, stream: bernoulli.draw_bernoulli(0.5 * logs, error, enclose, stream),
+            lambda logs, error, enclose, stream: enclosures.draw_bernoulli(0.5 * logs, error, enclose, stream),
         )
         assert p_value() < 1e-6
 
@@ -125,7 +125,7 @@ def test_ball_arithmetic_gives_the_same_decisions(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(klein_module, "_draw_coordinates", klein_module._draw_coordinates.py_func)
         patched.setattr(klein_module, "ERROR", 1e6)  # comparisons of doubles decide nothing
-        patched.setattr(bernoulli, "ROUNDING", 1e6)
+        patched.setattr(enclosures, "ROUNDING", 1e6)
         np.testing.assert_array_equal(draw_gaussian(basis, Fraction(3, 7), seeded_stream(5), size=60), usual)
         np.testing.assert_array_equal(draw_gaussian(basis, Fraction(10**9), seeded_stream(5), size=20), wide)
 

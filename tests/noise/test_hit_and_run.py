@@ -7,11 +7,10 @@ from scipy import stats
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real import hit_and_run as module
-from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull_chord
-from ppdinf.noise.real.polytope import polytope
-from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-from ppdinf.privacy.sensitivity import sensitivity_polytope
+from ppdinf.noise.real import random_lines as module
+from ppdinf.noise.real.k_norm import polytope
+from ppdinf.noise.real.random_lines import hit_and_run, hit_and_run_meeting, hull_chord
+from ppdinf.privacy.sensitivity import enclosing_ellipsoid, sensitivity_polytope
 
 POINTS = sensitivity_polytope(np.linalg.svd(np.ones((1, 5)))[2][1:]) * np.array([[1], [1], [1], [6]])
 BODY = polytope(POINTS)

@@ -7,7 +7,7 @@ from lattice_laws import SYSTEMS, enumerate_law, p_value
 
 from ppdinf.errors import InvariantError
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric
-from ppdinf.noise.mcmc.metropolised_independence import draw_candidate, independence, log_importance, proposal
+from ppdinf.noise.mcmc.annealed import draw_candidate, independence, log_importance, proposal
 
 
 @numba.njit

@@ -11,8 +11,8 @@ from flint import arb, fmpq
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.primitives import inversion
-from ppdinf.noise.primitives.inversion import Inversion, bernoulli
+from ppdinf.noise.primitives import integers
+from ppdinf.noise.primitives.integers import Inversion, bernoulli
 from ppdinf.noise.primitives.stream import seeded_stream
 
 mp.mp.dps = 90
@@ -152,7 +152,7 @@ def test_enumeration_rejects_a_scale_error_of_five_percent(law, truth):
 
 
 def test_enumeration_rejects_rounded_bounds(monkeypatch):
-    monkeypatch.setattr(inversion, "integer_bounds", lambda ball: (round(float(ball.mid())),) * 2)
+    monkeypatch.setattr(integers, "integer_bounds", lambda ball: (round(float(ball.mid())),) * 2)
     for parameter in AWKWARD:
         assert all_inside(laplace(parameter, width=6), TrueLaplace(parameter)) is None
 
@@ -176,7 +176,7 @@ def test_outcome_probabilities_as_fractions():
 @pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("first", [None, -3])
 def test_blocks_accept_each_integer_with_its_probability(monkeypatch, first):
-    monkeypatch.setattr(inversion, "HALF_TABLE", 2)
+    monkeypatch.setattr(integers, "HALF_TABLE", 2)
     sampler = gaussian(Fraction(9), first=first, width=4)
     assert sampler.block == 4
 
@@ -211,7 +211,7 @@ def test_blocks_accept_each_integer_with_its_probability(monkeypatch, first):
 @pytest.mark.parametrize("first", [None, -7])
 @pytest.mark.parametrize("half_table", [2, 8, 32])
 def test_certain_acceptance_is_certain(monkeypatch, half_table, first):
-    monkeypatch.setattr(inversion, "HALF_TABLE", half_table)
+    monkeypatch.setattr(integers, "HALF_TABLE", half_table)
     sampler = gaussian(Fraction(900), first=first)
     table, block = sampler._table(64), sampler.block
     assert block > 1
@@ -239,7 +239,7 @@ def fit(draws, sigma):
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("half_table", "sigma"), [(2**12, 1000), (64, 1000), (4, 30)])
 def test_wide_laws(monkeypatch, half_table, sigma):
-    monkeypatch.setattr(inversion, "HALF_TABLE", half_table)
+    monkeypatch.setattr(integers, "HALF_TABLE", half_table)
     sampler = gaussian(Fraction(sigma**2))
     assert sampler.block > 1
     draws = sampler.draw(30_000, seeded_stream(11))
@@ -250,7 +250,7 @@ def test_wide_laws(monkeypatch, half_table, sigma):
 
 
 def test_wide_laws_without_rejection_are_rejected(monkeypatch):
-    monkeypatch.setattr(inversion, "HALF_TABLE", 4)
+    monkeypatch.setattr(integers, "HALF_TABLE", 4)
     monkeypatch.setattr(Inversion, "_keeps", lambda *_: True)
     assert fit(gaussian(Fraction(900)).draw(40_000, seeded_stream(11)), 30) < 1e-6
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm, uniforms
+from ppdinf.noise.real.k_norm import K_NORMS, k_norm, uniforms
 
 
 def in_ball(dimension, norm, rng):

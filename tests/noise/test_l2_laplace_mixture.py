@@ -8,10 +8,10 @@ from flint import arb, ctx
 from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
 
 from ppdinf.lattice import kernel
-from ppdinf.noise.exact.gaussian import gaussian_masses
-from ppdinf.noise.exact.gaussian import l2_laplace_mixture as mixture
-from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-from ppdinf.noise.exact.gaussian.l2_laplace_mixture import (
+from ppdinf.noise.exact import l2_laplace_mixture as mixture
+from ppdinf.noise.exact import theta
+from ppdinf.noise.exact.gram_schmidt import klein
+from ppdinf.noise.exact.l2_laplace_mixture import (
     PER_UNIT,
     RATIO_BOUND,
     L2Mixture,
@@ -19,8 +19,8 @@ from ppdinf.noise.exact.gaussian.l2_laplace_mixture import (
     enclose_sum,
     mixture_acceptance,
 )
-from ppdinf.noise.exact.gaussian.theta import log_gaussian_mass
-from ppdinf.noise.primitives import bernoulli
+from ppdinf.noise.exact.theta import log_gaussian_mass
+from ppdinf.noise.primitives import enclosures
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 EPSILONS = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2)]
@@ -74,11 +74,11 @@ def test_wrong_variants_are_rejected(monkeypatch):
         patched.setattr(
             mixture,
             "draw_bernoulli",
-            lambda logs, error, enclose, stream: bernoulli.draw_bernoulli(logs / 2, error, enclose, stream),
+            lambda logs, error, enclose, stream: enclosures.draw_bernoulli(logs / 2, error, enclose, stream),
         )
         assert p_value(L2Mixture(basis, epsilon), 400_000) < 1e-6  # 1e-23 to 1e-39 for three seeds
     with monkeypatch.context() as patched:  # integrals instead of the masses of the integers: wrong normaliser
-        patched.setattr(gaussian_masses, "log_gaussian_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
+        patched.setattr(theta, "log_gaussian_mass", lambda v: 0.5 * np.log(2 * np.pi * v))
         assert p_value(L2Mixture(basis, epsilon)) < 1e-6
 
 
@@ -136,7 +136,7 @@ def test_ball_arithmetic_gives_the_same_decisions(monkeypatch):
     usual = law.draw(20, seeded_stream(5))
     with monkeypatch.context() as patched:
         patched.setattr(law, "_margin", 2.0)
-        patched.setattr(bernoulli, "ROUNDING", 1e6)
+        patched.setattr(enclosures, "ROUNDING", 1e6)
         np.testing.assert_array_equal(law.draw(20, seeded_stream(5)), usual)
 
 

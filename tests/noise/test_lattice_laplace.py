@@ -14,16 +14,13 @@ from scipy import optimize, stats
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
+from ppdinf.noise.exact.sampler_offer import Offer
 from ppdinf.noise.exact.scale_mixture import klein_given_scales, mixture
-from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess, log_theta
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK
-from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem, offer
-from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
-from ppdinf.noise.exact.scale_mixture.leverages import Leverages
+from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem, independent_modulo_2, lattice_basis, offer
+from ppdinf.noise.exact.scale_mixture.lattice_scales import Leverages, LeverageScales
 from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
-from ppdinf.noise.exact.scale_mixture.short_vectors import independent_modulo_2, lattice_basis
-from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
-from ppdinf.noise.primitives.sampler_offer import Offer
+from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR, Excess, SumScales, log_theta
 from ppdinf.noise.primitives.stream import seeded_stream
 
 EVERY = 40  # random systems

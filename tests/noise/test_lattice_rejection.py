@@ -10,9 +10,9 @@ from scipy.linalg import block_diag
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.exact.elimination import rejection
-from ppdinf.noise.exact.elimination.rejection import draw_by_rejection, rejection_acceptance, split_lattice
-from ppdinf.noise.primitives import bernoulli
+from ppdinf.noise.exact import rejection
+from ppdinf.noise.exact.rejection import draw_by_rejection, rejection_acceptance, split_lattice
+from ppdinf.noise.primitives import enclosures
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 EPSILONS = [Fraction(3, 2), Fraction(1), Fraction(10, 11), Fraction(2)]
@@ -42,7 +42,7 @@ def test_margins_and_wrong_variants(monkeypatch):
 
     assert p_value() > 1e-6
     assert p_value(Fraction(63, 40)) < 1e-6
-    right = bernoulli.draw_bernoulli
+    right = enclosures.draw_bernoulli
     with monkeypatch.context() as patched:
         patched.setattr(rejection, "draw_bernoulli", lambda logs, *_: np.ones(len(logs), dtype=bool))
         assert p_value() < 1e-6  # no rejection
@@ -86,7 +86,7 @@ def test_lattices_without_free_cells():
 def test_ball_arithmetic_gives_the_same_decisions(monkeypatch):
     split = split_lattice(kernel(two_way(2, 3)))
     usual = draw_by_rejection(split, Fraction(1), seeded_stream(5), size=30)
-    monkeypatch.setattr(bernoulli, "ROUNDING", 1e6)
+    monkeypatch.setattr(enclosures, "ROUNDING", 1e6)
     np.testing.assert_array_equal(draw_by_rejection(split, Fraction(1), seeded_stream(5), size=30), usual)
 
 

@@ -19,7 +19,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise import exact_noise
+from ppdinf.noise import sampler_plan
 from ppdinf.noise.exact.scale_mixture import two_way_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 
@@ -86,8 +86,8 @@ def test_sums_are_preserved(shape):
 )
 def test_the_mixture_over_scales_has_the_law(shape, monkeypatch):
     """Small tables are drawn by the sampler of large tables."""
-    monkeypatch.setattr(exact_noise, "OFFERS", (two_way_laplace.offer,))
-    found = exact_noise.exact_or_refusal.__wrapped__(
+    monkeypatch.setattr(sampler_plan, "OFFERS", (two_way_laplace.offer,))
+    found = sampler_plan.exact_or_refusal.__wrapped__(
         structure(margin_matrix(shape, single_sums(2))), DoubleGeometric("3/2")
     )
     assert found.sampler == "scale mixture"
@@ -97,7 +97,7 @@ def test_the_mixture_over_scales_has_the_law(shape, monkeypatch):
 @pytest.mark.deep
 @pytest.mark.parametrize("shape", SMALL)
 def test_small_tables_have_the_law(shape):
-    found = exact_noise.exact_noise(structure(margin_matrix(shape, single_sums(len(shape)))), DoubleGeometric("3/2"))
+    found = sampler_plan.exact_noise(structure(margin_matrix(shape, single_sums(len(shape)))), DoubleGeometric("3/2"))
     assert fit(found.draw(5_000, seeded_stream(3)), law(shape, 1.5)) > RARE
 
 

@@ -8,9 +8,17 @@ from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, log_masses,
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
-from ppdinf.laws.integer_noise.chain_kernels import double_geometric
-from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, noise_gibbs, step, word
-from ppdinf.noise.mcmc.line_conditionals import FAR, line_quantile, work_space
+from ppdinf.laws.chain_kernels import double_geometric
+from ppdinf.noise.mcmc.lattice_gibbs_noise import (
+    FAR,
+    gibbs_moves,
+    line_quantile,
+    move_space,
+    noise_gibbs,
+    step,
+    word,
+    work_space,
+)
 
 LAWS = [DoubleGeometric("1"), DoubleGeometric("3/2"), L2Laplace("3/2"), DiscreteGaussian("10/11")]
 

@@ -16,15 +16,13 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.lattice.points.shortest import nearest_steps
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.noise.exact.gaussian.gaussian_masses import GaussianMasses
-from ppdinf.noise.exact.gaussian.gram_schmidt import klein
-from ppdinf.noise.exact.gaussian.l2_laplace_mixture import L2Mixture
-from ppdinf.noise.exact.gaussian.lattice_gaussian import draw_gaussian
-from ppdinf.noise.exact.gaussian.orthogonal_complement import squares_across
-from ppdinf.noise.exact.gaussian.theta import log_gaussian_mass
-from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.exact.gram_schmidt import klein, squares_across
+from ppdinf.noise.exact.l2_laplace_mixture import L2Mixture
+from ppdinf.noise.exact.lattice_gaussian import draw_gaussian
+from ppdinf.noise.exact.theta import GaussianMasses, log_gaussian_mass
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.privacy.guarantees.lattice_noise_loss import exact_sigma, lattice_delta
+from ppdinf.noise.sampler_plan import exact_noise
+from ppdinf.privacy.lattice_gaussian import exact_sigma, lattice_delta
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lattice"))
 from test_hierarchical import MARGINS, columns_within_states, grouped_columns

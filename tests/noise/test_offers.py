@@ -15,12 +15,12 @@ from lattice_laws import fit, listed, random_system, two_way
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace, Staircase
-from ppdinf.noise import exact_noise as exact
-from ppdinf.noise.exact.elimination import rejection
+from ppdinf.noise import sampler_plan as exact
+from ppdinf.noise.exact import rejection
+from ppdinf.noise.exact.sampler_offer import Declined, Offer
 from ppdinf.noise.exact.scale_mixture import lattice_laplace, mixture, two_way_laplace
-from ppdinf.noise.exact_noise import OFFERS, exact_noise
-from ppdinf.noise.primitives.sampler_offer import Declined, Offer
 from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.sampler_plan import OFFERS, exact_noise
 
 RARE = 1e-6
 DRAWS = 10_000

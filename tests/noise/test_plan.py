@@ -11,12 +11,11 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
-from ppdinf.noise import exact_noise as exact_noise_module
-from ppdinf.noise.exact.elimination import class_sums
-from ppdinf.noise.exact.gaussian import lattice_gaussian as gaussian
-from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise import sampler_plan as exact_noise_module
+from ppdinf.noise.exact import class_sums
+from ppdinf.noise.exact import lattice_gaussian as gaussian
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
-from ppdinf.noise.sampler_plan import Plan, plan_sampler, two_digits_up
+from ppdinf.noise.sampler_plan import Plan, exact_noise, plan_sampler, two_digits_up
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 

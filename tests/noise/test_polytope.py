@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.hit_and_run import hull_chord
-from ppdinf.noise.real.polytope import polytope
+from ppdinf.noise.real.k_norm import polytope
+from ppdinf.noise.real.random_lines import hull_chord
 from ppdinf.privacy.sensitivity import sensitivity_polytope
 
 RNG = np.random.default_rng(2)

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.k_norm_draws import K_NORMS, k_norm
-from ppdinf.noise.real.slice_lines import slice_lines
+from ppdinf.noise.real.k_norm import K_NORMS, k_norm
+from ppdinf.noise.real.random_lines import slice_lines
 
 
 def laplace(norm, rate=1.0):

@@ -11,11 +11,9 @@ from lattice_laws import two_way
 from scipy import optimize, stats
 
 from ppdinf.lattice import kernel, margin_matrix
-from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess
 from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem
-from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
-from ppdinf.noise.exact.scale_mixture.leverages import DisjointSum, disjoint
-from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
+from ppdinf.noise.exact.scale_mixture.lattice_scales import DisjointSum, LeverageScales, disjoint
+from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR, Excess, SumScales
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import seeded_stream
 

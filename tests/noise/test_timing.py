@@ -10,9 +10,9 @@ from scipy import stats
 
 import ppdinf as ppd
 from ppdinf.lattice import structure
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.sampler_plan import exact_noise
 
 DRAWS = 4000  # standard error of the correlation under independence: 0.016
 TOTAL = np.ones((1, 100), dtype=int)

@@ -9,7 +9,7 @@ from grids import box
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.mcmc.coupling import gibbs_meeting, isdp_meeting
+from ppdinf.noise.mcmc.coupled_noise import gibbs_meeting, isdp_meeting
 from ppdinf.noise.mcmc.isdp import jumps
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound

@@ -12,22 +12,24 @@ from lattice_laws import enumerated, fit, margins_law, total_variation, two_way
 from scipy import optimize, stats
 
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.exact.scale_mixture import lattice_laplace, mixture, two_way_laplace, two_way_noise, two_way_scales
-from ppdinf.noise.exact.scale_mixture.exact_gamma import betas, enclose_beta, enclose_gamma, gammas
-from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, log_theta
+from ppdinf.noise.exact.scale_mixture import lattice_laplace, mixture, two_way_laplace
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, RowCoordinates
-from ppdinf.noise.exact.scale_mixture.mixture import HOPELESS
-from ppdinf.noise.exact.scale_mixture.spanning_tree import (
+from ppdinf.noise.exact.scale_mixture.mixture import (
+    HOPELESS,
     _log_stays_narrow,
     _StaysNarrow,
     kept_for_spanning_tree,
     root_of,
 )
-from ppdinf.noise.exact.scale_mixture.sum_scales import SumScales
-from ppdinf.noise.exact.scale_mixture.two_way_laplace import TwoWayLaplace, TwoWayTable
-from ppdinf.noise.exact.scale_mixture.two_way_noise import draw_given_scales, spine_rows
-from ppdinf.noise.exact.scale_mixture.two_way_scales import RowScales
-from ppdinf.noise.primitives.lazy_reals import LazyReals
+from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR, SumScales, log_theta
+from ppdinf.noise.exact.scale_mixture.two_way_laplace import (
+    RowScales,
+    TwoWayLaplace,
+    TwoWayTable,
+    draw_given_scales,
+    spine_rows,
+)
+from ppdinf.noise.primitives.lazy_reals import LazyReals, betas, enclose_beta, enclose_gamma, gammas
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 QUICK = [((3, 3), Fraction(1, 2), 14)]
@@ -109,7 +111,7 @@ class TestWrongVariantsAreRejected:
 
     @pytest.mark.deep
     def test_determinant_omitted(self, monkeypatch):
-        monkeypatch.setattr(two_way_scales, "_log_keep", lambda values, of: np.zeros(len(values)))
+        monkeypatch.setattr(two_way_laplace, "_log_keep", lambda values, of: np.zeros(len(values)))
         assert p_value(TwoWayLaplace((3, 3), Fraction(1))) < 1e-4
 
 
@@ -208,7 +210,7 @@ def test_the_determinant_is_above_its_bound():
     """A search over scales of a 3 x 4 table: the ratio is largest, 1, if all scales are equal."""
 
     def loss(logs):
-        return -float(two_way_scales._log_keep(np.exp(logs).reshape(1, 4, 3), 4)[0])
+        return -float(two_way_laplace._log_keep(np.exp(logs).reshape(1, 4, 3), 4)[0])
 
     found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, 12)).fun for seed in range(8)]
     assert min(found) > -1e-12
@@ -217,12 +219,12 @@ def test_the_determinant_is_above_its_bound():
     A = two_way(4, 3)[:-1]
     log_det = np.linalg.slogdet((A * t.ravel()) @ A.T)[1]
     free = 2 * np.log(4) + 0.75 * np.log(t.sum(axis=1)).sum() + 0.25 * np.log(t).sum()
-    assert float(two_way_scales._log_keep(t[np.newaxis], 4)[0]) == pytest.approx((free - log_det) / 2, abs=1e-12)
+    assert float(two_way_laplace._log_keep(t[np.newaxis], 4)[0]) == pytest.approx((free - log_det) / 2, abs=1e-12)
 
 
 def staged(shape, monkeypatch, size=40_000):
     """Return scores of four functions: scales accepted in at least four stages against weighted scales."""
-    monkeypatch.setattr(two_way_scales, "STAGE", 0.05)
+    monkeypatch.setattr(two_way_laplace, "STAGE", 0.05)
     law = RowScales(shape, Fraction(1), Fraction(1), Fraction(3))
     assert len(law.stages) >= 4
     kept, scales = law.kept(size, seeded_stream(1)).values, law.draw(size, seeded_stream(2))
@@ -245,8 +247,8 @@ def test_stages_have_the_law_of_a_single_stage(monkeypatch):
 @pytest.mark.quick_cases(0)
 def test_wrong_stages_are_rejected(monkeypatch):
     """If the first rows are compared with all rows, some probabilities to continue would exceed 1."""
-    right = two_way_scales._log_keep
-    monkeypatch.setattr(two_way_scales, "_log_keep", lambda values, of: right(values, values.shape[1]))
+    right = two_way_laplace._log_keep
+    monkeypatch.setattr(two_way_laplace, "_log_keep", lambda values, of: right(values, values.shape[1]))
     assert np.abs(staged((9, 6), monkeypatch)).max() > 8
 
 
@@ -256,7 +258,7 @@ def test_acceptance_decreases_with_rows():
 
         def gain(logs, rows=rows, before=before):
             t = np.exp(logs).reshape(1, rows, 3)
-            return -float((two_way_scales._log_keep(t, 6) - two_way_scales._log_keep(t[:, :before], 6))[0])
+            return -float((two_way_laplace._log_keep(t, 6) - two_way_laplace._log_keep(t[:, :before], 6))[0])
 
         found = [optimize.minimize(gain, np.random.default_rng(n).normal(0, 2, 3 * rows)).fun for n in range(4)]
         assert min(found) > -1e-12
@@ -347,7 +349,7 @@ def test_rounding_is_bounded():
 def recorded(t, wide, root):
     """Return coefficients of the centers, reciprocal variances, and the table of each unit vector of the integers."""
     seen, forms = {}, []
-    before, block = RowCoordinates.draw, two_way_noise.Block.draw
+    before, block = RowCoordinates.draw, two_way_laplace.Block.draw
 
     def rows(self, pulls, ties, ground, lacking, stream):
         if self.squares.shape[1] == t.shape[1] and "own" not in seen:
@@ -360,7 +362,7 @@ def recorded(t, wide, root):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RowCoordinates, "draw", rows)
-        patch.setattr(two_way_noise.Block, "draw", last)
+        patch.setattr(two_way_laplace.Block, "draw", last)
         drawn = draw_given_scales(t, wide, root, seeded_stream(1))
     return drawn, proposal(t.shape, wide, root, t, seen["own"], *forms[0])
 

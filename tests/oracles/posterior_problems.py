@@ -19,12 +19,12 @@ from positions import noticed
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.distributions.densities.sums_given_totals_op import SumsGivenTotals
+from ppdinf.distributions.ops import SumsGivenTotals
 from ppdinf.fiber.sums_given_totals import totals
-from ppdinf.fiber.sums_given_totals.packed_sums import pack
+from ppdinf.fiber.sums_given_totals.value_and_gradient import pack
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.samplers import posterior_importance, posterior_rejection
-from ppdinf.samplers.posterior_bound import saturated_bound
+from ppdinf.samplers.posterior_rejection import saturated_bound
 from ppdinf.samplers.posterior_target import target_of
 
 SLOPE, LEVEL_SD, THETA_SD = np.array([1.0, -0.3, 0.6, 0.1]), 0.1, 0.25

@@ -12,7 +12,7 @@ from scipy import special
 
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
-from ppdinf.distributions.observation.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.invariants import linear
 
 laws = ppd.laws

@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.errors import CountError, LabelError, ModelError, PrivacyError
 from ppdinf.plots import plot_cells, plot_chains, plot_map, plot_noise, plot_posterior_table
 from ppdinf.plots.noise import noise_values
-from ppdinf.plots.posterior_table import naive_interval
+from ppdinf.plots.posterior import naive_interval
 from ppdinf.plots.style import RoundNumbers
 
 COUNTIES = ["Big", "Middle $x$", "Small"]

@@ -13,7 +13,7 @@ from ppdinf.invariants import at_least, between, groups, margin, nonnegative, to
 from ppdinf.lattice.points.shortest import shortest_step
 from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Staircase
 from ppdinf.privacy import audit
-from ppdinf.privacy.guarantees.lattice_noise_loss import lattice_delta, theorem14_sigma
+from ppdinf.privacy.lattice_gaussian import lattice_delta, theorem14_sigma
 
 THREE = xr.DataArray([2, 0, 1], dims="county")
 STATES = xr.DataArray([1, 1, 0, 2], dims="county", coords={"state": ("county", list("AABB"))})

@@ -10,7 +10,7 @@ import ppdinf as ppd
 from ppdinf.errors import BudgetError, PrivacyError
 from ppdinf.invariants import margin, total
 from ppdinf.privacy import Guarantee, Ledger, to_zcdp, zcdp_delta
-from ppdinf.privacy.accounting.budget import Budget
+from ppdinf.privacy.budget import Budget
 
 
 def test_epsilon_and_delta_add_up():

@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import margin, nonnegative, total
 from ppdinf.privacy import Guarantee, Ledger, audit, compose, compose_parallel, to_approximate, to_event, to_zcdp
-from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 
 SQUARE = xr.DataArray([[2, 1], [1, 1]], dims=("sex", "age"))
 

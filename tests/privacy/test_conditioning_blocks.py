@@ -12,7 +12,7 @@ from ppdinf.invariants import at_least, between, groups, margin, nonnegative, to
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric, Staircase
 from ppdinf.privacy import conditioning_cost
-from ppdinf.privacy.conditioning_blocks import cost_by_blocks
+from ppdinf.privacy.conditioning import cost_by_blocks
 
 RATES = ["1/20", "1/2", 2]
 
@@ -66,9 +66,9 @@ def test_the_worst_block_decides(epsilon):
 @pytest.mark.parametrize("cells", [2, 3, 5])
 def test_bounds_hold_without_enumeration(cells, epsilon, monkeypatch):
     """For any number of persons; the bound becomes tighter as their number grows."""
-    from ppdinf.privacy import conditioning_blocks
+    from ppdinf.privacy import conditioning
 
-    monkeypatch.setattr(conditioning_blocks, "WORK", 0)
+    monkeypatch.setattr(conditioning, "WORK", 0)
     noise, spare = DoubleGeometric(epsilon), []
     for persons in (1, 2, 5, 9):
         system = (total() & nonnegative()).on([persons] + [0] * (cells - 1))
@@ -88,9 +88,9 @@ def test_bounds_hold_without_enumeration(cells, epsilon, monkeypatch):
 
 
 def test_random_boxes_stay_within_the_bound_of_a_step(monkeypatch):
-    from ppdinf.privacy import conditioning_blocks
+    from ppdinf.privacy import conditioning
 
-    monkeypatch.setattr(conditioning_blocks, "WORK", 0)
+    monkeypatch.setattr(conditioning, "WORK", 0)
     rng, seen = np.random.default_rng(1), 0.0
     for _ in range(40):
         upper = int(rng.integers(1, 6))
@@ -151,9 +151,9 @@ def test_wide_tables_and_much_noise_stay_in_range():
 @pytest.mark.parametrize("epsilon", ["1e-12", "1e-9", "1e-4"])
 def test_small_losses_keep_their_digits(epsilon, monkeypatch):
     """Gamma is about 1 - 2 epsilon: rounding must not decrease it."""
-    from ppdinf.privacy import conditioning_blocks
+    from ppdinf.privacy import conditioning
 
-    monkeypatch.setattr(conditioning_blocks, "WORK", 0)
+    monkeypatch.setattr(conditioning, "WORK", 0)
     table, noise = xr.DataArray([[7, 8, 1], [1, 2, 9], [3, 3, 3]], dims=("sex", "age")), DoubleGeometric(epsilon)
     for public in (total() & nonnegative(), total() & between(0, 9), margin("sex") & margin("age") & nonnegative()):
         cost = cost_by_blocks(noise, public.on(table))

@@ -9,7 +9,7 @@ from scipy import stats
 
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy import Guarantee, to_approximate, to_event, zcdp_delta, zcdp_epsilon, zcdp_rho
-from ppdinf.privacy.guarantees.conversion import as_delta
+from ppdinf.privacy.zcdp import as_delta
 
 CASES = [(2.55623, 1e-10), (0.5, 1e-5), (5e-4, 1e-6), (0.02, 0.01), (100.0, 1e-3)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
+from ppdinf.privacy.sensitivity import enclosing_ellipsoid
 
 
 def reach(shape, points):

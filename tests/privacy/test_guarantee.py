@@ -26,7 +26,7 @@ from ppdinf.invariants import (
     zeros,
 )
 from ppdinf.privacy import Guarantee, zcdp_epsilon
-from ppdinf.privacy.guarantees.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 
 TABLE = xr.DataArray(
     [40, 0, 12, 7],

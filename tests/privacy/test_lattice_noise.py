@@ -14,7 +14,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import groups, margin, total
 from ppdinf.lattice import structure
 from ppdinf.privacy import compose
-from ppdinf.privacy.guarantees.lattice_noise_loss import (
+from ppdinf.privacy.lattice_gaussian import (
     exact_sigma,
     lattice_delta,
     tail_bound,

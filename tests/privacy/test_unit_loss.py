@@ -14,7 +14,7 @@ import ppdinf as ppd
 from ppdinf.counts import truncated_geometric
 from ppdinf.invariants import margin, total
 from ppdinf.privacy import Guarantee, compose, compose_partition, to_approximate, to_zcdp
-from ppdinf.privacy.guarantees.unit_loss import ADDED, PRESENT, REPLACED
+from ppdinf.privacy.unit_loss import ADDED, PRESENT, REPLACED
 
 TABLE = np.array([9, 4, 5])
 

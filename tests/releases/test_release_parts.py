@@ -29,7 +29,7 @@ from ppdinf.errors import (
 )
 from ppdinf.mechanisms import table_mechanism
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.releases import part_statements, read_parts, release_parts, sealed
+from ppdinf.releases import part_writer, read_parts, release_parts, sealed
 from ppdinf.releases.signatures import new_key, sign, verify
 
 inv = ppd.invariants
@@ -58,7 +58,7 @@ def largest_difference(mechanism, parts):
     It is 0 if the noise of the complete table is a product of the noise of the parts, and infinite if they have other
     sums.
     """
-    local = mechanism.on_part(part_statements.split_statements(mechanism.public, "state")[0])
+    local = mechanism.on_part(part_writer.split_statements(mechanism.public, "state")[0])
     whole = xr.concat(parts, "block")
     bound = [(m, m.public.on(x), x.values) for m, x in ((mechanism, whole), *((local, part) for part in parts))]
     ends = np.cumsum([part.size for part in parts])[:-1]
@@ -91,7 +91,7 @@ def test_the_noise_is_that_of_the_complete_table(mechanism):
 def test_other_noise_is_not_a_product(monkeypatch):
     """Wrong variants: the national total alone is public; the noise has one scale for all cells."""
     parts = [table("A", 2), table("B", 2)]
-    monkeypatch.setattr(part_statements, "_sums_up", lambda *_: True)
+    monkeypatch.setattr(part_writer, "_sums_up", lambda *_: True)
     assert largest_difference(ppd.GeneralizedLaplace(inv.total() & inv.covariates("state"), epsilon=1), parts) > 0.1
     l2 = ppd.GeneralizedLaplace(inv.margin("state"), epsilon=1, norm="l2")
     monkeypatch.setattr(ppd.GeneralizedLaplace, "on_part", ppd.GeneralizedLaplace._with_public)

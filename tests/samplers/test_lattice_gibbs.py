@@ -11,8 +11,8 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.line_gibbs import walk
-from ppdinf.lattice.moves.moves import connected_moves
-from ppdinf.samplers.dense_steps import dense_steps
+from ppdinf.lattice.moves import connected_moves
+from ppdinf.samplers.lattice_gibbs import dense_steps
 
 DRAWS = 200_000
 

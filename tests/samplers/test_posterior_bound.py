@@ -9,8 +9,8 @@ from scipy.special import gammaln
 
 import ppdinf as ppd
 from ppdinf.fiber.sums_given_totals import totals
-from ppdinf.samplers import posterior_bound as module
-from ppdinf.samplers.posterior_bound import log_bound, saturated_bound
+from ppdinf.samplers import posterior_rejection as module
+from ppdinf.samplers.posterior_rejection import log_bound, saturated_bound
 
 NOISES = {
     "laplace": lambda z: -0.4 * np.abs(z),

@@ -30,9 +30,9 @@ from ppdinf.errors import (
     WriteError,
 )
 from ppdinf.invariants import total, unit
-from ppdinf.mechanisms.records.mean import Mean
+from ppdinf.mechanisms.objectives import Mean
 from ppdinf.privacy import Ledger, to_zcdp
-from ppdinf.sessions import file_lock, journal
+from ppdinf.sessions import journal
 from ppdinf.sessions import session as module
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -399,8 +399,8 @@ def test_threads_do_not_overspend(file):
 def test_the_session_file_itself_is_locked(file, monkeypatch):
     """Wrong variant: deletion of the lock file allows another process to spend the same budget."""
     session = ppd.Session.open(file, epsilon="1/2")
-    monkeypatch.setattr(file_lock, "PATIENCE", 0.2)
-    with file_lock.locked(file):
+    monkeypatch.setattr(journal, "PATIENCE", 0.2)
+    with journal.locked(file):
         file.with_name(f"{file.name}.lock").unlink()
         with pytest.raises(SessionError, match="in use by another process"):
             session.release(laplace("1/2"), TABLE)

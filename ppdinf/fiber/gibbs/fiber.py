@@ -1,8 +1,4 @@
-"""The fiber of a release: all tables that agree with the public information, within windows of counts.
-
-Counts whose noise would be improbable (probability 1e-12 for the whole table) are excluded. Windows of counts are
-therefore finite and fixed for every data model.
-"""
+"""The fiber of a release: all tables within windows that agree with what is public, and their decision diagram."""
 
 from __future__ import annotations
 
@@ -14,16 +10,146 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
-from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
-from ppdinf.fiber.gibbs.table_diagram import TableDiagram, table_diagram
+from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums
 from ppdinf.invariants import System
-from ppdinf.lattice.moves.moves import Moves
-from ppdinf.lattice.points.decision_diagram import EDGES
-from ppdinf.lattice.points.fixed_cells import fixed_cells
-from ppdinf.lattice.points.presolve import Support
-from ppdinf.lattice.points.tables_with_holes import random_vertex
-from ppdinf.laws.histogram_noise import HistogramNoise
-from ppdinf.laws.real_valued.noise_norm import NoiseNorm
+from ppdinf.lattice.moves import Moves
+from ppdinf.lattice.points.decision_diagram import EDGES, DecisionDiagram, decision_diagram
+from ppdinf.lattice.points.fiber_tables import fixed_cells
+from ppdinf.lattice.points.supports import Support, random_vertex
+from ppdinf.laws.likelihood import HistogramNoise
+from ppdinf.laws.noise_norm import NoiseNorm
+
+type Ints = NDArray[np.int64]
+type Reals = NDArray[np.float64]
+
+SUMS = 100  # largest number of noisy sums of a diagram
+
+
+@dataclass(frozen=True, eq=False)
+class TableDiagram:
+    """All tables of a support, with the noisy sums that are part of the diagram."""
+
+    diagram: DecisionDiagram
+    free: Ints
+    known: Ints
+    at: Ints
+    sums: Ints
+    sum_of: Ints
+    sum_values: Ints
+    padding: int
+
+    def is_whole(self, coupling: NoiseNorm | MeasuredSums | None) -> bool:
+        """Return whether the diagram contains the weights of all published numbers."""
+        return coupling is None or (isinstance(coupling, MeasuredSums) and coupling.y.size == self.sums.size)
+
+    def draw(self, log_weights: Reals, measured: Measured | None, rng: np.random.Generator) -> Ints | None:
+        """Draw a table by the weights of cells and of the sums in the diagram; None if all weights are 0."""
+        of_sums = np.zeros(0) if measured is None else log_weight_of(measured, self.sum_of, self.sum_values)
+        weights = np.concatenate([log_weights.ravel()[self.at], of_sums, np.zeros(self.padding)])
+        return self._table(self.diagram.draw(weights, rng))
+
+    def nearest(self, near: Ints, lower: Ints, allowed: NDArray[np.bool_]) -> Ints | None:
+        """Return the allowed table that is nearest to a given one in the sum of absolute differences."""
+        distance = np.abs(lower[:, None] + np.arange(allowed.shape[1]) - near[:, None]).astype(np.float64)
+        cost = np.where(allowed, distance, np.inf).ravel()[self.at]
+        return self._table(self.diagram.nearest(np.append(cost, np.zeros(self.sum_of.size + self.padding))))
+
+    def varies(self, width: int) -> NDArray[np.bool_]:
+        """Return which cells have several counts in windows of the given width."""
+        cells = self.at[self.diagram.used[: self.at.size]] // width
+        found: NDArray[np.bool_] = np.bincount(cells, minlength=self.known.size) > 1
+        return found
+
+    def _table(self, solution: Ints | None) -> Ints | None:
+        if solution is None:
+            return None
+        table = self.known.copy()
+        table[self.free] = solution[: self.free.size]
+        return table
+
+
+def log_weight_of(measured: Measured, of: Ints, values: Ints) -> Reals:
+    """Return log weights of values of noisy sums; ``of`` is the sum of each value."""
+    _, _, _, y, precision, rate, ends, first, log_weights = measured
+    away = (y[of] - values).astype(np.float64)
+    found = -0.5 * precision[of] * away**2 - rate[of] * np.abs(away)
+    tabulated = (ends[of + 1] > ends[of]) & (precision[of] == 0) & (rate[of] == 0)
+    at = values - first[of]
+    inside = (at >= 0) & (at < ends[of + 1] - ends[of])
+    if tabulated.any():
+        place = np.where(tabulated & inside, ends[of] + at, 0)
+        found = np.where(tabulated, np.where(inside, log_weights[place], -np.inf), found)
+    return np.asarray(found)
+
+
+def table_diagram(system: System, support: Support, coupling: MeasuredSums | None, largest: int) -> TableDiagram | None:
+    """Return the diagram of all tables of a support, or None if it has more edges than `largest`."""
+    if support.is_empty:
+        return None
+    every = np.arange(0 if coupling is None else coupling.y.size)
+    tabulated = every if coupling is None else np.flatnonzero(np.diff(coupling.ends))
+    for sums in (every, tabulated)[: 1 if tabulated.size == every.size else 2]:
+        found = _with_sums(system, support, coupling, sums, largest) if sums.size <= SUMS else None
+        if found is not None:
+            return found
+    return None
+
+
+def _with_sums(
+    system: System, support: Support, coupling: MeasuredSums | None, sums: Ints, largest: int
+) -> TableDiagram | None:
+    """Return the diagram of all tables with some noisy sums as further variables."""
+    d, (low, high), fixed = support.low.size, (support.low, support.high), support.fixed
+    free, known = np.flatnonzero(~fixed), np.where(fixed, low, 0)
+    none = sp.csr_array((0, d), dtype=np.int64)
+    Q = none if coupling is None else sp.csr_array(coupling.matrix)[sums]
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    B, limits = sp.csr_array(system.B[linked]), system.limits[linked]
+    least, most = _ends(B, low, high)
+    B, limits, most = (part[np.flatnonzero(least < limits)] for part in (B, limits, most))
+    of_bounds = [np.arange(a, b + 1) for a, b in zip(limits, most, strict=True)]
+    of_sums = []
+    for k, a, b in zip(sums, *_ends(Q, low, high), strict=True):
+        assert coupling is not None
+        size = coupling.ends[k + 1] - coupling.ends[k]
+        if size:
+            a, b = max(a, coupling.first[k]), min(b, coupling.first[k] + size - 1)
+        if b - a > largest:
+            return None
+        possible = np.arange(a, b + 1)
+        if size:
+            possible = possible[np.isfinite(coupling.log_weights[coupling.ends[k] + possible - coupling.first[k]])]
+        of_sums.append(possible)
+    cells = [support.counts(cell) for cell in free.tolist()]
+    supports = [*cells, *of_sums, *of_bounds]
+    if any(own.size == 0 for own in supports) or sum(own.size for own in supports) > largest:
+        return None
+    C = sp.vstack([Q, B], format="csr")
+    slacks = -sp.eye_array(C.shape[0], dtype=np.int64, format="csr")
+    A = sp.csr_array(system.A)
+    upper = sp.hstack([A[:, free], sp.csr_array((A.shape[0], C.shape[0]), dtype=np.int64)])
+    M = sp.vstack([upper, sp.hstack([C[:, free], slacks])], format="csc")
+    c = np.concatenate([system.values - A @ known, -(C @ known)])
+    diagram = decision_diagram(sp.csc_array(M), c, supports, largest=largest)
+    if diagram is None:
+        return None
+    width = support.possible.shape[1]
+    at = [cell * width + own - support.lower[cell] for cell, own in zip(free, cells, strict=True)]
+    return TableDiagram(
+        diagram, free, known, _joined(at), sums,
+        np.repeat(sums, [own.size for own in of_sums]), _joined(of_sums), sum(own.size for own in of_bounds),
+    )  # fmt: skip
+
+
+def _ends(matrix: sp.csr_array, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """Return the smallest and largest value of sums."""
+    up, down = matrix.maximum(0), matrix.minimum(0)
+    return up @ low + down @ high, up @ high + down @ low
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
+
 
 FEWER = 8  # factor for the number of edges if only lower bounds restrict the tables: moves then usually mix
 LIKELY = 10.0  # smallest log weight relative to the maximum of a cell at the start of chains

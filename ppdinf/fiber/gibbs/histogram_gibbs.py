@@ -1,6 +1,6 @@
 """Gibbs updates of a table given noisy sums of its histogram of counts, with exact full conditionals.
 
-Along a line cells pass from count to count, and each step changes a few of the sums (`ppdinf.laws.histogram_noise`).
+Along a line cells pass from count to count, and each step changes a few of the sums (`ppdinf.laws.likelihood`).
 The residual absolute noise is updated from one end of the line to the other and enters the law of the line as further
 log weights. If the noise is known only up to a common shift, the shift is a separate variable, drawn from its full
 conditional before every sweep.

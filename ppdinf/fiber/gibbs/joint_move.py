@@ -1,30 +1,143 @@
-"""Joint Metropolis-Hastings updates of a table and the parameters of its prior.
-
-If cells are weakly identified, alternating updates of parameters given cells and cells given parameters mix slowly.
-Here new parameters are proposed together with a table:
-
-1. *Single cells* keep their quantile. By prior and own measurement, cell i has the weights
-   ``w_i(x) = exp(noise_i(x) + log_h(x) + slope_i x)`` with total Z_i. A uniform number u within the step of x in their
-   distribution function gives x' as its quantile under the new parameters. In terms of u, the density of the parameters
-   is multiplied by prod Z_i and the weights of all measured sums (an ancillary augmentation; Yu and Meng, JCGS 2011).
-   Alternatively u, and with it the cells, are drawn anew.
-2. *Exact sums* are preserved by a partner of the cell with the same exact sums, which compensates the change.
-3. *A block* of cells (`ppdinf.fiber.gibbs.gaussian_block`) follows, drawn by Klein's algorithm given all others, unless
-   no cell has changed.
-
-Without new parameters and cells this is an update of the block alone.
-"""
+"""Joint updates of a table and the parameters of its prior, with blocks of nearly Gaussian cells."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import cholesky
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.fiber.gibbs.cell_quantiles import log_prior, log_total, quantile, shares
-from ppdinf.fiber.gibbs.coarse_quantiles import coarse_step, coarse_total
-from ppdinf.fiber.gibbs.gaussian_block import Block, log_probability, propose
-from ppdinf.fiber.gibbs.measured_sums import Measured
+from ppdinf.fiber.gibbs.cell_quantiles import coarse_step, coarse_total, log_prior, log_total, quantile, shares
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums
+from ppdinf.lattice.blocks import structure
+
+AWAY = 4.0
+"""Smallest distance of a cell from impossible counts, in standard deviations of its noise."""
+
+FEWEST, MOST = 8, 1500
+"""Smallest and largest number of cells of a block: smaller blocks use lines, larger ones a too large matrix."""
+
+SMOOTH = 3.0
+"""Variance from which the mass of a discrete Gaussian does not depend on its centre, within 1e-25."""
+
+type IntArray = NDArray[np.int64]
+type RealArray = NDArray[np.float64]
+type Block = tuple[IntArray, IntArray, IntArray, IntArray, RealArray]
+"""Cells; the basis by columns, ``indptr, indices, data``; R."""
+
+
+@jit
+def _log_mass(center: float, precision: float) -> float:
+    """Return the log of the sum of ``exp(-precision (k - center)**2 / 2)`` over all integers k."""
+    if precision * SMOOTH < 1.0:
+        return 0.5 * np.log(2.0 * np.pi / precision)
+    nearest, total = np.rint(center), 0.0
+    for k in range(-20, 21):
+        total += np.exp(-0.5 * precision * (nearest + k - center) ** 2)
+    return np.log(total)
+
+
+@jit
+def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator) -> int:
+    """Draw an integer k with weight ``exp(-precision (k - center)**2 / 2)``, by rejection or from a list."""
+    if precision * SMOOTH < 1.0:  # a wider normal, rounded: its real number, with known density, decides the acceptance
+        sd = 1.0 / np.sqrt(precision)
+        wider = sd + 0.5
+        top = 0.25 / (2.0 * sd + 0.5)  # where ((|z| + 1/2) / wider)^2 - (z / sd)^2 is largest, half of it
+        while True:
+            real = wider * rng.standard_normal()
+            k = np.rint(center + real)
+            if np.log(1.0 - rng.random()) < 0.5 * (real / wider) ** 2 - 0.5 * precision * (k - center) ** 2 - top:
+                return int(k)
+    nearest = np.rint(center)
+    left = rng.random() * np.exp(_log_mass(center, precision))
+    for k in range(-20, 21):
+        left -= np.exp(-0.5 * precision * (nearest + k - center) ** 2)
+        if left < 0.0:
+            return int(nearest) + k
+    return int(nearest)
+
+
+@jit
+def _along(R: RealArray, g: RealArray, step: float) -> RealArray:
+    """Return ``R mean`` of a proposal, whose mean is a multiple of ``H^-1 g`` with ``H = R' R``."""
+    z = (1.0 - np.sqrt(1.0 - step * step)) * g
+    for i in range(z.size):  # solves R' z = g by rows of R
+        z[i] /= R[i, i]
+        for j in range(i + 1, z.size):
+            z[j] -= R[i, j] * z[i]
+    return z
+
+
+@jit
+def _rest(R: RealArray, z: RealArray, u: IntArray, i: int) -> float:
+    """Return the center of u_i given the later coordinates, times ``R[i, i]``."""
+    rest = z[i]
+    for j in range(i + 1, z.size):
+        rest -= R[i, j] * u[j]
+    return rest
+
+
+@jit
+def propose(R: RealArray, g: RealArray, step: float, rng: np.random.Generator, u: IntArray) -> float:
+    """Draw u by Klein's algorithm and return its log probability."""
+    z, found = _along(R, g, step), 0.0
+    for i in range(z.size - 1, -1, -1):
+        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
+        u[i] = _discrete_gaussian(center, precision, rng)
+        found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
+    return found
+
+
+@jit
+def log_probability(R: RealArray, g: RealArray, step: float, u: IntArray) -> float:
+    """Return the log of the probability that `propose` draws u."""
+    z, found = _along(R, g, step), 0.0
+    for i in range(z.size):
+        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
+        found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianBlock:
+    """Cells that are updated together."""
+
+    cells: IntArray
+    basis: sp.csc_array
+    root: RealArray
+
+    @property
+    def arrays(self) -> Block:
+        """Input of kernels: cells, the basis by columns, R."""
+        b = self.basis
+        return self.cells, b.indptr.astype(np.int64), b.indices.astype(np.int64), b.data.astype(np.int64), self.root
+
+
+NOBODY = GaussianBlock(np.zeros(0, dtype=np.int64), sp.csc_array((0, 0), dtype=np.int64), np.zeros((0, 0)))
+"""No cells."""
+
+
+def gaussian_block(fiber: Fiber, precision: RealArray, away: RealArray) -> GaussianBlock:
+    """Return the cells that can be updated together; none if noise of sums is not Gaussian or the cells are too few."""
+    measured = fiber.coupling
+    if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():
+        return NOBODY
+    far = np.multiply(away, np.sqrt(precision), out=np.zeros(precision.size), where=precision > 0)
+    cells = np.sort(np.argsort(-far, kind="stable")[: min(MOST, int((far > AWAY).sum()))])
+    if cells.size < FEWEST:
+        return NOBODY
+    exact = sp.csr_array(fiber.system.A)[:, cells]
+    basis = structure(exact).lattice.basis if exact.shape[0] else sp.eye_array(cells.size, dtype=np.int64)
+    Q = sp.csr_array(measured.matrix)[:, cells]
+    H = (Q.T @ sp.diags_array(measured.precision) @ Q).toarray() + np.diag(precision[cells])
+    root = cholesky(basis.T @ (H @ basis.toarray())) if basis.shape[1] else np.zeros((0, 0))
+    return GaussianBlock(cells, sp.csc_array(basis), np.ascontiguousarray(root))
+
 
 FREE, HELD = -1, -2
 """Codes for no partner: a cell without exact sums is free; a cell with exact sums but without a partner is held."""

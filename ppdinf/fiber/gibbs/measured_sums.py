@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.line_gibbs import _add_log_weights, _changed, _drawn, _move, _range
-from ppdinf.laws.integer_noise.joint_l2 import mixing_precision
+from ppdinf.laws.l2_laplace import mixing_precision
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]

@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import Weights, row_of, slack_for, upper_envelope, vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, row_of, slack_for, tilted, upper_envelope, vectorised
 from ppdinf.fiber.sums_given_totals.fourier import project
 from ppdinf.fiber.sums_given_totals.frequency_polynomials import DROP, RATE, fill, law_at, parts_of, waves, width
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import CENTER, Pieces
-from ppdinf.fiber.sums_given_totals.saddlepoint import tilted
 
 FEWEST, FEW = 6, 200  # numbers of cells; smaller groups use their rows, larger ones their cumulants
 FREQUENCIES = 32, 48  # numbers of frequencies, including 0

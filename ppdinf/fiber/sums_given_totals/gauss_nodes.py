@@ -1,21 +1,16 @@
-r"""Gauss quadrature rules of weighted integers: a few real nodes instead of thousands of counts.
+"""Cells of exponential families as a few weighted real nodes (Gauss rules), with computed error bounds."""
 
-The rule with M nodes of a measure on integers is exact for polynomials of degree 2 M - 1. Sums of smooth functions,
-such as ``sum_k p_k exp(z k)``, then require M terms. Weights are positive, so no digits are lost.
-
-References
-----------
-G. H. Golub, J. H. Welsch, "Calculation of Gauss quadrature rules", Math. Comp. 23 (1969), 221-230. W. Gautschi,
-"Orthogonal Polynomials: Computation and Approximation" (2004), section 2.2, for the recurrence on discrete measures.
-A. Dubrulle, R. S. Martin, J. H. Wilkinson, "The implicit QL algorithm", Numer. Math. 12 (1968), 377-383.
-"""
+import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, upper_envelope, vectorised
+from ppdinf.fiber.sums_given_totals.fourier import project, turn
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import end_of, law_of, middle_of
 
-STEPS = 60  # of which two or three are needed for each eigenvalue
+ITERATIONS = 60  # of which two or three are needed for each eigenvalue
 EPSILON = 2.0**-52
 
 
@@ -59,7 +54,7 @@ def _diagonalise(diagonal: NDArray, below: NDArray, top: NDArray) -> None:
     """Replace the diagonal of a symmetric tridiagonal matrix by its eigenvalues; rotate the row `top` with them."""
     n = diagonal.size
     for k in range(n):
-        for _ in range(STEPS):
+        for _ in range(ITERATIONS):
             m = k
             while m < n - 1 and abs(below[m]) > EPSILON * (abs(diagonal[m]) + abs(diagonal[m + 1])):
                 m += 1
@@ -87,3 +82,150 @@ def _diagonalise(diagonal: NDArray, below: NDArray, top: NDArray) -> None:
             else:
                 diagonal[k] -= moved
                 below[k], below[m] = g, 0.0
+
+
+NODES = 20
+HALF = 0.75  # half of the width of a piece, in units of 1 / scale
+SLOPES = 7  # number of grid points of s
+STEP, STEPS = 0.25, 16  # step of the grid of frequencies, in units of 1 / scale, and number of its points except 0
+MARGIN = 1.0  # largest rate of Chernoff's inequality, in units of 1 / scale
+FAR = 0.2  # largest distance of means from their likely values, relative to the width of a row
+HALVINGS = 6  # accepted error of a piece
+ENOUGH = 1e-13  # accepted error of a piece at u = 0
+WIGGLE = 1e-9  # tolerance for increasing slopes of log weights
+# positions of the entries of a piece; GRID is the reciprocal of the step of frequencies
+CENTER, MIDDLE, LOG_Z, SPREAD, GRID, DECAY = 0, 1, 2, 3, 4, 5
+ERROR = DECAY + STEPS + 1
+NODE = ERROR + STEPS + 1
+WEIGHT = NODE + NODES
+WIDTH = WEIGHT + NODES
+
+
+class NodePieces(NamedTuple):
+    """Pieces of rows of weights: row r has pieces ``first[r] : first[r + 1]``, each from its ``start`` to the next."""
+
+    first: NDArray
+    start: NDArray
+    table: NDArray
+
+
+NO_NODES = NodePieces(np.zeros(0, np.int64), np.zeros(0), np.zeros((0, WIDTH)))
+
+
+@vectorised
+def _modes(logw: NDArray) -> int:
+    """Return an upper bound on the number of local maxima of ``logw[k] + eta k`` over all eta."""
+    modes, falling, last, before = 0, False, -np.inf, np.inf
+    for k in range(logw.size):
+        if logw[k] > -np.inf:
+            if before == -np.inf:
+                return logw.size  # a gap: no useful bound
+            now = logw[k] - last if last > -np.inf else np.inf
+            if now < before:
+                modes += not falling
+                falling = True
+            elif now > before + WIGGLE:
+                falling = False
+            before, last = now, logw[k]
+        elif last > -np.inf:
+            before = -np.inf
+    return modes + (not falling)
+
+
+@vectorised
+def _largest_variance(w: Weights, row: int, center: float, half: float, unit: float) -> float:
+    """Bound the variance of a row about a centre, from grid points at most a quarter of a unit from every value."""
+    reach, most = half + MARGIN * unit, 0.0
+    steps = int(np.ceil(2.0 * reach / (0.5 * unit)))
+    for j in range(steps + 1):
+        most = max(most, law_of(w, row, center - reach + 2.0 * reach * j / steps)[3])
+    return 1.3 * most
+
+
+@vectorised
+def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: NDArray) -> bool:
+    """Compute the piece about a centre; return whether it is accurate within ``half`` of the centre."""
+    p, log_z, mean, var = law_of(w, row, center)
+    if not (var > 0.0 and np.isfinite(log_z)):
+        return False
+    n, scale, middle, offset = p.size, max(math.sqrt(var), 1.0), math.floor(mean + 0.5), 0.0
+    for k in range(n):
+        offset += k * p[k]
+    first = 1.0 * (round(mean - offset) - middle)  # integer of p[0], counted from the middle
+    out[CENTER], out[MIDDLE], out[LOG_Z], out[GRID] = center, middle, log_z, scale / STEP
+    out[SPREAD] = _largest_variance(w, row, center, half, 1.0 / scale)
+    node, weight = out[NODE : NODE + NODES], out[WEIGHT : WEIGHT + NODES]
+    gauss_rule(p, first, node, weight)
+    # laws at the grid points of s, by integers and by nodes
+    tilted, by_nodes, delta, largest = np.empty((SLOPES, n)), np.empty((SLOPES, NODES)), 2.0 * half / (SLOPES - 1), 0.0
+    for a in range(SLOPES):
+        s, mass = (a - SLOPES // 2) * delta, 0.0
+        for k in range(n):
+            tilted[a, k] = p[k] * math.exp(s * (first + k))
+            mass += tilted[a, k]
+        for k in range(n):
+            tilted[a, k] /= mass
+            largest = max(largest, tilted[a, k])
+        for j in range(NODES):
+            by_nodes[a, j] = weight[j] * math.exp(s * node[j]) / mass
+    # characteristic functions on the grid, and errors of the nodes
+    unit, size, error, cosine, sine = STEP / scale, np.zeros(STEPS + 1), 0.0, np.ones(n), np.zeros(n)
+    waves = np.empty(NODES, np.complex128)
+    for g in range(STEPS + 1):
+        u, length = min(g * unit, np.pi), 1
+        while length < n:
+            turn(cosine, sine, length, math.cos(u * length), math.sin(u * length))
+            length *= 2
+        turned = complex(math.cos(u * first), math.sin(u * first))
+        for j in range(NODES):
+            waves[j] = complex(math.cos(u * node[j]), math.sin(u * node[j]))
+        for a in range(SLOPES):
+            phi = project(tilted[a], cosine, sine) * turned
+            size[g] = max(size[g], abs(phi))
+            for j in range(NODES):
+                phi -= by_nodes[a, j] * waves[j]
+            error = max(error, abs(phi))
+        out[ERROR + g] = 2.0 * error + 1e-16
+    # bounds on characteristic functions from each frequency on
+    bend = 0.125 * out[SPREAD] * (2.0 * delta**2 + unit**2)
+    beyond = size[STEPS]
+    if STEPS * unit < np.pi:
+        beyond = modes * largest * math.exp(0.125 * out[SPREAD] * delta**2) / math.sin(0.5 * STEPS * unit)
+    for g in range(STEPS, -1, -1):
+        if g < STEPS:
+            beyond = max(beyond, max(size[g], size[g + 1]) + bend)
+        out[DECAY + g] = -math.log(min(max(beyond, 1e-8), 1.0))
+    return out[ERROR] < ENOUGH
+
+
+@vectorised
+def node_pieces(logw: NDArray, wanted: NDArray, near: NDArray, most: int) -> NodePieces:
+    """Divide the natural parameters of rows of log weights into pieces with nodes."""
+    rows, pieces = logw.shape[0], 0
+    w = Weights(logw, upper_envelope(logw), np.arange(rows), np.zeros(rows))
+    first, start, table = np.zeros(rows + 1, np.int64), np.empty(64), np.zeros((64, WIDTH))
+    for r in range(rows):
+        middle = middle_of(w, r) if wanted[r] and pieces < most else np.nan
+        if not np.isnan(middle):
+            eta, end, modes = end_of(w, r, middle, -1.0), end_of(w, r, middle, 1.0), _modes(logw[r])
+            while eta < end:
+                if pieces + 2 > start.size:
+                    old, begun = table, start
+                    start, table = np.empty(2 * begun.size), np.zeros((2 * begun.size, WIDTH))
+                    start[: begun.size], table[: begun.size] = begun, old
+                _, _, mean, var = law_of(w, r, eta)
+                half, off = HALF / max(math.sqrt(var), 3.0), (mean - near[r]) / (FAR * logw.shape[1])
+                if off > 1.0:
+                    break
+                for _ in range(0 if off < -1.0 else HALVINGS):
+                    if _piece(w, r, eta + half, half, modes, table[pieces]):
+                        break
+                    table[pieces] = 0.0
+                    half *= 0.5
+                start[pieces] = eta
+                pieces += 1
+                eta += 2.0 * half
+            start[pieces] = eta
+            pieces += 1
+        first[r + 1] = pieces
+    return NodePieces(first, start[:pieces].copy(), table[:pieces].copy())

@@ -2,7 +2,7 @@ r"""Sums of cells of exponential families given their total, from the Gauss node
 
 As in :mod:`ppdinf.fiber.sums_given_totals.fourier`, the coefficient is a mean of products of characteristic functions
 over N frequencies. The characteristic function of a cell is a sum over its nodes
-(:mod:`ppdinf.fiber.sums_given_totals.node_pieces`). The cost of an evaluation is cells times nodes times about 15
+(:mod:`ppdinf.fiber.sums_given_totals.gauss_nodes`). The cost of an evaluation is cells times nodes times about 15
 frequencies, for every noise scale. Steps:
 
 1. tilt all cells until the mean of their sum is near its total;
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, exp_of, vectorised
-from ppdinf.fiber.sums_given_totals.node_pieces import (
+from ppdinf.fiber.sums_given_totals.gauss_nodes import (
     CENTER,
     DECAY,
     ERROR,

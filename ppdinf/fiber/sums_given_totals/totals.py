@@ -1,25 +1,4 @@
-r"""Sums of independent windowed integers, given their totals.
-
-Cell ``i`` is an integer ``x_i`` with weight ``w_i(x_i)`` on a finite window. A block is a set of cells whose sum ``s``
-is public. For every block, this module computes the coefficient ``log sum_{x: sum x = s} prod_i w_i(x_i)``, its
-gradient (the posterior marginals of the cells, by Fisher's identity) and exact draws of ``x``. Steps:
-
-1. :mod:`~ppdinf.fiber.sums_given_totals.cell_windows`: the relevant values of each cell and their probabilities.
-2. :mod:`~ppdinf.fiber.sums_given_totals.saddlepoint`: cells are tilted by the same ``exp(t x)`` until the mean of their
-   sum is within two sd of ``s``. For any ``t``, ``log coefficient = sum_i log Z_i(t) - t s + log P_t(S = s)``, without
-   cancellation.
-3. :mod:`~ppdinf.fiber.sums_given_totals.fourier`: ``P_t(S = s)`` is the mean of the characteristic function over a few
-   frequencies, with moments for cells with a small share (:mod:`~ppdinf.fiber.sums_given_totals.taylor`). For
-   exponential families there are faster methods. Large blocks use cumulants
-   (:mod:`~ppdinf.fiber.sums_given_totals.cumulants`) from piecewise polynomials
-   (:mod:`~ppdinf.fiber.sums_given_totals.piecewise_polynomials`). Small blocks use polynomial characteristic functions
-   at fixed frequencies (:mod:`~ppdinf.fiber.sums_given_totals.fixed_frequencies`). For wide noise, cells are replaced
-   by a few Gauss nodes (:mod:`~ppdinf.fiber.sums_given_totals.node_sums`).
-4. :mod:`~ppdinf.fiber.sums_given_totals.convolution`: if the probability is too small for its error bound, the sum is
-   computed in logarithms.
-5. :mod:`~ppdinf.fiber.sums_given_totals.value_and_gradient`: all steps, block by block.
-6. :mod:`~ppdinf.fiber.sums_given_totals.conditional_draws`: exact draws from the tilted cells.
-"""
+"""Sums of independent windowed integers, given their totals: log coefficients, marginals and exact draws."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -28,14 +7,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber.sums_given_totals.cell_windows import upper_envelope
-from ppdinf.fiber.sums_given_totals.conditional_draws import draw_tables
+from ppdinf.fiber.sums_given_totals.cell_windows import (
+    Weights,
+    WindowRows,
+    exp_of,
+    probabilities,
+    relevant_cut,
+    row_of,
+    rows_within,
+    slack_for,
+    tilted,
+    upper_envelope,
+    vectorised,
+    windows_of,
+)
 from ppdinf.fiber.sums_given_totals.cumulants import MANY
+from ppdinf.fiber.sums_given_totals.fourier import by_convolution
 from ppdinf.fiber.sums_given_totals.frequency_grids import FEW, FEWEST, NO_GRIDS, Grids, grids_of
 from ppdinf.fiber.sums_given_totals.frequency_polynomials import WIDEST
-from ppdinf.fiber.sums_given_totals.node_pieces import NO_NODES, NodePieces, node_pieces
+from ppdinf.fiber.sums_given_totals.gauss_nodes import NO_NODES, NodePieces, node_pieces
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import NO_PIECES, Pieces, pieces_of
-from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate
+from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate, grouped, log_weight_of_zero
 
 __all__ = [
     "FEW",
@@ -57,6 +49,173 @@ __all__ = [
     "pieces_of",
     "upper_envelope",
 ]  # fmt: skip
+
+
+@vectorised
+def _invert(cdf: NDArray, u: float) -> int:
+    """Return the first entry above a share u of the last entry; no branch depends on the entries."""
+    low, size = 0, cdf.size
+    u *= cdf[size - 1]
+    while size > 1:
+        half = size // 2
+        low += half * (cdf[low + half - 1] <= u)
+        size -= half
+    return low
+
+
+@vectorised
+def _cumulate(row: NDArray) -> None:
+    for k in range(1, row.size):
+        row[k] += row[k - 1]
+
+
+@vectorised
+def _untilted(
+    w: Weights, cells: NDArray, target: int, first: NDArray, last: NDArray
+) -> tuple[WindowRows, NDArray, float, bool]:
+    """Return weights within windows, variances, log_z, and whether the mean sum is within two sd of the target."""
+    rows, var = rows_within(w, cells, 0.0, first[cells], last[cells]), np.empty(cells.size)
+    log_z = spread = 0.0
+    room = slack_for(rows, target)
+    gap = 1.0 * room
+    for i in range(cells.size):
+        row = row_of(rows, i)
+        if not row.size:
+            return rows, var, -np.inf, False
+        top = row[0]
+        for k in range(row.size):
+            top = row[k] if row[k] > top else top
+        for k in range(row.size):
+            row[k] -= top
+        log_z += top
+    for k in range(rows.p.size):  # all cells in one loop, which is vectorized
+        rows.p[k] = exp_of(rows.p[k])
+    for i in range(cells.size):
+        mass = mean = square = at = 0.0
+        for p in row_of(rows, i):
+            mass += p
+            mean += at * p
+            square += at * at * p
+            at += 1.0
+        mean /= mass
+        var[i] = max(square / mass - mean * mean, 0.0)
+        log_z += np.log(mass)
+        gap -= mean
+        spread += var[i]
+    inside = 0 < room < rows.p.size - cells.size
+    return rows, var, log_z, inside and log_z > -np.inf and abs(gap) <= 2.0 * np.sqrt(spread)
+
+
+@vectorised
+def _draw_block(
+    w: Weights,
+    cells: NDArray,
+    target: int,
+    first: NDArray,
+    last: NDArray,
+    rng: np.random.Generator,
+    out: NDArray,
+) -> bool:
+    """Write offsets of the cells of a block into ``out[:, cells]``; return False if no table has this total."""
+    d, tilt = cells.size, 0.0
+    rows, var, log_z, near = _untilted(w, cells, target, first, last)
+    if not near:
+        rows, _, var, tilt, log_z = tilted(w, cells, target)
+    if not log_z > -np.inf:
+        return False
+    room, widest, top = slack_for(rows, target), 0, 0.0
+    for i in range(d):
+        widest = i if var[i] > var[widest] else widest
+    own = row_of(rows, widest).copy() if d else rows.p
+    for k in range(own.size):
+        top = max(top, own[k])
+    for i in range(d):
+        _cumulate(row_of(rows, i))
+    n, attempts = 0, 1000 + 10 * d
+    while n < out.shape[0] and attempts > 0:
+        rest = room
+        for i in range(d):
+            if i != widest:
+                k = _invert(row_of(rows, i), rng.random())
+                out[n, cells[i]] = rows.first[i] + k
+                rest -= k
+        attempts -= 1
+        if 0 <= rest < own.size and rng.random() * top < own[rest]:
+            out[n, cells[widest]] = rows.first[widest] + rest
+            n, attempts = n + 1, 1000 + 10 * d
+    if n == out.shape[0]:
+        return True
+    value, rows, partial = by_convolution(w, cells, target, tilt, log_z)
+    while n < out.shape[0] and value > -np.inf:
+        rest = slack_for(rows, target)
+        for i in range(d - 1, -1, -1):
+            row, u, chosen = row_of(rows, i), rng.random(), 0
+            for k in range(min(row.size, rest + 1)):
+                share = np.exp(partial[i, rest - k] + row[k] - partial[i + 1, rest])
+                if share > 0.0 and u >= 0.0:
+                    chosen = k
+                u -= share
+            out[n, cells[i]] = rows.first[i] + chosen
+            rest -= chosen
+        n += 1
+    return value > -np.inf
+
+
+@vectorised
+def draw_tables(
+    logw: NDArray,
+    eta: NDArray,
+    lid: NDArray,
+    lo: NDArray,
+    block: NDArray,
+    total: NDArray,
+    rng: np.random.Generator,
+    out: NDArray,
+) -> int:
+    """Write a table into ``out[n]`` for row n of ``eta``; return -1, or the first block with an impossible total."""
+    n, d = eta.shape
+    # cells whose natural parameter is -inf are 0; windows of the others, from the smallest and largest parameter
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+    for k in range(n):
+        for i in range(d):
+            if eta[k, i] > -np.inf:
+                low[i], high[i] = min(low[i], eta[k, i]), max(high[i], eta[k, i])
+            else:
+                out[k, :, i] = -lo[i]
+                if not log_weight_of_zero(logw[i], lo[i]) > -np.inf:
+                    return block[i] if block[i] >= 0 else total.size
+    for i in range(d):
+        if not low[i] < np.inf:
+            low[i] = high[i] = 0.0
+    row, cut = np.arange(d), relevant_cut(d, logw.shape[1])
+    first, _ = windows_of(Weights(logw, lid, row, low), row, 0.0, cut)
+    _, last = windows_of(Weights(logw, lid, row, high), row, 0.0, cut)
+    # all draws of a block before the next block, whose weights then remain in the cache of the processor
+    order, bounds = grouped(block, total.size, np.zeros(d))
+    for b in range(total.size):
+        members = order[bounds[b] : bounds[b + 1]]
+        for k in range(n):
+            cells = members[eta[k][members] > -np.inf]
+            target = total[b]
+            for i in cells:
+                target -= lo[i]
+            if not _draw_block(Weights(logw, lid, row, eta[k]), cells, target, first, last, rng, out[k]):
+                return b
+    for at in range(bounds[total.size], d):
+        i = order[at]
+        for k in range(n):
+            if eta[k, i] > -np.inf:
+                rows, log_z = probabilities(Weights(logw, lid, row, eta[k]), order[at : at + 1], 0.0)
+                if not log_z > -np.inf:
+                    return total.size
+                _cumulate(rows.p)
+                for j in range(out.shape[1]):
+                    out[k, j, i] = rows.first[0] + _invert(rows.p, rng.random())
+    for k in range(n):
+        for j in range(out.shape[1]):
+            for i in range(d):
+                out[k, j, i] += lo[i]
+    return -1
 
 
 BATCH = 64  # sets of weights whose tables are drawn in one thread with one stream of random numbers

@@ -11,10 +11,15 @@ from flint import fmpz_mat
 from numpy.typing import ArrayLike
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.columns import equal_columns
-from ppdinf.lattice.algebra.integer_elimination import SparseRow, dense_integers, eliminate_units, sparse_rows
-from ppdinf.lattice.algebra.integer_rows import RowAlgebra, check_consistent
-from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix, integer_vector, row_label
+from ppdinf.lattice.algebra.integer_rows import (
+    RowAlgebra,
+    SparseRow,
+    check_consistent,
+    dense_integers,
+    eliminate_units,
+    sparse_rows,
+)
+from ppdinf.lattice.algebra.systems import MatrixLike, equal_columns, integer_matrix, integer_vector, row_label
 
 
 class _FractionalError(Exception):

@@ -1,8 +1,4 @@
-"""Validation and canonical form of integer systems ``A x = a``.
-
-A canonical system is a ``csc_array`` of int64 with entries of at most 2^53. All other modules require it. The limit
-ensures that a table that was read as floating-point numbers (CSV, JSON, R, a float array) was not rounded.
-"""
+"""Validation and canonical form of integer systems ``A x = a``; equal columns and rows."""
 
 from collections.abc import Sequence
 
@@ -10,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ppdinf._internal.arrays import unmasked
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array, unmasked
 from ppdinf.errors import InvariantError
 
 type MatrixLike = ArrayLike | sparse.sparray | sparse.spmatrix
@@ -109,3 +104,44 @@ def exact_product(A: sparse.csc_array, x: Array) -> Array:
     product = np.zeros((A.shape[0], *x.shape[1:]), dtype=object)
     np.add.at(product, coordinates.row, (coordinates.data.astype(object) * x[coordinates.col].astype(object).T).T)
     return product
+
+
+def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
+    """Group equal columns."""
+    rng = np.random.default_rng(0)  # any generator is valid, because the comparison below is exact
+    lengths = np.diff(A.indptr)
+    keys = lengths.astype(np.uint64)
+    while True:
+        weights = rng.integers(2**64, size=A.shape[0], dtype=np.uint64)
+        keys = keys * np.uint64(0x9E3779B97F4A7C15) + _column_hash(A, weights)
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        if _all_equal_to(A, lengths, first[group]):
+            break
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return rank[group].astype(np.int64), first[order].astype(np.int64)
+
+
+def _column_hash(A: sparse.csc_array, weights: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    terms = A.data.astype(np.uint64) * weights[A.indices]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])  # wraps modulo 2^64
+    found: NDArray[np.uint64] = sums[A.indptr[1:]] - sums[A.indptr[:-1]]
+    return found
+
+
+def _all_equal_to(A: sparse.csc_array, lengths: NDArray[np.integer], representative: NDArray[np.integer]) -> bool:
+    """Return whether every column equals its representative, entry by entry."""
+    if (lengths != lengths[representative]).any():
+        return False
+    offsets = np.repeat(A.indptr[representative] - A.indptr[:-1], lengths)
+    partner = np.arange(A.nnz) + offsets
+    return bool((A.indices == A.indices[partner]).all() and (A.data == A.data[partner]).all())
+
+
+def distinct_rows(system: sparse.csc_array) -> sparse.csc_array:
+    """Drop empty and repeated rows."""
+    rows = sparse.csc_array(system.T)
+    _, first = equal_columns(rows)
+    kept = first[np.diff(rows.indptr)[first] > 0]
+    return sparse.csc_array(rows[:, kept].T)

@@ -1,15 +1,4 @@
-"""All integer tables with given sums and supports as a decision diagram, and exact draws from it.
-
-The variables v_1, ..., v_n have finite supports, possibly with holes, and satisfy ``M v = c``. Layer k of the diagram
-has one node for every vector of sums that the variables from k on must contribute. An edge of a node is a value of
-variable k. Every path from the root to the end is one solution, and every solution is one path. Given a log weight for
-every value of every variable, one backward pass sums the weights of all paths below each node, and one forward pass
-draws a path with probability proportional to its weight. The draw does not use moves, so holes and bounds cannot
-disconnect the fiber.
-
-The diagram is dynamic programming over partial sums (Bertele and Brioschi, Nonserial Dynamic Programming, 1972) with
-states that are listed instead of tabulated. Variables are ordered so that few sums are open at a time.
-"""
+"""All integer tables with given sums and supports as a decision diagram, and exact draws from it."""
 
 from __future__ import annotations
 
@@ -20,16 +9,108 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.numba_jit import jit
 from ppdinf.lattice.algebra.kernel import support_components
 from ppdinf.lattice.algebra.systems import IntVector
-from ppdinf.lattice.points.diagram_paths import cheapest_path, draw_path
+
+BASE = 2.0**200  # base of the exponents of weights
+LOG_BASE = 200 * 0.6931471805599453
+HUGE = 1e15  # log weights below minus this are treated as -inf
+
+type Reals = NDArray[np.float64]
+
+
+@jit
+def _scaled(total: float, exponent: int) -> tuple[float, int]:
+    """Normalise a positive number ``total * BASE**exponent`` to a total from 1 to BASE."""
+    while total >= BASE:
+        total, exponent = total / BASE, exponent + 1
+    while 0.0 < total < 1.0:
+        total, exponent = total * BASE, exponent - 1
+    return total, exponent
+
+
+@jit
+def _power(exponent: int) -> float:
+    """Return ``BASE**exponent`` for an exponent of at most 0, or 0 if products of two totals would underflow."""
+    return 1.0 if exponent == 0 else 1.0 / BASE if exponent == -1 else 1.0 / BASE / BASE if exponent == -2 else 0.0
+
+
+@jit
+def _relative(term: float, exponent: int) -> float:
+    """Return ``term * BASE**exponent`` without overflow."""
+    while exponent > 0:
+        term, exponent = term * BASE, exponent - 1
+    return term * _power(exponent)
+
+
+@jit
+def draw_path(first: IntVector, child: IntVector, position: IntVector, log_weights: Reals, uniform: Reals) -> IntVector:
+    """Draw a path: the position of each layer's value, or -1 in the first place if all paths have weight 0."""
+    weights, powers = np.zeros(log_weights.size), np.zeros(log_weights.size, dtype=np.int64)
+    for k in range(log_weights.size):
+        if log_weights[k] > -HUGE:
+            powers[k] = int(np.floor(log_weights[k] / LOG_BASE))
+            weights[k] = np.exp(log_weights[k] - powers[k] * LOG_BASE)
+    # backward pass: total weight of the paths from each node to the end
+    totals, exponents = np.zeros(first.size), np.zeros(first.size, dtype=np.int64)
+    totals[first.size - 1] = 1.0  # the end node
+    for node in range(first.size - 2, -1, -1):
+        total, exponent = 0.0, 0
+        for e in range(first[node], first[node + 1]):
+            term, power = weights[position[e]] * totals[child[e]], powers[position[e]] + exponents[child[e]]
+            if term == 0.0:
+                continue
+            if total == 0.0:
+                total, exponent = term, power
+            elif power == exponent:
+                total += term
+            elif power > exponent:
+                total, exponent = total * _power(exponent - power) + term, power
+            else:
+                total += term * _power(power - exponent)
+        totals[node], exponents[node] = _scaled(total, exponent)
+    found, node = np.full(uniform.size, -1), 0
+    if totals[0] == 0.0 or (first.size == 1 and uniform.size > 0):
+        return found
+    # forward pass: choose an edge with probability proportional to the weight of the paths through it
+    for k in range(uniform.size):
+        left, chosen = uniform[k] * totals[node], -1
+        for e in range(first[node], first[node + 1]):
+            term, power = weights[position[e]] * totals[child[e]], powers[position[e]] + exponents[child[e]]
+            term = 0.0 if term == 0.0 else _relative(term, power - exponents[node])
+            if term > 0.0:
+                chosen = e
+                left -= term
+                if left < 0.0:
+                    break
+        found[k], node = position[chosen], child[chosen]
+    return found
+
+
+@jit
+def cheapest_path(first: IntVector, child: IntVector, position: IntVector, cost: Reals, layers: int) -> IntVector:
+    """Return the path of smallest cost: the position of each layer's value, or -1 first if all are infinite."""
+    totals, best = np.zeros(first.size), np.zeros(first.size, dtype=np.int64)
+    for node in range(first.size - 2, -1, -1):
+        totals[node] = np.inf
+        for e in range(first[node], first[node + 1]):
+            total = cost[position[e]] + totals[child[e]]
+            if total < totals[node]:
+                totals[node], best[node] = total, e
+    found, node = np.full(layers, -1), 0
+    if totals[0] == np.inf or (first.size == 1 and layers > 0):
+        return found
+    for k in range(layers):
+        found[k], node = position[best[node]], child[best[node]]
+    return found
+
 
 EDGES = 2**20  # largest number of edges of a diagram
 WASTE = 2  # visited edges per allowed edge: some edges have no path to the end
 VARIABLES = 1000  # largest size for which variables are ordered
 KEYS = 2.0**62  # largest identifier of a node before renumbering
 
-type Reals = NDArray[np.float64]
 type Layer = tuple[IntVector, IntVector, IntVector, int]
 """Parents, positions and children of edges, and the number of nodes of the next layer."""
 

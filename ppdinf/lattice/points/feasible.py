@@ -1,19 +1,13 @@
-"""A feasible table for public equalities and bounds, nearest to a given table.
-
-If bounds concern single cells, classes with a public sum are solved exactly by water filling. Other systems are integer
-programmes in the positive and negative parts of the distance, solved by HiGHS (Huangfu and Hall 2018) through SciPy.
-The result is rounded and checked in integers. If large totals reduce its precision, the programme is solved again
-relative to the rounded point, with smaller numbers.
-"""
+"""A feasible table for public equalities and bounds, nearest to a given table, or rows that contradict each other."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.optimize import LinearConstraint, milp
+from scipy.optimize import LinearConstraint, linprog, milp
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.solution import integer_solution
 from ppdinf.lattice.algebra.systems import (
@@ -25,9 +19,28 @@ from ppdinf.lattice.algebra.systems import (
     integer_vector,
     row_label,
 )
-from ppdinf.lattice.points.conflict import conflicting_rows
-from ppdinf.lattice.structure.blocks import Structure
-from ppdinf.lattice.structure.blocks import structure as find_structure
+from ppdinf.lattice.blocks import Structure
+from ppdinf.lattice.blocks import structure as find_structure
+
+LARGEST_PROGRAMME = 20_000  # largest number of rows and columns of the linear program
+ZERO = 1e-7
+
+
+def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Array) -> tuple[IntVector, IntVector]:
+    """Return rows of A x = a and of B x >= b that no real x satisfies together."""
+    k, n = A.shape[0], B.shape[0]
+    nothing = np.empty(0, dtype=np.int64)
+    if k + n + A.shape[1] > LARGEST_PROGRAMME:
+        return nothing, nothing
+    gain = np.concatenate([a, -np.asarray(a), b]).astype(float)
+    balance = sparse.vstack([sparse.hstack([A.T, -A.T, B.T]), sparse.csr_array(gain[np.newaxis])])
+    right = np.append(np.zeros(A.shape[1]), 1.0)
+    found = linprog(np.ones(2 * k + n), A_eq=balance.tocsc().astype(float), b_eq=right)
+    if found.x is None:
+        return nothing, nothing
+    used = found.x > ZERO * found.x.max()
+    return np.flatnonzero(used[:k] | used[k : 2 * k]), np.flatnonzero(used[2 * k :])
+
 
 REFINEMENTS = 3
 Names = Sequence[str] | None

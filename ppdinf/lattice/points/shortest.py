@@ -17,10 +17,9 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.columns import equal_columns
-from ppdinf.lattice.algebra.systems import IntVector
+from ppdinf.lattice.algebra.systems import IntVector, equal_columns
+from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.points.fiber_tables import fiber_tables
-from ppdinf.lattice.structure.blocks import Structure, structure
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:

@@ -4,8 +4,9 @@ The releases y of a group of cells with the total t have the law proportional to
 
     prod_i w_i(y_i)    on {y : sum_i y_i = t, y_i >= low_i},        w_i(y) = exp(-epsilon |y - x_i| + theta (y - x_i)).
 
-The factor with theta is constant on this set, so every theta gives the same law (`ppdinf.mechanisms.bounded.tilting`).
-Split the group into a few cells K and the rest R, and let P(s) be the total weight of all values of K with the sum s.
+The factor with theta is constant on this set, so every theta gives the same law
+(`ppdinf.mechanisms.bounded.table_sums`). Split the group into a few cells K and the rest R, and let P(s) be the
+total weight of all values of K with the sum s.
 
 1. Draw the cells of R independently, each with weights w_i.
 2. Accept them with probability P(t - sum of R) / max P; otherwise repeat 1.
@@ -37,11 +38,10 @@ from scipy.optimize import brentq
 from ppdinf._internal.rationals import ball
 from ppdinf.invariants import System
 from ppdinf.lattice.algebra.integer_rows import row_algebra
-from ppdinf.noise.exact.elimination.potentials import Potential, log_concave
-from ppdinf.noise.exact.elimination.variable_elimination import Elimination
-from ppdinf.noise.primitives.bernoulli import draw_bernoulli
-from ppdinf.noise.primitives.enclosed_comparison import precision
-from ppdinf.noise.primitives.inversion import Inversion
+from ppdinf.noise.exact.potentials import Potential, log_concave
+from ppdinf.noise.exact.variable_elimination import Elimination
+from ppdinf.noise.primitives.enclosures import draw_bernoulli, precision
+from ppdinf.noise.primitives.integers import Inversion
 from ppdinf.noise.primitives.stream import BitStream
 
 FEW = 64  # number of cells of K, at most

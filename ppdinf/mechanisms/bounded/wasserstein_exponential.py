@@ -1,7 +1,4 @@
-"""The Wasserstein exponential mechanism on integer tables, with or without a base measure.
-
-J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", Theorem 9 and section 4.2.
-"""
+"""The Wasserstein exponential mechanism on integer tables, with an l1, l2 or user-defined loss."""
 
 from __future__ import annotations
 
@@ -14,24 +11,117 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.frozen import assign, construct
 from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.types import Array, Json
+from ppdinf._internal.values import Array, Json, assign, construct
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.mechanisms.bounded.base_measure import BaseMeasure
-from ppdinf.mechanisms.bounded.dirichlet_multinomial import DirichletMultinomial
-from ppdinf.mechanisms.bounded.stated_loss import ListedLaw, listed_law
+from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, DirichletMultinomial, log_base_measure
 from ppdinf.mechanisms.bounded.weighted import Weighted
 from ppdinf.mechanisms.input_checks import require_public
+from ppdinf.noise.exact.potentials import table
+from ppdinf.noise.exact.variable_elimination import Elimination
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.privacy.delta_z import delta_z
-from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.pufferfish import delta_z
 from ppdinf.releases.mechanism import Mechanism
+
+MOST = 1000  # tables; losses are computed for all pairs
+
+
+@dataclass(frozen=True, eq=False)
+class ListedLaw:
+    """Tables, and log weights ``log_w[x, y]`` of every release y given every table x."""
+
+    system: System
+    tables: NDArray[np.int64]
+    log_w: NDArray[np.float64]
+    sigma: float
+
+    def place(self, cells: NDArray[np.int64]) -> int | None:
+        """Return the index of a table in the list, or None."""
+        places = np.flatnonzero((self.tables == cells).all(axis=1))
+        return int(places[0]) if places.size else None
+
+    def draw(self, cells: NDArray[np.int64], draws: int, stream: BitStream) -> NDArray[np.int64]:
+        """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
+        one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self.log_w[self.place(cells)])])
+        return self.tables[one_of.draw(draws, stream)[:, 0]]
+
+    def log_normaliser(self, cells: NDArray[np.int64]) -> float:
+        """Return the logarithm of C(x)."""
+        return float(np.logaddexp.reduce(self.log_w[self.place(cells)]))
+
+    def log_probability(self, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Return the log probability of releasing y given the table x; ``-inf`` where one of them is not listed."""
+        released, confidential = self.place(y), self.place(x)
+        if released is None or confidential is None:
+            return -np.inf
+        return float(self.log_w[confidential, released]) - self.log_normaliser(x)
+
+    def is_of(self, system: System) -> bool:
+        """Return whether a system has the same tables; its statements must be the same."""
+        same = self.system
+        return (
+            same.frame.shape == system.frame.shape
+            and np.array_equal(same.values, system.values)
+            and np.array_equal(same.limits, system.limits)
+            and np.array_equal(same.A.toarray(), system.A.toarray())
+            and np.array_equal(same.B.toarray(), system.B.toarray())
+        )
+
+
+def listed_law(
+    system: System,
+    loss: Callable[[Array, Array], float],
+    rate: float,
+    sensitivity: float,
+    base: BaseMeasure | None = None,
+) -> ListedLaw:
+    """Compute the loss for every pair of tables, and the weights ``exp(-rate loss / sigma)`` times the base measure."""
+    tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
+    if tables is None:
+        raise InvariantError(
+            f"a user-defined loss is computed for all tables, and more than {MOST:,} satisfy the public statements: "
+            "use the loss 'l1' or 'l2', or make more public"
+        )
+    losses = _losses(loss, tables, system.frame.shape)
+    sigma = _sensitivity(losses, tables, sensitivity)
+    if not sigma and len(tables) > 1:
+        raise PrivacyError(
+            f"the loss is constant between tables within distance {sensitivity:g} of each other: give a loss that "
+            "distinguishes these tables, or a larger sensitivity"
+        )
+    log_w = -rate / (sigma or 1.0) * losses
+    log_w += [log_base_measure(base, y) for y in tables]
+    return ListedLaw(system, tables, log_w, sigma)
+
+
+def _losses(
+    loss: Callable[[Array, Array], float], tables: NDArray[np.int64], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Compute ``loss(y, x)`` for all pairs, indexed ``[x, y]``."""
+    shaped = tables.reshape(-1, *shape)
+    shaped.flags.writeable = False
+    try:
+        losses = np.array([[loss(y, x) for y in shaped] for x in shaped], dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PrivacyError("the loss of two tables must be one number: loss(y, x) of two arrays") from error
+    if losses.shape != (len(tables), len(tables)) or not np.isfinite(losses).all() or (losses < 0).any():
+        raise PrivacyError("the loss of two tables must be finite and non-negative")
+    return losses
+
+
+def _sensitivity(losses: NDArray[np.float64], tables: NDArray[np.int64], reach: float) -> float:
+    """Return the largest ``|loss(y, x) - loss(y, x')|`` over all y and all x, x' within l1 distance `reach`."""
+    near = (np.abs(tables - x).sum(axis=1) <= reach for x in tables)
+    return max(
+        float(np.abs(losses[close] - losses_of_x).max()) for losses_of_x, close in zip(losses, near, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +150,7 @@ class WassersteinExponential(Weighted):
         tables, given as arrays of the table's shape. Then ``|y - x| / sensitivity`` above is ``loss / sigma``, where
         sigma is the largest change of the loss of a release between tables at l1 distance `sensitivity`, computed by
         enumeration. At most 1,000 tables may satisfy the public statements, and release files cannot store the loss
-        (`ppdinf.mechanisms.bounded.stated_loss`).
+        (`ppdinf.mechanisms.bounded.wasserstein_exponential`).
     models : iterable of (law, law), optional
         Pairs of distributions of the table given the public statements: one pair for each model and each secret pair,
         as mappings from tuples of all counts, in the order of the table's cells, to probabilities. A sensitivity below

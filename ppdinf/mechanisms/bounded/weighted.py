@@ -4,7 +4,7 @@ r"""Tables with the same public sums and bounds, each with a weight that factors
 
 with noise weights w and optional base measures nu_i. Conditioned noise and the Wasserstein exponential mechanism have
 this form. The normalizer C(x) depends on x through the bounds and base measures. Elimination sums over y and gives C(x)
-and exact draws (`ppdinf.noise.exact.elimination.variable_elimination`).
+and exact draws (`ppdinf.noise.exact.variable_elimination`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
-from ppdinf.laws.integer_noise.l2_total import log_l2_total
+from ppdinf.laws.l2_laplace import log_l2_total
 from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser, unknown_constant
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
 from ppdinf.mechanisms.bounded.few_given_rest import FewGivenRest, lower_bounds_and_groups
 from ppdinf.mechanisms.bounded.table_sums import eliminated_releases, work_of
 from ppdinf.mechanisms.table_mechanism import TableMechanism
-from ppdinf.noise.exact.elimination.variable_elimination import LARGEST_WORK, Elimination, steps
-from ppdinf.noise.exact_noise import exact_noise
+from ppdinf.noise.exact.variable_elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.log_total import log_total
-from ppdinf.noise.primitives.bernoulli import draw_bernoulli
+from ppdinf.noise.primitives.enclosures import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_plan import Plan, plan_sampler
+from ppdinf.noise.sampler_plan import Plan, exact_noise, plan_sampler
 from ppdinf.tables.table import TableLike
 
 BATCH = 2**12  # largest number of proposals at a time

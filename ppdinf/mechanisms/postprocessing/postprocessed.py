@@ -1,47 +1,127 @@
-"""Post-processed noise: independent noise in every cell, then a projection onto the public statements.
-
-These mechanisms are for comparison, not recommended. The noise is double geometric, ``P(k) ~ exp(-epsilon |k|)`` in
-every cell. Post-processing of the noisy table costs no privacy, but makes the likelihood of the result intractable.
-Therefore a release also contains the noisy table, which has the same guarantee and which inference uses.
-
-References
-----------
-R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, sections 3 and 4.
-J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", section 4.2. It omits the formula of
-the noise; with loss epsilon and a sensitivity of 2 it is this noise at rate ``epsilon / 2``.
-"""
+"""Independent noise in every cell, then projection and rounding onto the tables that satisfy all public statements."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.types import Array, Json
+from ppdinf._internal.values import Array, Json, assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System, covariates
-from ppdinf.invariants.system import bind
+from ppdinf.invariants.public import bind
+from ppdinf.lattice.algebra.solution import integer_solution
+from ppdinf.lattice.blocks import structure
 from ppdinf.lattice.points.feasible import nearest_feasible
 from ppdinf.mechanisms.input_checks import refuse_seed, require_public, validate_input, warn_fixed
-from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace
-from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
-from ppdinf.mechanisms.postprocessing.processed_release import PostProcessedRelease
-from ppdinf.mechanisms.postprocessing.projection import onto_sums
+from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
+from ppdinf.mechanisms.postprocessing.projection import onto_bounds, onto_simplices, onto_sums
+from ppdinf.mechanisms.postprocessing.rounding import largest_fractions, round_to_sums
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.privacy.guarantees.guarantee import Guarantee
-from ppdinf.releases.prepared_release import PreparedRelease
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+from ppdinf.releases.mechanism import PreparedRelease
+from ppdinf.releases.release import Release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
+
+
+@dataclass(frozen=True, eq=False)
+class PostProcessedRelease:
+    """A post-processed table, and the information that inference requires."""
+
+    table: xr.DataArray
+    noisy: Release
+    guarantee: ReleaseGuarantee
+
+    @property
+    def entry(self) -> Release:
+        """Return the ledger entry: the noisy table, which refers to the complete release."""
+        return self.noisy
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        return self.noisy.dims
+
+    @property
+    def coords(self) -> dict[str, np.ndarray]:
+        """Labels of each dimension, for ``pm.Model(coords=...)``."""
+        return self.noisy.coords
+
+    @property
+    def report(self) -> pd.Series:
+        """Summarize the changes by post-processing, computed from published tables only."""
+        move = np.abs(self.table.values - self.noisy.table.values)
+        return pd.Series(
+            {
+                "cells": move.size,
+                "negative": int((self.noisy.table.values < 0).sum()),
+                "moved": int((move > 1e-9).sum()),
+                "total_moved": float(move.sum()),
+                "largest_move": float(move.max()),
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FeasibleTables:
+    """The set {x >= 0 : A x = a, B x >= b}."""
+
+    A: sparse.csr_array
+    a: NDArray[np.int64]
+    B: sparse.csr_array
+    b: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, system: System) -> FeasibleTables:
+        """Return the set given by all public statements about a table and x >= 0."""
+        B = sparse.csr_array(system.B)
+        implied = (np.diff(B.indptr) == 1) & (np.asarray(B.min(axis=1).todense()).ravel() >= 0) & (system.limits <= 0)
+        return cls(sparse.csr_array(system.A), system.values, B[~implied], system.limits[~implied])
+
+    @property
+    def bounds(self) -> tuple[sparse.csr_array, NDArray[np.int64]]:
+        """Return all bounds, x >= 0 first."""
+        d = self.A.shape[1]
+        eye = sparse.eye_array(d, dtype=np.int64)
+        return sparse.csr_array(sparse.vstack([eye, self.B])), np.concatenate([np.zeros(d, dtype=np.int64), self.b])
+
+    @cached_property
+    def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """Return the group of each cell (-1 for none) and the sum of each group, or None if the sums cross."""
+        sum_structure = structure(self.A)
+        summed = np.diff(sparse.csc_array(self.A).indptr) > 0
+        if self.b.size or (summed & ~sum_structure.determined[sum_structure.classes]).any():
+            return None
+        solution = integer_solution(sum_structure.class_system, self.a)
+        sums = np.array([solution.get(k, 0) for k in range(sum_structure.class_sizes.size)], dtype=np.int64)
+        return np.where(summed, sum_structure.classes, -1), np.where(sum_structure.determined, sums, 0)
+
+    def project(self, y: Array) -> NDArray[np.float64]:
+        """Return the nearest real table in least squares."""
+        if self.groups is None:
+            return onto_bounds(y, self.A, self.a, *self.bounds)
+        return onto_simplices(y, *self.groups)
+
+    def round(self, real: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Round a real table of the set to integers, by at most one in each cell."""
+        if self.groups is None:
+            return round_to_sums(real, self.A, self.a, *self.bounds)
+        return largest_fractions(real, *self.groups)
+
 
 MOST = 200_000  # measurements that an audit enumerates
 METHODS = {

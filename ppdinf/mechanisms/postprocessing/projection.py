@@ -1,19 +1,4 @@
-"""Weighted least-squares projection of a real table onto public sums and bounds.
-
-Minimizes ``sum_i w_i (x_i - y_i)^2`` subject to A x = a and B x >= b.
-
-- Sums alone: the orthogonal projection ``x = y + W^-1 A' v`` with ``(A W^-1 A') v = a - A y``. Repeated sums make
-  this matrix singular. A small multiple of the identity is added, and the solution is refined until the residuals
-  vanish.
-- With bounds: clarabel's interior-point method finds the active bounds. Projection onto the active bounds and the sums
-  then gives the solution to rounding error, with exact zeros.
-
-References
-----------
-P. Goulart, Y. Chen, "Clarabel: an interior-point solver for conic programs with quadratic objectives", 2024.
-B. Stellato et al., "OSQP: an operator splitting solver for quadratic programs", Mathematical Programming
-Computation 12, 2020, section 5.2: a final solve on the active bounds.
-"""
+"""Least-squares projection onto public sums and bounds: by sorting, or by an interior-point method."""
 
 from __future__ import annotations
 
@@ -23,9 +8,33 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import linalg
 
-from ppdinf._internal.arrays import numbers
+from ppdinf._internal.values import numbers
 from ppdinf.errors import CountError, InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike
+
+
+def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.float64]:
+    """Project onto {x >= 0 : the cells of each group have a given sum}."""
+    y, groups, sums = np.asarray(y, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.float64)
+    sizes = np.bincount(groups[groups >= 0], minlength=sums.size)
+    for group in np.flatnonzero((sums < 0) | ((sums > 0) & (sizes == 0)))[:1]:
+        raise InvariantError(f"group {group} of {sizes[group]} non-negative cells cannot have its sum")
+    order = np.lexsort((-y, groups))[np.count_nonzero(groups < 0) :]
+    group = groups[order]
+    start = np.cumsum(sizes) - sizes
+    place = np.arange(order.size) - start[group]
+    centred = y[order] - y[order][start[group]]
+    below = np.concatenate([[0.0], np.cumsum(centred)])
+    ratio = (below[1:] - below[start[group]] - sums[group]) / (place + 1)
+    ratio += y[order][start[group]]
+    positive = order[(y[order] > ratio) & (sums[group] > 0)]
+    # Compute t again from the positive cells only: differences of long cumulative sums lose digits.
+    kept = np.bincount(groups[positive], minlength=sums.size)
+    t = (np.bincount(groups[positive], y[positive], sums.size) - sums) / np.maximum(kept, 1)
+    projected = np.where(groups < 0, np.maximum(y, 0.0), 0.0)
+    projected[positive] = y[positive] - t[groups[positive]]
+    return projected
+
 
 Vector = NDArray[np.float64]
 RIDGE, ROUNDS = 1e-9, 20

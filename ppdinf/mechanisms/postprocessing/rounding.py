@@ -1,22 +1,4 @@
-"""Rounding of a real table to integers with public sums: each cell rounded down, plus a 0/1 table.
-
-The second stage of the post-processing of Seeman et al.: with f the fractional parts of the real table r and v = r - f,
-
-    minimize  sum_i |u_i - f_i|  over u in {0, 1}^d  subject to  A (v + u) = a,  B (v + u) >= b.
-
-The paper prints ``sum u = s - floor(r)``; the correct remainder is s minus the *sum of the cells rounded down*. It also
-prints ``u_c + floor(c) >= u_d floor(d)`` for counts c that must be at least d, which allows d to be rounded up above c;
-the correct bound is on the rounded counts. For u in {0, 1} the objective is linear. For public sums that nest or cross
-in two ways the linear relaxation has integer solutions, so HiGHS stops at its first node.
-
-With one sum for each group of cells, the cells with the largest fractions are rounded up, without a solver. The
-argument `groups` rounds sums of cells, one level of a hierarchy, in the same way.
-
-References
-----------
-J. Seeman, M. Reimherr, A. Slavković, "Formal privacy for partially private data", section 4.2.
-Q. Huangfu, J. Hall, "Parallelizing the dual revised simplex method", Mathematical Programming Computation 10, 2018.
-"""
+"""Rounding of a real table to integers that have the public sums, or sums that are rounded too."""
 
 from __future__ import annotations
 
@@ -27,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import exact_product
+from ppdinf.lattice.algebra.systems import MatrixLike, exact_product
 
 WHOLE = 1e-6  # distance within which a solver's number counts as an integer
 
@@ -98,4 +80,29 @@ def integer_floor(real: ArrayLike) -> NDArray[np.int64]:
     """Round down, except for numbers just below an integer, such as 2.9999999, which is rounded to 3."""
     near = np.rint(real)
     rounded: NDArray[np.int64] = np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
+    return rounded
+
+
+def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
+    """Round a table and its sums together, each to a neighbouring integer."""
+    r, rows = np.asarray(real, dtype=np.float64), sparse.csc_array(A, dtype=np.int64)
+    floor = integer_floor(r)
+    fraction = np.maximum(r - floor, 0.0)
+    fraction[fraction < WHOLE] = 0.0
+    left = rows @ fraction
+    low = integer_floor(left)
+    high = low + (left - low > WHOLE)
+    answer = milp(
+        1 - 2 * fraction,
+        integrality=np.ones(r.size),
+        bounds=(0, np.ceil(fraction)),
+        constraints=LinearConstraint(rows, low, high) if low.size else (),
+    )
+    if answer.x is None:
+        raise InvariantError(f"no rounding changes every cell and every sum by less than 1 ({answer.message})")
+    up = np.rint(answer.x).astype(np.int64)
+    sums = exact_product(rows, up)
+    if (sums < low).any() or (sums > high).any():
+        raise InvariantError("a sum is too large for HiGHS: its last digit is lost")
+    rounded: NDArray[np.int64] = floor + up
     return rounded

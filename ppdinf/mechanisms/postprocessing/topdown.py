@@ -23,15 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.frozen import assign
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.types import Array, Json
+from ppdinf._internal.values import Array, Json, assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.algebra.systems import exact_product
-from ppdinf.mechanisms.lattice.generalized_laplace import GeneralizedLaplace
-from ppdinf.mechanisms.postprocessing.feasible_tables import FeasibleTables
-from ppdinf.mechanisms.postprocessing.postprocessed import Levels, PostProcessed, _coordinates
+from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
+from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables, Levels, PostProcessed, _coordinates
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
 from ppdinf.noise.sampler_plan import Plan

@@ -10,7 +10,7 @@ longest change in the norm of the noise, which is at most as large and usually s
 
 On a grid the noise is discrete Gaussian with weight exp(-|M z|^2 / 2 tau^2) on the lattice spanned by the changes. M is
 the whitening matrix F^+ with integer entries, and tau is the width that M requires. The argument for spherical noise
-(`ppdinf.mechanisms.real.on_grid`) holds in the coordinates M z.
+(`ppdinf.mechanisms.real.real_noise`) holds in the coordinates M z.
 
 A. Nikolov, K. Talwar, L. Zhang, "The geometry of differential privacy: the sparse and approximate cases",
 STOC 2013. J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Theorem 3.11.
@@ -30,18 +30,16 @@ from scipy import sparse
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import null_space
-from ppdinf.laws.real_valued.noise_norm import NoiseNorm
-from ppdinf.mechanisms.real.on_grid import gaussian_on_grid
-from ppdinf.mechanisms.real.real_noise import RealNoise, gaussian_reach, in_steps, unless_noisy
-from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, sensitivity_directions
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
+from ppdinf.mechanisms.real.real_noise import RealNoise, gaussian_on_grid, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
-from ppdinf.noise.exact.gaussian.image_lattice import ImageLattice
+from ppdinf.noise.exact.lattice_gaussian import ImageLattice
 from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
-from ppdinf.privacy.guarantees.guarantee import Guarantee
-from ppdinf.privacy.sensitivity import Neighbours
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.sensitivity import Neighbours, enclosing_ellipsoid
 
 WHITE = 24  # bits of the integer entries of the whitening matrix
 

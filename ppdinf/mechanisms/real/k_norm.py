@@ -7,7 +7,7 @@ times a Gamma(k + 1, 1 / epsilon) radius, where k is the dimension of K.
 
 K depends on the adjacency. For added records it is the hull of the columns of Q'W and their negatives. For replaced
 records it is the hull of the differences of columns, which is smaller than twice the former. If the number of changes
-is minimal, norm and draws are simple in every dimension (`ppdinf.noise.real.independent_moves`).
+is minimal, norm and draws are simple in every dimension (`ppdinf.noise.real.k_norm`).
 
 On a grid, noise has mass proportional to exp(-epsilon |z|_K) on the multiples with ``A z = 0``, and the bound still
 holds: two tables with the same public sums, at distance k, differ by a vector h of multiples with |h|_K <= k. If the
@@ -38,19 +38,17 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice import structure
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DoubleGeometric
-from ppdinf.laws.real_valued.noise_norm import NoiseNorm
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real.real_noise import RARE, RealNoise, grid_below, in_steps, unless_noisy
-from ppdinf.mechanisms.real.sensitivity_directions import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.continuous import exponentials
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.real.hit_and_run import hit_and_run, hit_and_run_meeting, hull_chord
-from ppdinf.noise.real.independent_moves import IndependentMoves, independent_moves
-from ppdinf.noise.real.polytope import Polytope, polytope
-from ppdinf.privacy.ellipsoid import enclosing_ellipsoid
-from ppdinf.privacy.sensitivity import Neighbours
+from ppdinf.noise.real.k_norm import IndependentMoves, Polytope, independent_moves, polytope
+from ppdinf.noise.real.random_lines import hit_and_run, hit_and_run_meeting, hull_chord
+from ppdinf.noise.sampler_plan import exact_noise
+from ppdinf.privacy.sensitivity import Neighbours, enclosing_ellipsoid
 
 COARSE = 3.0  # largest rounding error in log densities: at least exp(-6) of all draws are accepted
 EXACT = 8  # largest dimension in which the faces of K are enumerated

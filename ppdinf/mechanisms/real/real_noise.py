@@ -1,11 +1,4 @@
-"""The law of real-valued noise under the public sums of one table, for release and inference.
-
-Differential privacy of floating-point noise is a guarantee about real numbers only: the low-order bits of a sum of
-doubles can reveal which of two tables produced it (I. Mironov, "On significance of the least significant bits for
-differential privacy", CCS 2012). Therefore the noise is z times a grid g, a power of two, with integers z from the
-exact samplers. A published number is then a double without rounding, and every law is stated, conditioned and used in
-inference on these multiples alone.
-"""
+"""The law of real-valued noise under the public sums of one table, in multiples of a grid."""
 
 from __future__ import annotations
 
@@ -19,9 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.types import Array
+from ppdinf._internal.values import Array
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.real_valued.noise_norm import NoiseNorm
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 
@@ -130,3 +123,20 @@ def log_total_of_norm(norm: NoiseNorm, m: int, shifts: sparse.csr_array | None) 
         return None
     stretched = 0.0 if shifts is None else math.log(2 * np.linalg.norm(shifts[:, [0]].toarray()))  # all are as long
     return float((m + r) * math.log(2) - log_lengths.sum() - r * stretched)
+
+
+HIDDEN = 3.0  # variance of the rounding in squared lengths of orthogonal parts
+SLACK = 1e-9  # relative to sigma: exceeds rounding errors in calibrations and the deviation at HIDDEN
+
+
+def gaussian_on_grid(
+    sigma: float, square: float, grid: Grid, largest: Fraction = Fraction(1)
+) -> tuple[Fraction, Fraction]:
+    """Widen Gaussian noise for a lattice, and choose its grid if it is "auto"."""
+    length = math.sqrt(square)
+    step = min(largest, grid_below(sigma / length)) if not isinstance(grid, Fraction) else grid
+    share = HIDDEN * (length * float(step) / sigma) ** 2
+    if share > 0.5:
+        coarsest = Fraction(2) ** math.floor(math.log2(sigma / length * math.sqrt(0.5 / HIDDEN)))
+        raise PrivacyError(f"a grid of {step} is too coarse for this noise: choose a grid of at most {coarsest}")
+    return step, Fraction(sigma * (1 + SLACK) / math.sqrt(1 - share)) / step

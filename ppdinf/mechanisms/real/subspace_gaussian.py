@@ -6,7 +6,7 @@ are N(0, sigma^2 P) with P the projection onto N, which is also spherical noise 
 (Theorem 4.2). The mean squared error over all cells is m sigma^2 with m = dim N.
 
 On a grid, the noise is discrete Gaussian on the multiples with ``A z = 0``, wide enough for the guarantee of real
-numbers (`ppdinf.mechanisms.real.on_grid`): tables at distance k differ by at most k Delta_2, of W or of Q'W.
+numbers (`ppdinf.mechanisms.real.real_noise`): tables at distance k differ by at most k Delta_2, of W or of Q'W.
 
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 """
@@ -21,22 +21,27 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from ppdinf._internal.frozen import assign
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json, assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.laws.real_valued.noise_norm import NoiseNorm
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
-from ppdinf.mechanisms.real.on_grid import gaussian_on_grid
-from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, gaussian_reach, in_steps, unless_noisy
+from ppdinf.mechanisms.real.real_noise import (
+    NARROWEST,
+    RealNoise,
+    gaussian_on_grid,
+    gaussian_reach,
+    in_steps,
+    unless_noisy,
+)
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
-from ppdinf.noise.exact_noise import exact_noise
 from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.primitives.stream import BitStream
+from ppdinf.noise.sampler_plan import exact_noise
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
-from ppdinf.privacy.guarantees.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
 

@@ -27,13 +27,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import exprel, logsumexp
 
-from ppdinf._internal.frozen import assign
-from ppdinf._internal.types import Json
+from ppdinf._internal.values import Json, assign
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws.likelihood import Likelihood
-from ppdinf.laws.real_valued.noise_norm import NoiseNorm
+from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import laplaces

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
+from ppdinf.noise.exact.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
-from ppdinf.noise.primitives.sampler_offer import Answer, Offer
 from ppdinf.noise.primitives.stream import BitStream
 
 

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.structure.blocks import Structure
+from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.noise.primitives.integers import positive_fraction
-from ppdinf.noise.primitives.inversion import LARGEST, Inversion
-from ppdinf.noise.primitives.sampler_offer import Answer, Offer
+from ppdinf.noise.exact.sampler_offer import Answer, Offer
+from ppdinf.noise.primitives.integers import LARGEST, Inversion, positive_fraction
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entries
 
 BATCH = 2**17  # cells per batch: the working arrays fit in the cache

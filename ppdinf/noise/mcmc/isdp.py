@@ -25,9 +25,9 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.algebra.systems import MatrixLike
 from ppdinf.laws import Law
-from ppdinf.laws.integer_noise.chain_kernels import double_geometric, log_mass
-from ppdinf.noise.mcmc.line_conditionals import Ints
-from ppdinf.noise.mcmc.parallel_chains import chains_in_threads
+from ppdinf.laws.chain_kernels import double_geometric, log_mass
+from ppdinf.noise.mcmc.lattice_gibbs_noise import Ints
+from ppdinf.noise.mcmc.tv_bound import chains_in_threads
 
 
 class Jumps(NamedTuple):

@@ -1,29 +1,11 @@
-"""Total variation bounds for noise chains from the meeting times of coupled chains.
-
-Two chains of one kernel and one start, the first L steps ahead, meet at step tau (`ppdinf.noise.mcmc.coupling`). Then
-the law q_t of the chain after t steps and its target q satisfy
-
-    TV(q_t, q)  <=  E[N_t],     N_t = max(0, ceil((tau - L - t) / L)),
-
-and R independent pairs estimate the right side. A release drawn from q_t instead of q is
-(epsilon |x - x'|, delta')-indistinguishable with delta' = (1 + exp(epsilon |x - x'|)) TV(q_t, q).
-
-The bound is an estimate and comes with an upper confidence limit. If 30 pairs or more have N_t > 0, it is the limit of
-a mean. For larger t it is the product of two limits. The first is the limit of Clopper and Pearson for P(N_t > 0),
-which is at least about 3 / R. The second is the limit for the mean of N over the last 30 pairs to meet. It assumes that
-the remaining time to meet does not increase with the age of a pair (geometric tails, as in the theorem).
-
-References
-----------
-N. Biswas, P. E. Jacob, P. Vanetti, "Estimating convergence of Markov chains with L-lag couplings",
-NeurIPS 2019, Theorem 2.5. C. J. Clopper, E. S. Pearson, "The use of confidence or fiducial limits",
-Biometrika 26(4), 1934.
-"""
+"""Chains in parallel threads, and total variation bounds from the meeting times of coupled chains."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +13,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.mcmc.parallel_chains import in_threads
+
+
+def in_threads[Result](
+    work: Callable[[np.random.Generator], Result],
+    size: int,
+    *,
+    rng: int | np.random.Generator,
+    threads: int | None = None,
+) -> list[Result]:
+    """Call ``work(generator)`` `size` times, each with a separate generator spawned from `rng` (SPEC 7)."""
+    generators = np.random.default_rng(rng).spawn(size)
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        return list(pool.map(work, generators))
+
+
+def chains_in_threads(
+    run: Callable[[np.random.Generator], tuple[NDArray[np.int64], float]],
+    chains: int,
+    *,
+    rng: int | np.random.Generator,
+    threads: int | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Run chains that return states, shape (draws, d), and the fraction of accepted proposals."""
+    states, accepted = zip(*in_threads(run, chains, rng=rng, threads=threads), strict=True)
+    return np.stack(states), np.array(accepted)
+
 
 ENOUGH = 30
 """Number of pairs from which a normal approximation is used."""
@@ -170,7 +177,7 @@ def tv_bound(
     Parameters
     ----------
     meeting : callable
-        A function such as `ppdinf.noise.mcmc.coupling.isdp_meeting` that returns a meeting time, or -1.
+        A function such as `ppdinf.noise.mcmc.coupled_noise.isdp_meeting` that returns a meeting time, or -1.
     pairs : int
         Number R of pairs.
     lag : int, optional
@@ -201,7 +208,7 @@ def tv_bound(
     Examples
     --------
     >>> from ppdinf.diagnostics import tv_bound
-    >>> from ppdinf.noise.mcmc.coupling import gibbs_meeting
+    >>> from ppdinf.noise.mcmc.coupled_noise import gibbs_meeting
     >>> from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves
     >>> from ppdinf.laws import DoubleGeometric
     >>> meeting = gibbs_meeting(gibbs_moves([[1, 1, 1]], DoubleGeometric(1)))

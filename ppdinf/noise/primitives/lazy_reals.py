@@ -1,17 +1,17 @@
-"""Uniform real numbers whose binary digits are drawn when they are needed.
+"""Exact uniform, gamma and beta variables whose binary digits are drawn when they are needed."""
 
-The first word of a real number on (0, 1) gives 64 digits; further words extend them. A decision that depends on the
-number therefore uses the number itself and not a rounded value.
-
-References
-----------
-D. Knuth, A. Yao, "The complexity of nonuniform random number generation", in Algorithms and Complexity (Academic
-Press, 1976).
-"""
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from flint import arb, ctx
+from numpy.typing import NDArray
 
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import ball
+from ppdinf.noise.primitives.enclosures import decide_bernoulli
 from ppdinf.noise.primitives.stream import BitStream, Words
 
 
@@ -48,3 +48,155 @@ class LazyReals:
     def _first(self, index: int) -> int:
         part = int(np.searchsorted(self._starts, index, side="right")) - 1
         return int(self._taken[part][index - self._starts[part]])
+
+
+EDGE = 2.0**-26  # words closer to 0 or 1 are left to ball arithmetic
+DOUBT = 2.0**-34  # bound on the error of the acceptance probability
+REJECTED, KEPT, OPEN = 0, 1, 2
+
+type Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> Drawn:
+    """Draw gamma variables of scale 1."""
+    values, places, done = np.empty(size), np.empty(size, dtype=np.int64), 0
+    while done < size:
+        start = reals.size
+        words = reals.take(size - done + (size - done) // 32 + 4)
+        digits = stream(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 bits decide most draws
+        found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
+        _gamma_each(words, digits, float(shape), found, verdicts)
+        late = np.flatnonzero(verdicts == OPEN)
+        bits = np.zeros(words.size, dtype=np.uint64)
+        bits[late] = digits[late].astype(np.uint64) << np.uint64(48) | stream(late.size) >> np.uint64(16)
+        _gamma_late(late, bits, float(shape), found, verdicts)
+        _decide_undecided(
+            verdicts, found, bits, start, reals, stream,
+            lambda _, y: enclose_gamma(shape, y), lambda _, t: _keep_gamma(shape, t),
+        )  # fmt: skip
+        kept = np.flatnonzero(verdicts == KEPT)[: size - done]
+        values[done : done + kept.size], places[done : done + kept.size] = found[kept], start + kept
+        done += kept.size
+    return values, places
+
+
+def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: LazyReals, stream: BitStream) -> Drawn:
+    """Draw a beta variable of shapes a and b for each a."""
+    values, places = np.empty(a.size), np.empty(a.size, dtype=np.int64)
+    waiting = np.arange(a.size)
+    while waiting.size:
+        start, mine = reals.size, waiting
+        words = reals.take(mine.size)
+        bits = stream(words.size)
+        found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
+        _beta_each(words, bits, a[mine], float(b), found, verdicts)
+        _decide_undecided(
+            verdicts, found, bits, start, reals, stream,
+            lambda _, y: enclose_beta(b, y), lambda i, x: _keep_beta(exact[mine[i]], b, x),  # noqa: B023
+        )  # fmt: skip
+        kept = verdicts == KEPT
+        values[mine[kept]], places[mine[kept]] = found[kept], start + np.flatnonzero(kept)
+        waiting = mine[~kept]
+    return values, places
+
+
+def enclose_gamma(shape: Fraction, y: arb) -> arb:
+    """Enclose the gamma candidate for the uniform number y."""
+    with ctx.workprec(ctx.prec + y.bits()):
+        log_p = y.log() / ball(shape)
+        return -(-log_p.exp()).log1p() if log_p < -1 else -(-log_p.expm1()).log()
+
+
+def enclose_beta(b: Fraction, y: arb) -> arb:
+    """Enclose minus the logarithm, times a, of the beta candidate for the uniform number y."""
+    return enclose_gamma(b, y)
+
+
+def _keep_gamma(shape: Fraction, t: arb) -> arb:
+    return ((-(-t).expm1() / t).log() * ball(1 - shape)).exp()
+
+
+def _keep_beta(a: Fraction, b: Fraction, x: arb) -> arb:
+    ratio = (-x).expm1() / (ball(max(Fraction(1), a)) * (-x / ball(a)).expm1())
+    return (ratio.log() * ball(1 - b)).exp()
+
+
+def _decide_undecided(
+    verdicts: NDArray[np.int8],
+    values: NDArray[np.float64],
+    bits: Words,
+    start: int,
+    reals: LazyReals,
+    stream: BitStream,
+    variable: Callable[[int, arb], arb],
+    keep: Callable[[int, arb], arb],
+) -> None:
+    """Decide in ball arithmetic the draws that double precision leaves undecided."""
+
+    def probability(i: int) -> arb:
+        return keep(i, variable(i, reals.enclose(start + i)))
+
+    for i in np.flatnonzero(verdicts == OPEN).tolist():
+        kept = decide_bernoulli(bits[i], partial(probability, i), stream)
+        with ctx.workprec(192):
+            values[i] = float(variable(i, reals.enclose(start + i)))
+        verdicts[i] = KEPT if kept else REJECTED
+
+
+@jit
+def _generalised_exponential(word: np.uint64, shape: float) -> float:
+    """Return -log(1 - y^(1/shape)); nan near the ends."""
+    y, x = (float(word) + 0.5) * 2.0**-64, (float(~word) + 0.5) * 2.0**-64
+    if y < EDGE or x < EDGE:
+        return math.nan
+    if y < 0.5:
+        return -math.log1p(-math.exp(math.log(y) / shape))
+    return -math.log(-math.expm1(math.log1p(-x) / shape))
+
+
+@jit
+def _verdict(bit: np.uint64, p: float) -> int:
+    u = float(bit) * 2.0**-64
+    return KEPT if u < p - DOUBT else REJECTED if u > p + DOUBT else OPEN
+
+
+@jit
+def _gamma_each(
+    words: Words, digits: NDArray[np.uint16], shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
+) -> None:
+    """Propose variables, and accept or reject those that the first 16 bits decide."""
+    half = 0.5 * (1.0 - shape)
+    for i in range(words.size):
+        t = _generalised_exponential(words[i], shape)
+        values[i] = t
+        # ((1 - exp(-t)) / t)^rest >= exp(-rest t / 2) >= 1 - rest t / 2; false for nan
+        verdicts[i] = KEPT if (digits[i] + 1.0) * 2.0**-16 < 1.0 - half * t - DOUBT else OPEN
+
+
+@jit
+def _gamma_late(
+    late: NDArray[np.int64], bits: Words, shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
+) -> None:
+    for i in late:
+        t = values[i]
+        if not math.isnan(t):
+            verdicts[i] = _verdict(bits[i], math.exp((1.0 - shape) * math.log(-math.expm1(-t) / t)))
+
+
+@jit
+def _beta_each(
+    words: Words,
+    bits: Words,
+    a: NDArray[np.float64],
+    b: float,
+    values: NDArray[np.float64],
+    verdicts: NDArray[np.int8],
+) -> None:
+    for i in range(words.size):
+        x = _generalised_exponential(words[i], b)
+        values[i] = x
+        if math.isnan(x):
+            verdicts[i] = OPEN
+            continue
+        ratio = math.expm1(-x) / (max(1.0, a[i]) * math.expm1(-x / a[i]))
+        verdicts[i] = _verdict(bits[i], math.exp((1.0 - b) * math.log(ratio)))

@@ -1,15 +1,8 @@
-"""Random streams: functions that return uniform 64-bit words.
+"""Random streams: functions that return uniform 64-bit words, from the system, a seed or a secret key."""
 
-A *stream* is a function ``take(n)`` that returns its next ``n`` words. The same integer code uses three kinds of
-streams: words from the operating system for releases, from a seeded generator for research, and an enumerated stream
-for proofs. A sampler that is exact for one uniform stream is exact for every uniform stream.
+from __future__ import annotations
 
-References
-----------
-D. Lemire, "Fast random integer generation in an interval", ACM Transactions on Modeling and Computer
-Simulation 29(1), 2019: Algorithm 5, `bounded` below.
-"""
-
+import hashlib
 import os
 from collections.abc import Callable
 
@@ -17,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf.errors import PrivacyError
 
 ROW = 2**20  # words per read: 8 MB
 RAW = np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64  # bit generators with 64-bit words
@@ -65,3 +59,35 @@ def bounded(word: np.uint64, n: np.uint64) -> tuple[np.uint64, bool | np.bool_]:
     if fraction < n:  # otherwise at or above the threshold: avoids the division
         return value, fraction >= (~n + np.uint64(1)) % n  # 2**64 mod n
     return value, True
+
+
+BLOCK = 2**12  # words per call
+SHORTEST_KEY = 32  # minimum length of a key in bytes
+
+
+def keyed_stream(key: bytes, occasion: str) -> BitStream:
+    """Return a stream of words determined by a secret key and the name of an occasion."""
+    if not isinstance(key, bytes) or len(key) < SHORTEST_KEY:
+        raise PrivacyError("the key must be at least 32 secret bytes, for example secrets.token_bytes(32)")
+    if not isinstance(occasion, str) or not occasion:
+        raise PrivacyError("the occasion must be a non-empty text that names this release uniquely")
+    name = occasion.encode()
+    parts = (b"ppdinf", len(key).to_bytes(8, "little"), key, len(name).to_bytes(8, "little"), name)
+    stream = hashlib.shake_256(b"".join(parts))
+    position = 0
+
+    def block(b: int) -> Words:
+        copy = stream.copy()
+        copy.update(b.to_bytes(8, "little"))
+        return np.frombuffer(bytearray(copy.digest(8 * BLOCK)), dtype="<u8").astype(np.uint64)
+
+    def take(n: int) -> Words:
+        nonlocal position
+        start, position = position, position + n
+        first = start // BLOCK
+        if not n:
+            return np.zeros(0, dtype=np.uint64)
+        words = np.concatenate([block(b) for b in range(first, (position - 1) // BLOCK + 1)])
+        return words[start - first * BLOCK :][:n]
+
+    return take

@@ -3,7 +3,7 @@ r"""Exact Laplace noise in orthogonal coordinates of a lattice: mass proportiona
 x are the coordinates of a lattice vector z = B x. R is an upper triangular integer matrix: Q'B, scaled and rounded, for
 the Gram-Schmidt basis Q of B. The noise has the law of independent Laplace coordinates in Q, conditional on the
 lattice. The coordinates are drawn one after the other, x_m first, as in Klein's sampler
-(`ppdinf.noise.exact.gaussian.klein`). Given all later coordinates,
+(`ppdinf.noise.exact.klein`). Given all later coordinates,
 
     v_i = R_ii x_i + t_i,    t_i = sum_{j > i} R_ij x_j,
 
@@ -14,7 +14,7 @@ The total mass is
     M(f) = (exp(-rate f) + exp(-rate (R_ii - f))) / (1 - exp(-rate R_ii)) <= M(0).
 
 It depends on the path. A vector is therefore accepted with probability prod_i M(f_i) / M(0). All numbers are integers
-or rationals, and Bernoulli draws are exact (`ppdinf.noise.primitives.bernoulli`). The binary digits of a geometric
+or rationals, and Bernoulli draws are exact (`ppdinf.noise.primitives.enclosures`). The binary digits of a geometric
 variable are independent; digit j is 1 with probability 1 / (1 + exp(rate R_ii 2^j)). Digits that are 1 with probability
 below exp(-700) are set to 0.
 
@@ -41,7 +41,7 @@ from scipy.sparse.csgraph import connected_components
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike
-from ppdinf.noise.primitives.bernoulli import draw_bernoulli
+from ppdinf.noise.primitives.enclosures import draw_bernoulli
 
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream

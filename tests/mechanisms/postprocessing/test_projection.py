@@ -8,8 +8,7 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import margin_matrix
-from ppdinf.mechanisms.postprocessing.projection import onto_bounds, onto_sums
-from ppdinf.mechanisms.postprocessing.simplex import onto_simplices
+from ppdinf.mechanisms.postprocessing.projection import onto_bounds, onto_simplices, onto_sums
 
 
 def by_faces(y, A, a, B, b, w):

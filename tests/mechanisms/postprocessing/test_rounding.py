@@ -8,9 +8,8 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import margin_matrix
-from ppdinf.mechanisms.postprocessing.controlled import controlled_rounding
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
-from ppdinf.mechanisms.postprocessing.rounding import integer_floor, round_to_sums
+from ppdinf.mechanisms.postprocessing.rounding import controlled_rounding, integer_floor, round_to_sums
 
 NONE = sparse.csr_array((0, 4), dtype=np.int64)
 

@@ -23,9 +23,9 @@ from scipy import sparse
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.exact.gaussian.klein import KEPT, OPEN, UNIT, WIDE, Klein, _draw_coordinates
-from ppdinf.noise.exact.gaussian.theta import enclose_mass, log_gaussian_mass, log_ratio
-from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR
+from ppdinf.noise.exact.klein import KEPT, OPEN, UNIT, WIDE, Klein, _draw_coordinates
+from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR
+from ppdinf.noise.exact.theta import enclose_mass, log_gaussian_mass, log_ratio
 from ppdinf.noise.primitives.stream import ROW, BitStream, Words
 
 SLACK = 2.0**-20

@@ -1,30 +1,126 @@
-r"""Scales of l1 noise on any lattice {A z = 0}: a product law over disjoint sums and single cells.
-
-Scales have weight ``prod_e exp(-eps^2 t_e / 2) det(A T A')^(-1/2) Y(T)`` (`ppdinf.noise.exact.scale_mixture.mixture`).
-The determinant is at least a product over sums and cells (`ppdinf.noise.exact.scale_mixture.leverages`). Scales are
-therefore drawn from the product of the laws of the sums (`ppdinf.noise.exact.scale_mixture.sum_scales`). The acceptance
-probability is the square root of the ratio of the two sides.
-"""
+"""Scales of l1 noise on any lattice: a product law over disjoint sums and single cells that bounds the determinant."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from flint import arb
+from flint import arb, arb_mat, fmpq, fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
-from ppdinf.noise.exact.scale_mixture.excess import Excess
-from ppdinf.noise.exact.scale_mixture.leverages import DisjointSum, Leverages
 from ppdinf.noise.exact.scale_mixture.mixture import MixtureScales
-from ppdinf.noise.exact.scale_mixture.sum_scales import Part, SumScales
-from ppdinf.noise.primitives.bernoulli import draw_bernoulli
-from ppdinf.noise.primitives.enclosed_comparison import precision
+from ppdinf.noise.exact.scale_mixture.scales import Excess, Part, SumScales
+from ppdinf.noise.primitives.enclosures import draw_bernoulli, precision
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream
+
+ORDERS = 256  # number of orders of the sums that are tried for a large disjoint family
+LEAST = Fraction(1, 4)  # smallest useful power of a sum that `ppdinf.noise.primitives.lazy_reals.betas` can draw
+STEPS = 2**10  # powers are integer multiples of its inverse, unless they are simple fractions
+
+
+@dataclass(frozen=True, eq=False)
+class DisjointSum:
+    """A sum over cells that can be integrated out."""
+
+    cells: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    power: Fraction
+
+    @property
+    def shares(self) -> list[Fraction]:
+        """Squares of the entries, divided by their sum."""
+        squares = [a * a for a in self.entries.tolist()]
+        return [Fraction(a, sum(squares)) for a in squares]
+
+
+class Leverages:
+    """A system of full row rank, and the leverage of each cell."""
+
+    def __init__(self, A: NDArray[np.int64]) -> None:
+        self.A = A
+        matrix = fmpz_mat(A.tolist())
+        gram = matrix * matrix.transpose()
+        self.determinant = int(gram.det())
+        self.projection = _projection(matrix)
+        self.exact = _diagonal(self.projection)
+        cells, rows = np.nonzero(A.T)
+        self.starts = np.searchsorted(cells, np.arange(A.shape[1] + 1))
+        self.rows, self.entries = rows, A[rows, cells].astype(np.float64)
+
+    def integrated(self, entries: NDArray[np.int64]) -> DisjointSum | None:
+        """Return a sum of the row space as a sum to be integrated out, or None if this gains nothing."""
+        cells = np.flatnonzero(entries)
+        own = entries[cells].tolist()
+        restricted = fmpz_mat(self.A[:, cells].tolist())
+        inner = _projection(fmpz_mat([restricted.tolist()[i] for i in independent_rows(self.A[:, cells])]))
+        outer = fmpq_mat(
+            cells.size, cells.size, [self.projection[i, j] for i in cells.tolist() for j in cells.tolist()]
+        )
+        along = fmpq_mat(fmpz_mat([[x * y for y in own] for x in own])) / sum(x * x for x in own)
+        free, bound = inner - along, outer - along
+        dimension, weight = sum(_diagonal(free), Fraction(0)), sum(_diagonal(bound), Fraction(0))
+        share = weight / dimension if dimension else Fraction(0)
+        power = 1 - share
+        if bound != free * fmpq(share.numerator, share.denominator):
+            share = _smallest_eigenvalue(bound, free, int(dimension))
+            power = Fraction(math.floor(STEPS * (1 - weight + share * (dimension - 1))), STEPS)
+        return DisjointSum(cells, entries[cells], power) if power >= LEAST else None
+
+    def enclose_log_determinant(self, t: list[arb]) -> arb:
+        """Enclose log det(A T A')."""
+        rows = [[(e, a) for e, a in enumerate(row) if a] for row in self.A.tolist()]
+        dense = self.A.tolist()
+        gram = [[sum((a * b[e] * t[e] for e, a in row), arb(0)) for b in dense] for row in rows]
+        return arb_mat(gram).det().log()
+
+
+def disjoint(sums: Sequence[DisjointSum], cells: int) -> list[DisjointSum]:
+    """Choose sums without common cells and with large total power: greedily, in orders by size and at random."""
+    rng, best = np.random.default_rng(0), list[DisjointSum]()
+    for attempt in range(ORDERS if sums else 0):
+        noise = rng.random(len(sums)) * (attempt > 0)
+        taken, found = np.zeros(cells, dtype=np.bool_), []
+        for k in np.lexsort((rng.random(len(sums)), np.array([one.cells.size for one in sums]) * (1 + noise))).tolist():
+            if not taken[sums[k].cells].any():
+                taken[sums[k].cells] = True
+                found.append(sums[k])
+        if sum(one.power for one in found) > sum(one.power for one in best):
+            best = found
+    return best
+
+
+def independent_rows(A: NDArray[np.int64]) -> list[int]:
+    """Choose rows of A that span its row space."""
+    echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
+    found = []
+    for i in range(rank):
+        found.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
+    return found
+
+
+def _projection(matrix: fmpz_mat) -> fmpq_mat:
+    """Return the projection onto the rows of a matrix of full row rank."""
+    across = matrix.transpose()
+    return fmpq_mat(across) * fmpq_mat(matrix * across).inv() * fmpq_mat(matrix)
+
+
+def _smallest_eigenvalue(matrix: fmpq_mat, identity: fmpq_mat, dimension: int) -> Fraction:
+    """Return a non-negative lower bound on the smallest eigenvalue of a matrix on the image of a projection."""
+    found = np.linalg.eigvalsh([[float(fmpq(x).p) / float(fmpq(x).q) for x in row] for row in matrix.tolist()])
+    least = Fraction(max(0, math.floor(found[-dimension] * STEPS**2) - 1), STEPS**2)
+    rest = matrix - identity * fmpq(least.numerator, least.denominator)
+    signs = [x * (-1) ** i for i, x in enumerate(reversed(rest.charpoly().coeffs()))]
+    return least if all(x >= 0 for x in signs) else Fraction(0)  # roots are real and non-negative
+
+
+def _diagonal(matrix: fmpq_mat) -> list[Fraction]:
+    return [Fraction(int(matrix[e, e].p), int(matrix[e, e].q)) for e in range(matrix.nrows())]
+
 
 ACCURATE = 2.0**-21  # accepted error of a log determinant in floating point; above this, it is enclosed
 

@@ -1,30 +1,7 @@
-r"""l1 noise on a lattice as a mixture of Gaussians with a scale for every cell: exact and independent draws.
-
-On the integers exp(-eps |z|) is the integral over t > 0 of exp(-eps^2 t / 2) eps (2 pi t)^(-1/2) exp(-z^2 / 2t). Scales
-t and noise z are therefore drawn together, T = diag t:
-
-1. Draw scales from a product law and accept them with a probability that makes them exact up to Y(T) below.
-2. Continue only if wide cells, t >= tau, *support* the lattice: they contain enough short vectors. Further wide cells
-   never destroy the support.
-3. Draw noise by Klein's sampler on a basis of such vectors and accept it with probability y / bound, where y is the
-   ratio of the target to the proposal.
-4. Accept it with probability c(0) / c(z), because step 2 rejected some scales
-   (`ppdinf.noise.exact.scale_mixture.spanning_tree`).
-
-*The bound.* y is at most prod_i theta3(v_i), theta3(v) = sum_k exp(-2 pi^2 k^2 v), over the variances v_i of the drawn
-integers. We have v_i >= 1 / (1/t_i + rho), rho = path / tau, and theta3 is decreasing. Let
-``1 + kappa = theta3(1 / (1/end + rho))``. Let ``1 + excess(t) = theta3(1 / (1/t + rho)) / (1 + kappa)`` below an
-end <= min(tau, 3), and 1 above. Then y <= (1 + kappa)^m prod_e (1 + excess(t_e)). The product over cells is part of the
-law of step 1.
-
-Every comparison is decided in floating point with a margin, or else in ball arithmetic on scales whose digits are drawn
-as needed. `docs/crossing.md` has the derivation. A `MixtureSystem` implements the parts that depend on the system:
-two-way tables (`ppdinf.noise.exact.scale_mixture.two_way_laplace`) or any lattice
-(`ppdinf.noise.exact.scale_mixture.lattice_laplace`).
-"""
+"""The algorithm: l1 noise as a mixture of Gaussians with a scale for every cell."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -33,17 +10,101 @@ from typing import Any, Protocol
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
+from scipy.special import erfc, erfcx
 
+from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
-from ppdinf.noise.exact.scale_mixture.excess import LOG_ERROR, Excess
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Drawn
-from ppdinf.noise.exact.scale_mixture.spanning_tree import kept_for_spanning_tree
-from ppdinf.noise.primitives.bernoulli import draw_bernoulli
-from ppdinf.noise.primitives.enclosed_comparison import precision
+from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR, Excess
+from ppdinf.noise.primitives.enclosures import draw_bernoulli, precision
 from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
+
+PATHS = (*(1 + Fraction(2, s) for s in (8, 4, 3, 2)), Fraction(3), Fraction(5))
+ERROR = 2.0**-30  # bound on the error of the log probabilities below, above FAINT
+FAINT = 1e-12
+
+
+def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
+    """Return the possible root with most wide cells; None if the table is not supported."""
+    degrees = wide.sum(axis=1)
+    if path <= 3:
+        full = int((degrees == wide.shape[1]).sum())
+        return int(np.argmax(degrees)) if full * (path - 1) >= 2 and degrees.all() else None
+    if not wide.any(axis=0).all():
+        return None
+    found = _root(wide, np.argsort(degrees, kind="stable"))
+    return None if found < 0 else found
+
+
+def kept_for_spanning_tree(
+    z: NDArray[np.int64],
+    epsilon: Fraction,
+    width: Fraction,
+    supported: Callable[[NDArray[np.bool_]], bool],
+    stream: BitStream,
+) -> bool:
+    """Accept noise with probability c(0) / c(z); cells are wide from scale `width` on."""
+    square = epsilon**2 * width / 2
+    log_wide = np.full(z.size, math.log(math.erfc(math.sqrt(square))))
+    while True:
+        still = draw_bernoulli(log_wide, ERROR, lambda _: ball(square).sqrt().erfc(), stream).reshape(z.shape)
+        if supported(still):
+            return True
+        narrow = ~still
+        sizes = np.abs(z[narrow])
+        narrow[narrow] = draw_bernoulli(
+            *_log_stays_narrow(sizes, epsilon, width), _StaysNarrow(sizes, epsilon, width), stream
+        )
+        if supported(~narrow):
+            return False
+
+
+class _StaysNarrow:
+    """Enclosures of the probability that a cell is narrow for z, given that it is narrow for z = 0."""
+
+    def __init__(self, sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction) -> None:
+        self._sizes, self._epsilon, self._width = sizes, epsilon, width
+
+    def __call__(self, i: int) -> arb:
+        size = int(self._sizes[i])
+        x, y = size / (2 * ball(self._width)).sqrt(), (ball(self._epsilon**2 * self._width) / 2).sqrt()
+        narrow = (x - y).erfc() - (2 * size * ball(self._epsilon)).exp() * (x + y).erfc()
+        return narrow / (2 * y.erf())
+
+
+def _log_stays_narrow(
+    sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the logs of the probabilities that `_Stays` encloses, and bounds on their errors."""
+    w, eps = float(width), float(epsilon)
+    x, y = sizes / math.sqrt(2 * w), eps * math.sqrt(w / 2)
+    # exp(2 eps size) = exp(4 x y); (x + y)^2 - 4 x y = (x - y)^2
+    narrow = erfc(x - y) - np.exp(-((x - y) ** 2)) * erfcx(x + y)
+    clear = narrow > FAINT
+    logs = np.log(np.where(clear, narrow, FAINT)) - math.log(2 * math.erf(y))
+    return logs, np.where(clear, 2.0**-50 / np.where(clear, narrow, 1.0) + ERROR, 0.5)
+
+
+@jit
+def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
+    """Return the first possible root by the number of wide cells, or -1; rows with fewest are checked first."""
+    root: int
+    for root in order[::-1]:
+        tied = True
+        for row in order:
+            shared = False
+            for j in range(wide.shape[1]):
+                shared |= wide[root, j] and wide[row, j]
+            if not shared:
+                tied = False
+                break
+        if tied:
+            return root
+    return -1
+
 
 CELLS = 2**18  # cells per batch of attempts
 WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # candidates of tau times epsilon^2

@@ -1,0 +1,115 @@
+"""Values that users and files pass: names of their types, and checks of arrays, frozen values and text."""
+
+from __future__ import annotations
+
+import inspect
+import unicodedata
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.errors import PpdinfError, PrivacyError
+
+type Array = NDArray[Any]
+"""Array of numbers or labels given by users: integers of any size, reals, exact rationals, strings."""
+
+type Json = dict[str, Any]
+"""Object of a JSON file, as `json` returns it."""
+
+type Symbolic = Any
+"""A number, an array, or a PyTensor variable, for formulas that apply to all three."""
+
+
+def unmasked(data: object, what: str, error: type[PpdinfError]) -> Array:
+    """Return an array; rows of different lengths and masked arrays are refused, also within lists."""
+    if _is_masked(data):
+        raise error(f"{what} must not be masked: fill or drop the masked entries first")
+    try:
+        return np.asarray(data)
+    except (TypeError, ValueError):
+        raise error(f"{what} must have rows of equal length: write out every entry") from None
+
+
+def numbers(data: object, what: str, error: type[PpdinfError] = PrivacyError, *, integer: bool = False) -> NDArray[Any]:
+    """Return an array of finite numbers, float64 or int64."""
+    found = unmasked(data, what, error)
+    if found.dtype.kind not in ("iu" if integer else "iuf"):
+        raise error(f"{what} must contain {'integers' if integer else 'numbers'} only, found {found.dtype}")
+    if not np.isfinite(found).all():
+        raise error(f"{what} must contain finite numbers only, without missing values")
+    return found.astype(np.int64 if integer else np.float64)
+
+
+def _is_masked(data: object) -> bool:
+    return isinstance(data, np.ma.MaskedArray) or (isinstance(data, list | tuple) and any(map(_is_masked, data)))
+
+
+def assign(value: object, **attributes: object) -> None:
+    """Set attributes of a frozen dataclass during its construction."""
+    for name, given in attributes.items():
+        object.__setattr__(value, name, given)
+
+
+def construct[T](make: Callable[..., T], parameters: Json, what: str) -> T:
+    """Call a constructor with the parameters in a file."""
+    try:
+        inspect.signature(make).bind(**parameters)
+    except TypeError:
+        names = ", ".join(map(repr, parameters))
+        raise PrivacyError(f"{what} does not have the parameters {names}") from None
+    return make(**parameters)
+
+
+class NamedInFiles:
+    """A family of classes that files refer to by name, such as all laws of noise.
+
+    The base class states which attribute holds names: ``class Law(NamedInFiles, by="name")``. Subclasses that define
+    this attribute are registered under its value; other subclasses are abstract.
+
+    Examples
+    --------
+    >>> class Shape(NamedInFiles, by="kind"):
+    ...     pass
+    >>> class Disc(Shape):
+    ...     kind = "disc"
+    >>> Shape._named_in({"kind": "disc"}) is Disc, Shape._named_in({"kind": "cube"})
+    (True, None)
+    """
+
+    _by: ClassVar[str]
+    _family: ClassVar[dict[str, type[Any]]]
+
+    def __init_subclass__(cls, *, by: str = "", **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        if by:
+            cls._by, cls._family = by, {}
+        elif cls._by in vars(cls):
+            cls._family[vars(cls)[cls._by]] = cls
+
+    @classmethod
+    def _named_in(cls, data: object) -> type[Self] | None:
+        """Return the class that plain data of a file name; None if it is unknown."""
+        name = data.get(cls._by) if isinstance(data, dict) else None
+        return cls._family.get(name) if isinstance(name, str) else None
+
+
+DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that change the direction of the text around them."""
+
+
+def is_visible(text: str) -> bool:
+    """Return whether a text is one line without control characters, surrogates and changes of direction."""
+    return all(map(_is_visible, text))
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Replace control characters by their escape sequences; with `lines`, line feeds are kept."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if _is_visible(c) or (lines and c == "\n") else ascii(c)[1:-1] for c in text)
+
+
+def _is_visible(c: str) -> bool:
+    return c not in DIRECTIONS and unicodedata.category(c) not in ("Cc", "Cs", "Zl", "Zp")

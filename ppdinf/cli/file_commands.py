@@ -1,0 +1,143 @@
+"""``ppdinf check``, ``key`` and ``sign``: verification and contents of release files, keys and signatures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+import ppdinf as ppd
+from ppdinf._internal.values import visible
+from ppdinf.cli.plain_output import notes, paragraphs, stdout
+from ppdinf.errors import SignatureError
+
+SHOWN = 20
+WHO = {
+    "drawn": "The file states that ppdinf's release() drew the noise. A file cannot prove this: trust its creator.",
+    "stated": "The file does not state that a mechanism drew the noise: its creator states the guarantee below.",
+    "unknown": "The file is of an earlier version, which did not record whether a mechanism drew the noise.",
+}
+
+
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file, or the index of a release in parts.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.pub", help="Public key of the signer, from the signer's own publication."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title that the signer must have stated.")] = None,
+    period: Annotated[str | None, typer.Option(help="Period that the signer must have stated.")] = None,
+) -> None:
+    """Verify a release file and show its contents: public sums, guarantee, description of the noise.
+
+    A verified file is complete and unchanged. It does not prove who made it: its guarantee is as good as its source.
+    """
+    from ppdinf.releases.part_index import HOLDS, read_index
+    from ppdinf.releases.sealed import has_field
+
+    console = stdout()
+    if key is None and (title is not None or period is not None):
+        raise SignatureError("--title and --period are parts of a signature: give the public key of the signer, --key")
+    signed = None if key is None else _signed(file, key, title, period)
+    release = read_index(file) if has_field(file, "holds", HOLDS) else ppd.measurements.read_published(file)
+    if isinstance(release, ppd.releases.ReleaseParts):
+        for label in release:
+            release.verified_file(label)
+    notes(console, f"{file.name} is complete: every part matches its digest.")
+    if signed is not None:
+        notes(console, signed)
+    if isinstance(release, ppd.releases.ReleaseParts):
+        notes(console, f"A release of {release.guarantee.cells} cells in {len(release)} files by {release.by}.")
+        paragraphs(console, "Guarantee", release.guarantee.describe())
+        return
+    if isinstance(release, ppd.Measurements):
+        notes(console, f"It holds measurements as stated by its creator, without a guarantee: {release!r}")
+        return
+    sizes = ", ".join(f"{dim} ({size})" for dim, size in zip(release.dims, release.shape, strict=True))
+    below = int((release.table < 0).sum())
+    notes(console, WHO[release.provenance])
+    notes(console, f"{release.frame.size} cells by {sizes}; {below} of them are negative.")
+    covariates = [name for name in release.frame.coords if name not in release.dims]
+    if covariates:
+        notes(console, f"Published covariates: {', '.join(covariates)}.")
+
+    report = release.check()
+    if len(report):
+        table = Table("public sum", "value", "noisy table", title=None, header_style="bold")
+        for name, row in report.head(SHOWN).iterrows():
+            table.add_row(
+                escape(visible(str(name))), f"{row['public']:,}", "the same" if row["agrees"] else f"{row['found']:,}"
+            )
+        console.print(table)
+        if len(report) > SHOWN:
+            notes(console, f"... and {len(report) - SHOWN} more.")
+        kept = int(report["agrees"].sum())
+        notes(console, f"The noisy table keeps {kept} of {len(report)} public sums.")
+    paragraphs(console, "Guarantee", release.guarantee.describe())
+    paragraphs(console, "Noise", str(release.plan) if release.plan else "the file does not state how it was drawn")
+
+
+def _signed(file: Path, key: Path, title: str | None, period: str | None) -> str:
+    """Verify the signature of a file; return a sentence on who signed it as what."""
+    from ppdinf.releases.signatures import fingerprint, verify
+
+    stated = verify(file, key, title=title, period=period)
+    signed = f"Signed by the holder of the key {fingerprint(key)}: the signature covers every byte"
+    if stated.kind is None:
+        return f"{signed}. It is of an earlier version and states neither title nor period."
+    return f"{signed}, the title {stated.title!r} and the period {stated.period!r} of this {stated.kind} file."
+
+
+key = typer.Typer(no_args_is_help=True, help="A key pair to sign release files with, and its fingerprint.")
+
+
+@key.command("new")
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Private key to write; the public key is FILE.pub.")],
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Protect the private key with a passphrase.")
+    ] = False,
+) -> None:
+    """Make a key pair: keep FILE secret, publish FILE.pub and its fingerprint where your readers trust them."""
+    from ppdinf.releases.signatures import new_key
+
+    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True) if passphrase else None
+    made = new_key(file, passphrase=secret)
+    console = stdout()
+    notes(console, f"Written: {file} (private: its holder can sign as you) and {file}.pub (public).")
+    notes(console, f"Fingerprint: {made}")
+
+
+@key.command("show")
+def show(file: Annotated[Path, typer.Argument(metavar="FILE.pub", help="Public key.")]) -> None:
+    """Print the fingerprint of a public key, for comparison with the publication of its owner."""
+    from ppdinf.releases.signatures import fingerprint
+
+    notes(stdout(), f"Fingerprint: {fingerprint(file)}")
+
+
+def sign(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="Private key; see **ppdinf key new**.")],
+    title: Annotated[str, typer.Option(help="Description of the counts, such as 'Cases by county'.", prompt=True)],
+    period: Annotated[str, typer.Option(help="Period of the counts, such as 2024-01.", prompt=True)],
+) -> None:
+    """Sign a release file: write FILE.ppd.sig, to be published together with the file.
+
+    The signature is for this title and period. Everyone can verify it with **ppdinf check FILE.ppd --key FILE.pub**.
+    """
+    from ppdinf.releases.signatures import sign as signed
+
+    stated = {"title": title, "period": period}
+    try:
+        made = signed(file, key, **stated)
+    except SignatureError as error:
+        if not str(error).endswith("needs its passphrase"):
+            raise
+        made = signed(file, key, **stated, passphrase=typer.prompt("Passphrase", hide_input=True))
+    notes(
+        stdout(), f"Signed: {made} is the signature of {file.name} with the title {title!r} and the period {period!r}."
+    )

@@ -1,0 +1,214 @@
+"""``ppdinf infer`` and ``ppdinf demo``: a posterior, a table and a report from a release."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+import ppdinf as ppd
+from ppdinf._internal.atomic_files import make_folder, require_replaceable, write_atomically
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.errors import LabelError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from ppdinf.releases import Release
+    from ppdinf.report import RateAnalysis
+
+
+DRAWS = typer.Option(help="Draws per chain, after as many tuning steps, but at most 500.", min=10)
+CHAINS = typer.Option(help="Chains.", min=2)
+CORES = typer.Option(help="Number of parallel processes; by default the number of cores.", min=1)
+SEED = typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)
+
+
+def infer(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ppd", help="Release file of a table.")],
+    output: Annotated[
+        Path, typer.Option(help="Folder for report, table and figures. Earlier ones in it are replaced.")
+    ],
+    exposure: Annotated[
+        str | None, typer.Option(help="Covariate with the persons at risk (0 allowed); the model then has rates.")
+    ] = None,
+    previous: Annotated[str | None, typer.Option(help="Covariate with an earlier count of each cell.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the counts.")] = "count",
+    draws: Annotated[int, DRAWS] = 1000,
+    chains: Annotated[int, CHAINS] = 4,
+    cores: Annotated[int | None, CORES] = None,
+    seed: Annotated[int, SEED] = 1,
+) -> None:
+    """Estimate confidential counts and rates from a release, with calibrated intervals.
+
+    Fits a hierarchical Poisson model with the exact noise distribution and all public sums, checks the result, and
+    writes report.html, posterior.csv and the figures. Exit code 1 if the checks fail. After Ctrl-C during sampling, the
+    report uses the finished draws.
+    """
+    console = stdout()
+    release = ppd.read_release(file)
+    settings = {
+        "name": name,
+        "exposure": exposure,
+        "previous": previous,
+        "draws": draws,
+        "chains": chains,
+        "cores": cores,
+        "random_seed": seed,
+    }
+    title = f"{name.capitalize()} from {file.name}"
+    analysis = run(console, release, settings, output, title, file.name)
+    if not analysis.diagnosis.ok:
+        raise typer.Exit(1)
+
+
+def run(
+    console: Console,
+    release: Release,
+    settings: dict[str, Any],
+    output: Path,
+    title: str,
+    file: str,
+    about: str = "",
+) -> RateAnalysis:
+    """Fit the ready model to a release, print the results and write the report."""
+    from ppdinf.report import analyse_rates, write_report
+    from ppdinf.report.analysis_report import FIGURES, require_report
+
+    require_report(release, *(settings[name] for name in ("name", "exposure", "previous")))
+    make_folder(output)
+    for written in ("report.html", "posterior.csv", *(f"{figure}.png" for figure in FIGURES)):
+        require_replaceable(output / written)
+    live = console.is_terminal
+    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
+        analysis = analyse_rates(release, **settings, progressbar=True)
+    with stage(console, "Drawing figures"):
+        write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
+        write_atomically(output / "posterior.csv", analysis.table().to_csv(index=False))
+    drawn, finished = (analysis.idata.posterior.sizes[dim] for dim in ("draw", "chain"))
+    if (drawn, finished) != (settings["draws"], settings["chains"]):
+        notes(
+            console,
+            f"Interrupted: the results use the first {drawn} of {settings['draws']} draws of {finished} of "
+            f"{settings['chains']} chains.",
+        )
+
+    paragraphs(console, "Guarantee", release.guarantee.describe())
+    paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
+    verdict = "Checks" if analysis.diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
+    paragraphs(console, verdict, str(analysis.diagnosis))
+    if not analysis.diagnosis.ok:
+        chains = "" if settings["chains"] >= 4 else " --chains 4"
+        again = f"Next: the same command with --draws {_enough(analysis, settings['draws'])}{chains}"
+        diverged = bool(analysis.idata.sample_stats["diverging"].any())
+        notes(
+            console,
+            "Next: a model of your own with a narrower prior for the spread of the rates (ppdinf.models.rates has the "
+            "model of this command). Chains diverged even with short steps, and more draws do not help."
+            if diverged
+            else f"{again}, unless a line above states that longer chains do not help.",
+        )
+    paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
+    return analysis
+
+
+def _enough(analysis: RateAnalysis, draws: int) -> int:
+    """Return the draws that raise the smallest effective sample size to its limit, at least twice as many."""
+    from ppdinf.diagnostics.problems import ESS
+
+    diagnosis = analysis.diagnosis
+    smallest = diagnosis.rated["ess_bulk"].min()
+    return draws * (max(2, math.ceil(1.2 * ESS / smallest)) if smallest > 0 else 2)
+
+
+MONTH = "2021-06"
+"""A month with few cases: in 20 % of the counties the noise is as large as the counts."""
+
+
+def demo(
+    data: Annotated[
+        Path | None,
+        typer.Option(help="CSV with columns county,fips,month,cases,deaths; without it, a simulated epidemic."),
+    ] = None,
+    population: Annotated[
+        Path | None, typer.Option(help="CSV with fips and population of each county; requires --data.")
+    ] = None,
+    month: Annotated[str, typer.Option(help="Month to release; the previous month is assumed public.")] = MONTH,
+    epsilon: Annotated[str, typer.Option(help="Privacy loss per unit of distance.")] = "1/10",
+    output: Annotated[
+        Path, typer.Option(help="Folder for release, report and figures. Earlier ones in it are replaced.")
+    ] = Path("ppdinf-demo"),
+    draws: Annotated[int, DRAWS] = 1000,
+    chains: Annotated[int, CHAINS] = 4,
+    cores: Annotated[int | None, CORES] = None,
+    seed: Annotated[int, SEED] = 1,
+) -> None:
+    """Run the complete workflow: confidential table, release, posterior, report.
+
+    Uses one month of cases by county. The state total, the populations and the previous month are public; the
+    county counts are released with noise; a hierarchical Poisson model is fitted to the release alone.
+    Exit code 1 when the posterior fails its checks.
+    """
+    console = stdout()
+    with stage(console, "Reading the confidential table" if data else "Simulating an epidemic"):
+        cases = _cases(data, population)
+        table = _month(cases, month)
+    if "population" in table.coords and "column" in cases.population.attrs:
+        notes(
+            console,
+            f"Populations: column {cases.population.attrs['column']!r} of {population.name if population else ''}",
+        )
+
+    declared = [str(name) for name in table.coords if name not in table.dims]
+    public = ppd.invariants.total() & ppd.invariants.covariates(*declared)
+    file = output / f"cases-{month}.ppd"
+    make_folder(output)
+    mechanism = ppd.GeneralizedLaplace(public, epsilon=epsilon)
+    notes(console, mechanism.guarantee.describe_unit())
+    with plain_warnings(console), stage(console, f"Releasing {table.size} counts, epsilon = {epsilon}"):
+        mechanism.release(table).save(file, overwrite=True)
+    release = ppd.read_release(file)  # from here on only the file is used, as by an analyst
+
+    settings = {
+        "name": "cases",
+        "exposure": "population" if "population" in declared else None,
+        "previous": "previous_cases",
+        "draws": draws,
+        "chains": chains,
+        "cores": cores,
+        "random_seed": seed,
+    }
+    about = "" if data else "The epidemic is simulated: no real place, person or count."
+    title = f"Cases by county, {month}"
+    analysis = run(console, release, settings, output, title, file.name, about)
+    if not analysis.diagnosis.ok:
+        raise typer.Exit(1)
+
+
+def _cases(data: Path | None, population: Path | None) -> xr.DataArray:
+    if data is None and population is not None:
+        raise LabelError("--population requires --data: the simulated epidemic includes populations")
+    return (
+        ppd.datasets.epidemic().cases if data is None else ppd.datasets.read_epidemic(data, population=population).cases
+    )
+
+
+def _month(cases: xr.DataArray, month: str) -> xr.DataArray:
+    """Select the counts of one month, with the counts of the previous month as a coordinate."""
+    known = cases.month.values.tolist()
+    for wanted in (month, _before(month)):
+        if wanted not in known:
+            raise LabelError(f"the table has no month {wanted!r}; it has {known[0]} to {known[-1]}")
+    table = cases.sel(month=month, drop=True)
+    return table.assign_coords(previous_cases=("county", cases.sel(month=_before(month)).values))
+
+
+def _before(month: str) -> str:
+    if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month):
+        raise LabelError(f"--month {month!r} must be written like {MONTH}")
+    year, number = int(month[:4]), int(month[5:])
+    return f"{year - (number == 1)}-{(number - 2) % 12 + 1:02d}"

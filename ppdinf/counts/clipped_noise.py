@@ -1,0 +1,187 @@
+"""Noise on one count, clipped at both ends, and the mechanism of smallest error without a fixed point."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf.counts.count_mechanism import CountMechanism
+from ppdinf.counts.distribution import as_distribution, require_size
+from ppdinf.counts.scales import as_epsilon, falling
+from ppdinf.privacy.gaussian_calibration import discrete_gaussian_sigma
+
+
+def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log probabilities of clipped symmetric noise."""
+    n = log_p.size
+    rows = np.arange(n)
+    found = log_p[np.abs(rows[:, np.newaxis] - rows)]
+    found[:, 0], found[:, -1] = log_tail[rows], log_tail[rows[::-1]]
+    return found
+
+
+def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
+    """Construct the mechanism that adds double geometric noise and clips at 0 and n - 1.
+
+    Parameters
+    ----------
+    n : int
+        Number of possible counts, at least 2.
+    epsilon : int, float, str or Fraction
+        Privacy loss between a count and the next one.
+
+    Returns
+    -------
+    CountMechanism
+
+    Raises
+    ------
+    PrivacyError
+        n or epsilon is out of range.
+
+    See Also
+    --------
+    ppdinf.counts.staircase, ppdinf.counts.discrete_gaussian
+
+    Examples
+    --------
+    >>> from ppdinf.counts import truncated_geometric
+    >>> truncated_geometric(3, epsilon=1).matrix.round(3)
+    array([[0.731, 0.17 , 0.099],
+           [0.269, 0.462, 0.269],
+           [0.099, 0.17 , 0.731]])
+    """
+    require_size(n)
+    exact = as_epsilon(epsilon)
+    fall, rows = math.exp(-exact), np.arange(n)
+    peaks = np.full(n, -math.expm1(-exact) / (1 + fall))
+    peaks[[0, -1]] = 1 / (1 + fall)
+    return CountMechanism.of_scales(rows, peaks, rows[:-1] < rows[:, np.newaxis], exact, name="truncated geometric")
+
+
+def staircase(n: int, epsilon: Parameter) -> CountMechanism:
+    """Construct the mechanism that adds staircase noise, rounds and clips at 0 and n - 1.
+
+    Parameters
+    ----------
+    n : int
+        Number of possible counts, at least 2.
+    epsilon : int, float, str or Fraction
+        The width of the first stair is ``1 / (1 + exp(epsilon / 2))``, which minimises the absolute error for real
+        numbers.
+
+    Returns
+    -------
+    CountMechanism
+
+    See Also
+    --------
+    ppdinf.counts.truncated_geometric, ppdinf.counts.discrete_gaussian
+
+    Examples
+    --------
+    >>> from ppdinf.counts import staircase
+    >>> staircase(3, epsilon=1).matrix.round(3)
+    array([[0.72 , 0.177, 0.103],
+           [0.28 , 0.44 , 0.28 ],
+           [0.103, 0.177, 0.72 ]])
+    """
+    require_size(n)
+    exact = as_epsilon(epsilon)
+    rate = float(exact)
+    step, fall = 1 / (1 + math.exp(rate / 2)), math.exp(-rate)
+    height = -math.expm1(-rate) / (2 * (step + fall * (1 - step)))  # the density at 0
+    log_p = math.log(height * (0.5 + step + (0.5 - step) * fall)) - rate * np.arange(n + 1.0)
+    log_p[0] = math.log(2 * height * (step + (0.5 - step) * fall))
+    log_tail = log_p - math.log(-math.expm1(-rate))
+    log_tail[0] = np.logaddexp(log_p[0], log_tail[1])
+    return CountMechanism.of_logarithms(cut_noise(log_p[:n], log_tail), exact, name="staircase")
+
+
+def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMechanism:
+    """Construct the mechanism that adds discrete Gaussian noise and clips at 0 and n - 1.
+
+    Parameters
+    ----------
+    n : int
+        Number of possible counts, at least 2.
+    epsilon, delta : int, float, str or Fraction
+        The noise is the narrowest that satisfies (epsilon, delta) between a count and the next one, before
+        clipping.
+
+    Returns
+    -------
+    CountMechanism
+
+    See Also
+    --------
+    ppdinf.counts.truncated_geometric, ppdinf.counts.staircase
+
+    Examples
+    --------
+    >>> from ppdinf.counts import discrete_gaussian
+    >>> mechanism = discrete_gaussian(5, epsilon=1, delta="1/100")
+    >>> bool(mechanism.audit().delta <= 0.01), mechanism.matrix[2].round(3)
+    (True, array([0.206, 0.186, 0.215, 0.186, 0.206]))
+    """
+    require_size(n)
+    exact, tail_probability = as_epsilon(epsilon), as_fraction(delta, "delta")
+    sigma = discrete_gaussian_sigma(exact, tail_probability)
+    k = np.arange(max(n + 1, math.ceil(40 * sigma) + 2), dtype=np.float64)
+    log_p = -((k / sigma) ** 2) / 2
+    log_p -= logsumexp(np.concatenate([log_p, log_p[1:]]))
+    log_tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
+    return CountMechanism.of_logarithms(
+        cut_noise(log_p[:n], log_tail[: n + 1]), exact, name="discrete Gaussian", delta=tail_probability
+    )
+
+
+def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechanism:
+    """Construct the mechanism of smallest error for counts with distribution z, without a fixed point (Algorithm 2).
+
+    Parameters
+    ----------
+    z : array_like of float, shape (n,)
+        Distribution of the true counts.
+    epsilon : int, float, str or Fraction
+    power : int
+        Exponent of the error ``|released - count|^power``, at least 1.
+
+    Returns
+    -------
+    CountMechanism
+
+    See Also
+    --------
+    ppdinf.counts.optimal, ppdinf.counts.heuristic
+
+    Notes
+    -----
+    The cost is O(n^2).
+
+    Examples
+    --------
+    >>> from ppdinf.counts import unfixed
+    >>> unfixed([0.8, 0.1, 0.1], epsilon=1).matrix.round(3)  # 2 is never released
+    array([[0.901, 0.099, 0.   ],
+           [0.731, 0.269, 0.   ],
+           [0.269, 0.731, 0.   ]])
+    """
+    z = as_distribution(z)
+    exact = as_epsilon(epsilon)
+    n = z.size
+    table = falling(np.arange(n), exact)
+    columns, j, rows = np.empty(n, dtype=np.int64), 0, np.arange(n)
+    for peak in range(n):
+        mass = z * table[np.abs(rows - peak)]
+        cost = float(mass @ np.abs(rows - j) ** power)
+        while j < n - 1 and (ahead := float(mass @ np.abs(rows - j - 1) ** power)) <= cost:
+            j, cost = j + 1, ahead
+        columns[peak] = j
+    scales = truncated_geometric(n, exact).scales
+    assert scales is not None
+    return CountMechanism.of_scales(columns, scales.peak, scales.rising, exact, name="unfixed optimum")

@@ -1,0 +1,267 @@
+"""Noise for a histogram of counts: privatizers measure sums of a histogram, and estimate the histogram from them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import numbers
+from ppdinf.errors import PrivacyError
+from ppdinf.laws.likelihood import HistogramNoise
+from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
+from ppdinf.noise.primitives.stream import BitStream
+from ppdinf.privacy.gaussian_calibration import discrete_gaussian_sigma
+
+
+class Privatizer(ABC):
+    """Integer sums of a histogram, measured with double geometric noise of one rate."""
+
+    includes_total: ClassVar[bool] = False
+
+    @abstractmethod
+    def sums(self, n: int) -> sparse.csc_array:
+        """Return the matrix of sums of a histogram of n counts, int64 of shape (k, n)."""
+
+    @abstractmethod
+    def rate(self, n: int, epsilon: Fraction) -> Fraction:
+        """Return the rate of the noise at which a step of one person has privacy loss at most epsilon."""
+
+    @abstractmethod
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Estimate the histogram from its noisy sums, shape (n,)."""
+
+    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
+        """Draw the noisy sums of a histogram, which are published."""
+        measured = _sums(self, histogram.size) @ histogram
+        noisy = measured[self.includes_total :]
+        noisy += draw_discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, stream)
+        found: NDArray[np.int64] = measured
+        return found
+
+    def size(self, n: int) -> int:
+        """Return the number of noisy sums of a histogram of n counts."""
+        return int(_sums(self, n).shape[0])
+
+    def cells(self, measured: NDArray[np.int64]) -> int | None:
+        """Return the number of cells if the noisy sums include it, otherwise None."""
+        return int(measured[0]) if self.includes_total else None
+
+    def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
+        """Return the law of the noisy sums given a table."""
+        return HistogramNoise.of_sums(_sums(self, n), measured, float(self.rate(n, epsilon)))
+
+
+@lru_cache(maxsize=8)
+def _sums(privatizer: Privatizer, n: int) -> sparse.csc_array:
+    return privatizer.sums(n)
+
+
+class CyclicLaplace(Privatizer):
+    """Double geometric noise around a cycle; the noisy histogram is published."""
+
+    def sums(self, n: int) -> sparse.csc_array:
+        """Return the identity matrix: the bins are published."""
+        return sparse.csc_array(sparse.eye_array(n, dtype=np.int64))
+
+    def rate(self, n: int, epsilon: Fraction) -> Fraction:
+        """Return the rate of the noise: a step of one person is a unit of one value."""
+        return epsilon
+
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Return the noisy bins."""
+        return measured.astype(np.float64)
+
+    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
+        """Draw a noisy histogram with the same total."""
+        return _around(histogram, draw_discrete_laplace(epsilon, histogram.size, stream))
+
+    def cells(self, measured: NDArray[np.int64]) -> int | None:
+        """Return the number of cells, the sum of the bins, which noise around a cycle preserves."""
+        return int(measured.sum())
+
+    def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
+        """Return the law of the noisy numbers of cells below each count, with noise ``L_0 - L_i``."""
+        below = np.cumsum(measured) - measured
+        lowest = (np.arange(n) > 0).astype(np.int64)
+        steps = -sparse.eye_array(n, n - 1, k=-1, dtype=np.int64)  # a cell that reaches i is no longer below i
+        return HistogramNoise(below, lowest, sparse.csc_array(steps), float(epsilon), shifted=True)
+
+
+def cyclic_gaussian(
+    histogram: NDArray[np.int64], epsilon: Fraction, delta: Fraction, stream: BitStream
+) -> NDArray[np.int64]:
+    """Draw a histogram with discrete Gaussian noise around a cycle, (epsilon, delta) for a shift by one."""
+    sigma = Fraction(discrete_gaussian_sigma(epsilon, delta)).limit_denominator(10**6)
+    return _around(histogram, draw_discrete_gaussian((sigma + Fraction(1, 10**6)) ** 2, histogram.size, stream))
+
+
+def _around(histogram: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+    return histogram + noise - np.roll(noise, -1)
+
+
+BRANCHES = 16
+
+
+class Hierarchical(Privatizer):
+    """Double geometric noise on the sums of the intervals of a tree; the total is first."""
+
+    includes_total = True
+
+    def sums(self, n: int) -> sparse.csc_array:
+        """Return the sums over the tree's intervals, level by level from the root."""
+        levels, leaf = _levels_of_tree(n), np.arange(n)
+        parts = [
+            sparse.csc_array(
+                (np.ones(n, dtype=np.int64), (leaf // BRANCHES ** (levels - level), leaf)), shape=(BRANCHES**level, n)
+            )
+            for level in range(levels + 1)
+        ]
+        return sparse.csc_array(sparse.vstack(parts))
+
+    def rate(self, n: int, epsilon: Fraction) -> Fraction:
+        """Return the rate of the noise: a person changes two sums on each level by one."""
+        return epsilon / (2 * _levels_of_tree(n))
+
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Average upwards, then make the sums consistent downwards."""
+        sizes = BRANCHES ** np.arange(_levels_of_tree(n) + 1)
+        levels = np.split(measured.astype(np.float64), np.cumsum(sizes)[:-1])
+        averaged = [levels[-1]]
+        for height, own in enumerate(levels[-2:0:-1], start=2):
+            b, a = float(BRANCHES**height), float(BRANCHES ** (height - 1))
+            children = averaged[0].reshape(own.size, BRANCHES).sum(axis=1)
+            averaged.insert(0, (b - a) / (b - 1) * own + (a - 1) / (b - 1) * children)
+        parent = levels[0]
+        for own in averaged:
+            missing = parent - own.reshape(parent.size, BRANCHES).sum(axis=1)
+            parent = own + np.repeat(missing / BRANCHES, BRANCHES)
+        return parent[:n]
+
+
+def _levels_of_tree(n: int) -> int:
+    levels = 1
+    while BRANCHES**levels < n:
+        levels += 1
+    return levels
+
+
+class Independent(Privatizer):
+    """Double geometric noise with rate epsilon / 2 on every bin."""
+
+    def sums(self, n: int) -> sparse.csc_array:
+        """Return the identity matrix: every bin is published."""
+        return sparse.csc_array(sparse.eye_array(n, dtype=np.int64))
+
+    def rate(self, n: int, epsilon: Fraction) -> Fraction:
+        """Return the rate of the noise: a person changes two bins by one each."""
+        return epsilon / 2
+
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Return the noisy bins."""
+        return measured.astype(np.float64)
+
+
+class Privelet(Privatizer):
+    """Double geometric noise on the total and on the differences between the halves of dyadic intervals."""
+
+    includes_total = True
+
+    def sums(self, n: int) -> sparse.csc_array:
+        """Return the total, then left half minus right half for intervals of every length, longest first."""
+        levels, leaf = _halvings(n), np.arange(n)
+        parts = [np.ones((1, n), dtype=np.int64)]
+        for level in range(levels):
+            length = 2 ** (levels - level)
+            sign = np.where(leaf % length < length // 2, 1, -1)
+            parts.append(sparse.csc_array((sign, (leaf // length, leaf)), shape=(2**level, n)))
+        return sparse.csc_array(sparse.vstack(parts))
+
+    def rate(self, n: int, epsilon: Fraction) -> Fraction:
+        """Return the rate of the noise: a person changes the differences by 2 log2(n) in total."""
+        return epsilon / (2 * _halvings(n))
+
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Compute each half from the interval's sum and difference, from the total down."""
+        found = measured[:1].astype(np.float64)
+        for level in range(_halvings(n)):
+            difference = measured[2**level : 2 ** (level + 1)]
+            found = np.stack([found + difference, found - difference], axis=1).ravel() / 2
+        return found[:n]
+
+
+def _halvings(n: int) -> int:
+    return max(1, (n - 1).bit_length())
+
+
+PURE: dict[str, Privatizer] = {
+    "cyclic-laplace": CyclicLaplace(),
+    "laplace": Independent(),
+    "privelet": Privelet(),
+    "hierarchical": Hierarchical(),
+}
+PRIVATIZERS = (*PURE, "cyclic-gaussian")
+
+type Name = Literal["cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"]
+
+
+def noisy_histogram(
+    histogram: ArrayLike,
+    epsilon: Parameter,
+    stream: BitStream,
+    privatizer: Name = "cyclic-laplace",
+    *,
+    delta: Parameter | None = None,
+) -> NDArray[np.float64]:
+    """Draw a noisy histogram.
+
+    Parameters
+    ----------
+    histogram : array_like of int, shape (n,)
+        Number of cells with each count.
+    epsilon : int, float, str or Fraction
+        Privacy loss between tables that differ by one person, present or absent.
+    stream : BitStream
+        `ppdinf.noise.primitives.stream.secure_stream` for releases, `seeded_stream` for research.
+    privatizer : {"cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"}
+    delta : int, float, str or Fraction, optional
+        Required for "cyclic-gaussian", not allowed for others.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Integers, except for "privelet" and "hierarchical", which estimate the histogram from noisy sums. Entries may be
+        negative.
+
+    Raises
+    ------
+    PrivacyError
+        The privatizer is unknown, or delta is missing or not allowed.
+
+    See Also
+    --------
+    ppdinf.counts.histogram, ppdinf.counts.TwoStage
+
+    Examples
+    --------
+    >>> from ppdinf.counts import noisy_histogram
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> noisy_histogram([50, 30, 20, 0], epsilon=1, stream=seeded_stream(1))
+    array([48., 33., 17.,  2.])
+    """
+    if privatizer not in PRIVATIZERS:
+        raise PrivacyError(f"privatizer must be one of {list(PRIVATIZERS)}, found {privatizer!r}")
+    if (privatizer == "cyclic-gaussian") != (delta is not None):
+        raise PrivacyError("delta is required for the privatizer 'cyclic-gaussian' and not allowed for others")
+    exact = as_fraction(epsilon, "epsilon")
+    counts = numbers(histogram, "histogram", integer=True)
+    if delta is not None:
+        return cyclic_gaussian(counts, exact, as_fraction(delta, "delta"), stream).astype(np.float64)
+    found = PURE[privatizer]
+    return found.estimate(found.measure(counts, exact, stream), counts.size)

@@ -1,0 +1,303 @@
+"""Fiber of a table from observations and a data model: windows, supports, moves, initial table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf._internal.pymc_compat import (
+    BetaBinomialRV,
+    BinomialRV,
+    Constant,
+    DirichletMultinomialRV,
+    GeometricRV,
+    MeasurableOp,
+    MultinomialRV,
+    NegBinomialRV,
+    PoissonRV,
+    RandomType,
+    TensorVariable,
+    ancestors,
+    compile_pymc,
+    graph_inputs,
+    inputvars,
+)
+from ppdinf.distributions.confidential_rv import log_density
+from ppdinf.distributions.data_models import elementwise
+from ppdinf.distributions.factors import CellFactor
+from ppdinf.distributions.observed import Observed, cell_windows
+from ppdinf.distributions.tables import DataOfDependents, data_of_dependents, dependents_of, note_data
+from ppdinf.distributions.windows import common_width, count_windows, widened_windows
+from ppdinf.errors import InvariantError, ModelError
+from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.invariants import System
+from ppdinf.invariants.statement import CellNames, Joined
+from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.points.supports import Support, nearest_table
+from ppdinf.lattice.support_moves import support_moves
+from ppdinf.laws.noise_norm import NoiseNorm
+
+NEARLY = 0.01  # maximum weight of all other counts of a nearly known cell
+
+type Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class TableSupport:
+    """Possible counts of the cells of a table."""
+
+    possible: Mask
+    allowed: Mask
+    cut: bool = False
+
+
+def fiber_of(
+    observed: Observed, lower: NDArray[np.int64], log_noise: NDArray[np.float64], support: TableSupport,
+    coupling: NoiseNorm | MeasuredSums | None, nonnegative: Mask, without_window: Mask | None = None,
+) -> Fiber:  # fmt: skip
+    """Plan the sampling of a table within its windows."""
+    system, held = observed.system, observed.hard_inequalities()
+    B = sp.csr_array(sp.vstack([system.B, held[0]], format="csr"))
+    plan = support_moves(
+        system.A, system.values, B, np.concatenate([system.limits, held[1]]), Support(lower, support.possible),
+        _nearly_known(log_noise, observed), found=system.structure, cut=support.cut, shape=observed.frame.shape,
+    )  # fmt: skip
+    moves = observed.moves(plan, coupling)
+    proved = plan.proved and not Support(lower, support.allowed).holes.any() and not _has_holes(coupling)
+    restricted = plan.held is not None
+    return Fiber(
+        system, lower, log_noise, moves, coupling, nonnegative, observed.likelihood.histogram,
+        plan.support if restricted or not proved else None, proved, restricted, without_window,
+    )  # fmt: skip
+
+
+def with_support(fiber: Fiber, observed: Observed, allowed: Mask) -> Fiber:
+    """Plan again for a table with further dependents, if they exclude more counts than upper tails."""
+    possible = np.isfinite(fiber.log_noise)
+    now = Support(fiber.lower, allowed)
+    if now.is_empty or not fiber.proved:
+        return fiber
+    ends = Support(fiber.lower, possible).high
+    if not now.holes.any() and (now.high == ends).all():
+        return fiber
+    assert fiber.nonnegative is not None
+    possible &= ~fiber.nonnegative[:, None] | (fiber.lower[:, None] + np.arange(fiber.width) >= 0)
+    support = TableSupport(possible, allowed, cut=True)
+    return fiber_of(
+        observed, fiber.lower, fiber.log_noise, support, fiber.coupling, fiber.nonnegative, fiber.without_window
+    )
+
+
+def _nearly_known(log_noise: NDArray[np.float64], observed: Observed) -> Mask:
+    """Return cells of which one count has nearly all the weight; none if sums split the cells into groups."""
+    if observed.system.structure.is_partition:
+        return np.zeros(len(log_noise), dtype=bool)
+    peak = log_noise.max(axis=1, keepdims=True)
+    weights = np.exp(log_noise - np.where(np.isfinite(peak), peak, 0.0))
+    known: Mask = weights.sum(axis=1) - 1 < NEARLY
+    return known
+
+
+def _has_holes(coupling: NoiseNorm | MeasuredSums | None) -> bool:
+    """Return whether a value of a noisy sum is impossible while smaller and larger values are possible."""
+    if not isinstance(coupling, MeasuredSums) or not coupling.log_weights.size:
+        return False
+    for start, end in zip(coupling.ends[:-1], coupling.ends[1:], strict=True):
+        possible = np.flatnonzero(np.isfinite(coupling.log_weights[start:end]))
+        if possible.size and possible[-1] - possible[0] + 1 > possible.size:
+            return True
+    return False
+
+
+UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
+BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
+
+
+def build_fiber(
+    model: pm.Model,
+    base: TensorVariable,
+    observed: Observed,
+    *,
+    gaps: bool = False,
+    read: NDArray[np.bool_] | None = None,
+    data: DataOfDependents | None = None,
+    windows: tuple[NDArray[np.int64], int] | None = None,
+) -> tuple[Fiber, NDArray[np.int64]]:
+    """Compute the windows, choose moves for the given bounds, and find an initial table."""
+    frame, system, likelihood = observed.frame, observed.system, observed.likelihood
+    at_start = _support(model, base, frame.shape)
+    nonnegative = ~at_start(np.full((frame.size, 1), -1))[:, 0]
+    uninformed = observed.without_information(nonnegative)
+    if read is not None:
+        uninformed &= ~read
+    is_typical = False
+    if windows is not None:
+        lower, width = windows
+    elif likelihood.query is None:
+        lower, width, is_typical = count_windows(model, base, observed, nonnegative, uninformed, data)
+    else:
+        lower, upper = cell_windows(observed, nonnegative)
+        width = common_width(lower, upper, system)
+    counts = lower[:, None] + np.arange(width)
+    public = _allowed(system, counts)
+    # terms with an auxiliary variable of the model are added later
+    log_weight = observed.log_counts(counts) if likelihood.is_fixed_by_cell else 0.0
+    log_noise = np.where(public, log_weight, -np.inf)
+    reached = public & np.isfinite(log_noise)
+    allowed = reached & at_start(counts)
+    if uninformed.any():  # the first allowed count of the window represents all counts
+        lower = lower + np.where(uninformed, allowed.argmax(axis=1), 0)
+        alone = (np.arange(width) == 0) & allowed.any(axis=1, keepdims=True)
+        reached, allowed = (np.where(uninformed[:, None], alone, counted) for counted in (reached, allowed))
+        log_noise = np.where(uninformed[:, None], np.where(alone, 0.0, -np.inf), log_noise)
+    if not allowed.any(axis=1).all():
+        cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
+        raise ModelError(f"the distribution excludes all counts near the released one at {cell}")
+    coupling = observed.coupling(lower, width)
+    kind = _kind_of_support(base)
+    possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
+    support = TableSupport(possible, allowed, cut=kind == "unknown")
+    fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative, uninformed)
+    fiber = replace(fiber, is_typical=is_typical)
+    return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
+
+
+def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
+    """Rebuild the fiber of a table if other variables of the model depend on cells without a window."""
+    uninformed = table.owner.op.fiber.uninformed
+    if (uninformed & read).any():
+        renew_windows(table, read | ~uninformed, model)
+
+
+def widen_windows(
+    table: TensorVariable,
+    dependents: Sequence[TensorVariable],
+    model: pm.Model,
+    known: Mapping[TensorVariable, list[CellFactor]],
+) -> None:
+    """Compute windows again if data of dependents of a table make counts outside its windows possible."""
+    law = table.owner.op
+    data = data_of_dependents(table, dependents, model, known)
+    if data is not None and law.observed.likelihood.query is None:
+        dist, _ = law.base(table.owner.inputs)
+        windows = widened_windows(model, dist, law.observed, law.fiber, data)
+        if windows is not None:
+            _set_fiber(table, model, read=~law.fiber.uninformed, windows=windows)
+    note_data(table, model, dependents)
+
+
+def extend_windows(table: TensorVariable, windows: tuple[NDArray[np.int64], int], model: pm.Model) -> None:
+    """Rebuild the fiber of a table with wider windows."""
+    _set_fiber(table, model, read=~table.owner.op.fiber.uninformed, windows=windows)
+
+
+def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
+    """Compute windows, moves and initial table from the present data of a model."""
+    _set_fiber(table, model, read=read, data=data_of_dependents(table, dependents_of(table, model), model))
+    note_data(table, model)
+
+
+def _set_fiber(table: TensorVariable, model: pm.Model, **known: Any) -> None:
+    """Build the fiber of a table again; `known` are arguments of `build_fiber`."""
+    law = table.owner.op
+    for rv in model.free_RVs:  # a variable that is being added has no initial value yet
+        model.rvs_to_initial_values.setdefault(rv, None)
+    dist, _ = law.base(table.owner.inputs)
+    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=table not in model.free_RVs, **known)
+    for name in ("groups", "nested"):
+        law.__dict__.pop(name, None)
+
+
+def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:
+    """Return how the support of a data model depends on its parameters."""
+    op = base.owner.op
+    if isinstance(op, UNBOUNDED):
+        return "counts"
+    deciding = base.owner.op.dist_params(base.owner)[:1] if isinstance(op, BOUNDED_BY_FIRST) else [base]
+    leaves = [leaf for leaf in graph_inputs(deciding) if not isinstance(leaf.type, RandomType)]
+    above = [x for x in ancestors(deciding) if x.owner and isinstance(x.owner.op, MeasurableOp)]
+    outputs = base.owner.outputs
+    constants = all(isinstance(leaf, Constant) for leaf in leaves)
+    return "constant" if constants and all(x in outputs or x.name is None for x in above) else "unknown"
+
+
+def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of counts of each window that the public bounds on single cells permit."""
+    allowed = np.ones(counts.shape, dtype=bool)
+    for row in np.flatnonzero(np.diff(system.B.indptr) == 1):
+        at = system.B.indptr[row]
+        cell, weight = system.B.indices[at], system.B.data[at]
+        allowed[cell] &= weight * counts[cell] >= system.limits[row]
+    return allowed
+
+
+def _support(
+    model: pm.Model, base: TensorVariable, shape: tuple[int, ...]
+) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Return a function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
+    cells = elementwise(base, shape)[0]
+    counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
+    (log_data,) = model.replace_rvs_by_values([log_density(cells, counts)])
+    inputs = inputvars([log_data])
+    point = model.initial_point() if inputs else {}
+    parameters = [variable for variable in inputs if variable is not counts]
+    density = compile_pymc([counts, *parameters], log_data, mode="FAST_COMPILE")
+    values = [point[variable.name] for variable in parameters]
+
+    def support(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        log_p = density(counts.T.reshape(-1, *shape).astype(cells.dtype), *values)
+        return np.isfinite(log_p.reshape(counts.T.shape).T)
+
+    return support
+
+
+def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
+    """Evaluate an expression at the model's initial point, or with every real variable shifted from it."""
+    (graph,) = model.replace_rvs_by_values([expression])
+    inputs = inputvars([graph])
+    point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
+    values = [point[variable.name] for variable in inputs]
+    values = [x + shift * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in values]
+    return compile_pymc(inputs, graph, mode="FAST_COMPILE")(*values)
+
+
+def feasible_start(
+    fiber: Fiber, allowed: NDArray[np.bool_], observed: Observed, *, gaps: bool = False
+) -> NDArray[np.int64]:
+    """Find a table near the release that model and public statements allow; the release may have negative cells."""
+    system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
+    lowest = fiber.lower + allowed.argmax(axis=1)
+    highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
+    further, hard_limits = observed.hard_inequalities()
+    B = sp.vstack([cells, -cells, system.B, further])
+    limits = np.concatenate([lowest, -highest, system.limits, hard_limits])
+    near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)
+    of_cells = CellNames(system.frame, np.arange(fiber.lower.size), system.frame.dims)
+    names = Joined([of_cells, of_cells, system.bound_names, observed.hard_names])
+    start = nearest_feasible(
+        system.A, system.values, B, limits, near=near, row_names=system.names, bound_names=names
+    )  # fmt: skip
+    inside = allowed[np.arange(start.size), start - fiber.lower]
+    if gaps or (inside.all() and fiber.is_possible(start)):
+        return start.reshape(system.frame.shape)
+    table = None
+    if fiber.diagram is not None:
+        table = fiber.diagram.nearest(near, fiber.lower, allowed)
+    else:
+        B, limits = sp.vstack([system.B, further]), np.concatenate([system.limits, hard_limits])
+        table = nearest_table(system.A, system.values, sp.csr_array(B), limits, Support(fiber.lower, allowed), near)
+    if table is None or not fiber.is_possible(table):
+        raise InvariantError(
+            "no starting table found: no table with the public sums, within a search of 20 seconds, has only counts "
+            "and sums that the distribution and the laws of the published numbers allow. Correct a published number, "
+            "its law or the distribution"
+        )
+    return table.reshape(system.frame.shape)

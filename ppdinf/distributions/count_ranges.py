@@ -1,0 +1,219 @@
+"""Ranges of counts that published numbers permit, and the probability outside a window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ppdinf.errors import InvariantError
+from ppdinf.fiber.identified_sums import Rows, bounds_of_sums
+from ppdinf.invariants import System
+from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.measurements.entries import Entries
+
+type Ends = NDArray[np.float64]
+type CellMask = NDArray[np.bool_]
+type TailInequalities = Callable[[Ends, Ends], tuple[sp.csr_array, NDArray[np.int64]]]
+
+
+def possible_counts(system: System, nonnegative: CellMask, noisy: TailInequalities | None = None) -> tuple[Ends, Ends]:
+    """Return the smallest and largest count of every cell, by public statements and the sign of the data model."""
+    low, high = _propagated(system, nonnegative)
+    if np.any(low > high):
+        return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
+    if noisy is not None and (rows := noisy(low, high))[1].size:
+        narrow = _propagated(system, nonnegative, rows)
+        if np.all(narrow[0] <= narrow[1]):
+            return narrow
+    return low, high
+
+
+def is_contradictory(system: System, nonnegative: CellMask, noisy: TailInequalities) -> bool:
+    """Return whether `possible_counts` ignores inequalities of noisy sums, since no table can satisfy them."""
+    low, high = _propagated(system, nonnegative, noisy(*possible_counts(system, nonnegative)))
+    return bool(np.any(low > high))
+
+
+def _propagated(
+    system: System, nonnegative: CellMask, *further: tuple[sp.csr_array, NDArray[np.int64]]
+) -> tuple[Ends, Ends]:
+    """Return ranges of counts by propagation of public and further inequalities; low > high if they contradict."""
+    cells = np.flatnonzero(nonnegative)
+    units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[cells])
+    B = sp.vstack([system.B, units, *(matrix for matrix, _ in further)], format="csr")
+    limits = np.concatenate([system.limits, np.zeros(cells.size, np.int64), *(b for _, b in further)])
+    return cell_intervals(system.A, system.values, B, limits)
+
+
+def possible_sums(system: System, low: Ends, high: Ends, sums: sp.csr_array) -> tuple[Ends, Ends]:
+    """Return the smallest and largest value of sums, by public statements and bounds on the counts."""
+    linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
+    B, limits = system.B[linked], system.limits[linked].astype(np.float64)
+    from_above = B.data[B.indptr[:-1]] < 0  # stated as the sum with the opposite sign
+    signs = sp.diags_array(np.where(from_above, -1, 1), dtype=np.int64)
+    rows = Rows(
+        sp.csr_array(sp.vstack([system.A, signs @ B], format="csr")),
+        np.concatenate([system.values, np.where(from_above, -np.inf, limits)]),
+        np.concatenate([system.values, np.where(from_above, -limits, np.inf)]),
+    )
+    try:
+        return bounds_of_sums(rows, (low, high), sums)
+    except InvariantError:
+        return np.full(sums.shape[0], -np.inf), np.full(sums.shape[0], np.inf)
+
+
+LARGEST_SHARE = 1e-6
+"""Posterior probability outside the window of a cell above which the window is too small."""
+
+type Reals = NDArray[np.float64]
+type Flags = NDArray[np.bool_]
+
+CANDIDATES = 33  # counts from which the one most compatible with several measurements is chosen
+RAREST = 280  # decimal digits of the smallest supported tail probability
+TAIL = 20  # largest draws from which the scale of a tail is estimated
+CELLS = 2**12  # cells whose draws are sorted together
+
+
+def without_information(system: System, measured: NDArray[np.int64], nonnegative: NDArray[np.bool_]) -> Flags:
+    """Return cells on which no measurement, no exact sum and no bound depends."""
+    alone = np.flatnonzero(np.diff(system.B.indptr) == 1)
+    place = system.B.indptr[alone]
+    holds = nonnegative[system.B.indices[place]] & (system.B.data[place] > 0) & (system.limits[alone] <= 0)
+    binding = np.ones(system.limits.size, dtype=bool)
+    binding[alone[holds]] = False
+    result = np.ones(nonnegative.size, dtype=bool)
+    for cells in (measured, system.A.indices, system.B[np.flatnonzero(binding)].indices):
+        result[cells] = False
+    return result
+
+
+def groups_of_rows(matrix: sp.csr_array) -> NDArray[np.int64]:
+    """Return an index for every row of a matrix, the same index for equal rows."""
+    matrix = sp.csr_array(matrix, copy=True)
+    matrix.sort_indices()
+    ends = matrix.indptr.tolist()
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    result = [
+        numbers.setdefault((matrix.indices[a:b].tobytes(), matrix.data[a:b].tobytes()), len(numbers))
+        for a, b in pairwise(ends)
+    ]
+    return np.array(result, dtype=np.int64)
+
+
+def joint_reach(
+    entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
+) -> tuple[Reals, Reals]:
+    r"""Return the range of each sum given all its measurements."""
+    lower, upper = intersection(
+        groups, *_reaches(entries, groups, tail_probability, low[groups], high[groups]), low.size
+    )
+    below, above = np.flatnonzero(upper < low), np.flatnonzero(lower > high)
+    width = upper[below] - lower[below], upper[above] - lower[above]
+    lower[below], upper[below] = low[below], low[below] + width[0]
+    lower[above], upper[above] = high[above] - width[1], high[above]
+    return lower, upper
+
+
+def _reaches(
+    entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
+) -> tuple[Reals, Reals]:
+    """Return the range of the sum of each measurement, given the other measurements of the same sum."""
+    digits = np.ceil(-_log_agreement(entries, groups, low, high) / np.log(10)).clip(0, RAREST).astype(np.int64)
+    ends = np.empty((2, entries.y.size))
+    for form, rows in entries.forms:
+        for digit in np.unique(digits[rows]).tolist():
+            measured = digits[rows] == digit
+            result = form.support_bounds(entries.of(form, rows), max(tail_probability * 10.0**-digit, 1e-300))
+            for end in (0, 1):
+                ends[end, rows[measured]] = np.broadcast_to(result[end], rows.shape)[measured]
+    return ends[0], ends[1]
+
+
+def _log_agreement(entries: Entries, groups: NDArray[np.int64], low: Reals, high: Reals) -> Reals:
+    """Return the log weight of the count most compatible with all measurements of a sum, (k,), 0 for a single one."""
+    result = np.zeros(entries.y.size)
+    if not result.size:
+        return result
+    smallest, largest = (np.asarray(end, dtype=np.float64) for end in entries.support_bounds(0.5))
+    smallest, largest = (
+        np.where(np.isfinite(smallest), smallest, largest),
+        np.where(np.isfinite(largest), largest, smallest),
+    )
+    middle = np.clip(np.nan_to_num((smallest + largest) / 2), low, high)
+    doubtful = (np.bincount(groups)[groups] > 1) | (middle < smallest) | (middle > largest)
+    rows = np.flatnonzero(doubtful)
+    if not rows.size:
+        return result
+    _, group = np.unique(groups[rows], return_inverse=True)
+    first, last = np.full(group.max() + 1, np.inf), np.full(group.max() + 1, -np.inf)
+    np.minimum.at(first, group, middle[rows])
+    np.maximum.at(last, group, middle[rows])
+    candidates = np.linspace(first, last, CANDIDATES, axis=1)
+    order = np.argsort(group, kind="stable")
+    place = np.arange(rows.size) - np.searchsorted(group[order], group[order])
+    measured = np.full((first.size, place.max() + 1), np.nan)  # each measured value is a candidate
+    measured[group[order], place] = middle[rows[order]]
+    candidates = np.rint(np.hstack([candidates, np.where(np.isnan(measured), first[:, None], measured)])).astype(
+        np.int64
+    )
+    together = np.zeros(candidates.shape)
+    np.add.at(together, group, _log_weights(entries, rows, candidates[group]))
+    result[rows] = together.max(axis=1)[group]
+    return result
+
+
+def _log_weights(entries: Entries, rows: NDArray[np.int64], sums: NDArray[np.int64]) -> Reals:
+    """Return log weights of a subset of entries at several values of their sums, shape (n, values)."""
+    result, subset = np.empty(sums.shape), entries.only(rows)
+    for form, measured in subset.forms:
+        alone = [measured] if form.is_independent else measured[:, None]
+        for part in alone:
+            result[part] = form.log_weight(subset.of(form, part)[:, None], sums[part])
+    return result
+
+
+def intersection(groups: NDArray[np.int64], low: Reals, high: Reals, size: int) -> tuple[Reals, Reals]:
+    """Intersect the ranges of the measurements of each sum, shape (size,); infinite for a sum without measurements."""
+    inside, outside = (np.full((2, size), np.inf) for _ in range(2))
+    inside[0], outside[1] = -np.inf, -np.inf
+    np.maximum.at(inside[0], groups, low)
+    np.minimum.at(inside[1], groups, high)
+    np.minimum.at(outside[0], groups, low)
+    np.maximum.at(outside[1], groups, high)
+    result = np.where(inside[0] > inside[1], outside, inside)
+    return result[0], result[1]
+
+
+def beyond_marginals(law: Reals) -> Reals:
+    """Bound the posterior probability of every cell outside its window, from its probabilities inside."""
+    if law.shape[1] < 2:
+        return np.zeros(len(law))
+    result = np.zeros(len(law))
+    for last, before in ((law[:, 0], law[:, 1]), (law[:, -1], law[:, -2])):
+        ratio = np.divide(last, before, out=np.ones_like(last), where=before > 0)
+        falls = np.where(ratio < 1, ratio / np.maximum(1 - ratio, 1e-3), 1e3)
+        result += np.minimum(last * falls, 1.0)
+    return result
+
+
+def beyond_draws(draws: NDArray[np.int64], first: Reals, last: Reals, low: Reals, high: Reals) -> NDArray[np.float64]:
+    """Estimate the posterior probability of every cell outside both ends of its window, from draws inside."""
+    n, d = draws.shape
+    k = max(min(TAIL, n // 10), 1)
+    result = np.zeros((2, d))
+    for begin in range(0, d, CELLS):
+        cells = slice(begin, begin + CELLS)
+        part = np.partition(draws[:, cells], sorted({0, k, n - 1 - k, n - 1} & set(range(n))), axis=0)
+        for side, (extreme, inner, end, is_hard) in enumerate((
+            (part[0], part[min(k, n - 1)], first[cells], first[cells] < low[cells]),
+            (-part[-1], -part[max(n - 1 - k, 0)], -last[cells], last[cells] > high[cells]),
+        )):  # fmt: skip
+            scale = (inner - extreme) / np.log(k + 1)
+            gap = np.maximum(extreme - end, 0)
+            falls = np.exp(-np.divide(gap, scale, out=np.where(gap > 0, np.inf, 0.0), where=scale > 0))
+            result[side, cells] = np.where(is_hard, 0.0, falls / n)
+    return result

@@ -1,0 +1,254 @@
+"""Data models: the distribution that a user passes, as a distribution of the cells of a table in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
+
+from ppdinf._internal.pymc_compat import (
+    XRV,
+    BetaBinomialRV,
+    BinomialRV,
+    Cast,
+    CheckAndRaise,
+    Constant,
+    DimShuffle,
+    DirichletMultinomialRV,
+    Elemwise,
+    MeasurableOp,
+    MultinomialRV,
+    Op,
+    PoissonRV,
+    RandomVariable,
+    TensorVariable,
+    TruncatedRV,
+    Variable,
+    XTensorVariable,
+    ancestors,
+    change_dist_size,
+    graph_inputs,
+    graph_replace,
+    rv_size_is_none,
+    toposort,
+    vectorize_graph,
+)
+from ppdinf._internal.values import Array
+from ppdinf.errors import ModelError
+from ppdinf.invariants import System
+from ppdinf.lattice.points.feasible import nearest_feasible
+
+
+def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
+    """Return a distribution whose parameters, and those of its components, have 64 bits."""
+    converted: dict[Variable, Variable] = {}
+    done: dict[Variable, TensorVariable] = {}
+    for node in toposort([dist], blockers=list(model.named_vars.values())):
+        if isinstance(node.op, RandomVariable):
+            parameters = [_wide(x, done) for x in node.op.dist_params(node)]
+            if isinstance(node.op, BinomialRV | BetaBinomialRV):
+                parameters[0] = _as_integer(parameters[0])
+            if any(x is not y for x, y in zip(parameters, node.op.dist_params(node), strict=True)):
+                rng, size = node.inputs[:2]
+                converted[node.outputs[1]] = node.op.make_node(rng, size, *parameters).outputs[1]
+    if dist in converted:
+        return converted[dist]
+    return graph_replace([dist], converted, strict=False)[0] if converted else dist
+
+
+def constant(x: Variable) -> Array | None:
+    """Return the numeric value of a variable without inputs, or None."""
+    if all(isinstance(leaf, Constant) for leaf in graph_inputs([x])):
+        return x.eval(mode="FAST_COMPILE")
+    return None
+
+
+def _as_integer(n: TensorVariable) -> TensorVariable:
+    """Return a number of trials as an integer: `pymc.Data` stores a Python integer as a real number."""
+    if np.dtype(n.dtype).kind != "f":
+        return n
+    require: Op = CheckAndRaise(ModelError, "the n of a binomial distribution must be an integer")
+    return require(n.astype("int64"), pt.all(pt.eq(n, pt.floor(n))))
+
+
+def _wide(x: TensorVariable, done: dict[Variable, TensorVariable]) -> TensorVariable:
+    """Return a parameter of 64 bits; what was computed from shorter constants is recomputed in 64 bits."""
+    if x in done:
+        return done[x]
+    kind, found = np.dtype(x.dtype).kind, x
+    dtype = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
+    if isinstance(x, Constant):
+        found = x if x.dtype == dtype else pt.constant(np.asarray(x.data, dtype=dtype))
+    elif x.name is None and x.owner is not None and isinstance(x.owner.op, Elemwise | DimShuffle):
+        inputs = [_wide(y, done) for y in x.owner.inputs]
+        if any(y is not z for y, z in zip(inputs, x.owner.inputs, strict=True)):
+            found = x.owner.op(*inputs)
+    done[x] = found if found.dtype == dtype else found.astype(dtype)
+    return done[x]
+
+
+def has_rows(dist: TensorVariable) -> bool:
+    """Return whether a distribution is over rows of counts that `elementwise` can split."""
+    return isinstance(dist.owner.op, MultinomialRV | DirichletMultinomialRV)
+
+
+def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVariable, TensorVariable | float]:
+    """Return a distribution of independent cells, and the log density of the row sums to subtract."""
+    if not has_rows(dist):
+        return dist, 0.0
+    n, p = dist.owner.inputs[-2:]
+    if isinstance(dist.owner.op, MultinomialRV):
+        cells = pm.Poisson.dist(n[..., None] * p, shape=shape)
+        sums = pm.logp(pm.Poisson.dist(n), n)
+    else:
+        strength = p.sum(axis=-1)
+        cells = pm.NegativeBinomial.dist(mu=n[..., None] * p / strength[..., None], alpha=p, shape=shape)
+        sums = pm.logp(pm.NegativeBinomial.dist(mu=n, alpha=strength), n)
+    return cells, pt.sum(pt.broadcast_to(sums, shape[:-1]))
+
+
+def require_public_rows(dist: TensorVariable, system: System) -> None:
+    """Refuse rows whose totals are not public, or differ from those of the distribution."""
+    n = dist.owner.inputs[-2]
+    if not isinstance(n, Constant):
+        raise ModelError("the number of persons in each row must be a constant, the public total of the row")
+    *rows_shape, width = system.frame.shape
+    totals = np.broadcast_to(np.asarray(n.data), rows_shape).ravel()
+    rows = sp.kron(sp.eye_array(totals.size, dtype=np.int64), np.ones((1, width), dtype=np.int64), format="csr")
+    moved = np.asarray(abs(rows @ system.lattice.basis).sum(axis=1)).ravel() > 0
+    # a public sum is the same for every table, including the released one
+    none = system.B[:0], system.limits[:0]
+    known = rows @ nearest_feasible(system.A, system.values, *none, row_names=system.names)
+    for row in np.flatnonzero(moved | (known != totals))[:1]:
+        cell = system.frame.cell(int(row) * width)
+        why = "is not public" if moved[row] else "differs from the n of the distribution"
+        raise ModelError(f"the total of the row that begins at {cell} {why}: rows need public totals, equal to n")
+
+
+def as_distribution(dist: TensorVariable) -> TensorVariable:
+    """Return a function of one unnamed distribution as a distribution; other variables are returned unchanged."""
+    if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, Elemwise)):
+        return dist
+    drawn = [x for x in ancestors([dist]) if x.owner and isinstance(x.owner.op, MeasurableOp) and x is not dist]
+    sources = [x for x in drawn if not any(x in ancestors([y]) for y in drawn if y is not x)]
+    if not sources or any(x.name is not None for x in sources):
+        return dist
+    if len(sources) > 1:
+        raise ModelError(
+            "dist is a function of several distributions: use a distribution of the cells, or pm.CustomDist.dist with "
+            "logp="
+        )
+    (source,) = sources
+    stand_in = source.type()
+    (function,) = graph_replace([dist], {source: stand_in}, strict=False)
+    leaves = [x for x in graph_inputs([function]) if x is not stand_in]
+    if not all(isinstance(x, Constant) for x in leaves):
+        raise ModelError(
+            "the shift or the bounds of a transformed distribution depend on variables or data of the model, which "
+            "would change its support: use constants"
+        )
+    if source.type.broadcastable != dist.type.broadcastable:
+        raise ModelError(
+            "the shift or the bounds have more cells than the distribution, whose draw the cells would share: give the "
+            "distribution the shape of the table, such as pm.Poisson.dist(mu, shape=3) + [0, 1, 2]"
+        )
+    inputs = [x for x in source.owner.inputs if isinstance(x, TensorVariable | Constant)]
+    given = list(dict.fromkeys(x for x in inputs if not isinstance(x, Constant)))
+
+    def transformed(*parameters: Variable) -> TensorVariable:
+        *values, size = parameters
+        (again,) = graph_replace([source], dict(zip(given, values, strict=True)), strict=False)
+        if not rv_size_is_none(size):
+            again = change_dist_size(again, size)
+        return vectorize_graph(dist, {source: again})
+
+    def of(parameters: Sequence[Variable]) -> TensorVariable:
+        made: TensorVariable = pm.CustomDist.dist(*parameters, dist=transformed, class_name="Transformed")
+        return made
+
+    try:  # densities are derived without the variables of the model
+        pm.logp(of([x.type() for x in given]), dist.type())
+    except (NotImplementedError, RuntimeError) as error:
+        raise ModelError(
+            "PyMC has no density of this function of a distribution of integers: shifts by integers, negation and "
+            "pm.math.clip are supported; use pm.CustomDist.dist with logp= for others"
+        ) from error
+    return of(given)
+
+
+def truncated_integers(dist: Variable, model: pm.Model) -> list[TensorVariable]:
+    """Return the truncated distributions of integers in a data model, without those of other variables of the model."""
+    known = model.basic_RVs
+    own = set(ancestors([dist], blockers=known)).difference(known)
+    return [x for x in own if x.owner and isinstance(x.owner.op, TruncatedRV) and not x.dtype.startswith("float")]
+
+
+def with_integer_bounds(dist: TensorVariable, model: pm.Model) -> TensorVariable:
+    """Round the bounds of truncated distributions of integers in a data model inwards."""
+    if not isinstance(dist, TensorVariable):
+        return dist
+    rounded = {}
+    for x in truncated_integers(dist, model):
+        *parameters, lower, upper = x.owner.inputs
+        bounds = [_rounded(lower, np.ceil, pt.ceil), _rounded(upper, np.floor, pt.floor)]
+        if bounds[0] is not lower or bounds[1] is not upper:
+            rounded[x] = x.owner.clone_with_new_inputs([*parameters, *bounds], strict=False).outputs[0]
+    return graph_replace([dist], rounded, strict=False)[0] if rounded else dist
+
+
+def _rounded(
+    bound: TensorVariable, of_numbers: Callable[..., Any], of_variables: Callable[..., TensorVariable]
+) -> TensorVariable:
+    if not bound.dtype.startswith("float"):
+        return bound
+    if not isinstance(bound, Constant):
+        return of_variables(bound)
+    return bound if (of_numbers(bound.data) == bound.data).all() else pt.constant(of_numbers(bound.data))
+
+
+def with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
+    """Return a distribution of `pymc.dims` as one of arrays with the given dimensions, and others unchanged."""
+    if not isinstance(dist, XTensorVariable):
+        return dist
+    op = dist.owner and dist.owner.op
+    if not isinstance(op, XRV) or any(any(core) for core in op.core_dims):
+        raise ModelError(
+            "dist must be an elementwise distribution of pymc.dims such as pymc.dims.Poisson.dist(rate), or a "
+            "distribution of pymc with parameters rate.values"
+        )
+    parameters = dist.owner.inputs[-len(op.core_dims[0]) :]
+    if unknown := [dim for x in parameters for dim in x.dims if dim not in dims]:
+        raise ModelError(f"the distribution has the dimension {unknown[0]!r}, but the table has the dimensions {dims}")
+    values = []
+    for x in parameters:
+        order = [dim for dim in dims if dim in x.dims]
+        places = [order.index(dim) if dim in order else "x" for dim in dims]
+        values.append(x.transpose(*order).values.dimshuffle(places))
+    drawn: Variable = op.core_op(*values, rng=pt.random.shared_rng(seed=None), return_next_rng=True)[1]
+    return drawn
+
+
+def with_independent_cells(dist: TensorVariable) -> TensorVariable:
+    """Return independent Poisson cells for multinomial rows whose n has a Poisson distribution."""
+    if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, MultinomialRV)):
+        return dist
+    n, p = dist.owner.inputs[-2:]
+    while n.owner and isinstance(n.owner.op, Elemwise) and isinstance(n.owner.op.scalar_op, Cast) and n.name is None:
+        (n,) = n.owner.inputs
+    if n.owner is None or not isinstance(n.owner.op, MeasurableOp):
+        return dist
+    if not isinstance(n.owner.op, PoissonRV) or n.name is not None:
+        raise ModelError(
+            f"the n of the multinomial rows is {n.name or n.owner.op}, but it must be a constant, the public total of "
+            "the row, or an unnamed pm.Poisson.dist(mean), with which cells are independent. A negative binomial n is "
+            "a Poisson n whose mean is a variable pm.Gamma(name, alpha, beta=alpha / mu); compute n as the sum of the "
+            "cells after sampling"
+        )
+    (mean,) = n.owner.op.dist_params(n.owner)
+    require: Op = CheckAndRaise(ModelError, "the p of multinomial rows must sum to 1")
+    p = require(p, pt.all(pt.isclose(p.sum(axis=-1), 1.0)))
+    return pm.Poisson.dist(mean[..., None] * p)

@@ -1,0 +1,251 @@
+"""Decides whether a table is marginalized, when it is created and whenever a variable is added to its model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+
+from ppdinf._internal.pymc_compat import (
+    AdvancedSubtensor,
+    DiracDeltaRV,
+    MeasurableOp,
+    PartialObservedRV,
+    Subtensor,
+    Sum,
+    TensorVariable,
+    ancestors,
+    toposort,
+)
+from ppdinf.distributions.build_fiber import at_initial_point, feasible_start, give_windows, widen_windows, with_support
+from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.factors import CellFactor, read_cells
+from ppdinf.distributions.marginal_rewrite import not_by_cell
+from ppdinf.distributions.random_variables import ReleasedRV, observed_potential
+from ppdinf.distributions.tables import (
+    all_above,
+    dependents_of,
+    depends_on,
+    factors_of_variable,
+    observed_among,
+    tables_of,
+)
+from ppdinf.errors import DiagnosisWarning, ModelError
+
+type Dims = str | Sequence[str | None]
+
+_add = pm.Model.add_named_variable
+
+
+def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None = None) -> None:
+    """Add a variable to a model, after deciding how the tables on which it depends are treated."""
+    root = model.root
+    above = [table for table in _tables_above(var, root) if depends_on(var, table, root)]
+    try:
+        _refuse_as_a_table(var, root)
+        _refuse_sum_of_cells(var, above, root)
+        is_observed, factors = _marginalize_or_add(var, above, model)
+    except ModelError:
+        if var in root.potentials:
+            _withdraw(var, model)
+        raise
+    if is_observed:
+        _observe(var, model, dims)
+        return
+    _add(model, var, dims)
+    if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
+        for table in above:
+            dependents = list(dict.fromkeys([*dependents_of(table, root), var]))
+            if var not in root.free_RVs:
+                widen_windows(table, dependents, root, {var: factors} if factors else {})
+            restart_among(table, dependents, root)
+
+
+pm.Model.add_named_variable = _add_named_variable
+
+
+def as_free_rvs(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
+    """Make the tables of an expression variables of the model; return the names of all tables of the expression."""
+    root = model.root
+    for table in _tables_above(expression, root):
+        if table not in root.basic_RVs:
+            _make_variable(table, model, name)
+    return [table.name for table in tables_of(root) if depends_on(expression, table.variable, root)]
+
+
+def _marginalize_or_add(
+    var: TensorVariable, above: list[TensorVariable], model: pm.Model
+) -> tuple[bool, list[CellFactor] | None]:
+    """Make tables variables where required."""
+    root = model.root
+    waiting = [table for table in above if table not in root.basic_RVs]
+    if not waiting:
+        return False, None
+    is_potential = var in root.potentials
+    factors = _factors_by_cell(var, above[0], root) if len(above) == 1 else None
+    by_cell = factors is not None
+    if is_potential or not by_cell:
+        _refuse_of_another(var, waiting, root)
+    if is_potential and _home(waiting[0], model) is not model:  # the potential of a nested model stays there
+        by_cell = False
+    if factors is None or not by_cell:
+        for table in waiting:
+            remedy = _remedy(var, table, root)
+            _make_variable(table, model, var.name, remedy)
+            if remedy:
+                warnings.warn(
+                    f"{table.name!r} is sampled instead of marginalized, because of {var.name!r}: {remedy}",
+                    DiagnosisWarning,
+                    stacklevel=7,
+                )
+    else:
+        give_windows(above[0], read_cells(factors, [], above[0].owner.op.start.size), root)
+    return is_potential and by_cell, factors
+
+
+def restart(
+    table: TensorVariable, observed: list[TensorVariable], model: pm.Model, of: TensorVariable | None = None
+) -> None:
+    """Set the initial table to one at which all cell-by-cell observations are possible."""
+    law, of = table.owner.op, table if of is None else of
+    counts = model.rvs_to_values[of] if of in model.basic_RVs else of.type()
+    results = [factors_of_variable(var, of, counts, model, law.start.shape) for var in observed]
+    by_cell = [factor for factors in results if isinstance(factors, list) for factor in factors]
+    of_all = [density for density in results if not isinstance(density, list)]
+    give_windows(table, read_cells(by_cell, of_all, law.start.size), model)
+    allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, by_cell)))
+    law.fiber = with_support(law.fiber, law.observed, allowed)
+    law.start = feasible_start(law.fiber, allowed, law.observed)
+
+
+def restart_among(table: TensorVariable, depending: list[TensorVariable], model: pm.Model) -> None:
+    """Restart a table for its observed dependents, if chains start from the table."""
+    observed = observed_among(depending, model)
+    if observed and any(x in model.free_RVs for x in (table, *depending)):
+        restart(table, observed, model)
+
+
+def restart_by_data(table: TensorVariable, model: pm.Model) -> None:
+    """Set the initial table to one at which all observations are possible, if the observations can change."""
+    observed = _observed_dependents(table, model)
+    data = set(model.data_vars)
+    if data & set(ancestors([*observed, *(model.rvs_to_values[var] for var in observed if var in model.observed_RVs)])):
+        restart(table, observed, model)
+
+
+def _observed_dependents(table: TensorVariable, model: pm.Model) -> list[TensorVariable]:
+    """Return the observed dependents of a table except its release."""
+    return [var for var in dependents_of(table, model) if var not in model.free_RVs]
+
+
+def _remedy(var: TensorVariable, table: TensorVariable, model: pm.Model) -> str:
+    """Return how a random variable can be written so that it depends on a table cell by cell, or an empty string."""
+    if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
+        return ""
+    system = table.owner.op.observed.system
+    ones = np.diff(system.A.indptr) == system.A.shape[1]
+    complete = [k for k in np.flatnonzero(ones) if (system.A[[k]].data == 1).all()]
+    for node in toposort([var], blockers=[table]):
+        if not node.inputs or table not in ancestors(node.inputs[:1], blockers=[table]):
+            continue
+        if isinstance(node.op, Subtensor | AdvancedSubtensor):
+            for x in set(ancestors(node.inputs[1:])) & set(model.data_vars):
+                return f"it selects cells by the data {x.name!r}, which can change. Select them by a constant array"
+        if isinstance(node.op, Sum) and node.outputs[0].ndim == 0 and node.inputs[0] is table and complete:
+            return f"it depends on the sum of all cells, which is public. Write its value, {system.values[complete[0]]}"
+    return ""
+
+
+def _make_variable(table: TensorVariable, model: pm.Model, name: str, remedy: str = "") -> None:
+    """Make a table a variable of the model (or of the nested model in which it was created) for a dependent."""
+    law = table.owner.op
+    if law.is_kept_out:
+        raise not_by_cell(name, table.name, remedy)
+    home = _home(table, model)
+    home.register_rv(table, home.name_of(table.name), dims=law.dims)
+    if observed := _observed_dependents(table, model.root):
+        restart(table, observed, model.root)
+
+
+def _home(table: TensorVariable, model: pm.Model) -> pm.Model:
+    """Return the model in which a table was created: a model or its parent."""
+    while model.prefix and not table.name.startswith(f"{model.prefix}::"):
+        model = model.parent
+    return model
+
+
+def _observe(potential: TensorVariable, model: pm.Model, dims: Dims | None) -> None:
+    """Replace a potential split by cell by an observed random variable."""
+    shape = potential.type.shape if None not in potential.type.shape else tuple(potential.shape.eval())
+    _withdraw(potential, model)
+    name = model.name_of(potential.name)
+    named = (dims,) if isinstance(dims, str) else dims
+    model.register_rv(observed_potential(1 * potential), name, observed=np.zeros(shape), dims=named)
+
+
+def _withdraw(potential: TensorVariable, model: pm.Model | None) -> None:
+    """Remove a potential from a model and its parents."""
+    while model is not None:
+        model.potentials.remove(potential)
+        model = model.parent
+
+
+def _refuse_as_a_table(var: TensorVariable, model: pm.Model) -> None:
+    """Refuse the name of a marginalized table, and a potential that is the table itself."""
+    for table in tables_of(model):
+        name = table.released.name.removesuffix("_release")
+        if var is table.variable and var in model.potentials:
+            called, var.name = var.name, name
+            raise ModelError(f"the potential {called!r} is the confidential table itself: write it as 1 * table")
+        if var is not table.variable and var.name == name:
+            raise ModelError(f"{var.name!r} is the name of the confidential table: choose another name")
+
+
+def _refuse_sum_of_cells(var: TensorVariable, above: list[TensorVariable], model: pm.Model) -> None:
+    """Refuse exact observations of several cells, at which no chain moves."""
+    if above and isinstance(var.owner and var.owner.op, DiracDeltaRV):
+        if len(above) == 1 and _factors_by_cell(var, above[0], model) is not None:
+            return
+        tables = " and ".join(sorted(repr(table.name) for table in above))
+        remedy = (
+            "state the sum in public=, ppdinf.Measurements(..., public={ppdinf.invariants.total(): value})"
+            if len(above) == 1
+            else "make the tables one table with a further dimension, ppdinf.Measurements, and state the sum in public="
+        )
+        raise ModelError(f"{var.name!r} is an exact sum of cells of {tables}, which chains cannot satisfy: {remedy}")
+
+
+def _refuse_of_another(var: TensorVariable, waiting: list[TensorVariable], model: pm.Model) -> None:
+    """Refuse dependents of a table of another model, for example of the model that was copied."""
+    tables = [table.variable for table in tables_of(model)]
+    for table in waiting:
+        if table not in tables:
+            raise ModelError(
+                f"{var.name!r} depends on the confidential table {table.name!r} of another model, in which it is "
+                "marginalized: add the variable before the model is copied, or use marginalize=False and the table of "
+                f"the copy, model[{table.name!r}]"
+            )
+
+
+def _factors_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model) -> list[CellFactor] | None:
+    """Return the density of a variable split by cell, with which the table is marginalized, or None."""
+    if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
+        return None
+    # the densities of the observed and the missing part of a masked variable cannot be separated by cell
+    if isinstance(var.owner.op, ConfidentialRV | ReleasedRV | PartialObservedRV):
+        return None
+    transformed = [x for x in all_above(var, model) if model.rvs_to_transforms.get(x) is not None]
+    if any(table in ancestors([x]) for x in transformed):
+        return None
+    try:
+        factors = factors_of_variable(var, table, table.type(), model, table.owner.op.start.shape)
+    except (NotImplementedError, RuntimeError):  # no separate density, for example of a part of a masked variable
+        return None
+    return factors if isinstance(factors, list) else None
+
+
+def _tables_above(var: TensorVariable, model: pm.Model) -> list[TensorVariable]:
+    """Return tables on which a variable depends given the model's other variables."""
+    return [x for x in all_above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)]

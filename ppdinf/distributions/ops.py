@@ -1,0 +1,305 @@
+"""PyTensor Ops of densities of tables: values and gradients in compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+import pytensor.tensor as pt
+from numba import types
+from numpy.typing import NDArray
+from pytensor.tensor import as_tensor, dscalar
+
+from ppdinf._internal.kernel_op import CallbackOp
+from ppdinf._internal.numba_jit import External, pointers
+from ppdinf._internal.pymc_compat import (
+    Apply,
+    DisconnectedType,
+    Op,
+    TensorVariable,
+    Variable,
+    disconnected_type,
+    grad_not_implemented,
+    numba_njit,
+    register_funcify_and_cache_key,
+    register_funcify_default_op_cache_key,
+)
+from ppdinf._internal.values import Array
+from ppdinf.errors import ModelError
+from ppdinf.fiber.nested_sums.nested_sums import NestedSums
+from ppdinf.fiber.sums_given_totals.value_and_gradient import SIZES, TOTALS, through_pointers
+
+
+class StopGradient(CallbackOp):
+    """Identity without a gradient."""
+
+    __props__ = ()
+    view_map: ClassVar[dict[int, list[int]]] = {0: [0]}
+
+    def make_node(self, x: TensorVariable) -> Apply:
+        """Apply to one variable; the output has the same type."""
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[Array | None]]) -> None:
+        """Return the input."""
+        outputs[0][0] = inputs[0]
+
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
+        """Return the shape of the input."""
+        return shapes
+
+    def perform_jax(self, x: Any) -> Any:
+        """Return the input, without a gradient, in JAX."""
+        from jax.lax import stop_gradient
+
+        return stop_gradient(x)
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Return that the output is not connected to the input."""
+        return [[False]]
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return a disconnected gradient."""
+        return [disconnected_type()]
+
+
+stop_gradient = StopGradient()
+
+
+@register_funcify_default_op_cache_key(StopGradient)
+def _stop_gradient_numba(op: StopGradient, node: Apply, **kwargs: object) -> tuple[Callable[[Array], Array], int]:
+    @numba_njit
+    def identity(x):  # type: ignore[no-untyped-def]
+        return x
+
+    return identity, 1
+
+
+# a function of cells that are integers or real numbers, as stored in the table
+type OfCells = Callable[[NDArray[np.int64]], float] | Callable[[NDArray[np.float64]], float]
+
+
+class _OfTable(Op):
+    """Map one table to one number, without a gradient because tables are integers."""
+
+    __props__ = ("function",)
+
+    def __init__(self, function: OfCells) -> None:
+        self.function = function
+
+    def make_node(self, x: TensorVariable) -> Apply:
+        """Apply to one table; the output is a scalar."""
+        return Apply(self, [as_tensor(x)], [dscalar()])
+
+    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[NDArray[np.float64] | None]]) -> None:
+        """Compute the number."""
+        outputs[0][0] = np.asarray(self.function(inputs[0].ravel()))
+
+
+def of_table(function: OfCells, x: TensorVariable) -> TensorVariable:
+    """Apply a function of cells, shape (d,), to a symbolic table."""
+    return _OfTable(function)(x)
+
+
+@register_funcify_and_cache_key(_OfTable)
+def _of_table_numba(op: _OfTable, node: Apply, **kwargs: object) -> tuple[Callable[[Array], NDArray[np.float64]], None]:
+    def number(x: Array) -> float:
+        return float(op.function(x.ravel()))
+
+    @numba_njit
+    def evaluate(x):  # type: ignore[no-untyped-def]
+        with numba.objmode(value="float64"):
+            value = number(x)
+        return np.asarray(value)
+
+    return evaluate, None  # excluded from PyTensor's disk cache: the published numbers are part of the function
+
+
+MISFIT = "weights and natural parameters must have the same number of cells, and each cell a total and a row of weights"
+
+# maps the Op's inputs to its outputs
+type Kernel = Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+
+def no_second_derivative(op: Op, position: int, x: Variable) -> Variable:
+    """Return the gradient of a gradient of a marginal likelihood, which raises an error that names the way out."""
+    why = (
+        "Second derivatives of the likelihood of a marginalized table, which DADVI and the Laplace approximation "
+        "require, are not available: use pm.sample or pm.fit"
+    )
+    missing: Variable = grad_not_implemented(op, position, x, why)
+    return missing
+
+
+class SumsGivenTotals(CallbackOp):
+    """Log coefficients, with the posterior means (``as_means``) or marginals of the cells."""
+
+    __props__ = ("as_means",)
+
+    def __init__(self, as_means: bool) -> None:
+        self.as_means = as_means
+
+    def make_node(self, varying: pt.TensorLike, packed: pt.TensorLike, *totals: pt.TensorLike) -> Apply:
+        """Apply to a vector or matrix of float64, and one or two vectors of int64."""
+        inputs = [pt.as_tensor(varying).astype("float64"), *(pt.as_tensor(x, dtype="int64") for x in (packed, *totals))]
+        for x, ndim in zip(inputs, (1 if self.as_means else 2, 1, 1), strict=False):
+            if x.type.ndim != ndim:
+                raise ModelError(f"{x} must have {ndim} dimensions, found {x.type.ndim}")
+        shape = (inputs[0].type.shape[0], 1) if self.as_means else inputs[0].type.shape
+        return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=shape)])
+
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
+    ) -> None:
+        """Evaluate in compiled code."""
+        varying, packed, *totals = (np.ascontiguousarray(x) for x in inputs)
+        rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
+        value, out = np.zeros(packed[TOTALS] + 1), np.zeros((rows, width))
+        goal = totals[0] if totals else packed[SIZES + 3 * rows :]
+        fits = goal.size >= packed[TOTALS] and _SUMS_KERNEL.provide().ctypes(
+            *pointers(varying, packed, goal), rows, width, packed.size, self.as_means, *pointers(value, out)
+        )
+        if not fits:
+            raise ModelError(MISFIT)
+        output_storage[0][0], output_storage[1][0] = value, out
+
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
+        """Return shapes from the numbers of totals and of cells."""
+        return [(node.inputs[1][TOTALS] + 1,), (shapes[0][0], 1 if self.as_means else shapes[0][1])]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Natural parameters (means) or log weights (marginals) are differentiable, other inputs are constant."""
+        return [[True, True], *([False, False] for _ in node.inputs[1:])]
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return posterior marginals for the log weights, posterior means for the natural parameters."""
+        varying, packed, *totals = inputs
+        fixed = [disconnected_type() for _ in (packed, *totals)]
+        if not isinstance(cotangents[1].type, DisconnectedType):
+            return [no_second_derivative(self, 0, varying), *fixed]
+        block = packed[SIZES : SIZES + varying.shape[0]]
+        by_cell = cotangents[0][block]  # block -1 is the last entry, that of the free cells
+        return [by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1], *fixed]
+
+
+# -- numba ----------------------------------------------------------------------------------------------
+
+_REALS, _INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
+_SUMS_SIGNATURE = types.int64(_REALS, _INTEGERS, _INTEGERS, *[types.int64] * 3, types.boolean, _REALS, _REALS)
+_SUMS_KERNEL = External("ppdinf_sums_given_totals", _SUMS_SIGNATURE, through_pointers)
+_sums_given_totals = _SUMS_KERNEL.call
+
+
+@register_funcify_default_op_cache_key(SumsGivenTotals)
+def _compiled_sums(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[Kernel, int]:
+    _SUMS_KERNEL.provide()
+    as_means = op.as_means
+
+    @numba_njit
+    def with_totals(varying, packed, totals):  # type: ignore[no-untyped-def]
+        width, number = 1 if as_means else varying.shape[1], packed[TOTALS]
+        value, out = np.zeros(number + 1), np.zeros((varying.shape[0], width))
+        arrays = np.ascontiguousarray(varying), np.ascontiguousarray(packed), np.ascontiguousarray(totals)
+        fits = totals.size >= number and _sums_given_totals(
+            arrays[0].ctypes, arrays[1].ctypes, arrays[2].ctypes, varying.shape[0], width, packed.size, as_means,
+            value.ctypes, out.ctypes,
+        )  # fmt: skip
+        if not fits:
+            raise ModelError(MISFIT)
+        return value, out
+
+    if len(node.inputs) == 3:
+        return with_totals, 9
+
+    @numba_njit
+    def sums_given_totals(varying, packed):  # type: ignore[no-untyped-def]
+        return with_totals(varying, packed, packed[SIZES + 3 * varying.shape[0] :])
+
+    return sums_given_totals, 9
+
+
+class NestedWeight(CallbackOp):
+    """Log total weight of all tables, with posterior means (``as_means``) or marginals of the cells."""
+
+    __props__ = ("plan", "as_means")
+
+    def __init__(self, plan: NestedSums, as_means: bool) -> None:
+        self.plan, self.as_means = plan, as_means
+
+    def make_node(self, log_weights: pt.TensorLike, eta: pt.TensorLike) -> Apply:
+        """Apply to a matrix and a vector of float64."""
+        inputs = [pt.as_tensor(log_weights).astype("float64"), pt.as_tensor(eta).astype("float64")]
+        out = inputs[1] if self.as_means else inputs[0]
+        return Apply(self, inputs, [pt.dscalar(), pt.tensor(dtype="float64", shape=out.type.shape)])
+
+    def values(self, log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Evaluate; posteriors are 0 if every table has weight 0."""
+        sums = self.plan.evaluate(log_weights.ravel(), eta if self.as_means else None)
+        value = float(sums.value.sum())
+        if not np.isfinite(value):
+            return value, np.zeros(eta.shape if self.as_means else log_weights.shape)
+        posteriors = sums.posteriors()
+        return value, posteriors.cell_mean if self.as_means else posteriors.log_weight.reshape(log_weights.shape)
+
+    def perform(
+        self, node: Apply, inputs: Sequence[NDArray[np.float64]], output_storage: list[list[NDArray[np.float64] | None]]
+    ) -> None:
+        """Evaluate in compiled code."""
+        value, out = self.values(*(np.ascontiguousarray(x) for x in inputs))
+        output_storage[0][0], output_storage[1][0] = np.asarray(value), out
+
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable, ...]]:
+        """Return shapes from those of the inputs."""
+        return [(), shapes[1] if self.as_means else shapes[0]]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Natural parameters (means) or log weights (marginals) are differentiable."""
+        return [[not self.as_means] * 2, [self.as_means] * 2]
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return posterior marginals for the log weights, posterior means for the natural parameters."""
+        gradients = [disconnected_type() for _ in inputs]
+        varying = 1 if self.as_means else 0
+        if isinstance(cotangents[1].type, DisconnectedType):
+            gradients[varying] = cotangents[0] * outputs[1]
+        else:
+            gradients[varying] = no_second_derivative(self, varying, inputs[varying])
+        return gradients
+
+
+@register_funcify_and_cache_key(NestedWeight)
+def _compiled_nested(
+    op: NestedWeight, node: Apply, **kwargs: object
+) -> tuple[Callable[[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]], None]:
+    out_type = numba.types.Array(numba.types.float64, 1 if op.as_means else 2, "C")
+
+    def values(log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, out = op.values(np.ascontiguousarray(log_weights), np.ascontiguousarray(eta))
+        return value, np.ascontiguousarray(out)
+
+    @numba_njit
+    def nested_weight(log_weights, eta):  # type: ignore[no-untyped-def]
+        with numba.objmode(value="float64", out=out_type):
+            value, out = values(log_weights, eta)
+        return np.asarray(value), out
+
+    return nested_weight, None  # excluded from PyTensor's disk cache: the sums are part of the function
+
+
+def logp_nested_table(plan: NestedSums, log_weights: pt.TensorLike) -> TensorVariable:
+    """Return the log weight of all tables, differentiable in log weights of every cell and value, shape (d, W)."""
+    table = pt.as_tensor(log_weights)
+    return NestedWeight(plan, as_means=False)(table, pt.zeros(table.shape[0]))[0]
+
+
+def logp_nested_natural(plan: NestedSums, eta: pt.TensorLike, log_h: pt.TensorLike) -> TensorVariable:
+    """Return the log weight of all tables for weights ``exp(log_h[i, k] + eta[i] x)``; differentiable in eta, (d,)."""
+    return NestedWeight(plan, as_means=True)(log_h, eta)[0]

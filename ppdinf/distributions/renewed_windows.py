@@ -1,0 +1,369 @@
+"""Windows of counts computed again before a density is built, for present data and plausible parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import wraps
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_pymc, graph_replace
+from ppdinf.distributions.build_fiber import extend_windows, renew_windows
+from ppdinf.distributions.confidential_rv import log_density
+from ppdinf.distributions.count_ranges import possible_counts
+from ppdinf.distributions.data_model_checks import refuse_counted_twice
+from ppdinf.distributions.factors import CellFactor
+from ppdinf.distributions.marginalization import restart_among
+from ppdinf.distributions.observed import Reals, sums_of_cells
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.ops import stop_gradient
+from ppdinf.distributions.predictions import new_labels
+from ppdinf.distributions.tables import (
+    ConfidentialTable,
+    dependents_of,
+    digest_of_model,
+    drawn_for,
+    factors_of_variable,
+    note_data,
+    tables_of,
+    windows_are_stale,
+)
+from ppdinf.distributions.windows import BEYOND, ENTRIES, noise_law
+from ppdinf.errors import ModelError
+
+POINTS = 64  # counts of each cell at which its weight is evaluated
+EVALUATIONS = 2**18  # maximum number of counts of all cells
+STEPS = 60  # of the optimizer
+FITS = 4  # each with the windows of the one before
+DRAWS = 12  # of the normal approximation, and of the prior
+LARGE = 4  # standard deviations of the log density of draws of a normal distribution
+HALVINGS = 5
+DENSE = 400  # maximum number of parameters of a normal approximation
+ROUNDS = 24  # doublings and refinements of the range of counts in search of its ends
+SIGMA = 0.3  # probability outside one standard deviation, approximately
+
+log_p_of = pm.Model.logp  # the density without computation of windows
+
+
+def plausible_windows(model: pm.Model) -> dict[TensorVariable, tuple[NDArray[np.int64], int]]:
+    """Return the first count and the number of counts of windows, of tables whose windows must be extended."""
+    tables = [t for t in tables_of(model) if t.law.observed.likelihood.query is None]
+    alone = len(model.observed_RVs) == len(tables_of(model)) and not model.potentials
+    if not tables or (alone and all(table.law.fiber.is_typical for table in tables)):
+        return {}
+    if not any(rv.dtype.startswith("float") for rv in model.free_RVs):
+        return {}  # draws of the prior have the known parameters
+    try:
+        posterior = ApproximatePosterior(model, [CellWeights(table) for table in tables])
+    except (NotImplementedError, NullTypeGradError):  # a density without gradient
+        return {}
+    point = posterior.start
+    if not np.isfinite(posterior(point)[0]):
+        return {}
+    for _ in range(FITS):
+        point, draws = posterior.fit(point)
+        if not posterior.extend(draws):
+            break
+    return {t.table.variable: t.windows for t in posterior.tables if t.is_extended}
+
+
+class CellWeights:
+    """Weights of the counts of each cell of a table by noise and public statements, on a grid of counts."""
+
+    def __init__(self, table: ConfidentialTable) -> None:
+        law, self.table = table.law, table
+        fiber, system = law.fiber, law.observed.system
+        nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
+        self.low, self.high = possible_counts(system, nonnegative, law.observed.tail_inequalities)
+        self.lower, self.upper = fiber.lower.astype(np.float64), (fiber.lower + fiber.width - 1).astype(np.float64)
+        self.center, self.is_extended = (self.lower, self.upper), False
+        self._noise = noise_law(law.observed)
+
+    @property
+    def windows(self) -> tuple[NDArray[np.int64], int]:
+        """The first count of every window, and the number of counts of the widest window."""
+        return self.lower.astype(np.int64), int((self.upper - self.lower).max()) + 1
+
+    def log_noise(self, counts: Reals) -> Reals:
+        """Return log weights of counts, shape (d, n); the first count of an uninformed cell represents all counts."""
+        inside = (counts >= self.low[:, None]) & (counts <= self.high[:, None])
+        first = np.where(np.arange(counts.shape[1]) == 0, 0.0, -np.inf)
+        weights = np.where(inside, self._noise(counts.T).T, -np.inf)
+        return np.where(self.table.law.fiber.uninformed[:, None], first, weights)
+
+    def grid(self, points: int) -> tuple[Reals, Reals]:
+        """Return counts of each cell, and their log weights times the number of counts that they represent."""
+        share = np.linspace(0, 1, points // 2)
+        ends = (self.lower, self.upper), self.center
+        counts = np.sort(np.hstack([np.rint(a[:, None] + share * (b - a)[:, None]) for a, b in ends]), axis=1)
+        edges = np.hstack([counts[:, :1] - 0.5, (counts[:, 1:] + counts[:, :-1]) / 2, counts[:, -1:] + 0.5])
+        with np.errstate(divide="ignore"):
+            spacing = np.log(np.diff(edges, axis=1))
+        return counts, self.log_noise(counts) + np.where(self.table.law.fiber.uninformed[:, None], 0.0, spacing)
+
+
+class ApproximatePosterior:
+    """Approximate joint density of the real variables of a model."""
+
+    def __init__(self, model: pm.Model, tables: Sequence[CellWeights]) -> None:
+        self.tables, cells = tables, sum(part.lower.size for part in tables)
+        self._points = int(np.clip(EVALUATIONS // cells, 16, POINTS))
+        known = tables_of(model)
+        left = dict.fromkeys((*model.basic_RVs, *model.potentials))
+        for table in known:
+            left.pop(table.variable, None), left.pop(table.released, None)
+        counts = [pt.tensor(dtype="float64", shape=(part.lower.size, None)) for part in tables]
+        log_noise = [pt.tensor(dtype="float64", shape=(part.lower.size, None)) for part in tables]
+        weights = []
+        for part, at, noise in zip(tables, counts, log_noise, strict=True):
+            by_cell = list[CellFactor]()
+            for var in dependents_of(part.table.variable, model):
+                one = model.rvs_to_values.get(part.table.variable, part.table.variable.type())
+                factors = factors_of_variable(var, part.table.variable, one, model, part.table.law.start.shape)
+                if isinstance(factors, list):
+                    by_cell += factors
+                    left.pop(var)
+            weights.append(_weights(part.table, by_cell, at, noise))
+        terms = [
+            pt.logsumexp(weight, axis=1).sum() + _of_sums(part.table, weight, at)
+            for part, weight, at in zip(tables, weights, counts, strict=True)
+        ]
+        log_p = log_p_of(model, vars=list(left)) if left else pt.zeros(())
+        log_p, *weights = model.replace_rvs_by_values([sum(terms, start=log_p), *weights])
+        # only real variables are fitted; tables and other integers keep their initial values
+        initial, free = model.initial_point(), [model.rvs_to_values[rv] for rv in model.free_RVs]
+        self._real = [value for value in free if value.dtype.startswith("float")]
+        fixed = {
+            value: pt.constant(initial[value.name], dtype=value.dtype) for value in free if value not in self._real
+        }
+        log_p, *weights = graph_replace([log_p, *weights], fixed, strict=False)
+        gradient = pt.grad(log_p, self._real, disconnected_inputs="ignore")
+        self._shapes = [initial[value.name].shape for value in self._real]
+        self._ends = np.cumsum([math.prod(shape) for shape in self._shapes])
+        self._evaluate = compile_pymc(
+            [*self._real, *counts, *log_noise],
+            [log_p, *weights, *gradient],
+            mode="FAST_COMPILE",
+            on_unused_input="ignore",
+        )
+        candidates = [
+            np.concatenate([np.ravel(initial[value.name]) for value in self._real]),
+            *_prior(model, self._real),
+        ]
+        scale = np.std(candidates[1:], axis=0) if len(candidates) > 1 else np.ones(candidates[0].size)
+        self._scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+        self.start = candidates[int(np.argmax([self(point)[0] for point in candidates]))]
+
+    def __call__(self, point: Reals, counts: Sequence[Reals] | None = None) -> tuple[float, Reals, list[Reals]]:
+        """Return the log density, its gradient, and the log weights of given counts or of the grid."""
+        if counts is None:
+            counts, log_noise = zip(*(part.grid(self._points) for part in self.tables), strict=True)
+        else:
+            log_noise = tuple(part.log_noise(at) for part, at in zip(self.tables, counts, strict=True))
+        with np.errstate(all="ignore"):
+            parts = [
+                part.reshape(shape) for part, shape in zip(np.split(point, self._ends[:-1]), self._shapes, strict=True)
+            ]
+            try:
+                log_p, *results = self._evaluate(*parts, *counts, *log_noise)
+            except (ArithmeticError, AssertionError, ModelError, ValueError):  # parameters that a density refuses
+                return -np.inf, np.zeros(point.size), []
+        weights, gradient = results[: len(counts)], np.concatenate([np.ravel(part) for part in results[len(counts) :]])
+        is_valid = np.isfinite(log_p) and np.isfinite(gradient).all()
+        return (float(log_p) if is_valid else -np.inf), gradient, weights
+
+    def fit(self, point: Reals) -> tuple[Reals, list[Reals]]:
+        """Return the maximum, and draws of a normal approximation whose first draw is the maximum."""
+
+        def descent(z: Reals) -> tuple[float, Reals]:
+            log_p, gradient, _ = self(point + self._scale * z)
+            return (-log_p, -self._scale * gradient) if np.isfinite(log_p) else (1e300, np.zeros(z.size))
+
+        found = minimize(descent, np.zeros(point.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        mode, draws = point + self._scale * found.x, []
+        k, rng = point.size, np.random.default_rng(1)
+        if k <= DENSE:
+            variances, axes = np.linalg.eigh(found.hess_inv.todense())
+            spread = axes * np.sqrt(np.maximum(variances, 0.0))
+            lowest = self(mode)[0] - k / 2 - LARGE * math.sqrt(k / 2 + 1)
+            for _ in range(DRAWS):  # a draw that the joint density excludes is moved towards the maximum
+                step = self._scale * (spread @ rng.standard_normal(k))
+                near = (mode + step / 2**halved for halved in range(HALVINGS))
+                draws.extend([next((draw for draw in near if self(draw)[0] > lowest), mode)])
+        return mode, [mode, *draws]
+
+    def extend(self, draws: Sequence[Reals]) -> bool:
+        """Extend the windows to all significant counts at given parameters, and return whether one was extended."""
+        ranges = [self._significant(draw) for draw in draws]
+        results = []
+        for k, part in enumerate(self.tables):
+            part.center = ranges[0][k][:2]
+            first, last = (np.array([needed[k][end] for needed in ranges]) for end in (0, 1))
+            margin = (last - first).max(axis=0) / 2  # for the tails of the posterior, which draws do not determine
+            lower = np.where(
+                first.min(axis=0) < part.lower, np.maximum(first.min(axis=0) - margin, part.low - 1), part.lower
+            )
+            upper = np.where(
+                last.max(axis=0) > part.upper, np.minimum(last.max(axis=0) + margin, part.high + 1), part.upper
+            )
+            fits = upper - lower < ENTRIES // lower.size
+            lower, upper = np.where(fits, np.floor(lower), part.lower), np.where(fits, np.ceil(upper), part.upper)
+            results.append(bool((lower < part.lower).any() or (upper > part.upper).any()))
+            part.lower, part.upper, part.is_extended = lower, upper, part.is_extended or results[-1]
+        return any(results)
+
+    def _significant(self, point: Reals) -> list[tuple[Reals, Reals]]:
+        """Return the range of counts of each cell with a significant share of its weight, within and beyond windows."""
+        ranges = [(part.lower, part.upper) for part in self.tables]
+        share = np.linspace(0, 1, self._points)
+        for _ in range(ROUNDS):
+            counts = [np.rint(a[:, None] + share * (b - a)[:, None]) for a, b in ranges]
+            weights, is_final = self(point, counts)[2], True
+            for k, (part, at, weight) in enumerate(zip(self.tables, counts, weights, strict=True)):
+                first, last = ranges[k]
+                size, informed = last - first, ~part.table.law.fiber.uninformed & (weight.max(axis=1) > -np.inf)
+                heavy = weight > weight.max(axis=1, keepdims=True) + math.log(BEYOND) - np.log(size + 1)[:, None]
+                begin = np.maximum(heavy.argmax(axis=1) - 1, 0)
+                end = heavy.shape[1] - 1 - np.maximum(heavy[:, ::-1].argmax(axis=1) - 1, 0)
+                below = informed & heavy[:, 0] & (first >= part.low)
+                above = informed & heavy[:, -1] & (last <= part.high)
+                rows = np.arange(len(at))
+                new_first = np.where(
+                    below, np.maximum(first - size - 1, part.low - 1), np.where(informed, at[rows, begin], first)
+                )
+                new_last = np.where(
+                    above, np.minimum(last + size + 1, part.high + 1), np.where(informed, at[rows, end], last)
+                )
+                shrunk = informed & (new_last - new_first < size / 2)
+                is_final &= not (below | above | shrunk).any()
+                ranges[k] = new_first, new_last
+            if is_final:
+                return ranges
+        return [(part.lower, part.upper) for part in self.tables]
+
+
+def _weights(
+    table: ConfidentialTable, factors: Sequence[CellFactor], counts: TensorVariable, log_noise: TensorVariable
+) -> TensorVariable:
+    """Return log weights of counts by the data model, the noise and the dependents, shape (d, n)."""
+    law = table.law
+    dist, shape = law.base(table.variable.owner.inputs)[0], (counts.shape[1], *law.start.shape)
+    at = pt.tensor(dtype=dist.dtype, shape=(None, *law.start.shape))
+    log_p = log_density(dist, at).reshape((shape[0], -1)).T
+
+    def of_counts(x: TensorVariable) -> TensorVariable:
+        return graph_replace([log_p], {at: x}, strict=False)[0]
+
+    tried = stop_gradient(of_counts(counts.T.reshape(shape).astype(dist.dtype))) + log_noise
+    impossible = pt.or_(pt.isnan(tried), pt.eq(tried, -np.inf))
+    # densities have no gradient at impossible counts, for which the most probable count is substituted
+    likeliest = pt.take_along_axis(
+        counts, pt.argmax(pt.switch(impossible, -np.inf, tried), axis=1, keepdims=True), axis=1
+    )
+    possible = pt.switch(impossible, likeliest, counts).T.reshape(shape).astype(dist.dtype)
+    weights = of_counts(possible) + log_noise
+    weights += sum(factor.by_cell(possible) for factor in factors)
+    return pt.switch(law.fiber.uninformed[:, None], log_noise, pt.switch(impossible, -np.inf, weights))
+
+
+def _of_sums(table: ConfidentialTable, weights: TensorVariable, counts: TensorVariable) -> TensorVariable:
+    """Return the log density of exact and noisy sums as normal observations of the sums of the cells."""
+    observed = table.law.observed
+    matrix, centers = sp.csr_array(observed.system.A), observed.system.values.astype(np.float64)
+    variances = np.ones(centers.size)
+    if isinstance(observed, ObservedMeasurements) and observed.of_sums.y.size:
+        low, high = observed.of_sums.support_bounds(SIGMA)
+        matrix = sp.csr_array(sp.vstack([matrix, observed.of_sums.matrix], format="csr"))
+        centers = np.concatenate([centers, np.nan_to_num((low + high) / 2)])
+        variances = np.concatenate([variances, (high - low) ** 2 / 4 + 1])
+    shares = pt.special.softmax(weights, axis=1)
+    means = (shares * counts).sum(axis=1)
+    squares = (shares * (counts - means[:, None]) ** 2).sum(axis=1)
+    variance = sums_of_cells(sp.csr_array(matrix.power(2)), squares) + variances
+    return -0.5 * ((centers - sums_of_cells(matrix, means)) ** 2 / variance + pt.log(variance)).sum()
+
+
+def _prior(model: pm.Model, values: Sequence[TensorVariable]) -> list[Reals]:
+    """Return draws of the prior of unconstrained variables; none if a prior cannot be drawn."""
+    rvs = [model.values_to_rvs[value] for value in values]
+    observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    drawn = [value.ravel() for value in graph_replace(list(drawn_for(model, rvs).values()), observed, strict=False)]
+    try:
+        with np.errstate(all="ignore"):
+            draw = compile_pymc([], drawn, mode="FAST_COMPILE", random_seed=1)
+            draws = [np.concatenate(draw()) for _ in range(DRAWS)]
+    except (NotImplementedError, ValueError, OverflowError, pm.exceptions.TruncationError):
+        return []
+    return [draw for draw in draws if np.isfinite(draw).all()]
+
+
+def follow_data(model: pm.Model) -> None:
+    """Compute the windows of all tables of a model from its present data."""
+    for table in tables_of(model.root):
+        _refuse_other_numbers(table, model.root)
+        if dims := new_labels(table, model.root):
+            raise ModelError(
+                f"the labels of {dims[0]!r} differ from those of the release of {table.name!r}, which has no density "
+                "for other labels: restore labels and data by pm.set_data, or predict tables of the present labels by "
+                "pm.sample_posterior_predictive(..., predictions=True)"
+            )
+        follow_data_of(table.variable, model.root)
+    _extend(model.root)
+
+
+def _refuse_other_numbers(table: ConfidentialTable, model: pm.Model) -> None:
+    """Refuse observed values other than the release, for which windows and sums of the table were computed."""
+    value = model.rvs_to_values[table.released]
+    given = value.data if isinstance(value, Constant) else table.law.observed.noisy.values
+    if not np.array_equal(given, table.law.observed.noisy.values):
+        raise ModelError(
+            f"{table.released.name!r} is observed with other numbers than those of its release, for which the windows "
+            f"of {table.name!r} were computed: write the model again with PartiallyPrivate for the other numbers, or "
+            "write it with ppdinf.models.Released, whose releases pm.observe and simulation-based calibration replace"
+        )
+
+
+def follow_data_of(table: TensorVariable, model: pm.Model) -> None:
+    """Compute the windows of a table from its present data."""
+    if windows_are_stale(table, model):
+        law = table.owner.op
+        refuse_counted_twice(model, law.base(table.owner.inputs)[0], law.observed)
+        renew_windows(table, ~law.fiber.uninformed, model)
+        law.fitted_data.clear()
+        restart_among(table, dependents_of(table, model), model)
+    else:
+        note_data(table, model)  # copies of a model share the table's law, but not its data
+
+
+def _extend(model: pm.Model) -> None:
+    """Extend windows to the counts at plausible parameters, once for the data of a model."""
+    tables, digest = tables_of(model), digest_of_model(model)
+    if all(digest in table.law.fitted_data for table in tables):
+        return
+    for table, windows in plausible_windows(model).items():
+        extend_windows(table, windows, model)
+        restart_among(table, dependents_of(table, model), model)
+        note_data(table, model)
+    for table in tables:
+        table.law.fitted_data.add(digest)
+
+
+def _after_following[**P, T](density: Callable[P, T]) -> Callable[P, T]:
+    """Update the windows before the density of a model is built."""
+
+    @wraps(density)
+    def of_model(*args: P.args, **kwargs: P.kwargs) -> T:
+        follow_data(args[0])
+        return density(*args, **kwargs)
+
+    return of_model
+
+
+for kind in (pm.Model, pm.FrozenModel):
+    kind.logp = _after_following(kind.logp)

@@ -1,0 +1,257 @@
+"""Log weights of counts as exponential families, or as ratios of gamma functions, which are summed fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from ppdinf._internal.pymc_compat import (
+    Alloc,
+    BernoulliRV,
+    BetaBinomialRV,
+    BinomialRV,
+    Cast,
+    DimShuffle,
+    Elemwise,
+    GeometricRV,
+    NegBinomialRV,
+    PoissonRV,
+    Sigmoid,
+    SpecifyShape,
+    Subtensor,
+    TensorVariable,
+    Variable,
+    ancestors,
+)
+from ppdinf.distributions.data_models import constant
+
+CERTAIN = 2000.0  # replaces infinite log odds: a count other than n has probability exp(-2000)
+
+
+class NaturalForm(NamedTuple):
+    """Natural parameter and log normalizer (symbolic, shape of the table), and ``log h`` of counts."""
+
+    eta: TensorVariable
+    log_normaliser: TensorVariable
+    log_h: NDArray[np.float64]
+
+
+def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[np.int64]) -> NaturalForm | None:
+    """Return the exponential-family form of a distribution with a constant ``h``, or None."""
+    op = table.owner.op
+    if not isinstance(op, PoissonRV | BernoulliRV | BinomialRV | NegBinomialRV | GeometricRV):
+        return None
+    parameters = [pt.broadcast_to(p, shape) for p in op.dist_params(table.owner)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if isinstance(op, PoissonRV):
+            (rate,) = parameters
+            return NaturalForm(log_of_nonnegative(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
+        if isinstance(op, GeometricRV):
+            (p,) = parameters
+            certain = pt.eq(p, 1)
+            eta = pt.switch(certain, -CERTAIN, pt.log1p(-pt.switch(certain, 0.5, p)))
+            return NaturalForm(eta, eta - pt.log(p), _inside(counts >= 1, np.zeros(counts.shape)))
+        if isinstance(op, BernoulliRV):
+            parameters.insert(0, pt.ones(shape))
+        known = 1 if isinstance(op, BernoulliRV) else constant(op.dist_params(table.owner)[0])
+        if known is None:
+            return None
+        size = np.broadcast_to(known, shape).ravel()[:, None]
+        if isinstance(op, BernoulliRV | BinomialRV):
+            inside = (counts >= 0) & (counts <= size)
+            log_h = log_rising(np.maximum(size - counts, 0) + 1, counts) - gammaln(counts + 1)
+            logit, log_none, _ = log_odds(parameters[1])
+            return NaturalForm(logit, -parameters[0] * log_none, _inside(inside, log_h))
+        _, log_none, log_p = log_odds(parameters[1])
+        log_h = log_rising(size, counts) - gammaln(counts + 1)
+        return NaturalForm(log_none, -parameters[0] * log_p, _inside(counts >= 0, log_h))
+
+
+def log_odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
+    """Return the log odds and the logarithms of ``1 - p`` and p, exact for large log odds if p is a sigmoid of them."""
+    logit = _undo_sigmoid(p)
+    if logit is not None:
+        return logit, -pt.softplus(logit), -pt.softplus(-logit)
+    certain = pt.eq(p, 1)
+    q = pt.switch(certain, 0.5, p)
+    log_p, log_none = log_of_nonnegative(p), pt.log1p(-q)
+    return pt.switch(certain, CERTAIN, log_p - log_none), pt.switch(certain, -CERTAIN, log_none), log_p
+
+
+def _undo_sigmoid(p: TensorVariable) -> TensorVariable | None:
+    """Return the argument of a sigmoid, through operations on its shape, or None if p is not a sigmoid."""
+    if p.owner is None:
+        return None
+    op = p.owner.op
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Sigmoid):
+        return p.owner.inputs[0]
+    if isinstance(op, DimShuffle | Alloc | Subtensor | SpecifyShape):
+        inner = _undo_sigmoid(p.owner.inputs[0])
+        return None if inner is None else op(inner, *p.owner.inputs[1:])
+    return None
+
+
+def log_of_nonnegative(x: TensorVariable) -> TensorVariable:
+    """Return the logarithm with gradient 0 at 0, so that an exposure of 0 does not make other gradients nan."""
+    none = pt.eq(x, 0)
+    return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))
+
+
+def log_rising[X: (NDArray[np.float64], TensorVariable)](c: X, x: X) -> X:
+    """Return ``log Gamma(c + x) - log Gamma(c)`` without cancellation for large c, by Stirling's series."""
+    xp, log_gamma = (pt, pt.gammaln) if isinstance(c, TensorVariable) else (np, gammaln)
+    large = xp.maximum(c, 1e3)
+    top, least = large + x, xp.maximum(large + x, 1.0)
+    rest = sum(scale * (least**power - large**power) for scale, power in ((1 / 12, -1.0), (-1 / 360, -3.0)))
+    series = (large - 0.5) * xp.log1p(x / large) + x * xp.log(top) - x + rest
+    return xp.where(c > 1e3, series, log_gamma(c + x) - log_gamma(c))
+
+
+def _inside(support: NDArray[np.bool_], log_h: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(support, log_h, -np.inf)
+
+
+EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise
+
+
+class GammaForm(NamedTuple):
+    """Parameters of cells (symbolic) as in `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.GammaRatios`."""
+
+    parameters: TensorVariable
+    constant: TensorVariable
+    has: tuple[bool, bool, bool]
+    first: NDArray[np.int64]
+    segment: NDArray[np.float64]
+
+
+class _Cells(NamedTuple):
+    """Terms of log weights, of the shape of the table: linear and constant, then arguments of gamma functions."""
+
+    eta: TensorVariable
+    constant: TensorVariable
+    alpha: TensorVariable | None = None
+    beta: TensorVariable | None = None
+    low: TensorVariable | float = 1.0
+    high: NDArray[np.float64] | None = None
+
+
+def gamma_form(
+    dist: TensorVariable,
+    shape: tuple[int, ...],
+    log_noise: NDArray[np.float64],
+    lower: NDArray[np.int64],
+    kept: NDArray[np.bool_],
+    table: TensorVariable,
+    dependents: Sequence[TensorVariable] = (),
+    values: Sequence[TensorVariable] = (),
+) -> GammaForm | None:
+    """Return the cells of a distribution as ratios of gamma functions, or None."""
+    cells = _data_model(dist, shape)
+    if cells is None or len(dependents) > 1:
+        return None
+    if dependents:
+        cells = _with_dependent(cells, dependents[0], values[0], table, shape)
+    noise = None if cells is None else noise_segments(log_noise[kept], lower[kept])
+    if cells is None or noise is None:
+        return None
+    columns = [cells.eta, cells.alpha, cells.beta, cells.low, cells.high]
+    filled = [pt.broadcast_to(0.0 if x is None else pt.as_tensor(x).astype("float64"), shape).ravel() for x in columns]
+    parameters, terms = pt.stack(filled, axis=1), pt.broadcast_to(cells.constant, shape).ravel()
+    if not kept.all():
+        which = np.flatnonzero(kept)
+        parameters, terms = parameters[which], terms[which]
+    has = (cells.alpha is not None, cells.beta is not None, cells.high is not None)
+    return GammaForm(parameters, terms.sum(), has, *noise)
+
+
+def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
+    op = dist.owner.op
+    if not isinstance(op, PoissonRV | BinomialRV | NegBinomialRV | BetaBinomialRV):
+        return None
+    parameters = [pt.broadcast_to(p.astype("float64"), shape) for p in op.dist_params(dist.owner)]
+    if isinstance(op, PoissonRV):
+        return _Cells(log_of_nonnegative(parameters[0]), -parameters[0])
+    if isinstance(op, NegBinomialRV):
+        size, p = parameters
+        _, log_none, log_p = log_odds(p)
+        return _Cells(log_none, size * log_p, size)
+    known = constant(op.dist_params(dist.owner)[0])
+    if known is None:
+        return None
+    n = np.broadcast_to(known, shape).astype(np.float64)
+    if isinstance(op, BinomialRV):
+        logit, log_none, _ = log_odds(parameters[1])
+        return _Cells(logit, n * log_none + pt.gammaln(n + 1.0), high=n + 1.0)
+    alpha, beta = parameters[1:]
+    terms = pt.gammaln(n + 1.0) + log_rising(beta, n) - log_rising(alpha + beta, n)
+    return _Cells(pt.zeros(shape), terms, alpha, n + beta, high=n + 1.0)
+
+
+def _with_dependent(
+    cells: _Cells, dependent: TensorVariable, value: TensorVariable, table: TensorVariable, shape: tuple[int, ...]
+) -> _Cells | None:
+    """Return cells times the probability of a binomial number out of each count, or None."""
+    op = dependent.owner.op
+    if not isinstance(op, BinomialRV):
+        return None
+    n, p = op.dist_params(dependent.owner)
+    if not _is_table(n, table) or table in ancestors([p]) or value.type.shape != shape:
+        return None
+    p, v = pt.broadcast_to(p.astype("float64"), shape), value.astype("float64")
+    _, log_none, log_p = log_odds(p)
+    none = pt.eq(v, 0.0)
+    terms = pt.switch(none, 0.0, v * pt.switch(none, 0.0, log_p)) - v * log_none - pt.gammaln(v + 1.0)
+    terms = pt.switch(pt.lt(v, 0.0), -np.inf, terms)
+    return cells._replace(eta=cells.eta + log_none, constant=cells.constant + terms, low=1.0 - v)
+
+
+def _is_table(x: Variable, table: TensorVariable) -> bool:
+    """Return whether a variable is the table, possibly as another type of numbers."""
+    while x is not table and x.owner and isinstance(x.owner.op, Elemwise) and isinstance(x.owner.op.scalar_op, Cast):
+        x = x.owner.inputs[0]
+    return x is table
+
+
+def noise_segments(
+    log_noise: NDArray[np.float64], lower: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+    """Return log weights as concave quadratic polynomials on at most two runs of counts per row, or None."""
+    first, segments = [0], []
+    for row, low in zip(log_noise, lower, strict=True):
+        inside = np.flatnonzero(row > -np.inf)
+        if not inside.size or inside[-1] - inside[0] + 1 > inside.size:
+            return None
+        y = row[inside]
+        bend = np.diff(y, 2)
+        kink = inside.size if bend.size < 2 or np.ptp(bend) < EXACT else int(bend.argmin()) + 2
+        start, parts = low + inside[0], []
+        for begin, part in ((0, y[:kink]), (kink, y[kink:])):
+            if part.size:
+                form = _quadratic(part)
+                if form is None:
+                    return None
+                parts.append([start + begin, start + begin + part.size - 1, start + begin, *form])
+        if len(parts) == 2 and parts[0][4] + 2 * parts[0][5] * (kink - 1) < parts[1][4] - 2 * parts[1][5]:
+            return None  # the kink is convex
+        segments += parts
+        first.append(len(segments))
+    return np.array(first, dtype=np.int64), np.array(segments, dtype=np.float64).reshape(-1, 6)
+
+
+def _quadratic(y: NDArray[np.float64]) -> tuple[float, float, float] | None:
+    """Return coefficients of a concave polynomial of degree 2 in 0, 1, ... that equals the numbers, or None."""
+    last = y.size - 1
+    slope = (y[-1] - y[0]) / max(last, 1)
+    k = np.arange(y.size)
+    line = y[0] + slope * k
+    if np.abs(y - line).max() < EXACT:
+        return y[0], slope, 0.0
+    middle = last // 2  # the parabola through three points
+    square = (y[middle] - line[middle]) / (middle * (middle - last))
+    close = np.abs(y - line - square * k * (k - last)).max() < EXACT
+    return (y[0], slope - square * last, square) if close and square < 0 else None

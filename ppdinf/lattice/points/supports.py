@@ -1,0 +1,166 @@
+"""Supports of counts, possibly with holes: possible counts by interval propagation, and tables within them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from ppdinf.lattice.algebra.systems import IntVector, exact_product
+from ppdinf.lattice.points.fiber_tables import cell_intervals
+
+PASSES = 20
+
+type Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Possible counts of cells."""
+
+    lower: IntVector
+    possible: Mask
+
+    @cached_property
+    def low(self) -> IntVector:
+        """Smallest possible count of each cell."""
+        found: IntVector = self.lower + self.possible.argmax(axis=1)
+        return found
+
+    @cached_property
+    def high(self) -> IntVector:
+        """Largest possible count of each cell."""
+        found: IntVector = self.lower + self.possible.shape[1] - 1 - self.possible[:, ::-1].argmax(axis=1)
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether some cell has no possible count."""
+        return not bool(self.possible.any(axis=1).all())
+
+    @property
+    def fixed(self) -> Mask:
+        """Cells with one possible count."""
+        found: Mask = self.low == self.high
+        return found
+
+    @property
+    def holes(self) -> Mask:
+        """Cells with an impossible count between two possible counts."""
+        found: Mask = self.possible.sum(axis=1) < self.high - self.low + 1
+        return found
+
+    def around(self, table: IntVector, cells: IntVector) -> Support:
+        """Return the support with all other cells fixed at their counts in a table."""
+        possible = np.zeros_like(self.possible)
+        possible[np.arange(table.size), table - self.lower] = True
+        possible[cells] = self.possible[cells]
+        return Support(self.lower, possible)
+
+    def counts(self, cell: int) -> IntVector:
+        """Return the possible counts of a cell."""
+        found: IntVector = self.lower[cell] + np.flatnonzero(self.possible[cell])
+        return found
+
+
+def presolve(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support
+) -> Support:
+    """Remove counts that interval propagation proves impossible under ``A x = values`` and ``B x >= limits``."""
+    d, width = support.possible.shape
+    units = sparse.eye_array(d, dtype=np.int64, format="csr")
+    rows = sparse.csr_array(sparse.vstack([B, units, -units], format="csr"))
+    for _ in range(PASSES):
+        if support.is_empty:
+            break
+        low, high = cell_intervals(A, values, rows, np.concatenate([limits, support.low, -support.high]))
+        counts = support.lower[:, None] + np.arange(width)
+        inside = (counts >= low[:, None]) & (counts <= high[:, None])
+        narrower = Support(support.lower, support.possible & inside)
+        if (narrower.possible == support.possible).all():
+            break
+        support = narrower
+    return support
+
+
+SECONDS = 20.0
+
+type Reals = NDArray[np.float64]
+
+
+def nearest_table(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support, near: IntVector
+) -> IntVector | None:
+    """Return a table near a given one with ``A x = values``, ``B x >= limits`` and counts in their supports."""
+    return _solve(A, values, B, limits, support, near, None)
+
+
+def random_vertex(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
+    rng: np.random.Generator,
+) -> IntVector | None:  # fmt: skip
+    """Return a table that maximises a random objective; see `nearest_table`."""
+    return _solve(A, values, B, limits, support, None, rng.standard_normal(support.low.size))
+
+
+def _solve(
+    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
+    near: IntVector | None, objective: Reals | None,
+) -> IntVector | None:  # fmt: skip
+    """Solve for z = x - base; differences from `near`, if given, are split into positive and negative parts."""
+    if support.is_empty:
+        return None
+    d, base = support.low.size, support.low if near is None else near
+    cell, first, last = _segments(support)
+    m, units = cell.size, sparse.eye_array(d, dtype=np.int64, format="csr")
+    choice = sparse.csr_array((np.ones(m, dtype=np.int64), (cell, np.arange(m))), shape=(d, m))
+    with_holes = np.unique(cell)
+    x = units if near is None else sparse.hstack([units, -units])
+    none = sparse.csr_array((A.shape[0], m)), sparse.csr_array((B.shape[0], m))
+    begins = sparse.csr_array((first - base[cell], (cell, np.arange(m))), shape=(d, m))[with_holes]
+    ends = sparse.csr_array((last - base[cell], (cell, np.arange(m))), shape=(d, m))[with_holes]
+    left = (values - exact_product(A, base)).astype(float)
+    blocks = [
+        (sparse.hstack([A @ x, none[0]]), left, left),
+        (sparse.hstack([B @ x, none[1]]), (limits - exact_product(B, base)).astype(float), np.inf),
+        (sparse.hstack([0 * x, choice])[with_holes], 1, 1),
+        (sparse.hstack([x[with_holes], -begins]), 0, np.inf),
+        (sparse.hstack([x[with_holes], -ends]), -np.inf, 0),
+    ]
+    low, high = (support.low - base).astype(float), (support.high - base).astype(float)
+    if near is None:
+        assert objective is not None
+        cost, lowest, highest = -objective, low, high
+    else:
+        cost = np.ones(2 * d)
+        lowest = np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)])
+        highest = np.concatenate([np.maximum(high, 0), np.maximum(-low, 0)])
+    constraints = [LinearConstraint(sparse.csc_array(M), a, b) for M, a, b in blocks if M.shape[0]]
+    found = milp(
+        np.append(cost, np.zeros(m)), integrality=np.ones(cost.size + m), constraints=constraints,
+        bounds=Bounds(np.append(lowest, np.zeros(m)), np.append(highest, np.ones(m))),
+        options={"time_limit": SECONDS},
+    )  # fmt: skip
+    if found.x is None:
+        return None
+    z = np.rint(found.x).astype(np.int64)
+    table: IntVector = base + (z[:d] if near is None else z[:d] - z[d : 2 * d])
+    inside = (table >= support.low) & (table <= support.high)
+    agrees = (exact_product(A, table) == values).all() and (exact_product(B, table) >= limits).all()
+    if not (agrees and inside.all() and support.possible[np.arange(d), table - support.lower].all()):
+        return None
+    return table
+
+
+def _segments(support: Support) -> tuple[IntVector, IntVector, IntVector]:
+    """Return cell, first and last count of every segment, for cells with holes."""
+    rows = np.flatnonzero(support.holes)
+    padded = np.pad(support.possible[rows].astype(np.int8), ((0, 0), (1, 1)))
+    change = np.diff(padded, axis=1)
+    row, begin = np.nonzero(change == 1)
+    _, end = np.nonzero(change == -1)
+    return rows[row], support.lower[rows[row]] + begin, support.lower[rows[row]] + end - 1

@@ -1,0 +1,133 @@
+"""Moves for the tables within a support, with the theorem that proves that they connect, if any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ppdinf.lattice.algebra.systems import IntVector
+from ppdinf.lattice.blocks import Structure
+from ppdinf.lattice.move_families import Combinations, Family
+from ppdinf.lattice.moves import Moves, connected_moves
+from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.lattice.points.supports import Support, presolve
+
+type Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Moves of a system over a subset of the cells, and possibly over further variables, which are removed."""
+
+    moves: Moves
+    cells: IntVector
+    d: int
+
+    def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
+        """Draw `size` directions, one per column."""
+        drawn = self.moves.draw(size, rng=rng)
+        if drawn.shape[0] > self.cells.size:
+            drawn = sparse.csc_array(sparse.csr_array(drawn)[: self.cells.size])
+        return sparse.csc_array((drawn.data, self.cells[drawn.indices], drawn.indptr), shape=(self.d, size))
+
+
+@dataclass(frozen=True, eq=False)
+class SupportMoves:
+    """Moves for the tables within a support."""
+
+    support: Support
+    moves: Moves
+    proved: bool
+    held: Mask | None
+
+    def with_sums(self, A: sparse.csr_array, shape: tuple[int, ...]) -> Moves:
+        """Return moves for the same tables that also preserve further sums; A contains all sums."""
+        if self.held is None or not self.held.any():
+            return connected_moves(A, bounds="lower" if self.held is None else "box", seconds=0, shape=shape)
+        return _of_free(A, sparse.csr_array((0, A.shape[1]), dtype=np.int64), ~self.held, None, (), 0)
+
+
+def support_moves(
+    A: sparse.csr_array,
+    values: IntVector,
+    B: sparse.csr_array,
+    limits: IntVector,
+    support: Support,
+    nearly_known: Mask,
+    *,
+    found: Structure,
+    cut: bool = False,
+    shape: tuple[int, ...] = (),
+    seconds: float = 10.0,
+) -> SupportMoves:
+    """Return moves that connect the tables with ``A x = values``, ``B x >= limits`` and counts in a support."""
+    linked = bool(np.any(np.diff(B.indptr) > 1))
+    if not (linked or cut or nearly_known.any() or _is_cut(A, values, support)):
+        moves = connected_moves(found, bounds="lower", seconds=seconds, shape=shape)
+        proved = by_theorem(moves)
+        return SupportMoves(support if proved else presolve(A, values, B, limits, support), moves, proved, None)
+    support = presolve(A, values, B, limits, support)
+    if support.is_empty:  # no table is feasible; the search for a start raises the error
+        return SupportMoves(support, connected_moves(found, bounds="lower", seconds=0, shape=shape), False, None)
+    up, down = B.maximum(0), B.minimum(0)
+    B = sparse.csr_array(B[np.flatnonzero(up @ support.low + down @ support.high < limits)])
+    free, held = ~support.fixed, support.fixed | nearly_known
+    parts = [_of_free(A, B, free, found, shape, seconds)]
+    if (free & held).any() and not held.all():
+        parts.append(_of_free(A, B, ~held, None, (), seconds))
+    holes, everywhere = bool(support.holes.any()), np.arange(free.size)
+    families: list[tuple[Family, float, bool]] = [
+        (Embedded(each, everywhere, free.size), 1.0, False) for each in parts if each.families
+    ]
+    why = list(dict.fromkeys(each.reason for each in parts))
+    if holes and found.lattice.rank:
+        families.append((Combinations(found.lattice.basis), 0.5, False))
+        why.append("Connects tables with holes in their support: integer combinations of the basis.")
+    moves = Moves(families, everywhere, np.ones(free.size, dtype=np.int64), True, " ".join(why))
+    return SupportMoves(support, moves, by_theorem(*parts) and not holes, held)
+
+
+def by_theorem(*moves: Moves) -> bool:
+    """Return whether a theorem proves that finitely many moves connect (not all combinations of the lattice)."""
+    families = [family for each in moves for family, _, _ in each.families]
+    return all(
+        by_theorem(family.moves) if isinstance(family, Embedded) else not isinstance(family, Combinations)
+        for family in families
+    )
+
+
+def _is_cut(A: sparse.csr_array, values: IntVector, support: Support) -> bool:
+    """Return whether the support excludes counts that public sums and its lower bounds allow."""
+    if support.is_empty or support.holes.any():
+        return True
+    bounded = ~support.possible[:, -1]
+    if not bounded.any():
+        return False
+    units = sparse.eye_array(bounded.size, dtype=np.int64, format="csr")
+    high = cell_intervals(A, values, units, support.low)[1]
+    return bool(np.any(bounded & (support.high < high)))
+
+
+def _of_free(
+    A: sparse.csr_array,
+    B: sparse.csr_array,
+    free: Mask,
+    found: Structure | None,
+    shape: tuple[int, ...],
+    seconds: float,
+) -> Moves:
+    """Return moves of the free cells that connect under lower and upper bounds on cells and on the sums B."""
+    d, cells = free.size, np.flatnonzero(free)
+    if free.all() and not B.shape[0] and found is not None:
+        return connected_moves(found, bounds="box", seconds=seconds, shape=shape)
+    if not cells.size:
+        return Moves([], np.arange(d), np.ones(d, dtype=np.int64), True, "Every cell is known: nothing moves.")
+    slacks = -sparse.eye_array(B.shape[0], dtype=np.int64, format="csc")
+    parts = [[sparse.csc_array(A)[:, cells], None], [sparse.csc_array(B)[:, cells], slacks]]
+    system = sparse.block_array(parts, format="csc") if B.shape[0] else parts[0][0]
+    inner = connected_moves(system, bounds="box", seconds=seconds)
+    embedded = [(Embedded(inner, cells, d), 1.0, False)] if inner.families else []
+    return Moves(embedded, np.arange(d), np.ones(d, dtype=np.int64), inner.connected, inner.reason)

@@ -1,0 +1,197 @@
+"""Rounding of counts to a multiple of a base: to the nearest with a stated tie rule, down, up, or at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.values import Json, Symbolic, construct
+from ppdinf.errors import PrivacyError
+from ppdinf.laws.interval import IndicatorLaw
+from ppdinf.laws.law_array import PerEntry
+from ppdinf.laws.observation_model import Column, IndependentLaw
+
+DIRECTIONS, TIES = ("nearest", "down", "up"), ("up", "down", "even")
+
+
+@dataclass(frozen=True)
+class Rounded(PerEntry, IndicatorLaw):
+    """Rounding of a count to a multiple of the base. An array as base states one base per entry.
+
+    Parameters
+    ----------
+    base : int or array of int
+        At least 1.
+    direction : {"nearest", "down", "up"}
+    ties : {"up", "down", "even"}, optional
+        Required for an even base and the nearest multiple, where ``base / 2`` above a multiple is a tie: the larger
+        multiple, the smaller multiple, or the even multiple (``0, 2 base, 4 base, ...``), as Python, NumPy and R round.
+        Excel and most statistical offices round counts up.
+
+    Raises
+    ------
+    PrivacyError
+        The base is not an integer of at least 1, the direction or tie rule is unknown, or the tie rule is missing.
+
+    See Also
+    --------
+    ppdinf.laws.RandomRounding, ppdinf.laws.Interval
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import Rounded
+    >>> Rounded(10, ties="up").support_bounds(np.array([0, 10]), 0.0)
+    (array([-5,  5]), array([ 4, 14]))
+    >>> Rounded(5).publish(np.array([2, 3, 12]), np.random.default_rng()).tolist()
+    [0, 5, 10]
+    """
+
+    name: ClassVar[str] = "rounded"
+    base: int
+    direction: str = "nearest"
+    ties: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 1:
+            raise PrivacyError(f"base must be an integer >= 1, found {self.base!r}")
+        if self.direction not in DIRECTIONS:
+            raise PrivacyError(f"direction must be 'nearest', 'down' or 'up', found {self.direction!r}")
+        if self.ties not in (None, *TIES):
+            raise PrivacyError(f"ties must be 'up', 'down' or 'even', found {self.ties!r}")
+        if self.ties is None and self.direction == "nearest" and self.base % 2 == 0:
+            raise PrivacyError(f"ties of the even base {self.base} need a rule: ties='up', 'down' or 'even'")
+
+    def to_dict(self) -> Json:
+        """Return the name, the base, the direction and the tie rule."""
+        ties = {} if self.ties is None else {"ties": self.ties}
+        return {"name": self.name, "base": str(self.base), "direction": self.direction, **ties}
+
+    @classmethod
+    def _of_texts(cls, data: Json) -> Rounded:
+        stated = {key: int(value) if key == "base" else value for key, value in data.items() if key != "name"}
+        return construct(cls, stated, "rounding")
+
+    @property
+    def gives(self) -> str:
+        """Description of a published number, for messages."""
+        return f"which is rounded to a multiple of {self.base}"
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each number is a multiple of the base."""
+        possible: NDArray[np.bool_] = y % self.base == 0
+        return possible
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return the smallest and largest count that is rounded to each y, a multiple of the base."""
+        if self.direction == "down":
+            return y, y + self.base - 1
+        if self.direction == "up":
+            return y - self.base + 1, y
+        half = self.base // 2
+        if self.base % 2:
+            return y - half, y + half
+        # a tie is rounded to y from below (y - half) and from above (y + half)
+        is_even = y // self.base % 2 == 0
+        from_below = (self.ties == "up") | ((self.ties == "even") & is_even)
+        from_above = (self.ties == "down") | ((self.ties == "even") & is_even)
+        return y - half + 1 - from_below, y + half - 1 + from_above
+
+    def column_below(self, threshold: int) -> Column:
+        """Return the log weights of ``Y < threshold``: 0 up to the last count that is rounded below it."""
+        last = (threshold - 1) // self.base * self.base
+        high = self.support_bounds(np.array([last]), 0.0)[1]
+        return Column(np.zeros(1), np.zeros(1, dtype=np.int64), high, left=(0.0, 0.0))
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Round the counts."""
+        below = x // self.base * self.base
+        above = np.where(x == below, below, below + self.base)
+        if self.direction != "nearest":
+            return below if self.direction == "down" else above
+        is_odd = below // self.base % 2 == 1
+        tie_up = (self.ties == "up") | ((self.ties == "even") & is_odd)
+        excess = 2 * (x - below) - self.base
+        return np.where((excess > 0) | ((excess == 0) & tie_up), above, below)
+
+
+@dataclass(frozen=True)
+class RandomRounding(PerEntry, IndependentLaw):
+    """Rounding of a count x up to a multiple of the base with probability ``(x mod base) / base``, otherwise down.
+
+    A multiple y is published with probability ``1 - |y - x| / base`` where this is positive.
+
+    Parameters
+    ----------
+    base : int or array of int
+        At least 2; Stats NZ and Statistics Canada use 3, 5 and 10. An array states one base per entry.
+
+    Raises
+    ------
+    PrivacyError
+        The base is not an integer of at least 2.
+
+    See Also
+    --------
+    ppdinf.laws.Rounded, ppdinf.mechanisms.random_rounding
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import RandomRounding
+    >>> float(np.exp(RandomRounding(3).log_weight(6, np.array(5))).round(3))
+    0.667
+    """
+
+    name: ClassVar[str] = "random-rounding"
+    base: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 2:
+            raise PrivacyError(f"base must be an integer >= 2, found {self.base!r}")
+
+    def to_dict(self) -> Json:
+        """Return the name and the base."""
+        return {"name": self.name, "base": str(self.base)}
+
+    @classmethod
+    def _of_texts(cls, data: Json) -> RandomRounding:
+        return construct(cls, {key: int(value) for key, value in data.items() if key != "name"}, "random rounding")
+
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
+        """Return the log probability of each published y given the count x, elementwise; ``-inf`` if it is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(1 - abs(y - x) / self.base, 0) * (np.mod(y, self.base) == 0))
+
+    @property
+    def gives(self) -> str:
+        """Description of a published number, for messages."""
+        return f"which is rounded to a multiple of {self.base}"
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each number has positive probability for some count."""
+        possible: NDArray[np.bool_] = y % self.base == 0
+        return possible
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return the smallest and largest possible count given each y."""
+        return y - self.base + 1, y + self.base - 1
+
+    def columns(self, y: NDArray[Any]) -> list[Column]:
+        """Return one column of triangular weights around each published number."""
+        away = np.arange(-self.base + 1, self.base)
+        return [Column(self.log_weight(0, away), np.arange(y.size), y - self.base + 1)]
+
+    def column_below(self, threshold: int) -> Column:
+        """Return the log probability of rounding below the threshold, to the last multiple below it or less."""
+        last = (threshold - 1) // self.base * self.base
+        weights = np.log1p(-np.arange(self.base) / self.base)
+        return Column(weights, np.zeros(1, dtype=np.int64), np.array([last]), left=(0.0, 0.0))
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Round the counts at random."""
+        above = x % self.base
+        return x - above + self.base * (rng.random(x.shape) < above / self.base)

@@ -1,0 +1,278 @@
+"""A transition matrix with the probability of every released count for every count, and randomized response."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp, xlog1py, xlogy
+
+from ppdinf._internal.values import Json, Symbolic, assign, construct, numbers
+from ppdinf.errors import PrivacyError
+from ppdinf.laws.law_array import PerEntry
+from ppdinf.laws.observation_model import Column, IndependentLaw
+
+ROUNDING = 1e-6  # tolerance for the sum of a row
+
+
+@dataclass(frozen=True, eq=False)
+class TransitionMatrix(IndependentLaw):
+    """Probabilities P(y | x) of every released count for every count; both start at 0.
+
+    Attributes
+    ----------
+    probabilities : array of float64, shape (counts, released counts)
+
+    Raises
+    ------
+    PrivacyError
+        The array is not a matrix, or a row is not a probability vector.
+
+    See Also
+    --------
+    ppdinf.Transition, ppdinf.laws.RandomizedResponse
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import TransitionMatrix
+    >>> rounded = TransitionMatrix(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    >>> np.exp(rounded.log_weight(np.array([0, 1, 2]), np.array([1, 1, 1])))
+    array([0.5, 0.5, 0. ])
+    """
+
+    name: ClassVar[str] = "transition-matrix"
+    probabilities: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        p = numbers(self.probabilities, "a transition matrix")
+        if p.ndim != 2 or not p.size:
+            raise PrivacyError(
+                f"a transition matrix must be two-dimensional, with one row for every count, found shape {p.shape}"
+            )
+        wrong = np.flatnonzero((p < 0).any(axis=1) | ~(np.abs(p.sum(axis=1) - 1) < ROUNDING))
+        if wrong.size:
+            raise PrivacyError(f"row {wrong[0]} is not a probability vector: entries must be non-negative and sum to 1")
+        assign(self, probabilities=p)
+
+    def to_dict(self) -> Json:
+        """Return the name and the probabilities."""
+        return {"name": self.name, "probabilities": self.probabilities}
+
+    @classmethod
+    def _of_texts(cls, data: Json) -> TransitionMatrix:
+        return construct(cls, {key: value for key, value in data.items() if key != "name"}, "a transition matrix")
+
+    @cached_property
+    def _log_probabilities(self) -> NDArray[np.float64]:
+        """Log probabilities, padded on all sides by ``-inf``."""
+        with np.errstate(divide="ignore"):
+            return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
+
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
+        """Return the log probability of each released y given the count x, elementwise; ``-inf`` outside the matrix.
+
+        NumPy or PyTensor.
+        """
+        log_p = self._log_probabilities
+        sized = ((x, log_p.shape[0]), (y, log_p.shape[1]))
+        if isinstance(x, np.ndarray | int | np.integer | float):
+            row, column = (np.clip(np.asarray(value, dtype=np.int64) + 1, 0, size - 1) for value, size in sized)
+            return log_p[row, column]
+        import pytensor.tensor as pt
+
+        row, column = (pt.clip(pt.as_tensor(value) + 1, 0, size - 1).astype("int64") for value, size in sized)
+        return pt.as_tensor(log_p)[row, column]
+
+    @property
+    def gives(self) -> str:
+        """Description of a published number, for messages."""
+        return "whose probability is 0 in every row of the matrix"
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each number has positive probability for some count."""
+        possible = np.append((self.probabilities > 0).any(axis=0), False)
+        return possible[np.where((y >= 0) & (y < possible.size), y, -1)]
+
+    @property
+    def outside(self) -> float:
+        """The number of different published numbers, since each is compared with its most probable count."""
+        return float(self.probabilities.shape[1])
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return the smallest and largest count given each y whose relative probability exceeds `tail_probability`."""
+        possible = self.probabilities > tail_probability * self.probabilities.max(axis=0, initial=0)
+        first, last = possible.argmax(axis=0), possible.shape[0] - 1 - possible[::-1].argmax(axis=0)
+        column = np.clip(np.asarray(y, dtype=np.int64), 0, first.size - 1)
+        return first[column], last[column]
+
+    def columns(self, y: NDArray[Any]) -> list[Column]:
+        """Return one column of log probabilities for each different released number."""
+        counts = np.arange(self.probabilities.shape[0])
+        different, number = np.unique(y, return_inverse=True)
+        found = []
+        for k, value in enumerate(different):
+            own = np.flatnonzero(number == k)
+            found.append(Column(self.log_weight(np.full(counts.size, value), counts), own, np.zeros_like(own)))
+        return found
+
+    def column_below(self, threshold: int) -> Column:
+        """Return the log probability of numbers below the threshold for every row."""
+        with np.errstate(divide="ignore"):
+            log_p = np.log(self.probabilities[:, : max(threshold, 0)].sum(axis=1))
+        return Column(log_p, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw a released number for each count from its row."""
+        rows = np.cumsum(self.probabilities, axis=1)[x]
+        return (rng.random(x.shape)[..., None] * rows[..., -1:] >= rows).sum(axis=-1)
+
+
+LARGEST = 20_000  # largest number of respondents: a column takes about N^2 operations
+ROWS = 2**22  # terms that are summed together
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(PerEntry, IndependentLaw):
+    """Number of respondents who report an answer, of a known number of respondents (Warner, 1965).
+
+    If x of N respondents have the answer, ``Y = Binomial(x, keep) + Binomial(N - x, flip)`` of them report it. The
+    density is exact and normalized.
+
+    Parameters
+    ----------
+    respondents : int or array of int
+        N, from 1 to 20,000. An array states one number per entry.
+    keep : float
+        Probability that a respondent with the answer reports it.
+    flip : float
+        Probability that a respondent without the answer reports it.
+
+    Raises
+    ------
+    PrivacyError
+        A parameter is out of range, or ``keep`` equals ``flip``, so that reports do not depend on answers.
+
+    See Also
+    --------
+    ppdinf.laws.TransitionMatrix
+
+    Notes
+    -----
+    State the reports of one answer only: the number of the other answer is N minus it, and a second statement would
+    count the same reports twice. Reports of more than two answers have a joint law: the persons by answer and report
+    are a `ppdinf.models.ConstrainedCounts` with the published sums by report (docs/measurements.md).
+
+    References
+    ----------
+    S. L. Warner, "Randomized response", J. Am. Stat. Assoc. 60 (1965).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ppdinf.laws import RandomizedResponse
+    >>> coin = RandomizedResponse(10, keep=0.75, flip=0.25)
+    >>> coin.log_weight(np.array([5]), np.arange(11)).argmax().item()
+    5
+    """
+
+    name: ClassVar[str] = "randomized-response"
+    respondents: int
+    keep: float
+    flip: float
+
+    def __post_init__(self) -> None:
+        n = self.respondents
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
+            raise PrivacyError(f"respondents must be an integer from 1 to {LARGEST:,}, found {n!r}")
+        for name in ("keep", "flip"):
+            p = getattr(self, name)
+            if isinstance(p, bool) or not isinstance(p, int | float | np.number) or not 0 <= p <= 1:
+                raise PrivacyError(f"{name} must be a probability, found {p!r}")
+        if self.keep == self.flip:
+            raise PrivacyError("keep and flip must differ: otherwise reports do not depend on answers")
+        assign(self, respondents=int(n), keep=float(self.keep), flip=float(self.flip))
+
+    def to_dict(self) -> Json:
+        """Return the name and the parameters."""
+        return {
+            "name": self.name, "respondents": str(self.respondents), "keep": repr(self.keep), "flip": repr(self.flip)
+        }  # fmt: skip
+
+    @classmethod
+    def _of_texts(cls, data: Json) -> RandomizedResponse:
+        convert = {"respondents": int, "keep": float, "flip": float}
+        stated = {key: convert.get(key, str)(value) for key, value in data.items() if key != "name"}
+        return construct(cls, stated, "randomized response")
+
+    @property
+    def gives(self) -> str:
+        """Description of a published number, for messages."""
+        return f"which is a number of {self.respondents} respondents"
+
+    @lru_cache(maxsize=1024)  # noqa: B019  (laws are values: equal ones share an entry)
+    def _log_p(self, y: int) -> NDArray[np.float64]:
+        """Log probability of y for x = 0, ..., N, padded on both sides by ``-inf``."""
+        n, found = self.respondents, np.full(self.respondents + 3, -np.inf)
+        if not 0 <= y <= n:
+            return found
+        from_keepers = np.arange(y + 1)
+        rows = max(ROWS // (y + 1), 1)
+        for start in range(0, n + 1, rows):
+            x = np.arange(start, min(start + rows, n + 1))[:, None]
+            terms = _binomial(from_keepers, x, self.keep) + _binomial(y - from_keepers, n - x, self.flip)
+            found[x.ravel() + 1] = logsumexp(terms, axis=1)
+        return found
+
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
+        """Return the log probability of each y given the count x, elementwise."""
+        y, x = np.broadcast_arrays(np.asarray(y, dtype=np.int64), np.asarray(x, dtype=np.int64))
+        place, found = np.clip(x + 1, 0, self.respondents + 2), np.empty(x.shape)
+        for value in np.unique(y).tolist():
+            found[y == value] = self._log_p(value)[place[y == value]]
+        return found
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each number has positive probability for some count."""
+        return np.array([np.isfinite(self._log_p(int(value))).any() for value in y], dtype=bool)
+
+    @property
+    def outside(self) -> float:
+        """Sum of the probabilities of all reports over all counts, for both ends."""
+        return 2.0 * (self.respondents + 1)
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return the smallest and largest count given each y, except with relative weight `tail_probability`."""
+        y = np.asarray(y)
+        low, high = np.zeros(y.shape), np.zeros(y.shape)
+        for value in np.unique(y).tolist():
+            log_p = self._log_p(int(value))[1:-1]
+            p = np.exp(log_p - log_p.max()) if np.isfinite(log_p).any() else np.ones(log_p.size)
+            below, above = np.cumsum(p), np.cumsum(p[::-1])
+            possible = np.isfinite(log_p) if tail_probability <= 0 else below > tail_probability * below[-1]
+            low[y == value] = possible.argmax()
+            possible = np.isfinite(log_p[::-1]) if tail_probability <= 0 else above > tail_probability * above[-1]
+            high[y == value] = self.respondents - possible.argmax()
+        return low, high
+
+    def columns(self, y: NDArray[Any]) -> list[Column]:
+        """Return one column of log probabilities for each different number of reports."""
+        found = []
+        for value in np.unique(y).tolist():
+            own = np.flatnonzero(y == value)
+            found.append(Column(self._log_p(value)[1:-1], own, np.zeros_like(own)))
+        return found
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the reports."""
+        return rng.binomial(x, self.keep) + rng.binomial(self.respondents - x, self.flip)
+
+
+def _binomial(k: NDArray[np.int64], n: NDArray[np.int64], p: float) -> NDArray[np.float64]:
+    """Return the log probability of k of n successes; ``-inf`` for k > n."""
+    rest = np.maximum(n - k, 0)
+    log_p: NDArray[np.float64] = gammaln(n + 1) - gammaln(k + 1) - gammaln(rest + 1) + xlogy(k, p) + xlog1py(rest, -p)
+    return np.where(k <= n, log_p, -np.inf)

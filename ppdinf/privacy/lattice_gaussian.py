@@ -1,0 +1,119 @@
+"""Gaussian noise on a lattice {z : A z = 0}: its delta, the scale for a required delta, and tails."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, special
+from scipy.optimize import brentq
+
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf.errors import PrivacyError
+from ppdinf.lattice.blocks import Structure
+from ppdinf.noise.exact.gram_schmidt import klein, squares_across
+from ppdinf.noise.exact.theta import FLAT, log_ratio
+from ppdinf.privacy.zcdp import as_delta, zcdp_rho
+
+
+def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
+    """Return the sigma of lattice Gaussian noise whose zCDP gives (epsilon, delta) at l2 distance 1."""
+    return math.sqrt(1 / (2 * zcdp_rho(epsilon, delta)))
+
+
+def theorem14_sigma(structure: Structure, epsilon: Parameter, delta: Parameter) -> float:
+    """Return the published sigma of lattice Gaussian noise, with an explicit constant."""
+    size, chance = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
+    if not chance < size < 1 / math.e:
+        raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
+    m = structure.lattice.rank
+    c = max(3 * _log_constant(structure), 0.5)
+    while 2 * c / 3 - 2 - 2 * m < m * math.log(2 * c):  # once false, it remains false for larger c
+        c *= 1.001
+    return math.sqrt(2 * c * math.log(1 / chance)) / size
+
+
+def exact_sigma(structure: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
+    """Return the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step."""
+    size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
+    law = _step_law(structure, tuple(step))
+    high = math.sqrt(float(step @ step) / (2 * zcdp_rho(epsilon, delta)))
+    while law.delta(high, size) > goal:  # the bound exceeds the conversion from zCDP if sigma is small
+        high *= 1.25
+    low = high
+    while law.delta(low, size) <= goal and low > 1e-3:
+        low /= 2
+    return float(brentq(lambda sigma: law.delta(sigma, size) / goal - 1, low, high, xtol=1e-10 * high))
+
+
+def lattice_delta(structure: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
+    r"""Bound the delta of lattice Gaussian noise at an epsilon, between tables that differ by a step."""
+    return _step_law(structure, tuple(step)).delta(sigma, epsilon)
+
+
+@lru_cache(maxsize=64)
+def _step_law(structure: Structure, step: tuple[int, ...]) -> _StepLaw:
+    return _StepLaw(structure, np.array(step, dtype=np.int64))
+
+
+class _StepLaw:
+    """The law of <z, h> for lattice Gaussian z."""
+
+    def __init__(self, structure: Structure, step: NDArray[np.int64]) -> None:
+        h = np.asarray(step, dtype=np.int64)
+        values = np.abs(sparse.csc_array(structure.lattice.basis).T @ h)
+        self.squared = int(h @ h)
+        self.spacing = int(np.gcd.reduce(values)) if values.size else 0
+        if not self.spacing or np.any(_system(structure) @ h):
+            raise PrivacyError("the step must be a difference of two tables with the same public sums, not 0")
+        self.squares = squares_across(structure, h)
+
+    def delta(self, sigma: float, epsilon: float) -> float:
+        """Return the sum of the positive part of one law minus exp(epsilon) times the other."""
+        spread = sigma * math.sqrt(self.squared)
+        reach = math.ceil((40 * spread + abs(sigma**2 * epsilon)) / self.spacing) + 2
+        if reach > 10**8:
+            raise PrivacyError(f"sigma = {sigma:g} is too wide to sum its law")
+        t = self.spacing * np.arange(-reach, reach + 1, dtype=np.float64)
+        log_p = -0.5 * (t / spread) ** 2
+        log_q = -0.5 * ((t + self.squared) / spread) ** 2 + epsilon
+        above = log_q < log_p
+        total = special.logsumexp(log_p)
+        gain = np.exp(log_p[above] - total) * -np.expm1(log_q[above] - log_p[above])
+        return min(1.0, float(gain.sum()) / self._evenness(sigma))
+
+    def _evenness(self, sigma: float) -> float:
+        """Return the smallest share of its mass that the shifted lattice across the step keeps."""
+        widths = sigma**2 / self.squares
+        return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
+
+
+def tail_bound(structure: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
+    """Bound the probability that noise on the lattice moves a table by l2 distance t or more."""
+    if (epsilon is None) == (sigma is None):
+        raise PrivacyError("give either epsilon for l2 Laplace noise or sigma for Gaussian noise")
+    if not 0 < t < math.inf:
+        raise PrivacyError(f"t must be a positive distance, found {t!r}")
+    if epsilon is not None:
+        exponent = float(as_fraction(epsilon, "epsilon")) * t
+    else:
+        exponent = 0.5 * (t / float(as_fraction(sigma, "sigma"))) ** 2
+    return math.exp(min(0.0, _log_constant(structure) + structure.lattice.rank * math.log(t) - exponent))
+
+
+def _log_constant(structure: Structure) -> float:
+    """Return the logarithm of the constant K of Theorem 12."""
+    m = structure.lattice.rank
+    if m == 0:
+        return 0.0
+    log_ball = m / 2 * math.log(math.pi) - special.gammaln(m / 2 + 1)
+    log_squares = np.log(klein(structure.lattice, structure.tables).squares).tolist()  # det(C' C) is their product
+    return math.log(4) + m * math.log(2) + float(log_ball) - 0.5 * math.fsum(log_squares)
+
+
+def _system(structure: Structure) -> sparse.csr_array:
+    """Return public sums over all cells, from those over classes."""
+    return sparse.csr_array(sparse.csc_array(structure.class_system)[:, structure.classes])
