@@ -2,8 +2,8 @@
 
 cell_quantiles   Total weight, shares and quantiles of the count of one cell given its measurement and a prior, over all
                  counts or at knots.
-fiber            The fiber of a release: all tables that agree with the public information, within windows, and the
-                 decision diagram of these tables.
+fiber            The fiber of a release: all tables within windows that agree with what is public, and their decision
+                 diagram.
 histogram_gibbs  Gibbs updates given noisy sums of the table's histogram of counts.
 joint_move       Joint Metropolis-Hastings updates of a table and the parameters of its prior, with blocks of nearly
                  Gaussian cells.
