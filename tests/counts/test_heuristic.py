@@ -10,7 +10,6 @@ from flint import arb, ctx
 import ppdinf as ppd
 from ppdinf.counts.heuristic import SELECTORS, columns
 from ppdinf.counts.scales import depths, falling, falls
-from ppdinf.errors import PrivacyError
 
 
 def printed(z, epsilon, order):
@@ -182,28 +181,3 @@ def test_tables_of_powers_are_exact_to_the_last_digit():
         np.abs(naive[1:] / naive[:-1] / table[1] - 1).max() > 10 * np.abs(table[1:] / table[:-1] / table[1] - 1).max()
     )
     assert steps.max() < 1e-12
-
-
-@pytest.mark.parametrize(
-    ("z", "says"),
-    [
-        ([0.5, 0.4], "must sum to 1"),
-        ([1.5, -0.5], "non-negative"),
-        ([1.0], "at least two"),
-        ([[0.5, 0.5]], "one-dimensional"),
-        (["a", "b"], "numbers only"),
-        ([np.nan, 1], "finite"),
-    ],
-)
-def test_refusals(z, says):
-    with pytest.raises(PrivacyError, match=says):
-        ppd.counts.heuristic(z, 1)
-
-
-def test_unknown_selector_and_epsilon():
-    with pytest.raises(PrivacyError, match="selector must be one of"):
-        ppd.counts.heuristic([0.5, 0.5], 1, "widest")
-    for epsilon in (0, "1e-7", 101, 10**9):
-        for build in (ppd.counts.heuristic, ppd.counts.optimal, ppd.counts.unfixed):
-            with pytest.raises(PrivacyError, match="epsilon"):
-                build([0.5, 0.5], epsilon)

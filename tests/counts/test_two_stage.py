@@ -1,4 +1,4 @@
-"""Releases with a privatized histogram: audits of both stages, files, inference, budgets."""
+"""Releases with a privatized histogram: audits of both stages, files, inference, budgets, ``ppdinf counts``."""
 
 import math
 import subprocess
@@ -13,17 +13,18 @@ import pymc as pm
 import pytest
 from distributions import distribution
 from scipy import stats
+from typer.testing import CliRunner
 
 import ppdinf as ppd
+from ppdinf.cli import app
 from ppdinf.counts.distribution import to_distribution
 from ppdinf.counts.optimal import optimal
 from ppdinf.counts.two_stage import SPARE, TwoStage
-from ppdinf.errors import CountError, DiagnosisWarning, InvariantError, ModelError, PrivacyError, RoundingError
+from ppdinf.errors import ModelError, PrivacyError, RoundingError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.table_update import advance, directions
 from ppdinf.invariants import Public
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.mechanisms import Mechanism
 from ppdinf.noise.primitives.stream import seeded_stream
 
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))
@@ -38,7 +39,7 @@ def test_release_and_file(tmp_path):
     again = ppd.read_release(tmp_path / "teachers.ppd")
     assert again.table.equals(release.table)
     assert (again.mechanism.probabilities == release.mechanism.probabilities).all()
-    assert again.mechanism.noisy == release.mechanism.noisy
+    assert np.array_equal(again.mechanism.noisy, release.mechanism.noisy)
     assert release.check().empty
     fresh = f"import ppdinf as ppd; print(ppd.read_release({str(tmp_path / 'teachers.ppd')!r}).mechanism.kind)"
     told = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True).stdout
@@ -269,58 +270,15 @@ def test_ranks_through_a_release(epsilon, split):
     assert stats.kstest(np.array(wrong)[:, 1], "uniform").pvalue < 1e-9
 
 
-def test_files_of_earlier_versions(tmp_path):
-    """Earlier files contain post-processed histograms: they equal the noisy sums of bins, but not of trees."""
-    for privatizer in ("cyclic-laplace", "laplace"):
-        mechanism = small_release(privatizer).mechanism
-        earlier = {key: value for key, value in mechanism.to_dict().items() if key != "measured"}
-        again = Mechanism.from_dict(earlier | {"noisy": list(mechanism.noisy)}, Public())
-        assert again.measured == mechanism.measured
-        assert (again.probabilities == mechanism.probabilities).all()
-    mechanism = small_release("privelet").mechanism
-    earlier = {key: value for key, value in mechanism.to_dict().items() if key != "measured"}
-    with pytest.warns(DiagnosisWarning, match="not calibrated"):
-        again = Mechanism.from_dict(earlier | {"noisy": list(mechanism.noisy)}, Public())
-    assert again.histogram_noise is None
-    assert (again.probabilities == mechanism.probabilities).all()
-    with pytest.warns(DiagnosisWarning):
-        assert Mechanism.from_dict(again.to_dict(), Public()).noisy == mechanism.noisy
-
-
 @pytest.mark.parametrize("privatizer", ["cyclic-laplace", "privelet", "hierarchical"])
 def test_noisy_sums_belong_to_their_table(privatizer):
     with pytest.raises(PrivacyError, match="found 6 and 3"):
         ppd.Release([0, 1, 2], small_release(privatizer).mechanism)
 
 
-def test_budget_and_refusals():
+def test_budgets():
     assert float(ppd.counts.budget_share(5)) == pytest.approx(0.106 + 0.533 * math.exp(-14.35), abs=1e-6)
     assert ppd.counts.TwoStage(1, 5, split="1/4").budgets == (Fraction(1, 4), Fraction(3, 4))
-    stage = ppd.counts.TwoStage(1, 5)
-    with pytest.raises(CountError, match="from 0 to n - 1 = 4"):
-        stage.release([5])
-    with pytest.raises(PrivacyError, match="takes no 'rng'"):
-        stage.release([1], rng=3)
-    with pytest.raises(PrivacyError, match="requires the privatized histogram"):
-        stage.mechanism  # noqa: B018
-    with pytest.raises(PrivacyError, match="already belongs to a release"):
-        stage.release([1, 2]).mechanism.release([1, 2])
-    with pytest.raises(InvariantError, match="keep no sum"):
-        ppd.counts.TwoStage(1, 5, public=ppd.invariants.total())
-    wrong = [
-        {"epsilon": 200}, {"epsilon": "1e-9"}, {"split": 1}, {"constructor": "x"}, {"privatizer": "cyclic-gaussian"},
-        {"postprocessing": "x"}, {"n": 1}, {"noisy": [1, 2]}, {"measured": [1, 2]}, {"measured": [1, 2, 3, 4, 0.5]},
-        {"measured": 5},
-    ]  # fmt: skip
-    for more in wrong:
-        with pytest.raises(PrivacyError):
-            ppd.counts.TwoStage(**({"epsilon": 1, "n": 5} | more))
-
-
-def test_too_many_counts_raise_before_allocation():
-    for n in (8193, 2**31, 10**30):
-        with pytest.raises(PrivacyError, match="n must be at most 8,192"):
-            ppd.counts.TwoStage(1, n)
 
 
 def test_a_release_does_not_fail_if_rounding_ends_the_search():
@@ -353,3 +311,53 @@ def test_the_truncated_geometric_mechanism_never_fails(constructor, monkeypatch,
     assert mechanism.audit().epsilon <= release.mechanism.budgets[1]
     release.save(tmp_path / "r.ppd")
     assert np.array_equal(ppd.read_release(tmp_path / "r.ppd").mechanism.probabilities, mechanism.matrix)
+
+
+@pytest.fixture
+def schools(tmp_path):
+    counts = np.random.default_rng(1).poisson(2, 40)
+    rows = "\n".join(f"s{k:02d},{count}" for k, count in enumerate(counts))
+    path = tmp_path / "schools.csv"
+    path.write_text(f"school,teachers\n{rows}\n")
+    return path
+
+
+def run_counts(schools, *more, output="out.ppd"):
+    path = str(schools.parent / output)
+    return CliRunner().invoke(
+        app, ["counts", str(schools), "--count", "teachers", "--dims", "school", "--output", path, *more]
+    )
+
+
+def test_a_release_by_the_command(schools):
+    result = run_counts(schools, "--epsilon", "1", "--most", "9")
+    assert result.exit_code == 0, result.output
+    assert "counted in one of them and not in the other" in " ".join(result.output.split())
+    release = ppd.read_release(schools.parent / "out.ppd")
+    assert release.table.max() <= 9
+    assert release.guarantee.epsilon == 1
+
+
+def test_refusals_of_the_command(schools):
+    at_epsilon_1 = ("--epsilon", "1", "--most")
+    assert run_counts(schools, *at_epsilon_1, "1").exit_code == 1
+    assert not (schools.parent / "out.ppd").exists()
+    assert run_counts(schools, *at_epsilon_1, "1", "--top-code").exit_code == 0
+    assert run_counts(schools, *at_epsilon_1, "1", "--top-code").exit_code == 1  # the file exists
+    assert run_counts(schools, *at_epsilon_1, "0", output="other.ppd").exit_code == 1
+    assert run_counts(schools, "--epsilon", "much", "--most", "9", output="other.ppd").exit_code == 1
+    assert run_counts(schools, *at_epsilon_1, "9", "--constructor", "x", output="other.ppd").exit_code == 1
+
+
+def test_the_command_within_a_session(schools):
+    """The second release would exceed the budget: nothing is drawn and nothing is written."""
+    session = ppd.Session.open(schools.parent / "schools.budget", epsilon="3/2")
+    given = ["--epsilon", "1", "--most", "9", "--session", str(session.path)]
+    result = run_counts(schools, *given)
+    assert result.exit_code == 0, result.output
+    assert "epsilon = 0.5 is left in schools.budget" in " ".join(result.output.split())
+    refused = run_counts(schools, *given, output="again.ppd")
+    assert refused.exit_code == 1
+    assert "0.5 remaining" in refused.output
+    assert not (schools.parent / "again.ppd").exists()
+    assert session.table()["mechanism"].tolist() == [ppd.counts.TwoStage.kind]

@@ -12,7 +12,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.denoising.count_windows import published_windows
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.errors import CountError, DiagnosisWarning, LabelError, PrivacyError
+from ppdinf.errors import DiagnosisWarning
 from ppdinf.measurements.entries import RATE, scale_dependence
 
 inv, laws = ppd.invariants, ppd.laws
@@ -108,44 +108,6 @@ def test_effective_weight_of_margins_of_error():
     effective = laws.Sampled(12.3).log_weight(20.0, np.arange(200))  # not a multiple of the weight
     assert np.isneginf(effective[:2]).all()
     assert effective.argmax() == pytest.approx(20, abs=1)
-
-
-def test_weights_by_entry_and_files(tmp_path):
-    estimates = {"b0": 26, "b1": 12.5, "b2": None, "b3": 0}
-    data = ppd.Measurements(
-        {"bin": list(estimates)}, ppd.measured(inv.margin("bin"), estimates, laws.Sampled([13, 6.2, np.nan, 40])),
-        bounds=inv.between(0, 900),
-    )  # fmt: skip
-    data.save(tmp_path / "survey.ppd")
-    again = ppd.read_measurements(tmp_path / "survey.ppd")
-    assert again.equals(data)
-    assert [form.weight for form, _ in again.entries.forms] == [13.0, 6.2, 40.0]
-    assert data.to_dataframe().released.tolist() == [26, 12.5, 0]
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: laws.Sampled(0.5), PrivacyError, "a number from 1 to"),
-        (lambda: laws.Sampled([2, np.inf]), PrivacyError, "position 1: the weight"),
-        (lambda: laws.Sampled(True), PrivacyError, "a number from 1 to"),
-        (lambda: survey([-3], laws.Sampled(2)), CountError, "bin=b0.*from 0"),
-        (lambda: survey(["x"], laws.Sampled(2)), CountError, "bin=b0"),
-        (lambda: survey([1.7], laws.Sampled(1)), CountError, "bin=b0"),
-        (lambda: laws.Sampled.of_margin_of_error([0, 0], [12, 12], 0.9), PrivacyError, "positive estimates"),
-        (lambda: laws.Sampled.of_margin_of_error([5], [-555555555], 0.9), PrivacyError, "found -5.*nan"),
-        (lambda: laws.Sampled.of_margin_of_error([5], [3], 90), PrivacyError, "between 0 and 1"),
-        (lambda: laws.Sampled.of_margin_of_error([5, 6], [3], 0.9), LabelError, "same labels"),
-        (
-            lambda: laws.Sampled.of_margin_of_error(pd.Series([5, 6], ["a", "b"]), pd.Series([3, 4], ["b", "a"]), 0.9),
-            LabelError, "same labels",
-        ),
-        (lambda: laws.Thresholded(laws.Sampled(3), 5), PrivacyError, "cannot be thresholded"),
-    ],
-)  # fmt: skip
-def test_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 def old_recipe(estimates, moe):

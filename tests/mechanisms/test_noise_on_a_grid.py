@@ -6,8 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import xarray as xr
+from chi_square import p_value, p_value_of_tables
 from grids import box
-from scipy import sparse, special, stats
+from scipy import sparse, special
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, LabelError, ModelError, PrivacyError
@@ -62,13 +63,12 @@ def bound(mechanism, table):
 
 
 def lattice_points(mechanism, system, law, reach):
-    """Multiples of the grid in the support, within a box of lattice coordinates; and a mask of those near 0."""
+    """Multiples of the grid in the support, within a box of lattice coordinates."""
     space = null_space(system.structure)
     spanned = (
         space.structure if law.dimension == space.dimension else moved_structure(space, mechanism.query, "replaced")
     )
-    x = box(-reach, reach, law.dimension)
-    return x @ spanned.lattice.basis.toarray().T * float(law.grid), np.abs(x).max(axis=1) <= reach / 2
+    return box(-reach, reach, law.dimension) @ spanned.lattice.basis.toarray().T * float(law.grid)
 
 
 @pytest.mark.quick_cases(1)
@@ -82,19 +82,21 @@ def test_draws_follow_the_stated_law_on_the_grid(name):
     assert law.exact
     assert law.grid == Fraction(kwargs["grid"])
     noise = law.added(np.zeros(system.frame.size, dtype=np.int64), DRAWS, seeded_stream(1))
-    points, near = lattice_points(mechanism, system, law, 40)
+    points = lattice_points(mechanism, system, law, 40)
     wrong = make(public, **kwargs | {"epsilon": mechanism.epsilon * Fraction(115, 100)})
-    index = {tuple(point): k for k, point in enumerate(points)}
-    found = np.bincount([index.get(tuple(z), len(points)) for z in noise.tolist()], minlength=len(points) + 1)
+    listed = {tuple(point) for point in points.tolist()}
+    inside = np.array([z for z in noise.tolist() if tuple(z) in listed])
+    assert len(inside) > 0.9 * DRAWS
     for stated, agrees in ((law, True), (wrong.law(system), False)):
         p = special.softmax([stated.log_density(z) for z in points])  # given that noise is in the box
-        inside = found[:-1].sum()
-        common = near & (p * inside > 10)
-        observed = np.append(found[:-1][common], inside - found[:-1][common].sum())
-        expected = np.append(p[common], 1 - p[common].sum()) * inside
-        kept = expected > 1e-6
-        assert common.sum() > 10
-        assert (stats.chisquare(observed[kept], expected[kept]).pvalue > 1e-6) == agrees
+        assert (p * len(inside) > 10).sum() > 10
+        assert (p_value_of_tables(inside, points, p, 10) > 1e-6) == agrees
+
+
+def p_value_of_points(drawn, points, p):
+    """Return the p-value of draws, of which those elsewhere have the rest of the probability."""
+    number = {tuple(point): k for k, point in enumerate(points.tolist())}
+    return p_value([number.get(tuple(z), len(points)) for z in drawn.tolist()], np.append(p, 1 - p.sum()), 10)
 
 
 def projected_law(rate, grid, reach):
@@ -113,15 +115,11 @@ def test_projected_draws_are_projections_of_multiples_of_the_grid():
     """Under a total, chi-square against the sum over all noise with the same projection; wrong law: epsilon."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid="1/2")
     noise = mechanism.draw_noise(total().on(THREE), DRAWS, seeded_stream(2))
-    keys, _ = projected_law(0.25, 0.5, 30)
-    index = {tuple(key): k for k, key in enumerate((keys * 6).round().astype(int).tolist())}
-    place = [index.get(tuple(z), len(keys)) for z in (noise * 6).round().astype(int).tolist()]
-    found = np.bincount(place, minlength=len(keys) + 1)[:-1]
+    sixths = (noise * 6).round().astype(int)
     for rate, agrees in ((0.25, True), (0.29, False)):
-        p = projected_law(rate, 0.5, 30)[1]
-        common = p * DRAWS > 10
-        observed = np.append(found[common], DRAWS - found[common].sum())
-        assert (stats.chisquare(observed, np.append(p[common], 1 - p[common].sum()) * DRAWS).pvalue > 1e-6) == agrees
+        keys, p = projected_law(rate, 0.5, 30)
+        keys = (keys * 6).round().astype(int)
+        assert (p_value_of_points(sixths, keys, p) > 1e-6) == agrees
 
 
 @pytest.mark.parametrize(("epsilon", "grid"), [(1, 1), (4, 1), (2, "1/4"), (10, "1/2")])
@@ -158,12 +156,7 @@ def test_k_norm_noise_on_a_coarse_grid_has_its_stated_law(epsilon, grid, neighbo
     p = np.exp(-float(Fraction(epsilon)) * size)
     p /= p.sum()
     place = np.rint(noise[:, [0, 2]] / step).astype(int) + 150
-    found = np.zeros_like(p)
-    np.add.at(found, (place[:, 0], place[:, 1]), 1)
-    common = p * draws > 10
-    expected = np.append(p[common], 1 - p[common].sum()) * draws
-    observed = np.append(found[common], draws - found[common].sum())
-    assert stats.chisquare(observed[expected > 1e-6], expected[expected > 1e-6]).pvalue > 1e-6
+    assert p_value(np.ravel_multi_index(place.T, p.shape), p, 10) > 1e-6
     system = public.on([5, 5, 5, 5])
     log_ratio = mechanism.law(system).log_density(np.array([1.0, -1, 0, 0]) * step)
     assert log_ratio == pytest.approx(math.log(p[151, 150] / p[150, 150]))
@@ -370,10 +363,7 @@ def test_triangular_noise_against_enumeration():
     p = np.exp(-np.abs(box(-9, 9, 3) @ R.T).sum(axis=1) / 0.4)
     p = np.exp(-np.abs(points @ R.T).sum(axis=1) / 0.4) / p.sum()
     for drawn, agrees in ((x, True), (proposed, False)):
-        found = (drawn[:, None] == points).all(axis=2).sum(axis=0)
-        common = p * DRAWS > 10
-        observed = np.append(found[common], DRAWS - found[common].sum())
-        assert (stats.chisquare(observed, np.append(p[common], 1 - p[common].sum()) * DRAWS).pvalue > 1e-6) == agrees
+        assert (p_value_of_points(drawn, points, p) > 1e-6) == agrees
 
 
 def test_grids_are_read_as_they_are_written():

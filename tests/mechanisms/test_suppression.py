@@ -102,16 +102,6 @@ def test_density():
         assert mechanism.logp(THREE.copy(data=y), x) == -np.inf
 
 
-def test_files_bring_it_back(tmp_path):
-    release = ppd.Suppression(MARGINS).release(SQUARE)
-    release.save(tmp_path / "r.ppd")
-    again = ppd.read_release(tmp_path / "r.ppd")
-    assert again.mechanism == release.mechanism
-    assert again.guarantee == release.guarantee
-    assert again.table.equals(release.table)
-    assert again.likelihood.support_radius == release.likelihood.support_radius
-
-
 def test_refuses_unbounded_cells():
     with pytest.raises(InvariantError, match="must be public statements"):
         ppd.Suppression(None)

@@ -1,4 +1,4 @@
-"""The law of noisy sums of a histogram given a table, against enumerated noise."""
+"""Noisy histograms: the law of the noisy sums against enumeration, spreads against theory, post-processing."""
 
 from fractions import Fraction
 from itertools import product
@@ -7,10 +7,66 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import ppdinf as ppd
 from ppdinf.counts.distribution import histogram
 from ppdinf.counts.noisy_histogram import PURE
 from ppdinf.laws.likelihood import HistogramNoise
 from ppdinf.noise.primitives.stream import seeded_stream
+
+
+def spread(name, counts, epsilon, draws=4000, **more):
+    stream = seeded_stream(3)
+    noisy = np.array([ppd.counts.noisy_histogram(counts, epsilon, stream, name, **more) for _ in range(draws)])
+    return noisy - counts
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("name", PURE)
+def test_noise_is_unbiased_and_preserves_the_total(name):
+    counts = np.array([40, 30, 20, 5, 0, 0, 3, 2])
+    noise = spread(name, counts, 1)
+    z = noise.mean(axis=0) / (noise.std(axis=0) / np.sqrt(len(noise)))
+    assert np.abs(z).max() < 4.5  # 32 means: false alarm rate below 3e-4
+    if name.startswith(("cyclic", "privelet")):
+        assert np.abs(noise.sum(axis=1)).max() < 1e-9
+
+
+@pytest.mark.quick_cases(0)
+def test_spread_of_the_cyclic_laplace():
+    """Each bin and each partial sum has the noise of two double geometric values; independent noise accumulates."""
+    rho = np.exp(-1.0)
+    variance = 2 * rho / (1 - rho) ** 2
+    cyclic = spread("cyclic-laplace", np.full(16, 100), 1, 20000)
+    assert np.allclose(cyclic.var(axis=0), 2 * variance, rtol=0.08)
+    assert np.allclose(np.cumsum(cyclic, axis=1)[:, :-1].var(axis=0), 2 * variance, rtol=0.08)
+    wide = np.exp(-0.5)
+    independent = spread("laplace", np.full(16, 100), 1, 20000)
+    assert np.allclose(independent.var(axis=0), 2 * wide / (1 - wide) ** 2, rtol=0.08)
+
+
+def test_consistent_sums_are_more_accurate_than_bins():
+    """With weighted averaging, sums of many bins are more accurate than with independent noise of bins."""
+    counts = np.full(256, 50)
+    tree = spread("hierarchical", counts, 1, 300)
+    assert tree[:, :128].sum(axis=1).std() < 0.5 * spread("laplace", counts, 1, 300)[:, :128].sum(axis=1).std()
+
+
+def test_cyclic_gaussian():
+    noise = spread("cyclic-gaussian", np.full(8, 50), 1, delta="1/1000")
+    assert noise.var(axis=0).mean() == pytest.approx(2 * 7.5, rel=0.3)
+
+
+def test_postprocessing():
+    noisy = np.array([30, -4, 10, 4.0])
+    near, cut = ppd.counts.to_distribution(noisy), ppd.counts.to_distribution(noisy, "clip")
+    assert near.sum() == pytest.approx(1)
+    assert cut.tolist() == pytest.approx([30 / 44, 0, 10 / 44, 4 / 44])
+    assert not np.allclose(near, cut)
+    assert ppd.counts.to_distribution([-1, -2], "clip").tolist() == [0.5, 0.5]
+    assert ppd.counts.to_distribution([-1, -2]).sum() == pytest.approx(1)
+    for seed in range(300):  # no negative values by rounding
+        assert ppd.counts.to_distribution(np.random.default_rng(seed).integers(-5, 40, 12)).min() >= 0
+
 
 N = 3
 TABLES = np.array(list(product(range(N), repeat=4)))
@@ -41,7 +97,7 @@ def test_cyclic_noise_against_its_list():
 
 
 @pytest.mark.parametrize("name", ["laplace", "privelet", "hierarchical"])
-@pytest.mark.parametrize("n", [2, 3, 8, 19])
+@pytest.mark.parametrize("n", [2, 3, 8, 19, 33])
 def test_noise_of_sums(name, n):
     """The log density is minus the rate times the distance of the sums; steps of a cell change the sums correctly."""
     rng, privatizer = np.random.default_rng(3), PURE[name]

@@ -1,0 +1,274 @@
+"""Mechanisms for one count: draws, the optimum against a general solver, and the polytopes of mechanisms."""
+
+import math
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from chi_square import p_value
+from distributions import NAMES, distribution
+from flint import arb
+from scipy import sparse
+from scipy.optimize import linprog
+
+import ppdinf as ppd
+from ppdinf.counts.count_mechanism import CountMechanism
+from ppdinf.counts.optimal import ColumnSystems, adjoint, slacks
+from ppdinf.counts.scales import patterns
+from ppdinf.counts.theory import representation
+from ppdinf.noise.primitives.enclosures import draw_rows
+from ppdinf.noise.primitives.stream import secure_stream
+
+MECHANISMS = {
+    "heuristic": lambda: ppd.counts.heuristic(distribution("geometric", 12), 1),
+    "optimal": lambda: ppd.counts.optimal(distribution("geometric", 12), 1),
+    "gaussian": lambda: ppd.counts.discrete_gaussian(12, 1, "1/100"),
+}
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_law_from_secure_words(name):
+    """The false alarm rate is below 1e-4 over all rows; an error of 5 % in a band is rejected."""
+    mechanism = MECHANISMS[name]()
+    drawn = {i: mechanism.draw(np.full(100_000, i), secure_stream()) for i in range(mechanism.n)}
+    assert min(p_value(drawn[i], mechanism.matrix[i]) for i in drawn) > 1e-4 / mechanism.n / len(MECHANISMS)
+    wrong = mechanism.matrix * np.where(np.abs(np.subtract.outer(range(12), range(12))) == 0, 1.05, 1)
+    wrong /= wrong.sum(axis=1, keepdims=True)
+    assert min(p_value(drawn[i], wrong[i]) for i in drawn) < 1e-4
+
+
+def test_undecided_words():
+    """Words next to the boundary of two columns: ball arithmetic distinguishes them, doubles do not."""
+    third = 2**64 // 3  # 64 bits do not decide it: the next word does
+    for further, column in ((0, 0), (2**64 - 1, 1)):
+        words = iter([third, further])
+        stream = lambda n, words=words: np.array([next(words) for _ in range(n)], dtype=np.uint64)  # noqa: E731
+        assert draw_rows(
+            np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], stream
+        ).tolist() == [column]
+    for word, column in ((third - 1, 0), (third + 1, 1)):
+        stream = lambda n, word=word: np.full(n, word, dtype=np.uint64)  # noqa: E731
+        assert draw_rows(
+            np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], stream
+        ).tolist() == [column]
+
+
+def test_the_histogram_is_preserved():
+    """For cells drawn from z the released histogram is z up to sampling, but not without a fixed point."""
+    z = distribution("binomial", 21)
+    counts = np.repeat(np.arange(21), (z * 10_000).round().astype(int))
+    away = {}
+    for name, mechanism in {
+        "fixed": ppd.counts.heuristic(z, "0.3"), "unfixed": ppd.counts.unfixed(z, "0.3")
+    }.items():  # fmt: skip
+        released = ppd.counts.histogram(mechanism.simulate(counts, rng=2), 21)
+        away[name] = ppd.counts.wasserstein(released / released.sum(), z)
+    assert away["fixed"] < 0.1 < 10 * away["fixed"] < away["unfixed"]
+
+
+def smallest_error(z, epsilon, power=1, *, cost=None, fixed=True, method="highs"):
+    """Return the smallest error by SciPy's linear programme over all entries."""
+    n, up = z.size, math.exp(epsilon)
+    steps = sparse.diags_array([np.full(n, -1.0), np.full(n - 1, up)], offsets=[0, 1], shape=(n - 1, n))
+    back = sparse.diags_array([np.full(n, up), np.full(n - 1, -1.0)], offsets=[0, 1], shape=(n - 1, n))
+    private = -sparse.kron(sparse.vstack([steps, back]), sparse.eye_array(n))
+    rows = sparse.kron(sparse.eye_array(n), np.ones((1, n)))
+    keeps = sparse.kron(z[np.newaxis], sparse.eye_array(n))
+    equal, values = (sparse.vstack([rows, keeps]), np.append(np.ones(n), z)) if fixed else (rows, np.ones(n))
+    if cost is None:
+        cost = z[:, np.newaxis] * np.abs(np.arange(n)[:, np.newaxis] - np.arange(n)) ** power
+    found = linprog(cost.ravel(), private, np.zeros(private.shape[0]), equal, values, method=method)
+    assert found.success
+    return found.fun
+
+
+@pytest.mark.parametrize("name", NAMES[:4])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.5])
+def test_smallest_error(name, epsilon):
+    z = distribution(name, 21)
+    best = ppd.counts.optimal(z, epsilon)
+    assert best.count_error() == pytest.approx(smallest_error(z, epsilon), rel=2e-6)
+    audit = best.audit()
+    assert audit.row_error < 1e-11
+    assert audit.fixed_point_error < 1e-12
+    assert audit.epsilon <= epsilon * (1 + 1e-15)
+
+
+def test_smallest_error_of_41_counts():
+    z = distribution("binomial", 41)
+    assert ppd.counts.optimal(z, 0.5).count_error() == pytest.approx(smallest_error(z, 0.5), rel=1e-6)
+
+
+def test_other_weights():
+    """Arbitrary weights are allowed. (A different price for too large counts has no effect: sums are fixed.)"""
+    z = distribution("geometric", 12)
+    cost = np.random.default_rng(1).random((12, 12))
+    best = ppd.counts.optimal(z, 1, weights=cost)
+    assert (best.matrix * cost).sum() == pytest.approx(smallest_error(z, 1, cost=cost), rel=2e-6)
+    assert (best.matrix * cost).sum() < 0.999 * (ppd.counts.optimal(z, 1).matrix * cost).sum()  # the weights matter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_worse_than_the_heuristic(name):
+    z = distribution(name, 81)
+    quick = ppd.counts.heuristic(z, 1, "best").count_error()
+    assert ppd.counts.optimal(z, 1).count_error() <= quick * (1 + 1e-6) + 1e-9
+
+
+def test_counts_of_probability_0_are_never_released():
+    best = ppd.counts.optimal([0.5, 0, 0.5], 1)
+    assert best.matrix[:, 1].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("spread", [1, 1e4, 1e8])
+def test_systems_against_dense_algebra(spread):
+    """For multipliers of any spread: residuals of all three equations, and the dense solution in balls."""
+    rng = np.random.default_rng(1)
+    m, n, E = 5, 7, 2.0
+    u, v = spread ** rng.uniform(-1, 1, (2, m, n - 1))
+    z = rng.dirichlet(np.ones(n))
+    rhs, rows, fixed = rng.normal(size=(m, n)), rng.normal(size=n), rng.normal(size=m)
+    fixed += (z @ rows - fixed.sum()) / m  # otherwise the equations have no solution
+    dt, dlam, dmu = ColumnSystems(u, v, z, E).solve(rhs, rows, fixed)
+    assert np.abs(dt.sum(axis=0) - rows).max() < 1e-12 * np.abs(dt).max()
+    assert np.abs(dt @ z - fixed).max() < 1e-12 * np.abs(dt).max()
+    a, b = slacks(dt, E)
+    left = adjoint(u * a, v * b, E) - dlam - np.outer(dmu, z) - rhs
+    assert np.abs(left).max() < 1e-9 * np.abs(u * a).max()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 3])
+def test_probabilities_near_the_rounding_of_1(epsilon):
+    """The optimum is found or a RoundingError is raised; linear algebra never fails."""
+    for z in ([1 - 1.15e-12, 1.15e-12, 0, 0], [0, 1e-10, 0, 1 - 1e-10], [1e-13, 0.5, 0.5 - 1e-13]):
+        try:
+            found = ppd.counts.optimal(z, epsilon)
+        except ArithmeticError as error:
+            outcome = str(error)
+        else:
+            best = ppd.counts.heuristic(z, epsilon, "best").count_error()
+            outcome = "above the optimum" if found.count_error() <= best + 1e-9 else "worse"
+        assert "above the optimum" in outcome
+
+
+def test_unfixed_has_the_smallest_error_of_all():
+    for name in NAMES[:4]:
+        z = distribution(name, 15)
+        for epsilon in (0.2, 1):
+            found = ppd.counts.unfixed(z, epsilon)
+            assert found.count_error(z) == pytest.approx(smallest_error(z, epsilon, fixed=False), rel=1e-9)
+            assert found.audit().epsilon <= epsilon
+            squares = ppd.counts.unfixed(z, epsilon, power=2)
+            assert squares.count_error(z, power=2) == pytest.approx(
+                smallest_error(z, epsilon, 2, fixed=False), rel=1e-9
+            )
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 3])
+def test_baselines_satisfy_their_guarantee(epsilon):
+    for found in (ppd.counts.truncated_geometric(40, epsilon), ppd.counts.staircase(40, epsilon)):
+        audit = found.audit()
+        assert audit.row_error < 1e-12
+        assert audit.epsilon <= epsilon * (1 + 1e-12)
+    gaussian = ppd.counts.discrete_gaussian(40, epsilon, "1/3000").audit()
+    assert gaussian.row_error < 1e-12
+    assert gaussian.delta <= 1 / 3000
+    assert gaussian.delta > 0.2 / 3000  # not much wider than necessary
+
+
+LOG2 = math.log(2)
+
+
+def vertices(M, r):
+    """Return the vertices of {b >= 0 : M b = r} by enumeration of all bases."""
+    rank = np.linalg.matrix_rank(M)
+    found = {}
+    for basis in combinations(range(M.shape[1]), rank):
+        own = M[:, basis]
+        if np.linalg.matrix_rank(own) < rank:
+            continue
+        b = np.linalg.lstsq(own, r, rcond=None)[0]
+        if (b > -1e-9).all() and np.abs(own @ b - r).max() < 1e-9:
+            full = np.zeros(M.shape[1])
+            full[list(basis)] = b
+            found.setdefault(tuple(full.round(7) + 0.0), full)
+    return list(found.values())
+
+
+def extreme_matrices(z=None):
+    """Return extreme mechanisms for 3 counts: images of extreme representations that are not mixtures of others."""
+    from scipy.optimize import linprog
+
+    M, r = representation(3, LOG2, z)
+    every = ppd.counts.scales(3, LOG2)
+    images = [(every @ np.reshape(b, (4, 3))).ravel() for b in vertices(M, r)]
+    points = np.array(list({tuple(image.round(7) + 0.0): image for image in images}.values()))
+    extreme = 0
+    for k in range(len(points)):
+        others = np.delete(points, k, axis=0)
+        mix = linprog(
+            np.zeros(len(others)), A_eq=np.vstack([others.T, np.ones(len(others))]), b_eq=np.append(points[k], 1)
+        )
+        extreme += not mix.success
+    return extreme
+
+
+def test_example_1_with_a_fixed_point():
+    third = np.full(3, 1 / 3)
+    assert len(vertices(*representation(3, LOG2, third))) == 78
+    assert extreme_matrices(third) == 36
+
+
+def test_example_2_without_a_fixed_point():
+    assert len(vertices(*representation(3, LOG2))) == 36
+    assert extreme_matrices() == 27
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_dimensions(n):
+    for z in (None, np.full(n, 1 / n), np.eye(n)[0] * 0.5 + np.eye(n)[-1] * 0.5):
+        M, _ = representation(n, 0.7, z)
+        used = np.ones(M.shape[1], dtype=bool) if z is None else np.tile(z > 0, M.shape[1] // n)
+        fixed = None if z is None else int((z > 0).sum())
+        M = M[:, used]
+        assert ppd.counts.dimensions(n, fixed) == M.shape[1] - np.linalg.matrix_rank(M)
+
+
+def of_representation(b, z):
+    """Return the mechanism of a vertex from its weights of the four scales of 3 counts in each column."""
+    weight = np.reshape(b, (4, 3))
+    every = ppd.counts.scales(3, LOG2)
+    scale, column = np.nonzero(weight)
+    peak = weight[scale, column] * every[:, scale].max(axis=0)
+    return CountMechanism.of_scales(
+        column, peak, patterns(3)[scale], ppd.counts.heuristic([0.5, 0.5], 1).epsilon, name="", z=z
+    )
+
+
+def test_simplified_is_extreme():
+    """Every vertex is simplified, and no mixture of two vertices is (Theorems 4 and 11)."""
+    third = np.full(3, 1 / 3)
+    for z, simplified in ((third, ppd.counts.affinely_simplified), (None, ppd.counts.linearly_simplified)):
+        corners = vertices(*representation(3, LOG2, z))
+        for b in corners:
+            assert simplified(of_representation(b, z))
+        for one, other in pairwise(corners):
+            assert not simplified(of_representation(np.add(one, other) / 2, z))
+
+
+@pytest.mark.parametrize("name", ["binomial", "geometric", "homicides"])
+@pytest.mark.parametrize("selector", ["max", "min", "sandwich"])
+def test_the_heuristic_is_extreme(name, selector):
+    """Theorem 6, proved for each matrix by a rank over a prime field."""
+    mechanism = ppd.counts.heuristic(distribution(name, 60), "1/2", selector)
+    assert ppd.counts.affinely_simplified(mechanism)
+    assert mechanism.audit().scales <= mechanism.audit().most_scales
+
+
+def test_scales_and_patterns():
+    assert ppd.counts.single_peaked(2, 4).tolist() == [True, True, False]
+    every = ppd.counts.scales(5, 1)
+    assert every.shape == (5, 16)
+    assert np.allclose(np.abs(np.diff(np.log(every), axis=0)), 1)
+    assert np.allclose(every.sum(axis=0), 1)
