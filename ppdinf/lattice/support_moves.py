@@ -47,7 +47,7 @@ class SupportMoves:
         """Return moves for the same tables that also preserve further sums; A contains all sums."""
         if self.held is None or not self.held.any():
             return connected_moves(A, bounds="lower" if self.held is None else "box", seconds=0, shape=shape)
-        return _of_free(A, sparse.csr_array((0, A.shape[1]), dtype=np.int64), ~self.held, None, (), 0)
+        return _of_free(A, sparse.csr_array((0, A.shape[1]), dtype=np.int64), ~self.held, seconds=0)
 
 
 def support_moves(
@@ -61,12 +61,11 @@ def support_moves(
     found: Structure,
     cut: bool = False,
     shape: tuple[int, ...] = (),
-    seconds: float = 10.0,
 ) -> SupportMoves:
     """Return moves that connect the tables with ``A x = values``, ``B x >= limits`` and counts in a support."""
     linked = bool(np.any(np.diff(B.indptr) > 1))
     if not (linked or cut or nearly_known.any() or _is_cut(A, values, support)):
-        moves = connected_moves(found, bounds="lower", seconds=seconds, shape=shape)
+        moves = connected_moves(found, bounds="lower", shape=shape)
         proved = by_theorem(moves)
         return SupportMoves(support if proved else presolve(A, values, B, limits, support), moves, proved, None)
     support = presolve(A, values, B, limits, support)
@@ -75,9 +74,9 @@ def support_moves(
     up, down = B.maximum(0), B.minimum(0)
     B = sparse.csr_array(B[np.flatnonzero(up @ support.low + down @ support.high < limits)])
     free, held = ~support.fixed, support.fixed | nearly_known
-    parts = [_of_free(A, B, free, found, shape, seconds)]
+    parts = [_of_free(A, B, free, found, shape)]
     if (free & held).any() and not held.all():
-        parts.append(_of_free(A, B, ~held, None, (), seconds))
+        parts.append(_of_free(A, B, ~held))
     holes, everywhere = bool(support.holes.any()), np.arange(free.size)
     families: list[tuple[Family, float, bool]] = [
         (Embedded(each, everywhere, free.size), 1.0, False) for each in parts if each.families
@@ -115,9 +114,9 @@ def _of_free(
     A: sparse.csr_array,
     B: sparse.csr_array,
     free: Mask,
-    found: Structure | None,
-    shape: tuple[int, ...],
-    seconds: float,
+    found: Structure | None = None,
+    shape: tuple[int, ...] = (),
+    seconds: float = 10.0,
 ) -> Moves:
     """Return moves of the free cells that connect under lower and upper bounds on cells and on the sums B."""
     d, cells = free.size, np.flatnonzero(free)

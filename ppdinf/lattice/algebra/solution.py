@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.integer_rows import (
-    RowAlgebra,
     SparseRow,
     check_consistent,
     dense_integers,
@@ -29,9 +28,7 @@ class _FractionalError(Exception):
         self.rows = rows
 
 
-def integer_solution(
-    A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | None = None, algebra: RowAlgebra | None = None
-) -> SparseRow:
+def integer_solution(A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | None = None) -> SparseRow:
     """Solve A x = a in integers of any sign and size.
 
     Parameters
@@ -40,8 +37,6 @@ def integer_solution(
     a : array_like of int, shape (k,)
     row_names : sequence of str, optional
         Labels for error messages.
-    algebra : RowAlgebra, optional
-        ``row_algebra(A)``, if it is already computed.
 
     Returns
     -------
@@ -75,7 +70,7 @@ def integer_solution(
     """
     matrix = integer_matrix(A, row_names)
     totals = integer_vector(a, matrix.shape[0], row_names)
-    check_consistent(matrix, totals, row_names=row_names, algebra=algebra)
+    check_consistent(matrix, totals, row_names=row_names)
     _, representatives = equal_columns(matrix)
     rows = dict(enumerate(sparse_rows(matrix[:, representatives])))
     try:
