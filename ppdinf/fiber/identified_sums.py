@@ -25,20 +25,18 @@ from time import monotonic
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf._internal.progress import progress
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.nested_sums.join_tree import Forest, forest_of
 from ppdinf.lattice.points.fiber_tables import EXACT, PASSES, cell_intervals
+from ppdinf.lattice.points.programme import Programme
 
 GOALS = 40  # largest number of programmes with random goals per block
 GAP = 0.02  # accepted relative distance of a random goal from its optimum
 GAIN = 0.02  # share of the undecided ends that such a programme must decide for the next one to be worthwhile
 
 STEP = 2.0**20  # largest change of a cell by the integers that prove an infinite end
-
-INFEASIBLE = 2  # status of SciPy's programmes
 
 type Reals = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
@@ -234,20 +232,16 @@ def _solved(rows: Rows, cells: Ends, goal: Reals, end: float, gap: float = 0.0) 
     left = end - monotonic()
     if left <= 0:
         return None, np.nan
-    found = milp(
-        goal,
-        integrality=np.ones(goal.size),
-        bounds=Bounds(*cells),
-        constraints=[LinearConstraint(rows.matrix.astype(float), rows.low, rows.high)],
-        options={"mip_rel_gap": gap, "time_limit": left},
-    )
-    if found.status == INFEASIBLE:
+    programme = Programme()
+    table = programme.variables(goal.size, goal, *cells)
+    programme.rows(rows.low, rows.high, (rows.matrix, table))
+    solution = programme.solve(time_limit=left, mip_rel_gap=gap)
+    if solution.infeasible:
         raise InvariantError("no table satisfies all statements")
-    bound = np.nan if found.mip_dual_bound is None else found.mip_dual_bound
-    least = float(np.ceil(bound - 1e-6 * (1.0 + abs(bound))))
-    if found.x is None:
+    least = float(np.ceil(solution.bound - 1e-6 * (1.0 + abs(solution.bound))))
+    if solution.values is None:
         return None, least if np.isfinite(least) else np.nan
-    x = np.rint(found.x)
+    x = solution.values[table]
     sums = rows.matrix @ x
     holds = np.all((rows.low <= sums) & (sums <= rows.high)) and np.all((cells[0] <= x) & (x <= cells[1]))
     return x if holds else None, least

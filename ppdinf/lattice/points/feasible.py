@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.optimize import LinearConstraint, linprog, milp
 
 from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError
@@ -21,6 +20,7 @@ from ppdinf.lattice.algebra.systems import (
 )
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.blocks import structure as find_structure
+from ppdinf.lattice.points.programme import Programme
 
 LARGEST_PROGRAMME = 20_000  # largest number of rows and columns of the linear program
 ZERO = 1e-7
@@ -32,14 +32,17 @@ def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Arra
     nothing = np.empty(0, dtype=np.int64)
     if k + n + A.shape[1] > LARGEST_PROGRAMME:
         return nothing, nothing
-    gain = np.concatenate([a, -np.asarray(a), b]).astype(float)
-    balance = sparse.vstack([sparse.hstack([A.T, -A.T, B.T]), sparse.csr_array(gain[np.newaxis])])
-    right = np.append(np.zeros(A.shape[1]), 1.0)
-    found = linprog(np.ones(2 * k + n), A_eq=balance.tocsc().astype(float), b_eq=right)
-    if found.x is None:
+    # Farkas: multipliers y, w >= 0 with A' y + B' w = 0 and a y + b w > 0; the smallest ones use few rows.
+    programme = Programme()
+    y, w = programme.signed(k, 1.0, integer=False), programme.variables(n, 1.0, integer=False)
+    programme.rows(0.0, 0.0, (A.T, y), (B.T, w))
+    programme.rows(1.0, 1.0, (sparse.coo_array(np.atleast_2d(a)), y), (sparse.coo_array(np.atleast_2d(b)), w))
+    solution = programme.solve()
+    if solution.values is None:
         return nothing, nothing
-    used = found.x > ZERO * found.x.max()
-    return np.flatnonzero(used[:k] | used[k : 2 * k]), np.flatnonzero(used[2 * k :])
+    sizes = np.abs(np.concatenate([solution.values[y], solution.values[w]]))
+    used = sizes > ZERO * sizes.max()
+    return np.flatnonzero(used[:k]), np.flatnonzero(used[k:])
 
 
 REFINEMENTS = 3
@@ -271,30 +274,20 @@ def _integer_programme(
 def _shortest_step(
     A: sparse.csc_array, missing: Array, B: sparse.csc_array, below: Array, *, elastic: bool
 ) -> tuple[IntVector | None, IntVector]:
-    """Return the shortest integer z with A z = missing and B z >= below."""
+    """Return the shortest integer z with A z = missing and B z >= below; or the nearest miss and its violated rows."""
     k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
-    equal, above = sparse.hstack([A, -A]), sparse.hstack([B, -B])
-    cost = np.ones(2 * d)
-    if elastic:
-        equal = sparse.hstack([equal, sparse.eye_array(k), -sparse.eye_array(k), sparse.csc_array((k, bounds))])
-        above = sparse.hstack([above, sparse.csc_array((bounds, 2 * k)), sparse.eye_array(bounds)])
-        cost = np.concatenate([np.zeros(2 * d), np.ones(2 * k + bounds)])
-    found = milp(
-        cost,
-        integrality=np.ones(cost.size),
-        constraints=[
-            LinearConstraint(equal.tocsc(), missing.astype(float), missing.astype(float)),
-            LinearConstraint(above.tocsc(), below.astype(float), np.inf),
-        ],
-    )
-    if found.x is None:
-        if found.status == 2:  # infeasible
-            return None, np.empty(0, dtype=np.int64)
-        raise InvariantError(f"HiGHS stopped without a feasible table: {found.message}")
-    z = np.rint(found.x).astype(np.int64)
-    slack = z[2 * d :]
-    violation = np.concatenate([slack[:k] + slack[k : 2 * k], slack[2 * k :]])
-    return z[:d] - z[d : 2 * d], np.flatnonzero(violation)
+    programme = Programme()
+    z = programme.signed(d, 0.0 if elastic else 1.0)
+    off, short = programme.signed(k * elastic, 1.0), programme.variables(bounds * elastic, 1.0)
+    programme.rows(missing, missing, (A, z), (sparse.eye_array(k, off.size), off))
+    programme.rows(below, np.inf, (B, z), (sparse.eye_array(bounds, short.size), short))
+    solution = programme.solve()
+    if solution.infeasible:
+        return None, np.empty(0, dtype=np.int64)
+    if solution.values is None:
+        raise InvariantError(f"HiGHS stopped without a feasible table: {solution.message}")
+    violation = np.concatenate([solution.values[off], solution.values[short]])
+    return solution.values[z].astype(np.int64), np.flatnonzero(violation)
 
 
 def _blame(violated: IntVector, k: int, row_names: Names, bound_names: Names) -> str:

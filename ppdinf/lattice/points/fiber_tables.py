@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, exact_product
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.points.programme import Programme
 
 PARTIAL = 4 * 10**6  # largest number of partial tables
 ENTRIES = 2**24  # largest number of entries of dense rows
@@ -84,8 +84,6 @@ SMALL = 100
 
 SECONDS = 1.0  # time limit in seconds per integer programme; a cell that is then undecided is not marked as fixed
 
-INFEASIBLE = 2  # status of SciPy's programmes
-
 type Mask = NDArray[np.bool_]
 
 
@@ -137,25 +135,16 @@ def _decided(
 def _step_through(
     A: sparse.csr_array, B: sparse.csr_array, left: IntVector, cell: int, sign: int
 ) -> tuple[IntVector | None, bool]:
-    """Return z with ``A z = 0``, ``B z >= -left`` and one unit or more up or down in a cell, or that none exists."""
-    d = A.shape[1]
-    lowest = np.zeros(2 * d)
-    lowest[cell if sign > 0 else d + cell] = 1
-    highest = np.full(2 * d, np.inf)
-    highest[d + cell if sign > 0 else cell] = 0  # otherwise the unit could be cancelled
-    found = milp(
-        np.ones(2 * d),
-        integrality=np.ones(2 * d),
-        bounds=Bounds(lowest, highest),
-        constraints=[
-            LinearConstraint(sparse.hstack([A, -A]), 0, 0),
-            LinearConstraint(sparse.hstack([B, -B]), -left.astype(float), np.inf),
-        ],
-        options={"mip_rel_gap": 1e9, "time_limit": SECONDS},
-    )
-    if found.x is None:
-        return None, found.status == INFEASIBLE
-    parts = np.rint(found.x).astype(np.int64)
-    z = parts[:d] - parts[d:]
+    """Return z with ``A z = 0``, ``B z >= -left`` and at least one unit up or down in a cell, or whether none exists."""
+    low, high = np.full(A.shape[1], -np.inf), np.full(A.shape[1], np.inf)
+    (low if sign > 0 else high)[cell] = sign
+    programme = Programme()
+    step = programme.signed(low.size, 1.0, low, high)
+    programme.rows(0.0, 0.0, (A, step))
+    programme.rows(-left, np.inf, (B, step))
+    solution = programme.solve(time_limit=SECONDS, mip_rel_gap=1e9)
+    if solution.values is None:
+        return None, solution.infeasible
+    z = solution.values[step].astype(np.int64)
     agrees = not np.any(exact_product(A, z)) and np.all(exact_product(B, z) >= -left)
     return (z, True) if agrees and z[cell] * sign >= 1 else (None, False)

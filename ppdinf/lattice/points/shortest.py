@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import IntVector, equal_columns
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.points.programme import Programme, Variables
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
@@ -130,26 +129,19 @@ def _opposite_columns(found: Structure) -> bool:
 
 
 def _cheapest_step(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
-    """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None."""
-    pieces, sizes = np.unique(costs, return_counts=True)
-    n = system.shape[1]
-    cost = np.concatenate([np.full(2 * n, piece) for piece in pieces])
-    lower = np.zeros(cost.size)
-    lower[cell] = 1
-    downward = np.zeros((1, cost.size))  # otherwise the unit could be cancelled
-    downward[0, n + cell :: 2 * n] = 1
-    found = milp(
-        cost,
-        integrality=np.ones(cost.size),
-        bounds=Bounds(lower, np.repeat(sizes, 2 * n)),
-        constraints=[
-            LinearConstraint(sparse.hstack([system, -system] * len(pieces)), 0, 0),
-            LinearConstraint(cost[np.newaxis], -np.inf, best - 1),
-            LinearConstraint(downward, 0, 0),
-        ],
-    )
-    if found.x is None:
+    """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None.
+
+    The k-th unit of a cell, up or down, costs ``costs[k]``, which must not decrease in k.
+    """
+    programme = Programme()
+    parts: list[Variables] = []
+    for cost, units in zip(*np.unique(costs, return_counts=True), strict=True):
+        low = np.full(system.shape[1], -units)
+        low[cell] = 0 if parts else 1  # a unit up, which no unit down cancels
+        parts.append(programme.signed(low.size, cost, low, units))
+    programme.rows(0.0, 0.0, *((system, part) for part in parts))
+    solution = programme.solve(largest_cost=best - 1)
+    if solution.values is None:
         return None
-    units = np.rint(found.x).astype(np.int64).reshape(len(pieces), 2, n).sum(axis=0)
-    step: NDArray[np.int64] = units[0] - units[1]
+    step: IntVector = np.sum([solution.values[part] for part in parts], axis=0).astype(np.int64)
     return step

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ppdinf.lattice.algebra.systems import IntVector, exact_product
 from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.lattice.points.programme import Programme
 
 PASSES = 20
 
@@ -111,44 +111,29 @@ def _solve(
     A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
     near: IntVector | None, objective: Reals | None,
 ) -> IntVector | None:  # fmt: skip
-    """Solve for z = x - base; differences from `near`, if given, are split into positive and negative parts."""
+    """Solve for x - base, with the distance from `near` or an objective as cost."""
     if support.is_empty:
         return None
     d, base = support.low.size, support.low if near is None else near
+    programme = Programme()
+    ends = support.low - base, support.high - base
+    x = programme.signed(d, 1.0, *ends) if objective is None else programme.variables(d, -objective, *ends)
+    missing = values - exact_product(A, base)
+    programme.rows(missing, missing, (A, x))
+    programme.rows(limits - exact_product(B, base), np.inf, (B, x))
+    # a cell with holes is in one of its segments, which a binary variable for each segment chooses
     cell, first, last = _segments(support)
-    m, units = cell.size, sparse.eye_array(d, dtype=np.int64, format="csr")
-    choice = sparse.csr_array((np.ones(m, dtype=np.int64), (cell, np.arange(m))), shape=(d, m))
-    with_holes = np.unique(cell)
-    x = units if near is None else sparse.hstack([units, -units])
-    none = sparse.csr_array((A.shape[0], m)), sparse.csr_array((B.shape[0], m))
-    begins = sparse.csr_array((first - base[cell], (cell, np.arange(m))), shape=(d, m))[with_holes]
-    ends = sparse.csr_array((last - base[cell], (cell, np.arange(m))), shape=(d, m))[with_holes]
-    left = (values - exact_product(A, base)).astype(float)
-    blocks = [
-        (sparse.hstack([A @ x, none[0]]), left, left),
-        (sparse.hstack([B @ x, none[1]]), (limits - exact_product(B, base)).astype(float), np.inf),
-        (sparse.hstack([0 * x, choice])[with_holes], 1, 1),
-        (sparse.hstack([x[with_holes], -begins]), 0, np.inf),
-        (sparse.hstack([x[with_holes], -ends]), -np.inf, 0),
-    ]
-    low, high = (support.low - base).astype(float), (support.high - base).astype(float)
-    if near is None:
-        assert objective is not None
-        cost, lowest, highest = -objective, low, high
-    else:
-        cost = np.ones(2 * d)
-        lowest = np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)])
-        highest = np.concatenate([np.maximum(high, 0), np.maximum(-low, 0)])
-    constraints = [LinearConstraint(sparse.csc_array(M), a, b) for M, a, b in blocks if M.shape[0]]
-    found = milp(
-        np.append(cost, np.zeros(m)), integrality=np.ones(cost.size + m), constraints=constraints,
-        bounds=Bounds(np.append(lowest, np.zeros(m)), np.append(highest, np.ones(m))),
-        options={"time_limit": SECONDS},
-    )  # fmt: skip
-    if found.x is None:
+    chosen = programme.variables(cell.size, 0.0, 0.0, 1.0)
+    with_holes, row = np.unique(cell, return_inverse=True)
+    at, shape = (row, np.arange(cell.size)), (with_holes.size, cell.size)
+    cells = sparse.eye_array(d, format="csr")[with_holes]
+    programme.rows(1.0, 1.0, (sparse.coo_array((np.ones(cell.size), at), shape=shape), chosen))
+    programme.rows(0.0, np.inf, (cells, x), (sparse.coo_array((base[cell] - first, at), shape=shape), chosen))
+    programme.rows(-np.inf, 0.0, (cells, x), (sparse.coo_array((base[cell] - last, at), shape=shape), chosen))
+    solution = programme.solve(time_limit=SECONDS)
+    if solution.values is None:
         return None
-    z = np.rint(found.x).astype(np.int64)
-    table: IntVector = base + (z[:d] if near is None else z[:d] - z[d : 2 * d])
+    table: IntVector = base + solution.values[x].astype(np.int64)
     inside = (table >= support.low) & (table <= support.high)
     agrees = (exact_product(A, table) == values).all() and (exact_product(B, table) >= limits).all()
     if not (agrees and inside.all() and support.possible[np.arange(d), table - support.lower].all()):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.optimize import LinearConstraint, milp
 
-from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike, exact_product
+from ppdinf.lattice.points.programme import Programme
 
 WHOLE = 1e-6  # distance within which a solver's number counts as an integer
 
@@ -31,33 +28,29 @@ def round_to_sums(
     start = integer_floor(real) if groups is None else np.zeros(A.shape[1], dtype=np.int64)
     floor = integer_floor(real) - exact_product(G, start)
     fraction = np.asarray(real) - integer_floor(real)
-    rows = [(A, a - exact_product(A, start), a - exact_product(A, start)), (B, b - exact_product(B, start), np.inf)]
-    step = _solve(G.T @ (1 - 2 * fraction), [*rows, (G, floor, floor + 1)])
-    if step is None:
+    programme = Programme()
+    step = programme.variables(start.size, G.T @ (1 - 2 * fraction), -np.inf)
+    stated = [(a - exact_product(A, start), 0.0, A), (b - exact_product(B, start), np.inf, B)]
+    for least, slack, M in stated:
+        programme.rows(least, least + slack, (M, step))
+    programme.rows(floor, floor + 1, (G, step))
+    solution = programme.solve()
+    if solution.values is None:
         # No 0/1 table exists: minimize the distances e of the sums, with e >= |G x - real|.
-        m, eye = floor.size, sparse.eye_array(floor.size)
-        wide = [(sparse.hstack([rows_of, sparse.csc_array((rows_of.shape[0], m))]), *ends) for rows_of, *ends in rows]
-        wide += [
-            (sparse.hstack([G, eye]), floor + fraction, np.inf),
-            (sparse.hstack([-G, eye]), -floor - fraction, np.inf),
-        ]
-        step = _solve(np.repeat([0.0, 1.0], [start.size, m]), wide, integers=start.size)
-    if step is None:
+        programme, eye = Programme(), sparse.eye_array(floor.size)
+        step = programme.variables(start.size, 0.0, -np.inf)
+        distance = programme.variables(floor.size, 1.0, -np.inf, integer=False)
+        for least, slack, M in stated:
+            programme.rows(least, least + slack, (M, step))
+        programme.rows(floor + fraction, np.inf, (G, step), (eye, distance))
+        programme.rows(-np.inf, floor + fraction, (G, step), (-eye, distance))
+        solution = programme.solve()
+    if solution.values is None:
         raise InvariantError("no integer table near the real table satisfies all public sums and bounds")
-    rounded = start + step[: start.size]
+    rounded: NDArray[np.int64] = start + solution.values[step].astype(np.int64)
     if (exact_product(A, rounded) != a).any() or (exact_product(B, rounded) < b).any():
         raise InvariantError("a public sum is too large for HiGHS: its last digit is lost")
     return rounded
-
-
-def _solve(
-    cost: Array, rows: Sequence[tuple[sparse.csc_array, ArrayLike, ArrayLike]], integers: int | None = None
-) -> NDArray[np.int64] | None:
-    """Minimize over integers (the first `integers` variables) with ``low <= M x <= high`` for each of `rows`."""
-    stated = [LinearConstraint(sparse.csc_array(M), low, high) for M, low, high in rows if M.shape[0]]
-    integral = np.arange(cost.size) < (cost.size if integers is None else integers)
-    answer = milp(cost, integrality=integral.astype(int), bounds=(-np.inf, np.inf), constraints=stated)
-    return None if answer.x is None else np.rint(answer.x).astype(np.int64)
 
 
 def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.int64]:
@@ -92,15 +85,13 @@ def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
     left = rows @ fraction
     low = integer_floor(left)
     high = low + (left - low > WHOLE)
-    answer = milp(
-        1 - 2 * fraction,
-        integrality=np.ones(r.size),
-        bounds=(0, np.ceil(fraction)),
-        constraints=LinearConstraint(rows, low, high) if low.size else (),
-    )
-    if answer.x is None:
-        raise InvariantError(f"no rounding changes every cell and every sum by less than 1 ({answer.message})")
-    up = np.rint(answer.x).astype(np.int64)
+    programme = Programme()
+    upward = programme.variables(r.size, 1 - 2 * fraction, 0.0, np.ceil(fraction))
+    programme.rows(low, high, (rows, upward))
+    solution = programme.solve()
+    if solution.values is None:
+        raise InvariantError(f"no rounding changes every cell and every sum by less than 1 ({solution.message})")
+    up = solution.values[upward].astype(np.int64)
     sums = exact_product(rows, up)
     if (sums < low).any() or (sums > high).any():
         raise InvariantError("a sum is too large for HiGHS: its last digit is lost")
