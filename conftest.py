@@ -41,7 +41,7 @@ LATER = ("ppdinf", *(f"tests/{folder}" for folder in ("lattice", "noise", "plots
 TURNS = 6  # runs of `pytest --deep` in which every deep test runs at least once
 PACKAGES = 4  # changed packages, at most, of which all deep tests run
 RECENT = 12 * 3600  # age in seconds of commits, relative to the last one, whose changes are tested
-SUBJECTS = {"battery": "distributions", "combinations": "distributions"}  # the package that a folder of tests is about
+SUBJECTS = {"combinations": "distributions"}  # the package that a folder of tests is about
 
 # examples that need an optional package run where it is installed
 collect_ignore_glob = [

@@ -1,6 +1,6 @@
 """Sampling of 22 models of PyMC's example gallery, each with a noisy release or an exact total of its counts.
 
-Run with ``python benchmarks/situations.py [model ...]``. ``tests/battery/test_situations.py`` checks the densities of
+Run with ``python benchmarks/situations.py [model ...]``. ``tests/combinations/test_gallery.py`` checks the densities of
 these models by enumeration. A line shows the largest R-hat, the smallest bulk ESS, divergences and CPU seconds with
 compilation, for four chains of 1,000 draws after 1,000 for tuning, with PyMC's default sampler.
 """
@@ -11,11 +11,10 @@ import time
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracles"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "battery"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import pymc as pm
-from situations import SITUATIONS
+from combinations.gallery import SITUATIONS
 
 import ppdinf as ppd
 from ppdinf.diagnostics.convergence import convergence
@@ -26,7 +25,7 @@ from ppdinf.errors import DiagnosisWarning
 def measure(name):
     situation = SITUATIONS[name]
     begun = time.process_time()
-    model, _ = situation.model(marginalize=not situation.release.walked_only)
+    model, _ = situation.model(marginalize=not situation.release.sampled_only)
     with model:
         idata = pm.sample(cores=1, chains=4, random_seed=1, progressbar=False, quiet=True)
     seconds = time.process_time() - begun

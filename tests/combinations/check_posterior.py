@@ -3,9 +3,8 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from combinations.composition import HEADER
-from combinations.enumerator import slope
-from combinations.outcomes import ALARM, FaultError, ReportedError, run_code
+from combinations.composition import ALARM, HEADER, FaultError, ReportedError, run_code
+from combinations.formulas import slope
 
 
 class Density:

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import expit
 
-from combinations import enumerator as own
-from combinations.enumerator import Term
+from combinations import formulas as own
+from combinations.enumerator import FAR, Term
 from combinations.frames import pick, shown
 
 
@@ -113,29 +112,29 @@ def counts(rng, frame, kinds, row_totals=None):
 
     if name == "Poisson":
         return Counts(
-            name, "pm.Poisson.dist(pm.math.exp(eta))", *limits(0, own.FAR), lambda x, e: own.poisson(x, np.exp(e))
+            name, "pm.Poisson.dist(pm.math.exp(eta))", *limits(0, FAR), lambda x, e: own.poisson(x, np.exp(e))
         )
     if name == "negative binomial":
         alpha = pick(rng, [0.7, 2.0])
         code = f"pm.NegativeBinomial.dist(mu=pm.math.exp(eta), alpha={alpha})"
-        return Counts(name, code, *limits(0, own.FAR), lambda x, e: own.negative_binomial(x, np.exp(e), alpha))
+        return Counts(name, code, *limits(0, FAR), lambda x, e: own.negative_binomial(x, np.exp(e), alpha))
     if name == "geometric":
-        return Counts(name, "pm.Geometric.dist(pm.math.sigmoid(eta))", *limits(1, own.FAR),
-                      lambda x, e: own.geometric(x, expit(e)))  # fmt: skip
+        return Counts(name, "pm.Geometric.dist(pm.math.sigmoid(eta))", *limits(1, FAR),
+                      lambda x, e: own.geometric(x, e))  # fmt: skip
     if name == "zero-inflated Poisson":
-        return Counts(name, "pm.ZeroInflatedPoisson.dist(0.6, pm.math.exp(eta))", *limits(0, own.FAR),
-                      lambda x, e: own.zero_inflated_poisson(x, 0.6, np.exp(e)))  # fmt: skip
+        return Counts(name, "pm.ZeroInflatedPoisson.dist(0.6, pm.math.exp(eta))", *limits(0, FAR),
+                      lambda x, e: own.zero_inflated(x, own.logit(0.6), own.poisson(x, np.exp(e))))  # fmt: skip
     if name == "hurdle Poisson":
-        return Counts(name, "pm.HurdlePoisson.dist(0.7, pm.math.exp(eta))", *limits(0, own.FAR),
-                      lambda x, e: own.hurdle_poisson(x, 0.7, np.exp(e)))  # fmt: skip
+        return Counts(name, "pm.HurdlePoisson.dist(0.7, pm.math.exp(eta))", *limits(0, FAR),
+                      lambda x, e: own.hurdle(x, own.logit(0.7), lambda k: own.poisson(k, np.exp(e))))  # fmt: skip
     if name == "mixture":
         code = "pm.Mixture.dist([0.3, 0.7], [pm.Poisson.dist(pm.math.exp(eta)), pm.Poisson.dist(4 * pm.math.exp(eta))])"
-        return Counts(name, code, *limits(0, own.FAR), lambda x, e: np.logaddexp(
-            np.log(0.3) + own.poisson(x, np.exp(e)), np.log(0.7) + own.poisson(x, 4 * np.exp(e))))  # fmt: skip
+        return Counts(name, code, *limits(0, FAR), lambda x, e: own.mixture(
+            np.log([0.3, 0.7]), own.poisson(x, np.exp(e)), own.poisson(x, 4 * np.exp(e))))  # fmt: skip
     most = int(rng.integers(2, 6))
     if name == "binomial":
         return Counts(name, f"pm.Binomial.dist({most}, pm.math.sigmoid(eta))", *limits(0, most),
-                      lambda x, e: own.binomial(x, most, expit(e)))  # fmt: skip
+                      lambda x, e: own.binomial(x, most, e))  # fmt: skip
     if name == "binomial of each":
         each = rng.integers(1, 5, shape)
         code = f"pm.Binomial.dist(np.array({each.tolist()}), pm.math.sigmoid(eta))"
@@ -150,7 +149,12 @@ def counts(rng, frame, kinds, row_totals=None):
     if name == "truncated Poisson":
         low = int(rng.integers(0, 2))
         code = f"pm.Truncated.dist(pm.Poisson.dist(pm.math.exp(eta)), lower={low}, upper={most})"
-        return Counts(name, code, *limits(low, most), lambda x, e: own.truncated_poisson(x, np.exp(e), low, most))
+        return Counts(
+            name,
+            code,
+            *limits(low, most),
+            lambda x, e: own.truncated(x, lambda k: own.poisson(k, np.exp(e)), low, most),
+        )
     if name == "categorical":
         kept = rng.random(most + 1) < 0.6
         kept[[int(rng.integers(0, 2)), most]] = True
@@ -173,12 +177,12 @@ def counts(rng, frame, kinds, row_totals=None):
 
         def rows(x, e, k):
             weight = np.exp(e + columns)
-            return own.multinomial(x, n.ravel()[k], weight / weight.sum())
+            return own.multinomial(x, weight / weight.sum(), n.ravel()[k])
     else:
         code = f"pm.DirichletMultinomial.dist(np.array({n.tolist()}), pm.math.exp({spread}))"
 
         def rows(x, e, k):
-            return own.dirichlet_multinomial(x, n.ravel()[k], np.exp(e + columns))
+            return own.dirichlet_multinomial(x, np.exp(e + columns), n.ravel()[k])
 
     return Counts(name, code, *limits(0, high), None, rows)
 
@@ -192,5 +196,5 @@ def terms(law, frame, eta):
         return [Term(tuple(row.tolist()), lambda t, k=k, e=flat[row]: law.rows(t, e, k)) for k, row in enumerate(cells)]
     if law.name == "binomial of each":
         each = np.ravel(law.allowed)
-        return [Term((k,), lambda t, k=k: own.binomial(t[:, 0], each[k], expit(flat[k]))) for k in range(frame.size)]
+        return [Term((k,), lambda t, k=k: own.binomial(t[:, 0], each[k], flat[k])) for k in range(frame.size)]
     return [Term((k,), lambda t, k=k: law.log_p(t[:, 0], flat[k])) for k in range(frame.size)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from combinations import enumerator as own
+from combinations import formulas as own
 from combinations.enumerator import Term
 from combinations.frames import pick, shown
 
@@ -32,7 +32,8 @@ FAMILIES = {
     "normal": ("pm.Normal({name!r}, {mean}, 1.3, observed={observed})", lambda y, m: own.normal(y, m, 1.3)),
     "poisson": ("pm.Poisson({name!r}, 0.3 + 0.7 * ({mean}), observed={observed})",
                 lambda y, m: own.poisson(y, 0.3 + 0.7 * m)),
-    "binomial": ("pm.Binomial({name!r}, n={mean}, p=0.4, observed={observed})", lambda y, m: own.binomial(y, m, 0.4)),
+    "binomial": ("pm.Binomial({name!r}, n={mean}, p=0.4, observed={observed})",
+                 lambda y, m: own.binomial(y, m, own.logit(0.4))),
 }  # fmt: skip
 
 

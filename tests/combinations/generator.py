@@ -7,13 +7,12 @@ and a `Posed`: the same posterior for the enumerator. `show` prints the lines of
 import numpy as np
 
 from combinations import data_models, frames, mechanisms
-from combinations.changes import change
 from combinations.composition import Composition, Stage
 from combinations.enumerator import FAR, Listed, TooManyError
 from combinations.measured import measurements
+from combinations.mechanisms import released
 from combinations.posed import Posed
-from combinations.posteriors import posterior
-from combinations.releases import released
+from combinations.posteriors import change, posterior
 
 
 def without_model(rng):

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from combinations import data_models, frames
-from combinations.enumerator import Listed, System, Term, normal
+from combinations.enumerator import Listed, System, Term
+from combinations.formulas import normal
 
 
 @dataclass

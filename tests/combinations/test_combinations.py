@@ -11,7 +11,8 @@ from collections import Counter
 
 import pytest
 
-from combinations.checks import run
+from combinations.checks import TILTED, check_denoised, run
+from combinations.composition import outcome
 from combinations.generator import compose
 
 REFUSED = 0.12  # largest share of compositions that are refused by name
@@ -38,6 +39,17 @@ def test_random_combinations():
 def test_many_random_combinations(first):
     outcomes = check(range(first, first + BATCH))
     assert sum(one.kind in ("refused", "reported") for one in outcomes) <= 3 * REFUSED * len(outcomes)
+
+
+@pytest.mark.deep
+@pytest.mark.interpreted
+@pytest.mark.parametrize("seed", [3, 13])
+def test_another_data_model_is_detected(seed):
+    """Measurements that leave the counts open enough for the data model to matter."""
+    composition = compose(seed)
+    result = outcome(composition, check_denoised(composition, model=TILTED))
+    assert result.kind == "fault"
+    assert result.words.startswith("a flat model: p = ")
 
 
 @pytest.mark.deep

@@ -8,13 +8,14 @@ these observations, from the formulas of the enumerator.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import enumerator as own
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from published import PUBLISHED
 
 import ppdinf as ppd
+from combinations import formulas as own
+from combinations.formulas import logit
+from combinations.named import PUBLISHED
 
 TIME = np.array([-1.0, 0.0, 1.0])
 TRIALS = np.array([6, 4, 9])
@@ -27,7 +28,7 @@ CUTS = np.array([-0.5, 0.8])
 
 @dataclass(frozen=True)
 class Situation:
-    """A model, and the release of its table by a name of `published`."""
+    """A model, and the release of its table by a name of `named_releases`."""
 
     published: str
     prior: Callable
@@ -86,8 +87,7 @@ def visits(x, given):
 
 
 def log_visits(given, x):
-    logit = np.log(given["p"]) - np.log1p(-given["p"])
-    return own.binomial(VISITS, x[:, :, None], logit).sum(axis=(1, 2))
+    return own.binomial(VISITS, x[:, :, None], logit(given["p"])).sum(axis=(1, 2))
 
 
 def autoregression():
@@ -226,9 +226,7 @@ SITUATIONS = {
         "gaussian",
         zero_inflated,
         lambda given: pm.ZeroInflatedPoisson.dist(given["psi"], pm.math.exp(given["eta"])),
-        lambda given, x: own.zero_inflated(
-            x, np.log(given["psi"]) - np.log1p(-given["psi"]), own.poisson(x, np.exp(given["eta"]))
-        ).sum(axis=1),
+        lambda given, x: own.zero_inflated(x, logit(given["psi"]), own.poisson(x, np.exp(given["eta"]))).sum(axis=1),
     ),
     "negative binomial regression": Situation(
         "total",

@@ -11,26 +11,20 @@ unknowns. Every unknown is unbounded and has no prior, so PyMC computes the like
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import enumerator as own
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import expit, gammaln, softmax
+
+from combinations import formulas as own
 
 SLOPE = np.array([1.0, -0.5, 0.25, 0.0, -1.0, 0.5])
 TRIALS = np.array([5, 9, 4, 7, 6, 8])
 ORDINARY = [(0.6, 0.4), (1.2, -0.7)]
 EXTREME = [(-40.0, 0.0), (0.0, 40.0), (0.0, -80.0), (3.0, 2.0), (-700.0, 0.0)]
 LOGITS = [(-40.0, 0.0), (12.0, 0.0), (0.0, 12.0), (0.0, -20.0), (-700.0, 0.0)]
-ROUNDED = [
-    (30.0, 0.0),
-    (40.0, 0.0),
-    (0.0, 40.0),
-    (37.5, 0.0),
-    (-800.0, 0.0),
-    (800.0, 0.0),
-    (0.0, -80.0),
-]  # p is 0 or 1 in doubles
+# p is 0 or 1 in doubles
+ROUNDED = [(30.0, 0.0), (40.0, 0.0), (0.0, 40.0), (37.5, 0.0), (-800.0, 0.0), (800.0, 0.0), (0.0, -80.0)]
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,8 @@ def own_geometric(eta):
 
 def shifted_poisson(eta, x):
     """The sum over x of exp(eta x) / (x + 1)! is expm1(exp(eta)) / exp(eta)."""
-    return own.within(x, x >= 0, eta * x - gammaln(np.maximum(x, 0) + 2.0) + eta - np.log(np.expm1(np.exp(eta))))
+    log_p = eta * x - gammaln(np.maximum(x, 0) + 2.0) + eta - np.log(np.expm1(np.exp(eta)))
+    return np.where(x >= 0, log_p, -np.inf)
 
 
 def two_weights(theta):
@@ -91,6 +86,21 @@ def two_weights(theta):
 
 def two_log_weights(theta):
     return own.log_sigmoid(theta[2]), own.log_sigmoid(-theta[2])
+
+
+def fixed(dist, log_p, **limits):
+    """A distribution without unknowns."""
+    return DataModel(dist, log_p, extreme=[], fixed=True, **limits)
+
+
+def by_logit(dist, log_p, **limits):
+    return DataModel(dist, log_p, extreme=LOGITS, rounded=ROUNDED, **limits)
+
+
+def with_share(dist, log_p, extreme=None, rounded=None):
+    """A distribution with one more unknown, the logit of a share."""
+    points = {"extreme": NEAR_ENDS if extreme is None else extreme, "rounded": AT_ENDS if rounded is None else rounded}
+    return DataModel(dist, log_p, ordinary=with_more((0.8,), (-0.4,)), **points)
 
 
 NEAR_ENDS = [(0.6, 0.4, -30.0), (0.6, 0.4, 12.0), (0.6, 0.4, -300.0), (-40.0, 0.0, 0.5), (0.0, 8.0, -1.0)]
@@ -111,32 +121,24 @@ DATA_MODELS = {
         lambda theta, eta, x: own.poisson(x, np.exp(theta[0])),
         extreme=[(-40.0, 0.0), (4.0, 0.0), (-700.0, 0.0)],
     ),
-    "binomial": DataModel(
+    "binomial": by_logit(
         lambda theta, eta: pm.Binomial.dist(each(TRIALS, eta), pm.math.sigmoid(eta)),
         lambda theta, eta, x: own.binomial(x, each(TRIALS, eta), eta),
-        extreme=LOGITS,
-        rounded=ROUNDED,
     ),
-    "binomial by its logit": DataModel(
+    "binomial by its logit": by_logit(
         lambda theta, eta: pm.Binomial.dist(each(TRIALS, eta), logit_p=eta),
         lambda theta, eta, x: own.binomial(x, each(TRIALS, eta), eta),
-        extreme=LOGITS,
-        rounded=ROUNDED,
     ),
-    "binomial, one p is 1": DataModel(
+    "binomial, one p is 1": by_logit(
         lambda theta, eta: pm.Binomial.dist(
             each(TRIALS, eta),
             pm.math.switch(each([0, 0, 1], eta), 1.0, pm.math.sigmoid(eta)),
         ),
         lambda theta, eta, x: own.binomial(x, each(TRIALS, eta), np.where(each([0, 0, 1], eta), np.inf, eta)),
-        extreme=LOGITS,
-        rounded=ROUNDED,
     ),
-    "Bernoulli": DataModel(
+    "Bernoulli": by_logit(
         lambda theta, eta: pm.Bernoulli.dist(logit_p=eta),
         lambda theta, eta, x: own.binomial(x, 1, eta),
-        extreme=LOGITS,
-        rounded=ROUNDED,
         high=1,
     ),
     "negative binomial": DataModel(
@@ -158,24 +160,18 @@ DATA_MODELS = {
         extreme=[(-30.0, 0.0), (12.0, 0.0), (0.0, 12.0)],
         rounded=[(40.0, 0.0), (0.0, 40.0), (800.0, 0.0), (-800.0, 0.0)],
     ),
-    "geometric": DataModel(
+    "geometric": by_logit(
         lambda theta, eta: pm.Geometric.dist(pm.math.sigmoid(eta)),
         lambda theta, eta, x: own.geometric(x, eta),
-        extreme=LOGITS,
-        rounded=ROUNDED,
         low=1,
     ),
-    "discrete uniform": DataModel(
+    "discrete uniform": fixed(
         lambda theta, eta: pm.DiscreteUniform.dist(each(LOW, eta), each(HIGH, eta)),
-        lambda theta, eta, x: own.uniform(x, each(LOW, eta), each(HIGH, eta)),
-        extreme=[],
-        fixed=True,
+        lambda theta, eta, x: own.discrete_uniform(x, each(LOW, eta), each(HIGH, eta)),
     ),
-    "discrete uniform below 0": DataModel(
+    "discrete uniform below 0": fixed(
         lambda theta, eta: pm.DiscreteUniform.dist(-4, 9),
-        lambda theta, eta, x: own.uniform(x, -4, 9),
-        extreme=[],
-        fixed=True,
+        lambda theta, eta, x: own.discrete_uniform(x, -4, 9),
         low=-4,
         high=9,
         negative=True,
@@ -197,11 +193,9 @@ DATA_MODELS = {
         ordinary=with_more((0.5,), (-0.5,)),
         extreme=[(-15.0, 0.0, 0.0), (0.6, 0.4, 12.0), (0.6, 0.4, -15.0)],
     ),
-    "hypergeometric": DataModel(
+    "hypergeometric": fixed(
         lambda theta, eta: pm.HyperGeometric.dist(N=20, k=7, n=9),
         lambda theta, eta, x: own.hypergeometric(x, 20, 7, 9),
-        extreme=[],
-        fixed=True,
     ),
     "discrete Weibull": DataModel(
         lambda theta, eta: pm.DiscreteWeibull.dist(pm.math.sigmoid(eta), 1.3),
@@ -209,12 +203,9 @@ DATA_MODELS = {
         extreme=[(-20.0, 0.0), (6.0, 0.0)],
         rounded=[(-40.0, 0.0)],
     ),
-    "zero-inflated Poisson": DataModel(
+    "zero-inflated Poisson": with_share(
         lambda theta, eta: pm.ZeroInflatedPoisson.dist(pm.math.sigmoid(theta[2]), pm.math.exp(eta)),
         lambda theta, eta, x: own.zero_inflated(x, theta[2], own.poisson(x, np.exp(eta))),
-        ordinary=with_more((0.8,), (-0.4,)),
-        extreme=NEAR_ENDS,
-        rounded=AT_ENDS,
     ),
     "zero-inflated negative binomial": DataModel(
         lambda theta, eta: pm.ZeroInflatedNegativeBinomial.dist(
@@ -225,12 +216,11 @@ DATA_MODELS = {
         extreme=[(0.6, 0.4, -30.0, 0.3), (0.6, 0.4, 12.0, 0.3), (-12.0, 0.0, 0.5, 0.3), (0.0, 6.0, -1.0, 2.0)],
         rounded=[(*point, 0.3) for point in AT_ENDS],
     ),
-    "zero-inflated binomial": DataModel(
+    "zero-inflated binomial": with_share(
         lambda theta, eta: pm.ZeroInflatedBinomial.dist(
             pm.math.sigmoid(theta[2]), each(TRIALS, eta), pm.math.sigmoid(eta)
         ),
         lambda theta, eta, x: own.zero_inflated(x, theta[2], own.binomial(x, each(TRIALS, eta), eta)),
-        ordinary=with_more((0.8,), (-0.4,)),
         extreme=[*NEAR_ENDS, (12.0, 0.0, 0.5)],
         rounded=AT_ENDS[:1],
     ),
@@ -245,26 +235,22 @@ DATA_MODELS = {
         extreme=[(*point, 1.0) for point in NEAR_ENDS],
         rounded=[(*point, 1.0) for point in AT_ENDS],
     ),
-    "mixture of unlike supports": DataModel(
+    "mixture of unlike supports": with_share(
         lambda theta, eta: pm.Mixture.dist(
             two_weights(theta),
             [pm.Binomial.dist(4, pm.math.sigmoid(eta)), pm.Geometric.dist(pm.math.sigmoid(-eta))],
         ),
         lambda theta, eta, x: own.mixture(two_log_weights(theta), own.binomial(x, 4, eta), own.geometric(x, -eta)),
-        ordinary=with_more((0.8,), (-0.4,)),
         extreme=[*NEAR_ENDS[:3], (12.0, 0.0, 0.5), (-12.0, 0.0, 0.5)],
         rounded=[*AT_ENDS[:1], (0.6, 0.4, 40.0)],
     ),
-    "mixture with a fixed count": DataModel(
+    "mixture with a fixed count": with_share(
         lambda theta, eta: pm.Mixture.dist(
             two_weights(theta), [pm.DiracDelta.dist(2), pm.Poisson.dist(pm.math.exp(eta))]
         ),
         lambda theta, eta, x: own.mixture(
             two_log_weights(theta), np.where(x == 2, 0.0, -np.inf), own.poisson(x, np.exp(eta))
         ),
-        ordinary=with_more((0.8,), (-0.4,)),
-        extreme=NEAR_ENDS,
-        rounded=AT_ENDS,
     ),
     "truncated Poisson": DataModel(
         lambda theta, eta: pm.Truncated.dist(pm.Poisson.dist(pm.math.exp(eta)), lower=1),
@@ -290,10 +276,9 @@ DATA_MODELS = {
         low=1,
         high=6,
     ),
-    "hurdle Poisson": DataModel(
+    "hurdle Poisson": with_share(
         lambda theta, eta: pm.HurdlePoisson.dist(pm.math.sigmoid(theta[2]), pm.math.exp(eta)),
         lambda theta, eta, x: own.hurdle(x, theta[2], lambda k: own.poisson(k, np.exp(eta))),
-        ordinary=with_more((0.8,), (-0.4,)),
         extreme=[*NEAR_ENDS[:3], (-4.0, 0.0, 0.5)],
         rounded=AT_ENDS[:1],
     ),
@@ -328,31 +313,23 @@ DATA_MODELS = {
         lambda theta, eta, x: own.poisson(x, np.where(each([1, 0], eta), 4, 1) * np.exp(theta[1])),
         extreme=[],
     ),
-    "switched rates, nothing else": DataModel(
+    "switched rates, nothing else": fixed(
         lambda theta, eta: pm.Poisson.dist(pm.math.switch(each([1, 0], eta), 6.0, 1.0)),
         lambda theta, eta, x: own.poisson(x, np.where(each([1, 0], eta), 6.0, 1.0)),
-        extreme=[],
-        fixed=True,
     ),
-    "rates of single precision": DataModel(
+    "rates of single precision": fixed(
         lambda theta, eta: pm.Poisson.dist(each([4.5, 1.25, 3.0], eta).astype("float32")),
         lambda theta, eta, x: own.poisson(x, each([4.5, 1.25, 3.0], eta)),
-        extreme=[],
-        fixed=True,
     ),
-    "negative binomial of single precision": DataModel(
+    "negative binomial of single precision": fixed(
         lambda theta, eta: pm.NegativeBinomial.dist(
             mu=each([4.5, 1.25, 3.0], eta).astype("float32"), alpha=np.float32(2.5)
         ),
         lambda theta, eta, x: own.negative_binomial(x, each([4.5, 1.25, 3.0], eta), 2.5),
-        extreme=[],
-        fixed=True,
     ),
-    "whole rates": DataModel(
+    "whole rates": fixed(
         lambda theta, eta: pm.Poisson.dist(each([4, 1, 3], eta)),
         lambda theta, eta, x: own.poisson(x, each([4, 1, 3], eta)),
-        extreme=[],
-        fixed=True,
     ),
     "multinomial rows": DataModel(
         lambda theta, eta: pm.Multinomial.dist(n=np.array([5, 4]), p=pm.math.softmax(eta, axis=-1)),
