@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from positions import noticed
+from noisy_tables import noticed
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 

@@ -1,3 +1,5 @@
+"""Fixed and tied cells, classes and blocks by definition, tables with margins in rows, and real null spaces."""
+
 import itertools
 from fractions import Fraction
 
@@ -6,11 +8,15 @@ import pytest
 from brute_force import groups, rational_kernel, rational_rank, systems
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lattice_laws import two_way
+from lattice_laws import MARGINS, columns_within_states, grouped_columns, two_way
 
-from ppdinf.lattice import structure
+import ppdinf as ppd
+from ppdinf.errors import InvariantError
+from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.lattice import null_space as module
 from ppdinf.lattice.algebra.systems import integer_matrix
 from ppdinf.lattice.class_sums import elimination_order
+from ppdinf.lattice.null_space import null_space
 
 fixed = settings(deadline=None, derandomize=True, max_examples=120)
 
@@ -188,3 +194,111 @@ def test_ten_million_cells_under_51_totals():
     found = structure(groups(np.random.default_rng(1).integers(0, 51, 10_000_000), 51))
     assert found.is_partition
     assert found.sum_ranks.size == 51
+
+
+def ranks(A):
+    found = structure(A)
+    return [table.shape for table in found.tables], sum(int(table.moving.sum()) for table in found.tables)
+
+
+@pytest.mark.parametrize(("shape", "generators"), MARGINS)
+def test_margins_are_detected_with_their_rank(shape, generators):
+    A = margin_matrix(shape, generators).toarray()
+    found = structure(A)
+    assert sum(int(table.moving.sum()) for table in found.tables) == found.lattice.class_basis.shape[1] > 0
+    shuffled = A[:, np.random.default_rng(1).permutation(A.shape[1])]
+    assert [t.shape for t in structure(shuffled).tables] == [t.shape for t in found.tables]
+
+
+def test_levels_of_margins_are_levels_of_dimensions():
+    """Each row of the system varies in the dimensions of a generator and in no other."""
+    A = margin_matrix((2, 4, 3, 2), MARGINS[-1][1]).toarray()[:, np.random.default_rng(2).permutation(48)]
+    [table] = structure(A).tables
+    arranged = A[:, table.classes].reshape(-1, *table.shape)
+    for row in arranged:
+        varies = {axis for axis in range(4) if (row != row.take([0], axis=axis)).any()}
+        assert frozenset(varies) in table.generators
+        assert row.sum() == np.prod([size for axis, size in enumerate(table.shape) if axis not in varies])
+
+
+def test_redundant_rows_and_their_order_do_not_matter():
+    A = margin_matrix((4, 6), [(0,), (1,)]).toarray()
+    wider = np.vstack([A[0] + A[1], A.sum(axis=0), A[4:][::-1], A[:4], A[4:6].sum(axis=0), A[4:]])
+    assert ranks(wider)[1] == 15
+    assert sorted(ranks(wider)[0][0]) == [4, 6]
+
+
+def test_groups_and_blocks():
+    assert ranks(grouped_columns()) == ([(3, 4)], 6)
+    [table] = structure(grouped_columns()).tables
+    assert [weight.tolist() for weight in table.weights] == [[8, 8, 12], [7, 7, 7, 7]]
+    assert ranks(columns_within_states()) == ([(2, 3), (3, 3)], 6)
+
+
+@pytest.mark.parametrize("case", ["hole", "a sum is missing", "weights", "sizes of classes", "general"])
+def test_other_systems_are_not_tables(case):
+    A = margin_matrix((3, 4), [(0,), (1,)]).toarray()
+    A = {
+        "hole": A[:, :-1],
+        "a sum is missing": A[1:-1],
+        "weights": A * np.arange(1, 13),
+        "sizes of classes": np.column_stack([A, A[:, 0]]),
+        "general": np.array([[1, 2, 0, 1], [0, 1, 1, 3]]),
+    }[case]
+    assert kernel(A).rank
+    assert not structure(A).tables
+
+
+def random_systems():
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        k, d = rng.integers(1, 5), rng.integers(1, 11)
+        yield rng.integers(-1, 3, size=(k, d))
+
+
+@pytest.mark.quick_cases(0)
+def test_against_dense_linear_algebra():
+    for A in random_systems():
+        space = null_space(structure(A))
+        _, s, vt = np.linalg.svd(A)
+        kernel = vt[np.sum(s > 1e-9) :]
+        assert space.dimension == len(kernel)
+        projection = space.project(np.eye(A.shape[1]))
+        assert np.allclose(projection, kernel.T @ kernel, atol=1e-12)
+        Q = space.basis.toarray()
+        assert np.allclose(Q.T @ Q, np.eye(len(kernel)), atol=1e-12)
+        assert np.allclose(Q @ Q.T, projection, atol=1e-12)
+
+
+def test_a_class_of_many_cells_is_fast():
+    space = null_space(structure(np.ones((1, 3000), dtype=int)))
+    assert space.fixed.nnz == 3000
+    assert space.basis.nnz < 3000 * 13
+    z = np.random.default_rng(1).normal(size=(4, 3000))
+    assert np.allclose(space.project(z), z - z.mean(axis=1, keepdims=True), atol=1e-12)
+    assert np.allclose(space.basis @ (space.basis.T @ z[0]), space.project(z)[0], atol=1e-12)
+
+
+def test_no_fixed_cells_and_all_fixed_cells():
+    free, none = null_space(structure(np.zeros((1, 3), dtype=int))), null_space(structure(np.eye(3, dtype=int)))
+    assert np.array_equal(free.project(np.arange(3.0)), np.arange(3.0))
+    assert np.array_equal(none.project(np.arange(3.0)), np.zeros(3))
+    assert free.basis.shape == (3, 3)
+    assert none.basis.shape == (3, 0)
+
+
+def test_nearly_dependent_sums_raise():
+    A = np.array([[2**40, 2**40, 0, 2**40], [1, 2, 3, 5]])
+    space = null_space(structure(A))
+    z = space.project(np.random.default_rng(1).normal(size=(3, 4)))
+    assert np.abs(A @ z.T / [[2**40], [1]]).max() < 1e-14
+    with pytest.raises(InvariantError, match="too close to combinations of other sums"):
+        null_space(structure([[10**5, 10**5 + 1, 3], [10**5 + 1, 10**5 + 2, 3]]))
+
+
+def test_a_basis_beyond_the_memory_limit_raises(monkeypatch):
+    margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+    space = null_space(margins.on(np.zeros((4, 5), dtype=int)).structure)
+    monkeypatch.setattr(module, "LARGEST_BASIS", 100)
+    with pytest.raises(InvariantError, match="20 cells lie in one block"):
+        _ = space.basis

@@ -1,14 +1,12 @@
 """Gaussian and l2 noise on tables with margins, orthogonalised in closed form: small and large tables."""
 
-import sys
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from flint import arb, ctx, fmpz_mat
-from lattice_laws import enumerated, fit, margins_law, two_way
+from lattice_laws import MARGINS, columns_within_states, enumerated, fit, grouped_columns, margins_law, two_way
 from scipy import sparse, stats
 
 import ppdinf as ppd
@@ -23,9 +21,6 @@ from ppdinf.noise.exact.theta import GaussianMasses, log_gaussian_mass
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_plan import exact_noise
 from ppdinf.privacy.lattice_gaussian import exact_sigma, lattice_delta
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "lattice"))
-from test_hierarchical import MARGINS, columns_within_states, grouped_columns
 
 SYSTEMS = [*(margin_matrix(*case).toarray() for case in MARGINS), grouped_columns(), columns_within_states()]
 BOTH = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")

@@ -27,6 +27,33 @@ def two_way(rows, columns):
     return np.vstack([np.kron(eye_r, np.ones(columns, int)), np.kron(np.ones(rows, int), eye_c)])
 
 
+MARGINS = [
+    ((3, 4), [(0,), (1,)]),
+    ((2, 2), [(0,), (1,)]),
+    ((4, 4), [(0,), (1,), ()]),
+    ((3, 3, 3), [(0, 1), (0, 2), (1, 2)]),
+    ((2, 3, 4), [(0,), (1,), (2,)]),
+    ((3, 4, 5), [(0, 1), (2,)]),
+    ((3, 4, 2), [(0,), (1,)]),
+    ((3, 4, 5, 2), [(0, 1), (1, 2), (2, 3)]),
+    ((2, 4, 3, 2), [(0, 1), (1, 2), (2, 3), (3, 0)]),
+]
+
+
+def grouped_columns():
+    """Return four rows of seven cells: row sums, and sums of columns in groups of 2, 3 and 2."""
+    groups = np.zeros((3, 7), dtype=int)
+    groups[0, :2] = groups[1, 2:5] = groups[2, 5:] = 1
+    return np.vstack([np.kron(np.eye(4, dtype=int), np.ones((1, 7), int)), np.kron(np.ones((1, 4), int), groups)])
+
+
+def columns_within_states():
+    """Return sums of five counties in two states and three ages: counties, ages by state, and the nation."""
+    states = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
+    counties = np.kron(np.eye(5, dtype=int), np.ones((1, 3), int))
+    return np.vstack([counties, np.kron(states, np.eye(3, dtype=int)), np.ones((1, 15), int)])
+
+
 def random_system(rng, largest_rank=3):
     """Small weights or 0/1 sums, equal columns now and then, and a lattice of rank 1 to `largest_rank`."""
     while True:

@@ -1,7 +1,9 @@
-"""Small systems of public sums, regimes of counts and noise, and a sampler of noise that shares no code with ours."""
+"""Small systems of sums, regimes of counts and noise, an independent sampler of noise, faults of calibration."""
 
 import numpy as np
 from numba import njit
+
+from ppdinf.diagnostics.calibration import calibrate, uniformity
 
 
 def rows(*groups, cells=6):
@@ -44,3 +46,17 @@ def noise(d, dependent, free, combination, epsilon, rng):
             size += abs(z[i])
         if rng.random() < np.exp(-epsilon * size):
             return z
+
+
+def noticed(simulate, infer, quantity, *, replicates, each=100, alarm=1e-6):
+    """Whether a fault shows by `replicates`, the number at which what is right is tested.
+
+    It is looked at after every `each` of them and the first look that sees it ends the run, so that what is right
+    would be taken for a fault with a probability of at most ``replicates / each * alarm``.
+    """
+    rng, found = np.random.default_rng(1), []
+    while len(found) < replicates:
+        found += calibrate(simulate, infer, replicates=each, rng=rng)[quantity].tolist()
+        if uniformity(found) < alarm:
+            return True
+    return False

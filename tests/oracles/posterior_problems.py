@@ -14,8 +14,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from noisy_tables import REGIMES, SYSTEMS, noise, rows, solved
-from positions import noticed
+from noisy_tables import REGIMES, SYSTEMS, noise, noticed, rows, solved
 from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity

@@ -135,7 +135,7 @@ def _decided(
 def _step_through(
     A: sparse.csr_array, B: sparse.csr_array, left: IntVector, cell: int, sign: int
 ) -> tuple[IntVector | None, bool]:
-    """Return z with ``A z = 0``, ``B z >= -left`` and at least one unit up or down in a cell, or whether none exists."""
+    """Return z with ``A z = 0``, ``B z >= -left`` and a unit up or down in a cell, and whether the result is proved."""
     low, high = np.full(A.shape[1], -np.inf), np.full(A.shape[1], np.inf)
     (low if sign > 0 else high)[cell] = sign
     programme = Programme()

@@ -26,7 +26,7 @@ class Variables(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Values of each vector, or None, and a proved lower bound on the cost (nan if there is none)."""
+    """Values of each vector, or None, and a proved lower bound on the cost, which can be nan."""
 
     values: dict[Variables, Reals] | None
     bound: float

@@ -1,4 +1,4 @@
-"""Projections against enumeration of all faces, and against each other."""
+"""Projection against all faces; rounding against all 0/1 tables, printed formulas and naive rounding."""
 
 import itertools
 
@@ -9,6 +9,7 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import margin_matrix
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds, onto_simplices, onto_sums
+from ppdinf.mechanisms.postprocessing.rounding import controlled_rounding, integer_floor, round_to_sums
 
 
 def by_faces(y, A, a, B, b, w):
@@ -97,3 +98,110 @@ def test_infeasible_targets_are_refused():
         onto_simplices([1, 2], [0, 0], [-1])
     with pytest.raises(InvariantError, match="weights must be 2 non-negative numbers"):
         onto_sums([1, 2], [[1, 1]], [3], weights=[1, -1])
+
+
+NONE = sparse.csr_array((0, 4), dtype=np.int64)
+
+
+def all_zero_one(d):
+    return np.array(list(itertools.product((0, 1), repeat=d)))
+
+
+def cases_and_deaths(J, sums=None):
+    """Bounds cases >= deaths >= 0 and, as a row, the sum of cases; cells are cases, then deaths."""
+    eye = np.eye(J, dtype=np.int64)
+    B = np.block([[eye, -eye], [np.zeros((J, J), dtype=np.int64), eye]])
+    return np.concatenate([np.ones(J), np.zeros(J)]).astype(np.int64)[np.newaxis], B
+
+
+def test_two_stages_against_all_zero_one_tables():
+    rng, unrestored = np.random.default_rng(1), 0
+    A, B = cases_and_deaths(4)
+    us = all_zero_one(8)
+    for _ in range(40):
+        cases = rng.poisson(3, 4)
+        deaths = rng.binomial(cases, 0.4)
+        y = np.concatenate([cases, deaths]) + rng.integers(-4, 5, 8)
+        total = [int(cases.sum())]
+        real = onto_bounds(y, A, total, B, np.zeros(8))
+        found = round_to_sums(real, sparse.csr_array(A), total, sparse.csr_array(B), np.zeros(8, dtype=int))
+        floor = integer_floor(real)
+        tables = floor + us
+        feasible = us[(tables @ A[0] == total[0]) & (tables @ B.T >= 0).all(axis=1)]
+        least = np.abs(feasible - (real - floor)).sum(axis=1).min()
+        assert np.abs(found - real).sum() == pytest.approx(least, abs=1e-6)
+        assert A @ found == total
+        assert (B @ found >= 0).all()
+        unrestored += A[0] @ np.rint(real) != total[0]  # rounding alone loses the sum
+    assert unrestored > 5
+
+
+def test_the_sum_of_floors_restores_the_sum():
+    """Erratum: s less one floor, as printed, is more than a 0/1 table can add up to."""
+    real, total = np.array([2.5, 3.5, 4.0, 1.0]), 11
+    floor, us = integer_floor(real), all_zero_one(4)
+    assert not any((us.sum(axis=1) == total - one).any() for one in floor)
+    restored = us[us.sum(axis=1) == total - floor.sum()] + floor
+    assert (restored.sum(axis=1) == total).all()
+    found = round_to_sums(real, sparse.csr_array([[1, 1, 1, 1]]), [total], NONE, [])
+    assert found.tolist() in restored.tolist()
+    assert found.tolist() in ([3, 3, 4, 1], [2, 4, 4, 1])
+
+
+def test_the_bound_is_on_rounded_counts():
+    """Erratum: with ``y_d * floor(d)`` for the rounded deaths, they end above the cases."""
+    A, B = cases_and_deaths(3)
+    real, total = np.array([3.55, 0.7, 0.75, 3.55, 0, 0]), [5]
+    floor, us = integer_floor(real), all_zero_one(6)
+    us = us[us @ A[0] == total[0] - floor @ A[0]]
+    cost = np.abs(us - (real - floor)).sum(axis=1)
+    printed = (us[:, :3] + floor[:3] >= us[:, 3:] * floor[3:]).all(axis=1)
+    best = floor + us[printed][np.argmin(cost[printed])]
+    assert best[3] > best[0]
+    found = round_to_sums(real, sparse.csr_array(A), total, sparse.csr_array(B), np.zeros(6, dtype=int))
+    assert found.tolist() == [3, 1, 1, 3, 0, 0]
+
+
+def test_controlled_rounding_against_enumeration():
+    rng, changed = np.random.default_rng(5), 0
+    A = margin_matrix((2, 3), [(0,), (1,)])
+    us = all_zero_one(6)
+    for _ in range(60):
+        real = rng.integers(0, 40, 6) / rng.choice([1, 4, 10])
+        found = controlled_rounding(real, A)
+        tables = np.floor(real) + us
+        near = (np.abs(tables - real) < 1 - 1e-9).all(axis=1)
+        near &= (np.abs(tables @ A.T - A @ real) < 1 - 1e-9).all(axis=1)
+        assert near[np.flatnonzero((tables == found).all(axis=1))].all()
+        assert np.abs(found - real).sum() == pytest.approx(np.abs(tables[near] - real).sum(axis=1).min())
+        changed += (np.abs(A @ np.rint(real) - A @ real) >= 1).any()  # cell by cell, a margin moves by one or more
+    assert changed >= 3
+
+
+def test_three_ways_can_have_no_controlled_rounding():
+    """Halves on a cube with integer one- and two-way sums, placed so that no 0/1 table has these sums."""
+    A = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
+    with pytest.raises(InvariantError, match="no rounding changes every cell"):
+        controlled_rounding([0.5, 0.5, 0.5], A)
+    with pytest.raises(InvariantError, match="no integer table"):
+        round_to_sums([0.5, 0.5, 0.5], sparse.csr_array(A), [1, 1, 1], sparse.csr_array((0, 3), dtype=int), [])
+
+
+def test_the_nearest_table_is_returned_without_neighbouring_tables():
+    """A bound requires a cell to increase by more than 1, so no floor plus 0 or 1 satisfies it."""
+    A, B = sparse.csr_array(margin_matrix((2, 2), [(0,), (1,)])), sparse.csr_array([[0, 1, 0, 0]])
+    found = round_to_sums([1.5, 1.5, 0.5, 3.5], A, [3, 4, 2, 5], B, [3])
+    assert found.tolist() == [0, 3, 2, 2]
+    least, total = sparse.eye_array(3, dtype=int), sparse.csr_array([[1, 1, 1]])
+    sums = round_to_sums([0.2, 4.8], total, [5], least, [0, 3, 0], groups=[[1, 1, 0], [0, 0, 1]])
+    assert sums[:2].sum() == 3
+    assert sums.sum() == 5
+
+
+def test_a_level_of_a_hierarchy_rounds_sums_of_cells():
+    G = sparse.csr_array([[1, 1, 0, 0], [0, 0, 1, 1]])
+    total = sparse.csr_array([[1, 1, 1, 1]])
+    found = round_to_sums([2.7, 4.3], total, [7], sparse.eye_array(4, dtype=int), [0] * 4, groups=G)
+    assert (G @ found).tolist() == [3, 4]
+    assert (found >= 0).all()
+    assert integer_floor([3 - 1e-8, 3 + 1e-8, 2.5, -0.5]).tolist() == [3, 3, 2, -1]
