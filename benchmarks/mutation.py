@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 FILES = {
     "ppdinf/_internal/rationals.py": "tests/test_rationals.py",
     "ppdinf/privacy/budget.py": "tests/privacy/test_budget.py tests/sessions/test_session.py",
-    "ppdinf/privacy/composition.py": "tests/privacy/test_composition.py tests/privacy/test_partition.py",
+    "ppdinf/privacy/composition.py": "tests/privacy/test_composition.py tests/privacy/test_budget.py",
     "ppdinf/privacy/guarantee.py": "tests/privacy/test_guarantee.py tests/privacy/test_sizes.py",
-    "ppdinf/privacy/zcdp.py": "tests/privacy/test_conversion.py",
-    "ppdinf/privacy/restatement.py": "tests/privacy/test_conversion.py tests/privacy/test_budget.py",
+    "ppdinf/privacy/zcdp.py": "tests/privacy/test_gaussian_calibration.py",
+    "ppdinf/privacy/restatement.py": "tests/privacy/test_gaussian_calibration.py tests/privacy/test_budget.py",
     "ppdinf/laws/double_geometric.py": "tests/laws/test_laws.py",
     "ppdinf/laws/discrete_gaussian.py": "tests/laws/test_laws.py",
     "ppdinf/noise/primitives/integers.py": "tests/noise/test_inversion.py tests/noise/test_integers.py",

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import zipfile
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -41,19 +40,12 @@ def test_a_signature_is_valid_for_one_file_and_one_key(signed, tmp_path):
     file, key, public = signed
     verify(file, public)
     beside = file.with_name("a.ppd.sig")
-    data, signature, rng = file.read_bytes(), beside.read_bytes(), np.random.default_rng(1)
-    for path, whole, flips in ((file, data, 200), (beside, signature, 200)):
-        for at in rng.integers(0, len(whole), flips):
-            wrong = bytearray(whole)
-            wrong[at] ^= 1 << int(rng.integers(8))
-            path.write_bytes(bytes(wrong))
-            with pytest.raises(SignatureError, match="is not valid for the key"):
-                verify(file, public)
-        for cut in (whole[:-1], whole + b"\0", whole[:64], whole[64:], b""):
-            path.write_bytes(cut)
-            with pytest.raises(SignatureError, match="is not valid for the key"):
-                verify(file, public)
-        path.write_bytes(whole)
+    signature = beside.read_bytes()
+    for cut in (signature[:-1], signature + b"\0", signature[:64], signature[64:], b""):
+        beside.write_bytes(cut)
+        with pytest.raises(SignatureError, match="is not valid for the key"):
+            verify(file, public)
+    beside.write_bytes(signature)
     verify(file, public)
     new_key(tmp_path / "other.key")
     with pytest.raises(SignatureError, match="is not valid for the key"):
@@ -194,21 +186,6 @@ def test_a_statement_cannot_be_edited_or_moved_to_another_file(signed, tmp_path)
     shutil.copy(beside, tmp_path / "b.ppd.sig")
     with pytest.raises(SignatureError, match="is not valid for the key"):
         verify(tmp_path / "b.ppd", public)
-
-
-def test_signatures_of_earlier_versions_are_verified(signed):
-    """These are 64 bytes, of the file itself."""
-    file, key, public = signed
-    private = serialization.load_pem_private_key(key.read_bytes(), None)
-    file.with_name("a.ppd.sig").write_bytes(private.sign(file.read_bytes()))
-    assert verify(file, public) == SignedStatement(None, None, None)
-    assert "of an earlier version and states neither title nor period" in run("check", file, "--key", public)
-    for expected in ({"title": "Cases by county"}, {"period": "2024-01"}):
-        with pytest.raises(SignatureError, match="earlier version, which states no"):
-            verify(file, public, **expected)
-    file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(SignatureError, match="is not valid for the key"):
-        verify(file, public)
 
 
 def test_only_releases_and_measurements_are_signed(signed, tmp_path):
