@@ -24,7 +24,7 @@ FILES = {
     "ppdinf/privacy/composition.py": "tests/privacy/test_composition.py tests/privacy/test_budget.py",
     "ppdinf/privacy/guarantee.py": "tests/privacy/test_guarantee.py tests/privacy/test_sizes.py",
     "ppdinf/privacy/zcdp.py": "tests/privacy/test_gaussian_calibration.py",
-    "ppdinf/privacy/restatement.py": "tests/privacy/test_gaussian_calibration.py tests/privacy/test_budget.py",
+    "ppdinf/privacy/restatement.py": "tests/privacy/test_composition.py tests/privacy/test_budget.py",
     "ppdinf/laws/double_geometric.py": "tests/laws/test_laws.py",
     "ppdinf/laws/discrete_gaussian.py": "tests/laws/test_laws.py",
     "ppdinf/noise/primitives/integers.py": "tests/noise/test_inversion.py tests/noise/test_integers.py",

@@ -198,9 +198,7 @@ def places(node, at=()):
 def files(cases, folder):
     """Manifests with random values in random places, sealed again: refused by name, or read as stated.
 
-    A release with one such value is refused, except in the record of the sampler, which nothing else determines.
-    Without a statement, the same file can be valid.
-    """
+    A release with one such value is refused, except in the record of the sampler, which nothing else determines."""
     ppd.GeneralizedLaplace(inv.total() & inv.groups("g") & inv.nonnegative(), epsilon="1/4").release(
         xr.DataArray([3, 1, 2, 5], dims="a", coords={"a": list("wxyz"), "g": ("a", list("ppqq"))})
     ).save(folder / "whole.ppd", overwrite=True)

@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf.errors import BudgetError, LabelError, PrivacyError, SessionError
 from ppdinf.invariants import Public, margin, total, unit
 from ppdinf.privacy import Guarantee, Ledger, compose, compose_partition, to_zcdp, zcdp_delta
-from ppdinf.privacy.accounting.budget import Budget
+from ppdinf.privacy.budget import Budget
 from ppdinf.sessions.journal import journal_line  # the forger knows the chain
 
 

@@ -11,7 +11,6 @@ from scipy import integrate, stats
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy import Guarantee, to_approximate, to_event, zcdp_delta, zcdp_epsilon, zcdp_rho
 from ppdinf.privacy.gaussian_calibration import gaussian_delta, gaussian_sigma
-from ppdinf.privacy.guarantees.conversion import as_delta
 
 EPSILONS = [1e-12, 1e-6, 0.01, 0.192, 1, 4, 30, 500]
 DELTAS = [1e-300, 1e-100, 1e-30, 1e-12, 1e-6, 0.01, 0.5, 0.999999]
@@ -81,33 +80,6 @@ def test_widths_scale_with_sensitivity_and_fall_with_both_parameters():
     assert np.all(np.diff(widths, axis=1) < 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0}, "epsilon"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"epsilon": math.nan}, "epsilon"),
-        ({"epsilon": math.inf}, "epsilon"),
-        ({"epsilon": True}, "epsilon"),
-        ({"epsilon": None}, "epsilon"),
-        ({"delta": 0.0}, "delta"),
-        ({"delta": 1.0}, "delta must be between 0 and 1"),
-        ({"delta": "often"}, "delta"),
-        ({"sensitivity": 0.0}, "sensitivity"),
-        ({"sensitivity": math.inf}, "sensitivity"),
-        ({"calibration": "best"}, "calibration must be"),
-    ],
-)
-def test_refuses_malformed_parameters(arguments, message):
-    with pytest.raises(PrivacyError, match=message):
-        gaussian_sigma(**{"epsilon": 1, "delta": 1e-6} | arguments)
-
-
-def test_refuses_noise_without_width():
-    with pytest.raises(PrivacyError, match="sigma"):
-        gaussian_delta(1, 0)
-
-
 CASES = [(2.55623, 1e-10), (0.5, 1e-5), (5e-4, 1e-6), (0.02, 0.01), (100.0, 1e-3)]
 
 
@@ -151,14 +123,6 @@ def test_agrees_with_dp_accounting(rho, delta):
     theirs = accountant.get_epsilon(delta)
     assert zcdp_epsilon(rho, delta) <= theirs * (1 + 1e-9)
     assert theirs <= 1.02 * zcdp_epsilon(rho, delta)
-
-
-@pytest.mark.parametrize(
-    "delta", [0, 1, -1e-3, "x", None, True, math.nan, math.inf, "1/0", [0.1], "1e-400", "1e-99999999"]
-)
-def test_refuses_invalid_probabilities(delta):
-    with pytest.raises(PrivacyError, match="delta"):
-        as_delta(delta)
 
 
 def test_losses_at_a_distance_can_exceed_the_range_of_parameters():

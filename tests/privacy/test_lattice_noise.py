@@ -112,24 +112,6 @@ def test_tail_constant_of_one_free_dimension():
     assert tail_bound(structure([[1, 1]]), 50, epsilon=1) == pytest.approx(K * 50 * math.exp(-50))
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (0.1, 0.2)])
-def test_theorem_14_states_its_range(epsilon, delta):
-    with pytest.raises(PrivacyError, match="Theorem 14 needs"):
-        theorem14_sigma(structure([[1, 1]]), epsilon, delta)
-
-
-@pytest.mark.parametrize("step", [[0, 0, 0], [1, 0, 0]])
-def test_a_step_keeps_every_sum(step):
-    with pytest.raises(PrivacyError, match="same public sums"):
-        lattice_delta(structure([[1, 1, 1]]), np.array(step), 1.0, 1.0)
-
-
-@pytest.mark.parametrize("arguments", [{}, {"epsilon": 1, "sigma": 1}])
-def test_tails_are_of_one_law(arguments):
-    with pytest.raises(PrivacyError, match="give either epsilon"):
-        tail_bound(structure([[1, 1]]), 3, **arguments)
-
-
 def test_wrong_variant_without_the_factor_two_is_too_small():
     """sigma = 1 / sqrt(rho), without the 2 of rho = 1 / (2 sigma^2), would be below the exact sigma."""
     sigma = zcdp_sigma("1/4", 1e-6) * math.sqrt(2)  # required for |h|^2 = 2

@@ -17,7 +17,7 @@ from ppdinf.counts import truncated_geometric
 from ppdinf.errors import PrivacyWarning
 from ppdinf.invariants import Public, linear, margin, nonnegative, total
 from ppdinf.privacy import Guarantee, Ledger, compose, compose_partition, to_approximate, to_zcdp
-from ppdinf.privacy.guarantees.unit_loss import ADDED, PRESENT, REPLACED
+from ppdinf.privacy.unit_loss import ADDED, PRESENT, REPLACED
 
 COUNTS = np.array([9, 4, 5])
 
