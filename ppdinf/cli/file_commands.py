@@ -18,7 +18,6 @@ SHOWN = 20
 WHO = {
     "drawn": "The file states that ppdinf's release() drew the noise. A file cannot prove this: trust its creator.",
     "stated": "The file does not state that a mechanism drew the noise: its creator states the guarantee below.",
-    "unknown": "The file is of an earlier version, which did not record whether a mechanism drew the noise.",
 }
 
 
@@ -86,8 +85,6 @@ def _signed(file: Path, key: Path, title: str | None, period: str | None) -> str
 
     stated = verify(file, key, title=title, period=period)
     signed = f"Signed by the holder of the key {fingerprint(key)}: the signature covers every byte"
-    if stated.kind is None:
-        return f"{signed}. It is of an earlier version and states neither title nor period."
     return f"{signed}, the title {stated.title!r} and the period {stated.period!r} of this {stated.kind} file."
 
 

@@ -7,7 +7,6 @@ appendix F (rule of thumb for the budget).
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from ppdinf.counts.heuristic import SELECTORS, heuristic
 from ppdinf.counts.noisy_histogram import PURE
 from ppdinf.counts.optimal import optimal
 from ppdinf.counts.scales import as_epsilon
-from ppdinf.errors import DiagnosisWarning, PrivacyError, RoundingError
+from ppdinf.errors import PrivacyError, RoundingError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
 from ppdinf.laws.likelihood import HistogramNoise, Likelihood
@@ -90,18 +89,11 @@ class TwoStage(CellLaw):
         Covariates and bounds. Public sums are not allowed, because such releases do not preserve them.
     measured : sequence of int, optional
         The drawn noisy sums of the histogram, in releases; `release` draws them.
-    noisy : sequence of float, optional
-        The post-processed histogram, in files of earlier versions.
 
     Raises
     ------
     PrivacyError
         A parameter is unknown or out of range.
-
-    Warns
-    -----
-    DiagnosisWarning
-        Only `noisy` is known and does not determine the noisy sums: posteriors omit their likelihood.
 
     See Also
     --------
@@ -142,8 +134,7 @@ class TwoStage(CellLaw):
     privatizer: str = "cyclic-laplace"
     postprocessing: str = "simplex"
     public: Public = NO_SUMS
-    measured: Sequence[float] | None = None
-    noisy: Any = None
+    measured: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         require_no_sums(self.public)
@@ -163,29 +154,14 @@ class TwoStage(CellLaw):
                 raise PrivacyError(f"{name} must be one of {list(known)}, found {getattr(self, name)!r}")
         object.__setattr__(self, "epsilon", exact)
         object.__setattr__(self, "split", share)
-        if self.measured is None and self.noisy is not None:
-            self._read_earlier()
         if self.measured is not None:
-            privatizer = PURE[self.privatizer]
-            measured = _whole(self.measured, privatizer.size(self.n))
+            measured = _whole(self.measured, PURE[self.privatizer].size(self.n))
             object.__setattr__(self, "measured", measured)
-            object.__setattr__(self, "noisy", tuple(privatizer.estimate(np.array(measured), self.n).tolist()))
 
-    def _read_earlier(self) -> None:
-        """Read the histogram of a file without noisy sums; if the bins were measured, they are the noisy sums."""
-        noisy = tuple(float(value) for value in self.noisy)
-        if len(noisy) != self.n or not np.isfinite(noisy).all():
-            raise PrivacyError(f"noisy must have {self.n} finite numbers, one for each possible count")
-        object.__setattr__(self, "noisy", noisy)
-        if self.privatizer in ("cyclic-laplace", "laplace"):
-            object.__setattr__(self, "measured", noisy)
-            return
-        warnings.warn(
-            f"this release of an earlier version contains the post-processed histogram of {self.privatizer!r} and not "
-            "the noisy sums: posteriors omit the likelihood of the noisy sums and are not calibrated",
-            DiagnosisWarning,
-            stacklevel=4,
-        )
+    @cached_property
+    def noisy(self) -> NDArray[np.float64] | None:
+        """The noisy histogram, float64 of shape (n,), estimated from the noisy sums; None before they are drawn."""
+        return None if self.measured is None else PURE[self.privatizer].estimate(np.array(self.measured), self.n)
 
     @property
     def budgets(self) -> tuple[Fraction, Fraction]:
@@ -304,8 +280,6 @@ class TwoStage(CellLaw):
 
     def to_dict(self) -> Json:
         """Return the kind, the parameters and the noisy sums of the histogram."""
-        known = "noisy" if self.measured is None else "measured"
-        found = getattr(self, known)
         return {
             "kind": self.kind,
             "epsilon": str(self.epsilon),
@@ -314,7 +288,7 @@ class TwoStage(CellLaw):
             "constructor": self.constructor,
             "privatizer": self.privatizer,
             "postprocessing": self.postprocessing,
-            known: None if found is None else list(found),
+            "measured": None if self.measured is None else list(self.measured),
         }
 
 

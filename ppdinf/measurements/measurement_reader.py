@@ -55,7 +55,7 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
     >>> again.equals(seen)
     True
     """
-    return sealed.read_verified(path, _read, lambda data, _: pack_measurements(data))
+    return sealed.read_verified(path, _read, pack_measurements)
 
 
 def read_published(path: str | PathLike[str]) -> Measurements | Release:

@@ -177,7 +177,7 @@ def read_parts(folder: str | PathLike[str]) -> ReleaseParts:
 
 def read_index(path: Path) -> ReleaseParts:
     """Read and verify an index."""
-    return sealed.read_verified(path, lambda data: _read(data, path.parent), lambda parts, _: pack_index(parts))
+    return sealed.read_verified(path, lambda data: _read(data, path.parent), pack_index)
 
 
 def pack_index(parts: ReleaseParts) -> bytes:

@@ -63,13 +63,10 @@ def join_kept(public: System, kept: System, cells: Array) -> System:
     return bind(public.public & further, kept.frame, cells, values)
 
 
-ON_TRUST = {
-    "stated": (
-        "that the noise was drawn as described here: no mechanism made this release, so its guarantee is stated by the "
-        "person who put it together",
-    ),
-    "unknown": ("that the noise was drawn as described here: the file does not state that a mechanism drew it",),
-}
+TRUST = (
+    "that the noise was drawn as described here: no mechanism made this release, so its guarantee is stated by the "
+    "person who put it together"
+)
 
 
 class Release:
@@ -102,9 +99,9 @@ class Release:
     plan : Plan or None
     frame : Frame
         Labels of the table.
-    provenance : {"drawn", "stated", "unknown"}
+    provenance : {"drawn", "stated"}
         "drawn": the mechanism's `release` method drew the table. "stated": the creator of this object states how it
-        was drawn. "unknown": a file of an earlier version, which does not record this.
+        was drawn.
     part_of : Mechanism or None
         The mechanism of the complete publication, if this is the noisy table of a post-processed table.
     selection : Selection or None
@@ -167,7 +164,6 @@ class Release:
         self.part_of: Mechanism | None = None
         self.selection: Selection | None = None
         self._drawn: Array | None = None
-        self._otherwise = "stated"
 
     @staticmethod
     def of_draw(
@@ -202,10 +198,10 @@ class Release:
 
     @property
     def provenance(self) -> str:
-        """Origin of the table: "drawn", "stated" or "unknown"; a table changed since was not "drawn"."""
+        """Origin of the table: "drawn" or "stated"; a table changed since was not "drawn"."""
         if self._drawn is not None and np.array_equal(self._drawn, self.table.values):
             return "drawn"
-        return self._otherwise
+        return "stated"
 
     @cached_property
     def likelihood(self) -> Likelihood:
@@ -254,7 +250,7 @@ class Release:
         everything = self.mechanism.public & self.public.public
         guarantee = self.mechanism.guarantee_on(self.kept, self.plan, self.public)
         known = dict.fromkeys((*guarantee.known, *everything.known))
-        trust = ON_TRUST.get(self.provenance, ())
+        trust = () if self.provenance == "drawn" else (TRUST,)
         part = None if self.selection is None else str(self.selection)
         open_ = everything.open | {"known": tuple(known)}
         return replace(guarantee, **open_, assumed=(*guarantee.assumed, *trust), part=part)
@@ -384,7 +380,7 @@ class Release:
         complete = self.mechanism if self.selection is None else self.selection.mechanism
         earlier = {} if self.selection is None else self.selection.labels
         where = {str(dim): tuple(_labels_of(self.frame, str(dim), cells)) for dim in chosen}
-        part.selection, part._otherwise = Selection(complete, {**earlier, **where}), self._otherwise
+        part.selection = Selection(complete, {**earlier, **where})
         return as_drawn(part) if self.provenance == "drawn" else part
 
     def transpose(self, *dims: str) -> xr.DataArray:
@@ -455,9 +451,3 @@ def _labels_of(frame: Frame, dim: str, cells: NDArray[np.int64]) -> list[str | i
     """Return the labels of cells along a dimension, each once, in the order of the cells."""
     codes, labels = frame.codes(dim)
     return [native(labels[code]) for code in pd.unique(codes[cells])]
-
-
-def as_undated(release: Release) -> Release:
-    """Mark a release as read from a file that does not record its origin."""
-    release._otherwise = "unknown"
-    return release

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     from ppdinf.releases.release import Release
 
 SCHEMA = 3
-UNDATED = 2  # the previous schema, whose files do not record the origin of the table
 PARTS = ("table.csv", "public.csv")
 FIELDS = {
     "schema", "provenance", "mechanism", "part_of", "kept", "dimensions", "public", "plan", "guarantee", "dims",
     "coordinates", "parts", "digest",
 }  # fmt: skip
 REBUILT = "A noise law of your own needs a `name` and a constructor that takes the texts of its `to_dict`"
-NEW = {"provenance", "part_of", "dimensions"}
 
 
 def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool = False) -> None:
@@ -51,7 +49,7 @@ def save_release(release: Release, path: str | PathLike[str], *, overwrite: bool
     sealed.save(path, pack_release(release), overwrite=overwrite, why="no release can be drawn again")
 
 
-def pack_release(release: Release, as_in: Json | None = None) -> bytes:
+def pack_release(release: Release) -> bytes:
     """Return the bytes of the file: the same for the same release, on every machine."""
     frame = release.frame
     columns = [frame.broadcast(name).tolist() for name in frame.coords]
@@ -71,9 +69,6 @@ def pack_release(release: Release, as_in: Json | None = None) -> bytes:
         "guarantee": release.guarantee.numbers(),
         **sealed.coordinates(frame),
     }
-    if as_in is not None and as_in["schema"] == UNDATED:
-        manifest = {name: value for name, value in manifest.items() if name not in NEW}
-        manifest |= {"schema": UNDATED, "guarantee": as_in["guarantee"]}
     return sealed.pack(manifest, tables)
 
 

@@ -14,8 +14,8 @@ from ppdinf.invariants.statement import as_label, as_text
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.releases import sealed
 from ppdinf.releases.mechanism import Mechanism
-from ppdinf.releases.release import Release, as_drawn, as_undated
-from ppdinf.releases.release_file import FIELDS, NEW, PARTS, SCHEMA, UNDATED, pack_release
+from ppdinf.releases.release import Release, as_drawn
+from ppdinf.releases.release_file import FIELDS, PARTS, SCHEMA, pack_release
 from ppdinf.releases.selection import Selection
 from ppdinf.tables.table import labelled_cells, labelled_reals
 
@@ -57,15 +57,7 @@ def read_release(path: str | PathLike[str]) -> Release:
     >>> again.table.equals(release.table)
     True
     """
-    return sealed.read_verified(path, _read, _packed_as_in)
-
-
-def _read(data: bytes) -> Release:
-    return _release(*sealed.unpack(data, _require))
-
-
-def _packed_as_in(release: Release, data: bytes) -> bytes:
-    return pack_release(release, sealed.unpack(data, _require)[0])
+    return sealed.read_verified(path, lambda data: _release(*sealed.unpack(data, _require)), pack_release)
 
 
 def _require(manifest: Json) -> tuple[str, ...]:
@@ -76,11 +68,9 @@ def _require(manifest: Json) -> tuple[str, ...]:
             "ppd.releases.read_parts reads the folder of a release in parts"
         )
     version = manifest.get("schema") if isinstance(manifest, dict) else None
-    if version not in (UNDATED, SCHEMA) or isinstance(version, bool):
-        raise ReleaseFileError(
-            f"schema {version!r} is not known: this version of ppdinf reads the schemas {UNDATED} and {SCHEMA}"
-        )
-    sealed.require_fields(manifest, FIELDS - NEW if version == UNDATED else FIELDS)
+    if version != SCHEMA or isinstance(version, bool):
+        raise ReleaseFileError(f"schema {version!r} is not known: this version of ppdinf reads schema {SCHEMA}")
+    sealed.require_fields(manifest, FIELDS)
     return PARTS
 
 
@@ -103,12 +93,12 @@ def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
     values = sealed.columns_of(parts["public.csv"], {"sum": object, "value": np.int64}, "public.csv")["value"]
     system = bind(public, frame, np.zeros(frame.size, dtype=np.int64), values)
     release = Release(frame.table(cells), mechanism, public=system, plan=plan)
-    complete = manifest.get("part_of") or {}
+    complete = manifest["part_of"] or {}
     if "selected" in complete:
         release.selection = _selection(release, _complete(complete), complete["selected"])
-    if manifest.get("provenance") == "drawn":
+    if manifest["provenance"] == "drawn":
         return as_drawn(release, _complete(complete) if complete and release.selection is None else None)
-    return release if manifest.get("provenance") == "stated" else as_undated(release)
+    return release
 
 
 def _complete(data: Json) -> Mechanism:

@@ -60,13 +60,13 @@ def save(path: str | PathLike[str], data: bytes, *, overwrite: bool, why: str) -
         raise ReleaseFileError(f"{Path(path).name} exists, and {why}: choose another name, or overwrite=True") from None
 
 
-def read_verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Callable[[T, bytes], bytes]) -> T:
+def read_verified[T](path: str | PathLike[str], read: Callable[[bytes], T], pack: Callable[[T], bytes]) -> T:
     """Read an archive and accept it only if it packs again to the same bytes."""
     path = as_path(path, ReleaseFileError)
     data = path.read_bytes()
     try:
         content = read(data)
-        same = pack(content, data) == data
+        same = pack(content) == data
     except ReleaseFileError as error:
         raise ReleaseFileError(f"{path.name}: {error}") from error.__cause__
     except (PpdinfError, *_SENSELESS) as error:

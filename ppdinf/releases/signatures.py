@@ -6,8 +6,6 @@ change: 64 bytes of the signature, followed by the signed statement. The stateme
 file (a release, the index of a release in parts, or measurements), title and period as stated by the signer, size and
 SHA-256 of the file. A signature is therefore not valid for a file of another period, even if the file is renamed.
 
-Signatures of earlier versions are 64 bytes, of the file itself. They are verified, and state no title or period.
-
 Keys are PEM files, so OpenSSL can verify a signature: ``head -c 64 FILE.sig > signature``,
 ``tail -c +65 FILE.sig > statement``,
 ``openssl pkeyutl -verify -pubin -inkey agency.key.pub -rawin -in statement -sigfile signature``, ``sha256sum FILE``.
@@ -44,9 +42,9 @@ READER = "ppdinf.measurements"
 class SignedStatement:
     """The statement of the signer about a file."""
 
-    kind: str | None = None
-    title: str | None = None
-    period: str | None = None
+    kind: str
+    title: str
+    period: str
 
 
 def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
@@ -105,27 +103,25 @@ def verify(
         raise SignatureError(f"{path.name} is not signed: {_signature(path).name} is missing next to it")
     whole = _signature(path).read_bytes()
     signature, statement = whole[:LENGTH], whole[LENGTH:]
-    stated = _read(statement) if statement else {}
+    stated = _read(statement)
     try:
-        public.verify(signature, statement or data)
+        public.verify(signature, statement)
     except InvalidSignature:
         stated = None
-    if stated is None or (stated and {name: stated[name] for name in ("bytes", "sha256")} != _described(data)):
+    if stated is None or {name: stated[name] for name in ("bytes", "sha256")} != _described(data):
         raise SignatureError(
             f"the signature of {path.name} is not valid for the key {fingerprint(key)}: the file, its signature or the "
             "key was changed; do not use the file, get new copies of all three"
         )
-    found = SignedStatement(*(stated.get(name) for name in ("kind", "title", "period")))
+    signed = SignedStatement(stated["kind"], stated["title"], stated["period"])
     for name, expected in (("title", title), ("period", period)):
-        if expected is None or getattr(found, name) == expected:
+        if expected is None or stated[name] == expected:
             continue
-        if found.kind is None:
-            raise SignatureError(f"the signature of {path.name} is of an earlier version, which states no {name}")
         raise SignatureError(
-            f"{path.name} was signed with the {name} {getattr(found, name)!r}, expected {expected!r}: the signer made "
+            f"{path.name} was signed with the {name} {stated[name]!r}, expected {expected!r}: the signer made "
             "it, but it is another file"
         )
-    return found
+    return signed
 
 
 def _kind(path: Path) -> str:
