@@ -1,4 +1,14 @@
-"""Gamma, the additional privacy loss of noise conditioned on public bounds."""
+"""Gamma, the additional privacy loss of noise conditioned on public bounds.
+
+Conditioning multiplies the ratio of two densities by C(x') / C(x), where C(x) is the probability that noise around x
+satisfies the public statements. If only sums are public, C is constant, and conditioning does not change the loss.
+The bounds by blocks are derived in ``docs/mathematics/conditioning.md``.
+
+References
+----------
+R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Theorems 1.3 and 2.1,
+section 5.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The scale of normal and of discrete Gaussian noise for (epsilon, delta) differential privacy."""
+r"""The scale of normal and of discrete Gaussian noise for (epsilon, delta) differential privacy.
+
+For two tables whose answers differ by s and a = s / sigma, the smallest delta is
+
+    delta(a, epsilon) = Phi(a/2 - epsilon/a) - exp(epsilon) Phi(-a/2 - epsilon/a) = phi(h) (m(h) - m(t))
+
+with h = epsilon/a - a/2, t = epsilon/a + a/2 and Mills' ratio m(u) = Phi(-u) / phi(u): no tail overflows.
+
+B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018, Theorem 8. J. Gao,
+R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Lemma 3.4. C. Canonne, G. Kamath, T. Steinke, "The
+discrete Gaussian for differential privacy", J. Priv. Confid. 12, 2022.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Gaussian noise on a lattice {z : A z = 0}: its delta, the scale for a required delta, and tails."""
+r"""Gaussian noise on a lattice {z : A z = 0}: its delta, the scale for a required delta, and tails.
+
+zcdp: a lattice Gaussian has the largest mass if centred on the lattice, so that rho = 1 / (2 sigma^2) per unit of
+squared distance, in every dimension. exact: the loss between x and x + h at noise z exceeds epsilon if
+<z, h> < |h|^2 / 2 - sigma^2 epsilon: delta is a sum over the law of the integer <z, h>. theorem14: as published,
+sigma^2 = 2 c ln(1/delta) / epsilon^2 with the smallest c for which the proof is valid: c/3 >= ln K and
+2c/3 - 2 - 2m >= m ln(2c), where K is the constant of Theorem 12.
+
+P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, Theorems 12, 14, 15.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Pufferfish privacy given public information: limits of disclosure, conditioned outputs, Delta_z."""
+"""Pufferfish privacy given public information: limits of disclosure, conditioned outputs, Delta_z.
+
+    Delta_z  =  sup over models theta and secret pairs (s, s') of  W(P(T | s, theta, z), P(T | s', theta, z))
+
+with the infinity-Wasserstein distance W. A mechanism calibrated to Delta_z is epsilon-Pufferfish given z, for listed
+models only. Disclosure limits exclude values of a count: pairs with an impossible secret are not protected.
+
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Definition 3, Lemma 8, Theorem 9,
+Section 4.4, Examples 1 and 2. Lemma 8 is stated for all models; it needs persons who are independent given the public
+information, which few public sets leave (R. Gong, X.-L. Meng, "Congenial differential privacy", Theorem 2.1).
+"""
 
 from __future__ import annotations
 

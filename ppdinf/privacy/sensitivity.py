@@ -1,4 +1,14 @@
-"""The changes of the answers to a linear query by one person: the largest, all of them, and an ellipsoid."""
+r"""The changes of the answers to a linear query by one person: the largest, all of them, and an ellipsoid.
+
+Adding or removing one record changes the answers W x by a column of W, replacing one record by the difference of two.
+Components of W are searched separately, and columns by decreasing length, which ends the search early.
+
+With weights u on the points a_j, M = sum_j u_j a_j a_j' and g_j = a_j' M^-1 a_j, the ellipsoid {z : z' M^-1 z <= max g}
+contains all points, and its volume exceeds the smallest by a factor of at most (max g / m)^(m/2): the certificate.
+
+M. J. Todd, E. A. Yildirim, "On Khachiyan's algorithm for the computation of minimum-volume enclosing ellipsoids",
+Discrete Applied Mathematics 155(13), 2007.
+"""
 
 from __future__ import annotations
 

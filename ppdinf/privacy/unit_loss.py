@@ -1,4 +1,9 @@
-"""The privacy loss of one protected unit, from the neighbour relation and its number of records, in words."""
+"""The privacy loss of one protected unit, from the neighbour relation and its number of records, in words.
+
+A record counted in another cell moves the table by 2 in l1 and by the square root of 2 in l2. A replaced record is one
+step between neighbours, or two if neighbours differ in an added or removed record. The loss of the unit is the loss
+at the distance of all its records: group privacy, and the squared distance for zCDP. All numbers are rounded up.
+"""
 
 from __future__ import annotations
 

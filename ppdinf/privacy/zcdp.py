@@ -1,4 +1,12 @@
-"""From zero-concentrated to approximate differential privacy, and back."""
+r"""From zero-concentrated to approximate differential privacy, and back.
+
+rho-zCDP bounds every Renyi divergence, D_alpha <= alpha rho, and each of them bounds delta:
+
+    delta(epsilon) = min over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1).
+
+C. L. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Corollary 13.
+M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Releases of tables that are larger than the memory, part by part, in two passes."""
+"""Releases of tables that are larger than the memory, part by part, in two passes.
+
+If every public sum has cells of one part only, the possible noise is a product of lattices,
+{z : A z = 0} = product over parts p of {z_p : A_p z_p = 0}. Noise whose weights factor over the cells is independent
+between parts. A sum of public sums of single parts changes nothing. Every other sum over several parts is refused.
+
+The first pass validates all tables and computes the guarantee, before any privacy is spent. The second one draws each
+part from its own secure stream and writes its file to a temporary folder, which gets its name at the end.
+"""
 
 from __future__ import annotations
 

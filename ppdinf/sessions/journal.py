@@ -1,4 +1,13 @@
-"""The session file: used by one process at a time, one record per line, chained by digests."""
+"""The session file: used by one process at a time, one record per line, chained by digests.
+
+A lock file works on every system, but it can be deleted while it is held, so that the session file is locked, too,
+where the system has such locks. The ``digest`` of a line is computed from the previous digest and the rest of the line.
+No line can be changed, removed, added or moved without all following lines. The chain does not show that lines are
+missing at the end: store the digest of the last line elsewhere, as printed by `ppdinf session show`.
+
+A line is valid if its line feed is in the file. A writer continues only after the line is on the disk, so no noise was
+drawn for a truncated last line; the next writer removes it and records this.
+"""
 
 from __future__ import annotations
 
