@@ -125,7 +125,7 @@ def test_options_name_laws(options, law, write, tmp_path):
     ("text", "error", "message"),
     [
         ("county,month,n\nA,x,3\nA,y,4\nB,x,5\n", LabelError, "no row for county=B, month=y"),
-        ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3 repeats the labels of line 2"),
+        ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3: county=A, month=x is on line 2 already$"),
         ("county,month,n\nA,x,3\nA,Total,3\n", LabelError, "'month' has the label 'Total' among others"),
         ("county,month,n\nA,x,3\nA,y,1-\n", CountError, "line 3, column 'n'"),
         ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n': .*--suppressed 1-4"),
@@ -178,7 +178,9 @@ def test_columns_that_are_not_declared_as_coordinates_are_named(tmp_path):
     states.write_text("state,n\nX,9\nY,7\n")
     options = ["audit", cells, "--value", "n", "--public", states]
     text = run(*options, "--dims", "county", code=1)
-    assert "states.csv line 3 repeats the labels of line 2. Not declared as a dimension or coordinate: 'state'." in text
+    assert (
+        "states.csv line 3: the total is on line 2 already. Not declared as a dimension or coordinate: 'state'." in text
+    )
     assert "--coords state" in text
     text = run(*options, "--dims", "state,county", code=1)
     assert "counties.csv has no row for state=X, county=C: " in text
@@ -199,3 +201,30 @@ def test_options_that_do_not_fit_are_refused(write):
     ):
         assert words in run("audit", file, *options, code=1)
     assert issubclass(LabelError, PpdinfError)
+
+
+@pytest.mark.quick_cases(0)
+def test_files_by_the_package_are_denoised(tmp_path):
+    """Releases of fixed seed, because the exit code depends on the checks of the chains; and measurements."""
+    inv, out, page, stated = ppd.invariants, tmp_path / "out.csv", tmp_path / "page.html", tmp_path / "seen.ppd"
+    table = ppd.as_table(np.array([[12, 0], [31, 4]]), dims=("county", "sex"))
+    mechanism, files = ppd.GeneralizedLaplace(inv.total(), epsilon=1), [tmp_path / "0.ppd", tmp_path / "1.ppd"]
+    for file, noisy in zip(files, mechanism.simulate(table, draws=2, rng=1), strict=True):
+        ppd.Release(noisy, mechanism).save(file)
+    run("denoise", *files, "--output", out, "--by", "county", "--draws", "400")
+    assert pd.read_csv(out).estimate.sum() == pytest.approx(47)
+    seen = ppd.Measurements(
+        {"a": ["A", "B"], "b": ["f", "m"]},
+        ppd.measured(inv.margin("a", "b"), [[4, 1], [1, 2]], ppd.laws.DiscreteGaussian(2)),
+        public={inv.total(): 7},
+    )
+    seen.save(stated)
+    run("denoise", stated, "--output", out, "--draws", "1600", "--report", page)
+    expected = ppd.denoise(seen, draws=1600, rng=1, progressbar=False).summary()
+    assert np.allclose(pd.read_csv(out)["estimate"], expected["estimate"])
+    text = page.read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 2
+    assert "total: 7" in text
+    assert "http" not in text.replace("http://www.w3.org", "")
+    assert "noisy sums" in run("check", stated)
+    assert "ppd.read_measurements" in run("denoise", stated, files[0], "--output", out, code=1)

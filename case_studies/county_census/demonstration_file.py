@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.table_file import parse_count, read_csv_rows, require_columns
+from ppdinf.datasets.table_file import TextFile, parse_count
 from ppdinf.errors import LabelError
 
 GISJOIN = re.compile(r"G(\d\d)0(\d\d\d)0")  # state and county, each followed by a 0 for codes of later censuses
@@ -54,21 +55,21 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
     -5
     """
     path = Path(path)
-    header, rows = read_csv_rows(path)
-    lower = [column.lower() for column in header]
+    file = TextFile.read(path)
+    lower = [column.lower() for column in file.header]
     if len(set(lower)) < len(lower):
         raise LabelError(f"{path.name} has columns that differ only in capital letters")
     names = "county" if "county" in lower else "name"
-    require_columns(path, lower, ["gisjoin", "state", names])
+    replace(file, header=lower).require("gisjoin", "state", names)
     endings = [f"{count}{ending}".lower() for ending in ("_sf", "_dp")]
     if not set(endings) <= set(lower):
-        known = sorted({column[:-3] for column in header if column.lower().endswith(("_sf", "_dp"))})
+        known = sorted({column[:-3] for column in file.header if column.lower().endswith(("_sf", "_dp"))})
         raise LabelError(
             f"{path.name} must have both {count}_sf and {count}_dp; its counts are {', '.join(known) or 'none'}"
         )
-    column = dict(zip(lower, header, strict=True))
+    column = dict(zip(lower, file.header, strict=True))
     counties: dict[str, tuple[int | str, ...]] = {}
-    for line, row in rows[rows[0][1][column["gisjoin"]] == DESCRIPTION :]:
+    for line, row in file.rows[file.rows[0][1][column["gisjoin"]] == DESCRIPTION :]:
         code = row[column["gisjoin"]]
         if not (found := GISJOIN.fullmatch(code)):
             raise LabelError(

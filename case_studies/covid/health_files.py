@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from calendar import monthrange
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.datasets.table_file import Row, parse_count, read_csv_rows, require_columns
+from ppdinf.datasets.table_file import TextFile, parse_count
 from ppdinf.errors import CountError, LabelError
 
 _SERIES_DAY = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{2})")
@@ -162,17 +162,19 @@ def read_health_department(
 
 def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tuple[str, list[int]]], list[str]]:
     """Return counties and cumulative counts at given days, by code; and names of the state's rows without a county."""
-    header, rows = read_csv_rows(path)
-    require_columns(path, header, ["FIPS", "Admin2", "Province_State"])
+    file = TextFile.read(path)
+    file.require("FIPS", "Admin2", "Province_State")
     days = {
-        dt.date(2000 + int(d[3]), int(d[1]), int(d[2])): name for name in header if (d := _SERIES_DAY.fullmatch(name))
+        dt.date(2000 + int(d[3]), int(d[1]), int(d[2])): name
+        for name in file.header
+        if (d := _SERIES_DAY.fullmatch(name))
     }
     for end in ends:
         if end not in days:
             raise LabelError(f"{path.name} has no column for {end:%Y-%m-%d}, the end of a month: choose other months")
     counties: dict[str, tuple[str, list[int]]] = {}
     left_out = []
-    for line, row in rows:
+    for line, row in file.rows:
         if row["Province_State"] != state:
             continue
         if not row["FIPS"] or row["Admin2"].startswith(("Out of", "Unassigned")):
@@ -191,10 +193,9 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tupl
 
 def _daily(path: Path, names: dict[str, str], months: list[str]) -> dict[str, tuple[str, NDArray[np.int64]]]:
     """Return counties and monthly sums, by code in order; new counts must add up to cumulative counts."""
-    header, raw = read_csv_rows(path)
-    header = [name.strip() for name in header]
-    require_columns(path, header, [*names.values(), "County FIPS Code"])
-    rows: Iterator[Row] = ((line, dict(zip(header, row.values(), strict=True))) for line, row in raw)
+    raw = TextFile.read(path)
+    rows = [(line, {name.strip(): text for name, text in row.items()}) for line, row in raw.rows]
+    TextFile(raw.name, [name.strip() for name in raw.header], rows).require(*names.values(), "County FIPS Code")
     counties: dict[str, str] = {}
     days: dict[str, dict[dt.date, tuple[int, int, str]]] = {}
     for line, row in rows:

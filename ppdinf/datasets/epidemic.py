@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ppdinf.datasets.table_file import parse_count, read_csv_rows, require_columns
+from ppdinf.datasets.table_file import TextFile
 from ppdinf.errors import CountError, LabelError
 
 SEED = 2020
@@ -144,8 +146,12 @@ def _smooth_factor(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 COLUMNS = ("county", "fips", "month", "cases", "deaths")
-_FIPS = re.compile(r"[0-9]{5}")
-_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+FORMATS = {
+    "county": (r"\S(.*\S)?", "is blank, or begins or ends with a blank"),
+    "fips": (r"[0-9]{5}", "must have five digits; spreadsheets drop leading zeros, so format the column as text"),
+    "month": (r"[0-9]{4}-(0[1-9]|1[0-2])", "must be written like 2021-07"),
+}
+"""Pattern of each column of labels, and the rule in words."""
 _DATED = re.compile(r"pop(?:ulation)?_([0-9]{4})(?:_.*)?")
 
 
@@ -192,105 +198,75 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
     ...     read_epidemic(file).cases.item()
     12
     """
-    path = Path(path)
-    header, rows = read_csv_rows(path)
-    _check_header(path, header)
-    fips: dict[str, str] = {}  # county -> fips, in order of first appearance
-    months: dict[str, int] = {}
-    counts: dict[tuple[str, str], tuple[int, int, int]] = {}  # -> line, cases, deaths
-    for line, row in rows:
-        where = f"{path.name} line {line}"
-        county, month = row["county"], row["month"]
-        _check_labels(where, row)
-        if fips.setdefault(county, row["fips"]) != row["fips"]:
+    file = TextFile.read(Path(path))
+    file.require(*COLUMNS)
+    for name in file.header:
+        if name not in COLUMNS:
+            raise LabelError(f"{file.name} has an unknown column {name!r}: drop it from the file")
+    _require_formats(file, FORMATS)
+    fips = _one_code(file)
+    labels, rows = file.grid(("county", "month"))
+    shape = [len(values) for values in labels.values()]
+    counts = {name: (("county", "month"), file.counts(name, rows).reshape(shape)) for name in ("cases", "deaths")}
+    if counts["deaths"][1].sum() > counts["cases"][1].sum():
+        raise CountError(f"{file.name} holds more deaths than cases: are the two columns swapped?")
+    table = xr.Dataset(counts, coords={**labels, "fips": ("county", list(fips.values()))})
+    if population is None:
+        return table
+    persons, column = _read_populations(Path(population), fips)
+    return table.assign_coords(population=("county", persons, {"column": column}))
+
+
+def _require_formats(file: TextFile, names: Iterable[str]) -> None:
+    """Refuse a label that is not written as its column requires."""
+    for line, row in file.rows:
+        for name in names:
+            pattern, rule = FORMATS[name]
+            if not re.fullmatch(pattern, row[name]):
+                raise LabelError(f"{file.name} line {line}, column {name!r}: {row[name]!r} {rule}")
+
+
+def _one_code(file: TextFile) -> dict[str, str]:
+    """Return the code of each county in order of first appearance; no two counties have the same code."""
+    fips: dict[str, str] = {}
+    county_of: dict[str, str] = {}
+    for line, row in file.rows:
+        county, code = row["county"], row["fips"]
+        if fips.setdefault(county, code) != code:
             raise LabelError(
-                f"{where}: county {county!r} has fips {row['fips']} here and {fips[county]} above; "
+                f"{file.name} line {line}: county {county!r} has fips {code} here and {fips[county]} above; "
                 "add the state to the names of counties with the same name"
             )
-        months.setdefault(month, line)
-        if (county, month) in counts:
-            raise LabelError(f"{where}: county {county!r}, month {month} is on line {counts[county, month][0]} already")
-        counts[county, month] = (line, _count(where, row, "cases"), _count(where, row, "deaths"))
-    _check_one_to_one(path, fips)
-    for county in fips:
-        for month in months:
-            if (county, month) not in counts:
-                raise LabelError(f"{path.name}: county {county!r} has no row for month {month}; add rows with zeros")
-    cells = np.array([[counts[county, month][1:] for month in months] for county in fips], dtype=np.int64)
-    if cells[..., 1].sum() > cells[..., 0].sum():
-        raise CountError(f"{path.name} holds more deaths than cases: are the two columns swapped?")
-    dataset = xr.Dataset(
-        {"cases": (("county", "month"), cells[..., 0]), "deaths": (("county", "month"), cells[..., 1])},
-        coords={"county": list(fips), "month": list(months), "fips": ("county", list(fips.values()))},
-    )
-    return dataset if population is None else _with_population(dataset, Path(population))
+        if county_of.setdefault(code, county) != county:
+            raise LabelError(f"{file.name}: fips {code} belongs to both {county_of[code]!r} and {county!r}")
+    return fips
 
 
-def _with_population(dataset: xr.Dataset, path: Path) -> xr.Dataset:
-    header, rows = read_csv_rows(path)
-    require_columns(path, header, ["fips"])
-    column = _population_column(path, header)
-    persons: dict[str, int] = {}
-    wanted = set(dataset.fips.values.tolist())
-    for line, row in rows:
-        where = f"{path.name} line {line}"
-        _check_fips(where, row["fips"])
-        if row["fips"] in persons:
-            raise LabelError(f"{where}: fips {row['fips']} is in the file already")
-        if row["fips"] in wanted:
-            persons[row["fips"]] = _count(where, row, column)
-            if persons[row["fips"]] == 0:
-                raise CountError(f"{where}, column {column!r}: fips {row['fips']} has the population 0")
-    for county, code in zip(dataset.county.values.tolist(), dataset.fips.values.tolist(), strict=True):
-        if code not in persons:
-            raise LabelError(f"{path.name} has no row with fips {code} (county {county!r})")
-    values = np.array([persons[code] for code in dataset.fips.values.tolist()], dtype=np.int64)
-    return dataset.assign_coords(population=("county", values, {"column": column}))
+def _read_populations(path: Path, fips: Mapping[str, str]) -> tuple[NDArray[np.int64], str]:
+    """Return the persons of each county, and the name of the column that was read."""
+    file = TextFile.read(path)
+    cells = file.cells(["fips"])
+    _require_formats(file, ["fips"])
+    column = _population_column(file)
+    for county, code in fips.items():
+        if (code,) not in cells:
+            raise LabelError(f"{file.name} has no row with fips {code} (county {county!r})")
+    rows = [cells[code,] for code in fips.values()]
+    persons = file.counts(column, rows)
+    if not persons.all():
+        line, row = rows[int(np.argmin(persons))]
+        raise CountError(f"{file.name} line {line}, column {column!r}: fips {row['fips']} has the population 0")
+    return persons, column
 
 
-def _population_column(path: Path, header: list[str]) -> str:
-    if "population" in header:
+def _population_column(file: TextFile) -> str:
+    """Return the column of populations, or the latest of several dated ones."""
+    if "population" in file.header:
         return "population"
-    dated = [(match[1], name) for name in header if (match := _DATED.fullmatch(name))]
+    dated = [(match[1], name) for name in file.header if (match := _DATED.fullmatch(name))]
     latest = [name for year, name in dated if year == max(dated)[0]]
     if not latest:
-        raise LabelError(f"{path.name} has no column 'population' or 'pop_2020'; it has {', '.join(header)}")
+        raise LabelError(f"{file.name} has no column 'population' or 'pop_2020'; it has {', '.join(file.header)}")
     if len(latest) > 1:
-        raise LabelError(f"{path.name}: {' and '.join(latest)} are equally recent; rename one column to 'population'")
+        raise LabelError(f"{file.name}: {' and '.join(latest)} are equally recent; rename one column to 'population'")
     return latest[0]
-
-
-def _check_header(path: Path, header: list[str]) -> None:
-    require_columns(path, header, COLUMNS)
-    for name in header:
-        if name not in COLUMNS:
-            raise LabelError(f"{path.name} has an unknown column {name!r}: drop it from the file")
-
-
-def _check_labels(where: str, row: dict[str, str]) -> None:
-    county = row["county"]
-    if county != county.strip() or not county:
-        raise LabelError(f"{where}, column 'county': {county!r} is blank, or begins or ends with a blank")
-    _check_fips(where, row["fips"])
-    if not _MONTH.fullmatch(row["month"]):
-        raise LabelError(f"{where}, column 'month': {row['month']!r} must be written like 2021-07")
-
-
-def _check_fips(where: str, code: str) -> None:
-    if not _FIPS.fullmatch(code):
-        raise LabelError(
-            f"{where}, column 'fips': {code!r} must have five digits; spreadsheets drop leading zeros, "
-            "so format the column as text"
-        )
-
-
-def _check_one_to_one(path: Path, fips: dict[str, str]) -> None:
-    county_of: dict[str, str] = {}
-    for county, code in fips.items():
-        if code in county_of:
-            raise LabelError(f"{path.name}: fips {code} belongs to both {county_of[code]!r} and {county!r}")
-        county_of[code] = county
-
-
-def _count(where: str, row: dict[str, str], column: str) -> int:
-    return parse_count(f"{where}, column {column!r} (fips {row['fips']})", row[column])

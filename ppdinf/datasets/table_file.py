@@ -7,12 +7,14 @@ import io
 import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import LARGEST, Frame
@@ -20,10 +22,143 @@ from ppdinf.tables.table import along, as_table
 from ppdinf.tables.totals import refuse_totals
 
 VARIABLE = "PPDINF_DATA"
+"""Name of the variable with the folder of public tables that are too large for the package."""
+
+_WHOLE = re.compile(r"0|[1-9][0-9]*")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
+
+type Row = tuple[int, dict[str, str]]
+"""Line number in the file, and the fields by column."""
+
+type Cells = dict[tuple[str, ...], Row]
+"""The row of each cell, by its labels."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """Rows of a CSV file as text: all readers of tables start from it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file, for messages.
+    header : list of str
+    rows : list of Row
+    """
+
+    name: str
+    header: list[str]
+    rows: list[Row]
+
+    @classmethod
+    def read(cls, path: Path) -> TextFile:
+        """Read a CSV file in UTF-8, with or without a byte order mark.
+
+        Fields are separated by commas; without a comma in the header, by tabs, semicolons or vertical bars.
+        """
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
+        first = text.partition("\n")[0]
+        delimiter = "," if "," in first else next((character for character in "\t;|" if character in first), ",")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
+        try:
+            lines = [(reader.line_num, fields) for fields in reader]
+        except csv.Error as error:
+            raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
+        if len(lines) < 2:
+            raise LabelError(f"{path.name} has no rows below its header")
+        header = lines[0][1]
+        repeated = sorted({name for name in header if header.count(name) > 1})
+        if repeated:
+            raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
+        for line, fields in lines:
+            if len(fields) != len(header):
+                raise LabelError(f"{path.name} line {line} has {len(fields)} fields, but the header has {len(header)}")
+        return cls(path.name, header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]])
+
+    def require(self, *columns: str) -> None:
+        """Refuse a file that lacks one of some columns."""
+        for name in columns:
+            if name not in self.header:
+                raise LabelError(f"{self.name} has no column {name!r}; it has {', '.join(self.header)}")
+
+    def cells(self, dims: Sequence[str], hint: str = "") -> Cells:
+        """Return the row of each cell in the order of the file; blank and repeated labels are refused."""
+        self.require(*dims)
+        cells: Cells = {}
+        for line, row in self.rows:
+            cell = tuple(row[dim] for dim in dims)
+            for dim, label in zip(dims, cell, strict=True):
+                if not label.strip():
+                    raise LabelError(f"{self.name} line {line}, column {dim!r}: the label is blank")
+            if cell in cells:
+                shown = f"{show_cell(dims, cell)} is on line {cells[cell][0]} already"
+                raise LabelError(f"{self.name} line {line}: {shown}{hint}")
+            cells[cell] = (line, row)
+        return cells
+
+    def labels(self, dims: Sequence[str]) -> dict[str, list[str]]:
+        """Return the labels of each dimension in order of first appearance."""
+        return {dim: list(dict.fromkeys(row[dim] for _, row in self.rows)) for dim in dims}
+
+    def grid(self, dims: Sequence[str], not_totals: Sequence[str] = ()) -> tuple[dict[str, list[str]], list[Row]]:
+        """Return the labels of each dimension, and the rows of all combinations of labels, none of which is absent."""
+        cells, labels = self.cells(dims), self.labels(dims)
+        shape = tuple(len(values) for values in labels.values())
+        frame = Frame(tuple(dims), shape, {d: ((d,), np.array(v, dtype=object)) for d, v in labels.items()})
+        refuse_totals(frame, not_totals=not_totals)  # before absent rows, which rows of totals explain
+        order = list(product(*labels.values()))
+        for cell in order:
+            if cell not in cells:
+                raise LabelError(f"{self.name} has no row for {show_cell(dims, cell)}: write all cells out, also zeros")
+        return labels, [cells[cell] for cell in order]
+
+    def counts(self, column: str, rows: list[Row]) -> NDArray[np.int64]:
+        """Return the counts of a column in the order of some rows."""
+        places = [f"{self.name} line {line}, column {column!r}" for line, _ in rows]
+        counts = [parse_count(place, row[column]) for place, (_, row) in zip(places, rows, strict=True)]
+        return np.array(counts, dtype=np.int64)
+
+    def determined(self, name: str, dim: str) -> dict[str, str] | None:
+        """Return the value of a column for each label of a dimension, or None if a label has several values."""
+        values: dict[str, str] = {}
+        single = all(values.setdefault(row[dim], row[name]) == row[name] for _, row in self.rows)
+        return values if single else None
+
+
+def parse_count(where: str, text: str) -> int:
+    """Read a count; the error of an invalid count does not show it.
+
+    Examples
+    --------
+    >>> parse_count("cases.csv line 2, column 'cases'", "12")
+    12
+    """
+    if _WHOLE.fullmatch(text):
+        if len(text) <= 16 and int(text) <= LARGEST:
+            return int(text)
+        fault = "exceeds 2**53"
+    elif not text.strip():
+        fault = "is blank; write 0 for cells without records"
+    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
+        fault = "is negative; counts must be non-negative"
+    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
+        fault = "has a decimal point; counts must be integers"
+    else:
+        fault = "is not an integer written in digits only"
+    raise CountError(f"{where}: the count {fault}")
 
 
 def public_folder() -> Path | None:
-    """Return the folder that PPDINF_DATA names, or None if it is unset or empty."""
+    """Return the folder that PPDINF_DATA names, or None if it is unset or empty.
+
+    Raises
+    ------
+    FileNotFoundError
+        PPDINF_DATA does not name a folder.
+    """
     name = os.environ.get(VARIABLE)
     if not name:
         return None
@@ -62,72 +197,6 @@ def public_file(name: str) -> Path | None:
     if not (folder / name).is_file():
         raise FileNotFoundError(f"the folder {VARIABLE}={folder} has no file {name!r}: add it, or unset {VARIABLE}")
     return folder / name
-
-
-Row = tuple[int, dict[str, str]]
-"""Line number in the file, and the fields by column."""
-
-_WHOLE = re.compile(r"0|[1-9][0-9]*")
-
-
-def read_csv_rows(path: Path) -> tuple[list[str], list[Row]]:
-    """Read a CSV file as text."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
-    first = text.partition("\n")[0]
-    delimiter = "," if "," in first else next((character for character in "\t;|" if character in first), ",")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
-    try:
-        lines = [(reader.line_num, fields) for fields in reader]
-    except csv.Error as error:
-        raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
-    if len(lines) < 2:
-        raise LabelError(f"{path.name} has no rows below its header")
-    header = lines[0][1]
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
-    for line, fields in lines:
-        if len(fields) != len(header):
-            raise LabelError(f"{path.name} line {line} has {len(fields)} fields, but the header has {len(header)}")
-    return header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]]
-
-
-def require_labels(path: Path, rows: list[Row], names: Sequence[str]) -> None:
-    """Refuse blank labels."""
-    for line, row in rows:
-        for name in names:
-            if not row[name].strip():
-                raise LabelError(f"{path.name} line {line}, column {name!r}: the label is blank")
-
-
-def require_columns(path: Path, header: list[str], names: list[str] | tuple[str, ...]) -> None:
-    """Require the columns `names` in a header."""
-    for name in names:
-        if name not in header:
-            raise LabelError(f"{path.name} has no column {name!r}; it has {', '.join(header)}")
-
-
-def parse_count(where: str, text: str) -> int:
-    """Read a count; the error of an invalid count does not show it."""
-    if _WHOLE.fullmatch(text):
-        if len(text) <= 16 and int(text) <= LARGEST:
-            return int(text)
-        fault = "exceeds 2**53"
-    elif not text.strip():
-        fault = "is blank; write 0 for cells without records"
-    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
-        fault = "is negative; counts must be non-negative"
-    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
-        fault = "has a decimal point; counts must be integers"
-    else:
-        fault = "is not an integer written in digits only"
-    raise CountError(f"{where}: the count {fault}")
-
-
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 
 def read_table(
@@ -187,40 +256,18 @@ def read_table(
     >>> table.sum("sex").values, table.persons.dims
     (array([4, 2]), ('county',))
     """
-    path = Path(path)
-    header, rows = read_csv_rows(path)
+    file = TextFile.read(Path(path))
     columns = [count, *dims, *coordinates]
     if len(set(columns)) < len(columns):
         raise LabelError(f"the column {max(columns, key=columns.count)!r} is named for more than one purpose")
-    require_columns(path, header, columns)
-    cells = _cells(path, rows, dims)
-    coords = {dim: list(dict.fromkeys(row[dim] for _, row in rows)) for dim in dims}
+    file.require(*columns)
+    coords, rows = file.grid(dims, not_totals)
     shape = [len(values) for values in coords.values()]
-    frame = Frame(tuple(dims), tuple(shape), {d: ((d,), np.array(v, dtype=object)) for d, v in coords.items()})
-    refuse_totals(frame, not_totals=not_totals)  # before absent rows, which rows of totals explain
-    order = list(product(*coords.values()))
-    for cell in order:
-        if cell not in cells:
-            raise LabelError(f"{path.name} has no row for {_show(dims, cell)}: write all cells out, also zeros")
-    counts = [
-        parse_count(f"{path.name} line {line}, column {count!r}", row[count])
-        for line, row in (cells[cell] for cell in order)
-    ]
-    table = xr.DataArray(np.array(counts, dtype=np.int64).reshape(shape), dims=tuple(dims), coords=coords, name=count)
-    described = {name: np.array([cells[cell][1][name] for cell in order], dtype=object) for name in coordinates}
-    table = table.assign_coords({name: _coordinate(values.reshape(shape), dims) for name, values in described.items()})
+    counts = file.counts(count, rows).reshape(shape)
+    described = {name: np.array([row[name] for _, row in rows], dtype=object).reshape(shape) for name in coordinates}
+    table = xr.DataArray(counts, dims=tuple(dims), coords=coords, name=count)
+    table = table.assign_coords({name: _coordinate(values, dims) for name, values in described.items()})
     return as_table(table, labels=labels, not_totals=not_totals)
-
-
-def _cells(path: Path, rows: list[Row], dims: Sequence[str]) -> dict[tuple[str, ...], Row]:
-    require_labels(path, rows, dims)
-    cells: dict[tuple[str, ...], Row] = {}
-    for line, row in rows:
-        cell = tuple(row[dim] for dim in dims)
-        if cell in cells:
-            raise LabelError(f"{path.name} line {line}: {_show(dims, cell)} is on line {cells[cell][0]} already")
-        cells[cell] = (line, row)
-    return cells
 
 
 def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[Hashable, ...], np.ndarray]:
@@ -231,5 +278,6 @@ def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[Hashable
     return kept, values
 
 
-def _show(dims: Sequence[str], cell: tuple[str, ...]) -> str:
-    return ", ".join(f"{dim}={label}" for dim, label in zip(dims, cell, strict=True))
+def show_cell(dims: Sequence[str], cell: tuple[str, ...]) -> str:
+    """Name a cell by its labels."""
+    return ", ".join(f"{dim}={label}" for dim, label in zip(dims, cell, strict=True)) or "the total"

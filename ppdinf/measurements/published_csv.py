@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 from math import isinf
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf.datasets.table_file import Row, read_csv_rows, require_columns, require_labels
+from ppdinf.datasets.table_file import TextFile, show_cell
 from ppdinf.errors import CountError, LabelError
 from ppdinf.invariants import Public, margin, total
 from ppdinf.laws.interval import Interval
@@ -106,31 +106,28 @@ def read_published_csv(
     >>> ppd.identified_bounds(seen).upper.tolist()
     [5, 31, 4, 0]
     """
-    file = Path(path)
     rule = _rule(suppressed, marks, empty)
     model = None if law is None else as_observation_model(law if rule is None else Suppressed(law, *rule))
     hidden = None if rule is None else HiddenCounts.of(*rule)
-    header, rows = read_csv_rows(file)
-    require_columns(file, header, [value, *dims, *coords])
-    require_labels(file, rows, dims)
-    labels = {dim: list(dict.fromkeys(fields[dim] for _, fields in rows)) for dim in dims}
-    known = {name: _coordinate(file, rows, name, dims) for name in coords}
+    file = TextFile.read(Path(path))
+    file.require(value, *dims, *coords)
+    labels = file.labels(dims)
+    known = {name: _coordinate(file, name, dims) for name in coords}
+    domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in known.items()}
+    files = [(file, list(dims), False)]
+    for paths, always in ((sums, False), (public, True)):
+        for other in map(TextFile.read, map(Path, paths)):
+            other.require(value)
+            files.append((other, [name for name in other.header if name in domain], always))
     statements: list[Measured] = []
     exact: dict[Public, object] = {}
-    files = [(file, rows, list(dims), False)]
-    for paths, always in ((sums, False), (public, True)):
-        for other in map(Path, paths):
-            head, lines = read_csv_rows(other)
-            require_columns(other, head, [value])
-            files.append((other, lines, [name for name in head if name in {*dims, *coords}], always))
-    domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in known.items()}
-    for other, lines, names, always in files:
+    for one, names, always in files:
         statement = margin(*names) if names else total()
-        values = _values(other, lines, names, value, domain, empty)
+        values = _values(one, names, value, domain, empty)
         if model is None or always:
-            exact[statement] = _meanings(other, lines, value, values, partial(_range, hidden, always))
+            exact[statement] = _meanings(one, value, values, partial(_range, hidden, always))
         else:
-            _meanings(other, lines, value, values, partial(_read, model))
+            _meanings(one, value, values, partial(_read, model))
             statements.append(measured(statement, values, model))
     return Measurements(
         labels,
@@ -153,52 +150,38 @@ def _rule(
     return None if isinf(high) else int(high) + 1, int(max(low, 0)), marks, empty
 
 
-def _coordinate(file: Path, rows: list[Row], name: str, dims: Sequence[str]) -> tuple[str, dict[str, str]]:
+def _coordinate(file: TextFile, name: str, dims: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return the dimension that determines a column, and its value for each label."""
     for dim in dims:
-        if (values := _determined(rows, name, dim)) is not None:
+        if (values := file.determined(name, dim)) is not None:
             return dim, values
     raise LabelError(f"{file.name}: no column of {', '.join(dims)} determines {name!r}, so it is not a coordinate")
 
 
-def _determined(rows: list[Row], name: str, dim: str) -> dict[str, str] | None:
-    """Return the value of a column for each label of a dimension, or None if a label has several values."""
-    values: dict[str, str] = {}
-    one = all(values.setdefault(fields[dim], fields[name]) == fields[name] for _, fields in rows)
-    return values if one else None
-
-
 def _values(
-    file: Path, rows: list[Row], names: list[str], value: str, domain: dict[str, list[str]], empty: str | None
+    file: TextFile, names: list[str], value: str, domain: dict[str, list[str]], empty: str | None
 ) -> NDArray[np.object_]:
     """Return the texts of a file as an array with one axis per column of labels; absent rows are empty."""
-    place = {name: {label: k for k, label in enumerate(domain[name])} for name in names}
-    values = np.full([len(domain[name]) for name in names], "", dtype=object)
-    lines = np.zeros(values.shape, dtype=np.int64)
-    for line, fields in rows:
-        for name in names:
-            if fields[name] not in place[name]:
-                raise LabelError(f"{file.name} line {line}: the table has no label {fields[name]!r} of {name!r}")
-        at = tuple(place[name][fields[name]] for name in names)
-        if lines[at]:
-            hint = _undeclared(rows, value, domain)
-            raise LabelError(f"{file.name} line {line} repeats the labels of line {lines[at]}{hint}")
-        lines[at] = line
-        values[at] = fields[value].strip()
-    if not lines.all() and empty != "zero" and (empty is None or _dependent(rows, names)):
-        absent = np.unravel_index(int(np.argmin(lines)), lines.shape)
-        words = ", ".join(f"{name}={domain[name][k]}" for name, k in zip(names, absent, strict=True))
+    cells, known = file.cells(names, hint=_undeclared(file, value, domain)), {name: set(domain[name]) for name in names}
+    for cell, (line, _) in cells.items():
+        for name, label in zip(names, cell, strict=True):
+            if label not in known[name]:
+                raise LabelError(f"{file.name} line {line}: the table has no label {label!r} of {name!r}")
+    order = list(product(*(domain[name] for name in names)))
+    absent = [cell for cell in order if cell not in cells]
+    if absent and empty != "zero" and (empty is None or _dependent(file, names)):
         raise LabelError(
-            f"{file.name} has no row for {words}: state what absent rows mean by --empty suppressed, --empty missing "
-            f"or --empty zero (empty=), or add the row{_dependent(rows, names) or _undeclared(rows, value, domain)}"
+            f"{file.name} has no row for {show_cell(names, absent[0])}: state what absent rows mean by --empty "
+            "suppressed, --empty missing or --empty zero (empty=), or add the row"
+            f"{_dependent(file, names) or _undeclared(file, value, domain)}"
         )
-    return values
+    texts = [cells[cell][1][value].strip() if cell in cells else "" for cell in order]
+    return np.array(texts, dtype=object).reshape([len(domain[name]) for name in names])
 
 
-def _undeclared(rows: list[Row], value: str, declared: Collection[str]) -> str:
+def _undeclared(file: TextFile, value: str, declared: Collection[str]) -> str:
     """Return the end of a message: columns that were not declared, although they may distinguish the rows."""
-    _, first = rows[0]
-    others = [name for name in first if name != value and name not in declared]
+    others = [name for name in file.header if name != value and name not in declared]
     if not others:
         return ""
     columns = ", ".join(map(repr, others))
@@ -208,29 +191,29 @@ def _undeclared(rows: list[Row], value: str, declared: Collection[str]) -> str:
     )
 
 
-def _dependent(rows: list[Row], names: Sequence[str]) -> str:
+def _dependent(file: TextFile, names: Sequence[str]) -> str:
     """Return the end of a message: a column of labels that another one determines is a coordinate."""
     for name, dim in permutations(names, 2):
-        values = _determined(rows, name, dim)
+        values = file.determined(name, dim)
         if values is not None and len(set(values.values())) < len(values):
             return f". If {name!r} depends on {dim!r}, it is not a dimension: declare it by --coords {name} (coords=)"
     return ""
 
 
 def _meanings(
-    file: Path, rows: list[Row], value: str, values: NDArray[np.object_], meaning: Callable[[str], object]
+    file: TextFile, value: str, values: NDArray[np.object_], meaning: Callable[[str], object]
 ) -> NDArray[np.object_]:
     """Apply a function to each different text; the error names the line of the first text that it refuses."""
     codes, texts = pd.factorize(values.ravel())
-    found = np.empty(texts.size, dtype=object)
+    meanings = np.empty(texts.size, dtype=object)
     for k, text in enumerate(texts):
         try:
-            found[k] = meaning(text)
+            meanings[k] = meaning(text)
         except CountError as error:
-            lines = [line for line, fields in rows if fields[value].strip() == text]
+            lines = [line for line, row in file.rows if row[value].strip() == text]
             place = f"line {lines[0]}, column {value!r}" if lines else "lacks rows"
             raise CountError(f"{file.name} {place}: {error}") from None
-    return found[codes].reshape(values.shape)
+    return meanings[codes].reshape(values.shape)
 
 
 def _range(hidden: HiddenCounts | None, is_public: bool, text: str) -> object:

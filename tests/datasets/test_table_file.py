@@ -11,7 +11,7 @@ GOOD = "county,sex,n,persons,state,share\nB,f,731,50,x,0.5\nB,m,0,60,x,0.5\nA,f,
 def read(tmp_path):
     def _read(text=GOOD, count="n", dims=("county", "sex"), coordinates=(), labels=None):
         path = tmp_path / "table.csv"
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read_table(path, count=count, dims=dims, coordinates=coordinates, labels=labels)
 
     return _read
@@ -28,6 +28,10 @@ def test_rows_become_cells_in_order_of_appearance(read):
 def test_rows_can_have_any_order_if_all_exist(read):
     lines = GOOD.splitlines()
     assert read("\n".join([lines[0], *lines[:0:-1]])).sel(county="B", sex="f") == 731
+
+
+def test_byte_order_marks_and_line_ends_are_ignored(read):
+    assert read(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode()).equals(read())
 
 
 def test_coordinates_keep_the_dimensions_they_need(read):
@@ -57,10 +61,21 @@ BAD = {
     "cell twice": ({"dims": ["county"]}, LabelError, "line 3: county=B is on line 2 already"),
     "cell absent": ({"text": GOOD.replace("A,m,5,80,y,1\n", "")}, LabelError, "no row for county=A, sex=m"),
     "blank label": ({"text": GOOD.replace("A,m", "A, ")}, LabelError, "line 5, column 'sex': the label is blank"),
-    "fractional": ({"text": GOOD.replace("731", "731.5")}, CountError, "line 2, column 'n': the count has a decimal"),
-    "negative": ({"text": GOOD.replace("731", "-731")}, CountError, "line 2, column 'n': the count is negative"),
-    "blank": ({"text": GOOD.replace("731", "")}, CountError, "line 2, column 'n': the count is blank"),
-}
+    "empty": ({"text": ""}, LabelError, "no rows"),
+    "header only": ({"text": GOOD.split("\n")[0] + "\n"}, LabelError, "no rows"),
+    "column twice": ({"text": GOOD.replace("share", "state")}, LabelError, "more than one column 'state'"),
+    "short row": ({"text": GOOD + "C,f,731,50,x\n"}, LabelError, "line 6 has 5 fields, but the header has 6"),
+    "blank line": ({"text": GOOD + "\nC,f,731,50,x,1\n"}, LabelError, "line 6 has 0 fields"),
+    "broken quotes": ({"text": GOOD + '"C"x,f,731,50,x,1\n'}, LabelError, "line 6 is not valid CSV"),
+    "latin-1": ({"text": GOOD.replace("A,", "Ä,").encode("latin-1")}, LabelError, r"not UTF-8 text \(byte "),
+} | {
+    f"count {text!r}": ({"text": GOOD.replace(",731,", f",{text},")}, CountError, f"line 2, column 'n': .*{fault}")
+    for text, fault in (
+        ("", "blank"), (" ", "blank"), (" 731", "digits only"), ("-731", "negative"), ("731.5", "decimal point"),
+        ("731.0", "decimal point"), ('"7,310"', "digits only"), ("nan", "digits only"), ("731e1", "digits only"),
+        ("\u0667\u0663\u0661", "digits only"), ("73100000000000000", r"exceeds 2\*\*53"), ("0731", "digits only"),
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD)
