@@ -20,10 +20,7 @@ FEW = ["--draws", "20", "--chains", "2", "--cores", "1"]  # too few for a poster
 
 
 def run(*arguments, code=0):
-    """Run a command and return its output; `code` None: 0 or 1, depending on the checks of the posterior.
-
-    Releases are drawn from the secure source, so no test may depend on the mixing of a chain.
-    """
+    """Run a command and return its output; `code` None: 0 or 1, depending on the checks of the posterior."""
     result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in arguments])
     if code is None:
         code = 0 if "No problem found." in result.output else 1

@@ -15,7 +15,7 @@ import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.cli.plain_output import notes, stdout
-from ppdinf.cli.published_commands import NOT_TOTAL
+from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.cli.release_commands import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
 
@@ -124,7 +124,7 @@ def _labels(
         return ppd.datasets.read_table(
             table,
             count=count,
-            dims=[name.strip() for name in dims.split(",")],
+            dims=names_in(dims),
             coordinates=groups,
             not_totals=not_total,
         )

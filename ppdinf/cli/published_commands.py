@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from zipfile import is_zipfile
 
 import typer
@@ -13,111 +17,235 @@ from ppdinf._internal.atomic_files import require_replaceable, write_atomically
 from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout
 from ppdinf.errors import PpdinfError, PrivacyError
 
-VALUE = Annotated[str | None, typer.Option(metavar="COLUMN", help="For CSV files: column of published values.")]
-DIMS = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,month**.")]
-COORDS = Annotated[
-    str | None, typer.Option(metavar="COLUMNS", help="Columns that depend on one dimension, such as **state**.")
-]
-NOISE = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LAW",
-        help="Noise of the numbers: **geometric:EPSILON**, **discrete-gaussian:SD**, **gaussian:SD**, "
-        "**laplace:SCALE**, or **ptable:FILE** for cell keys.",
-    ),
-]
-CLIPPED = Annotated[int | None, typer.Option(metavar="AT", help="Noisy numbers below AT are published as AT.")]
-ROUNDED = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BASE",
-        help="Numbers are rounded to the nearest multiple of BASE; for an even base **ties-up:BASE**, "
-        "**ties-down:BASE** or **ties-even:BASE**. Also **down:BASE**, **up:BASE**, **random:BASE**.",
-    ),
-]
-SUPPRESSED = Annotated[
-    str | None,
-    typer.Option(metavar="RANGE", help="Counts behind marks (S, D, *), before rounding, such as **1-9**."),
-]
-MARKS = Annotated[
-    str | None,
-    typer.Option(metavar="MARKS", help="Marks of suppressed counts, instead of S, D, C, X, * and such: **N,-999**."),
-]
-EMPTY = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MEANING", help="Meaning of empty values and absent rows: **suppressed**, **missing** or **zero**."
-    ),
-]
-SUMS = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE.csv", help="Sums that are published as the table is; repeat for more."),
-]
-PUBLIC = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE.csv", help="Sums that are published exactly; repeat for more.")
-]
+SHOWN = 20  # rows that a command prints
+TEXT = (".csv", ".tsv", ".txt")
+
 NOT_TOTAL = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL", help="Label that is not a total, although it looks like one; repeat for more."),
 ]
 
 
-TEXT = (".csv", ".tsv", ".txt")
+@dataclass(frozen=True)
+class PublishedTable:
+    """Files of a published table, and the options of a command that describe them."""
 
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="A CSV file, a file of measurements, or releases of one table.")
+    ]
+    value: Annotated[str | None, typer.Option(metavar="COLUMN", help="For CSV files: column of published values.")] = (
+        None
+    )
+    dims: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,month**.")
+    ] = None
+    coords: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns that depend on one dimension, such as **state**.")
+    ] = None
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAW",
+            help="Noise of the numbers: **geometric:EPSILON**, **discrete-gaussian:SD**, **gaussian:SD**, "
+            "**laplace:SCALE**, or **ptable:FILE** for cell keys.",
+        ),
+    ] = None
+    clipped: Annotated[int | None, typer.Option(metavar="AT", help="Noisy numbers below AT are published as AT.")] = (
+        None
+    )
+    rounded: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BASE",
+            help="Numbers are rounded to the nearest multiple of BASE; for an even base **ties-up:BASE**, "
+            "**ties-down:BASE** or **ties-even:BASE**. Also **down:BASE**, **up:BASE**, **random:BASE**.",
+        ),
+    ] = None
+    suppressed: Annotated[
+        str | None,
+        typer.Option(metavar="RANGE", help="Counts behind marks (S, D, *), before rounding, such as **1-9**."),
+    ] = None
+    marks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MARKS", help="Marks of suppressed counts, instead of S, D, C, X, * and such: **N,-999**."
+        ),
+    ] = None
+    empty: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MEANING", help="Meaning of empty values and absent rows: **suppressed**, **missing** or **zero**."
+        ),
+    ] = None
+    sums: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE.csv", help="Sums that are published as the table is; repeat for more."),
+    ] = None
+    public: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE.csv", help="Sums that are published exactly; repeat for more.")
+    ] = None
+    not_total: NOT_TOTAL = None
 
-def read_table(
-    files: list[Path],
-    value: str | None,
-    dims: str | None,
-    coords: str | None,
-    noise: str | None,
-    clipped: int | None,
-    rounded: str | None,
-    suppressed: str | None,
-    marks: str | None,
-    empty: str | None,
-    sums: list[Path] | None,
-    public: list[Path] | None,
-    not_total: list[str] | None,
-) -> ppd.Measurements | list[ppd.Release]:
-    """Read releases, a file of measurements, or a table in a CSV file."""
-    described = (value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public, not_total)
-    is_described = any(given is not None for given in described)
-    is_text = files[0].suffix.lower() in TEXT or (is_described and not is_zipfile(files[0]))
-    if len(files) == 1 and is_text:
-        if value is None or dims is None:
+    def read(self) -> ppd.Measurements:
+        """Read releases, a file of measurements, or a table in a CSV file."""
+        first, *others = self.files
+        is_described = any(getattr(self, field.name) is not None for field in fields(self)[1:])
+        is_text = first.suffix.lower() in TEXT or (is_described and not is_zipfile(first))
+        if is_text and not others:
+            return self._read_text(first)
+        if is_described:
             raise PpdinfError(
-                f"{files[0].name} is read as a CSV file, which needs --value and --dims, such as --value count "
+                "--value, --dims and the options of published values describe one CSV file: "
+                + (f"found {len(self.files)} files" if others else f"{first.name} is a file by ppdinf")
+            )
+        if not others and isinstance(published := ppd.measurements.read_published(first), ppd.Measurements):
+            return published
+        return ppd.Measurements.of_releases(ppd.read_release(file) for file in self.files)
+
+    def _read_text(self, file: Path) -> ppd.Measurements:
+        """Read a CSV file of published values."""
+        if self.value is None or self.dims is None:
+            raise PpdinfError(
+                f"{file.name} is read as a CSV file, which needs --value and --dims, such as --value count "
                 "--dims county,month"
             )
-        if marks is not None and suppressed is None:
+        if self.marks is not None and self.suppressed is None:
             raise PpdinfError("--marks needs the range of suppressed counts, such as --suppressed 1-9")
         return ppd.measurements.read_published_csv(
-            files[0],
-            value=value,
-            dims=_names(dims),
-            coords=_names(coords or ""),
-            law=_law(noise, clipped, rounded),
-            suppressed=suppressed,
-            **({} if marks is None else {"marks": _names(marks)}),
-            empty=empty,
-            sums=sums or (),
-            public=public or (),
-            not_totals=not_total or (),
+            file,
+            value=self.value,
+            dims=names_in(self.dims),
+            coords=names_in(self.coords or ""),
+            law=_law(self.noise, self.clipped, self.rounded),
+            suppressed=self.suppressed,
+            **({} if self.marks is None else {"marks": names_in(self.marks)}),
+            empty=self.empty,
+            sums=self.sums or (),
+            public=self.public or (),
+            not_totals=self.not_total or (),
         )
-    if is_described:
-        raise PpdinfError(
-            "--value, --dims and the options of published values describe one CSV file: "
-            + (f"{files[0].name} is a file by ppdinf" if len(files) == 1 else f"found {len(files)} files")
-        )
-    if len(files) == 1:
-        found = ppd.measurements.read_published(files[0])
-        return found if isinstance(found, ppd.Measurements) else [found]
-    return [ppd.read_release(file) for file in files]
 
 
-def _names(columns: str) -> list[str]:
+def names_in(columns: str) -> list[str]:
+    """Return the names in a text such as ``county,month``."""
     return [name.strip() for name in columns.split(",") if name.strip()]
+
+
+def takes_published_table(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the first parameter of a command, a `PublishedTable`, by arguments and options for its fields."""
+    described = signature(PublishedTable, eval_str=True).parameters
+    _, *others = signature(command, eval_str=True).parameters.values()
+    parameters = sorted([*described.values(), *others], key=lambda option: option.default is not Parameter.empty)
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        command(PublishedTable(**{name: values.pop(name) for name in described}), **values)
+
+    # typer reads the parameters of a command from its signature
+    with_options.__signature__ = Signature(  # type: ignore[attr-defined]
+        [option.replace(kind=Parameter.KEYWORD_ONLY) for option in parameters]
+    )
+    with_options.__annotations__ = {option.name: option.annotation for option in parameters}
+    return with_options
+
+
+@takes_published_table
+def audit(
+    table: PublishedTable,
+    output: Annotated[
+        Path | None, typer.Option(help="Table of all cells with their bounds, .csv. An existing file is replaced.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Time limit of integer programmes.", min=0)] = 300.0,
+) -> None:
+    """Find the smallest and largest count of every cell, and cells that are not published but determined.
+
+    Exit code 1 if the table discloses a count that it does not publish, or if the time was not sufficient to exclude
+    this.
+    """
+    if output is not None:
+        require_replaceable(output)
+    console = stdout()
+    seen = table.read()
+    bounds = ppd.identified_bounds(seen, seconds=seconds)
+    disclosed, open_cells = bounds[bounds.disclosed], bounds[~bounds.exact]
+    several = int((bounds.lower < bounds.upper).sum())
+    have = "has" if several == 1 else "have"
+    notes(console, f"{_cells(len(bounds))}; {several} {have} more than one possible count.")
+    if len(disclosed):
+        title = f"{_cells_are(len(disclosed))} not published, but determined"
+        paragraphs(console, title, disclosed.lower.rename("count").head(SHOWN).to_string())
+        if len(disclosed) > SHOWN:
+            notes(console, f"... and {len(disclosed) - SHOWN} more.")
+    else:
+        notes(console, "No cell that is not published is determined.")
+    for sentence in seen.possible_totals() if several else ():  # determined cells need no total
+        notes(console, sentence)
+    if len(open_cells):
+        notes(console, f"{_cells_are(len(open_cells))} undecided after {seconds:g} s: allow more by --seconds.")
+    if output is not None:
+        write_atomically(output, bounds.to_csv())
+        notes(console, f"Wrote {output.name}: {len(bounds)} rows.")
+    if len(disclosed) or len(open_cells):
+        raise typer.Exit(1)
+
+
+def _cells(number: int) -> str:
+    return "1 cell" if number == 1 else f"{number} cells"
+
+
+def _cells_are(number: int) -> str:
+    return f"{_cells(number)} {'is' if number == 1 else 'are'}"
+
+
+@takes_published_table
+def denoise(
+    table: PublishedTable,
+    output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet. An existing file is replaced.")],
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Draws per chain, of two chains.", min=10)] = 1000,
+    report: Annotated[Path | None, typer.Option(help="Page with figures, .html. An existing file is replaced.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)] = 1,
+) -> None:
+    """Estimate counts from releases of a table, its measurements, or a CSV file, without a data model.
+
+    The values of a CSV file are counts, ranges such as 1-9 and <5, and suppression marks.
+
+    Every draw satisfies all public statements, and no count is negative. The level, effects and sparsity of the prior
+    are estimated from the published data. Exit code 1 if the chains disagree. After Ctrl-C, the results use the
+    finished draws.
+    """
+    from ppdinf.denoising.denoised import require_columns, require_name
+
+    require_name(output)
+    for path in [output, *([] if report is None else [report])]:
+        require_replaceable(path)
+    if report is not None and report.resolve() == output.resolve():
+        raise PpdinfError(f"--output and --report name the same file, {output.name}: choose two names")
+    statement = ppd.invariants.margin(*by) if by else None
+    console = stdout()
+    published = table.read()
+    require_columns(published, statement)
+    with plain_warnings(console):
+        denoised = ppd.denoise(published, draws, rng=seed)
+    results = denoised.summary(statement)
+    denoised.save(output, statement)
+    paragraphs(console, "Counts, with 90 % intervals", results.head(SHOWN).round(1).to_string())
+    if len(results) > SHOWN:
+        notes(console, f"... and {len(results) - SHOWN} more.")
+    notes(console, f"Wrote {output.name}: {len(results)} rows.")
+    if report is not None:
+        denoised.report(report, statement)
+        notes(console, f"Wrote {report.name}.")
+    drawn = denoised.draws.sizes["draw"]
+    if drawn < draws:
+        notes(console, f"Interrupted: the results use the first {drawn} of {draws} draws of each chain.")
+    for problem in denoised.problems:
+        notes(console, problem)
+    if denoised.problems:
+        raise typer.Exit(1)
 
 
 def _law(noise: str | None, clipped: int | None, rounded: str | None) -> object:
@@ -163,137 +291,3 @@ def _number(text: str, option: str, whole: bool = False) -> float:
     if not number > 0 or number == float("inf") or (whole and number != int(number)):
         raise PrivacyError(f"{option} needs a positive {'integer' if whole else 'number'}, found {text!r}")
     return number
-
-
-SHOWN = 20
-
-
-def audit(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="A CSV file, a file of measurements, or releases of one table.")
-    ],
-    value: VALUE = None,
-    dims: DIMS = None,
-    coords: COORDS = None,
-    noise: NOISE = None,
-    clipped: CLIPPED = None,
-    rounded: ROUNDED = None,
-    suppressed: SUPPRESSED = None,
-    marks: MARKS = None,
-    empty: EMPTY = None,
-    sums: SUMS = None,
-    public: PUBLIC = None,
-    not_total: NOT_TOTAL = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Table of all cells with their bounds, .csv. An existing file is replaced.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="Time limit of integer programmes.", min=0)] = 300.0,
-) -> None:
-    """Find the smallest and largest count of every cell, and cells that are not published but determined.
-
-    Exit code 1 if the table discloses a count that it does not publish, or if the time was not sufficient to exclude
-    this.
-    """
-    if output is not None:
-        require_replaceable(output)
-    console = stdout()
-    data = read_table(
-        files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public, not_total
-    )
-    seen = data if isinstance(data, ppd.Measurements) else ppd.Measurements.of_releases(data)
-    found = ppd.identified_bounds(seen, seconds=seconds)
-    disclosed, open_cells = found[found.disclosed], found[~found.exact]
-    several = int((found.lower < found.upper).sum())
-    have = "has" if several == 1 else "have"
-    notes(console, f"{_cells(len(found))}; {several} {have} more than one possible count.")
-    if len(disclosed):
-        title = f"{_cells_are(len(disclosed))} not published, but determined"
-        paragraphs(console, title, disclosed.lower.rename("count").head(SHOWN).to_string())
-        if len(disclosed) > SHOWN:
-            notes(console, f"... and {len(disclosed) - SHOWN} more.")
-    else:
-        notes(console, "No cell that is not published is determined.")
-    for sentence in seen.possible_totals() if several else ():  # determined cells need no total
-        notes(console, sentence)
-    if len(open_cells):
-        notes(console, f"{_cells_are(len(open_cells))} undecided after {seconds:g} s: allow more by --seconds.")
-    if output is not None:
-        write_atomically(output, found.to_csv())
-        notes(console, f"Wrote {output.name}: {len(found)} rows.")
-    if len(disclosed) or len(open_cells):
-        raise typer.Exit(1)
-
-
-def _cells(number: int) -> str:
-    return "1 cell" if number == 1 else f"{number} cells"
-
-
-def _cells_are(number: int) -> str:
-    return f"{_cells(number)} {'is' if number == 1 else 'are'}"
-
-
-def denoise(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="A CSV file, a file of measurements, or releases of one table.")
-    ],
-    output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet. An existing file is replaced.")],
-    value: VALUE = None,
-    dims: DIMS = None,
-    coords: COORDS = None,
-    noise: NOISE = None,
-    clipped: CLIPPED = None,
-    rounded: ROUNDED = None,
-    suppressed: SUPPRESSED = None,
-    marks: MARKS = None,
-    empty: EMPTY = None,
-    sums: SUMS = None,
-    public: PUBLIC = None,
-    not_total: NOT_TOTAL = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
-    ] = None,
-    draws: Annotated[int, typer.Option(help="Draws per chain, of two chains.", min=10)] = 1000,
-    report: Annotated[Path | None, typer.Option(help="Page with figures, .html. An existing file is replaced.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)] = 1,
-) -> None:
-    """Estimate counts from releases of a table, its measurements, or a CSV file, without a data model.
-
-    The values of a CSV file are counts, ranges such as 1-9 and <5, and suppression marks.
-
-    Every draw satisfies all public statements, and no count is negative. The level, effects and sparsity of the prior
-    are estimated from the published data. Exit code 1 if the chains disagree. After Ctrl-C, the results use the
-    finished draws.
-    """
-    from ppdinf.denoising.denoised import require_columns, require_name
-
-    require_name(output)
-    for path in [output, *([] if report is None else [report])]:
-        require_replaceable(path)
-    if report is not None and report.resolve() == output.resolve():
-        raise PpdinfError(f"--output and --report name the same file, {output.name}: choose two names")
-    statement = ppd.invariants.margin(*by) if by else None
-    console = stdout()
-    found = read_table(
-        files, value, dims, coords, noise, clipped, rounded, suppressed, marks, empty, sums, public, not_total
-    )
-    published = found if isinstance(found, ppd.Measurements) else ppd.Measurements.of_releases(found)
-    require_columns(published, statement)
-    with plain_warnings(console):
-        denoised = ppd.denoise(published, draws, rng=seed)
-    table = denoised.summary(statement)
-    denoised.save(output, statement)
-    paragraphs(console, "Counts, with 90 % intervals", table.head(SHOWN).round(1).to_string())
-    if len(table) > SHOWN:
-        notes(console, f"... and {len(table) - SHOWN} more.")
-    notes(console, f"Wrote {output.name}: {len(table)} rows.")
-    if report is not None:
-        denoised.report(report, statement)
-        notes(console, f"Wrote {report.name}.")
-    drawn = denoised.draws.sizes["draw"]
-    if drawn < draws:
-        notes(console, f"Interrupted: the results use the first {drawn} of {draws} draws of each chain.")
-    for problem in denoised.problems:
-        notes(console, problem)
-    if denoised.problems:
-        raise typer.Exit(1)

@@ -13,7 +13,7 @@ import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_place
 from ppdinf._internal.values import visible
 from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, stage, stdout
-from ppdinf.cli.published_commands import NOT_TOTAL
+from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def release(
     declared = read_labels(labels or [])
     for dim, dim_labels in declared.items():
         statements &= ppd.invariants.labels(dim, dim_labels)
-    names = [name.strip() for name in dims.split(",")]
+    names = names_in(dims)
     with stage(console, f"Reading {table.name}"):
         data = ppd.datasets.read_table(
             table,
@@ -162,10 +162,10 @@ def _print_remaining(console: Console, budget: Session | None) -> None:
         paragraphs(console, "Budget", f"{loss}\n{left} is left in {budget.path.name}")
 
 
-def read_labels(given: list[str], option: str = "--labels") -> dict[str, list[str]]:
+def read_labels(texts: list[str], option: str = "--labels") -> dict[str, list[str]]:
     """Parse labels such as ``sex:f,m``."""
     labels = {}
-    for text in given:
+    for text in texts:
         dim, colon, rest = text.partition(":")
         dim_labels = [label.strip() for label in rest.split(",")]
         if not colon or not dim or not all(dim_labels) or len(set(dim_labels)) < len(dim_labels):
@@ -189,11 +189,11 @@ def _refuse_leaks(statements: Public, data: DataArray) -> None:
         raise PrivacyError(f"{copied.split(':')[0]}: leave out that --covariate; nothing was written")
 
 
-def _refuse_all_open(statements: Public, data: DataArray, given: list[str]) -> None:
+def _refuse_all_open(statements: Public, data: DataArray, public: list[str]) -> None:
     """Refuse statements that fix every cell, as the margin of the only dimension does."""
     if statements.on(data).fixed.all():
         raise PrivacyError(
-            f"--public {' --public '.join(given)} fixes every cell, so that the confidential table would be published "
+            f"--public {' --public '.join(public)} fixes every cell, so that the confidential table would be published "
             "without noise: make less public, such as --public total; nothing was written"
         )
 
@@ -203,7 +203,7 @@ def read_statements(statements: list[str], covariates: list[str]) -> tuple[Publi
     public, groups = ppd.invariants.Public(), []
     for text in statements:
         kind, _, argument = text.partition(":")
-        columns = [name.strip() for name in argument.split(",") if name.strip()]
+        columns = names_in(argument)
         if kind == "total" and not columns:
             public &= ppd.invariants.total()
         elif kind == "margin" and columns:
@@ -246,7 +246,7 @@ def counts(
     budget = None if session is None else ppd.Session.open(session)
     mechanism = ppd.counts.TwoStage(epsilon, most + 1, split=split, constructor=constructor)
     with stage(console, f"Reading {table.name}"):
-        data = ppd.datasets.read_table(table, count=count, dims=[name.strip() for name in dims.split(",")])
+        data = ppd.datasets.read_table(table, count=count, dims=names_in(dims))
     if top_code:
         data = data.clip(max=most)
     elif bool((data > most).any()):

@@ -59,12 +59,12 @@ def reproduce(
         notes(console, f"Public tables: {public} ({VARIABLE})")
     main = module_of(scripts[case]).main
     options = {"quick": quick or None, "data": data, "seed": seed, "workers": workers}
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given.keys() - inspect.signature(main).parameters.keys():
+    chosen = {name: value for name, value in options.items() if value is not None}
+    for name in chosen.keys() - inspect.signature(main).parameters.keys():
         raise typer.BadParameter(f"the case study {case!r} does not have this option", param_hint=f"--{name}")
     folder = Path("ppdinf-reproduce", case) if output is None else output
     make_folder(folder)
-    main(folder, **given)
+    main(folder, **chosen)
     notes(console, f"Comparison with the paper: {scripts[case].parent / 'README.md'}")
     notes(console, "\n".join(["Written:", *sorted(str(path) for path in folder.iterdir())]))
 
