@@ -72,16 +72,16 @@ def _unequal_totals(rows: pd.DataFrame, histogram: Histogram) -> str | None:
     table = {"level": chosen["level"], "code": chosen["geocode"], "weight": weight}
     estimates = pd.DataFrame(table | {"sum": chosen["value"].map(np.sum) * weight}).groupby(["level", "code"]).sum()
     totals = pd.DataFrame({"total": estimates["sum"] / estimates["weight"], "variance": 1 / estimates["weight"]})
-    found: list[tuple[float, str, float, tuple[str, str]]] = []
+    differences: list[tuple[float, str, float, tuple[str, str]]] = []
     for coarse, fine, pairs in _with_children(totals, rows):
         difference = (pairs["total"] - pairs["total_of_children"]).to_numpy()
         deviations = np.abs(difference) / np.sqrt((pairs["variance"] + pairs["variance_of_children"]).to_numpy())
         names = zip(deviations.tolist(), pairs.index.tolist(), difference.tolist(), strict=True)
-        found += [(z, code, by, (coarse, fine)) for z, code, by in names]
-    if not found:
+        differences += [(z, code, by, (coarse, fine)) for z, code, by in names]
+    if not differences:
         return None
-    z, code, by, (coarse, fine) = max(found)
-    if z <= math.sqrt(2 * math.log(2 * len(found) / RATE)):
+    z, code, by, (coarse, fine) = max(differences)
+    if z <= math.sqrt(2 * math.log(2 * len(differences) / RATE)):
         return None
     side, why = ("exceeds", "is missing") if by > 0 else ("is less than", "is in the files twice")
     return (
@@ -93,23 +93,23 @@ def _unequal_totals(rows: pd.DataFrame, histogram: Histogram) -> str | None:
 def _covers(groupings: tuple[str, ...], histogram: Histogram) -> bool:
     groups = [axis.groups(name) for axis, name in zip(histogram.axes, groupings, strict=True)]
     return all(
-        own is None or sorted(label for labels in own.values() for label in labels) == sorted(axis.labels)
-        for axis, own in zip(histogram.axes, groups, strict=True)
+        members is None or sorted(label for labels in members.values() for label in labels) == sorted(axis.labels)
+        for axis, members in zip(histogram.axes, groups, strict=True)
     )
 
 
 def _with_children(table: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
     """Return the rows of geounits and the sums of those of their children, if all children have a row."""
     levels = [level for level in LEVELS if level in table.index.get_level_values(0)]
-    found = []
+    families = []
     for coarse, fine in pairwise(levels):
         parents, below = table.loc[coarse], table.loc[fine]
         width = len(parents.index[0])
         children = rows.loc[rows["level"] == fine, "geocode"].drop_duplicates().str[:width].value_counts()
         by_parent = below.groupby(below.index.str[:width])
         pairs = parents.join(by_parent.sum().add_suffix("_of_children"), how="inner")
-        found.append((coarse, fine, pairs[by_parent.size().reindex(pairs.index) == children.reindex(pairs.index)]))
-    return found
+        families.append((coarse, fine, pairs[by_parent.size().reindex(pairs.index) == children.reindex(pairs.index)]))
+    return families
 
 
 type Exact = tuple[inv.Public, NDArray[np.int64] | None]
@@ -175,7 +175,7 @@ def cell_labels_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str]
     for name in set(axes or ()) - set(histogram.names):
         raise LabelError(f"the histogram has no axis {name!r}; it has {', '.join(histogram.names)}")
     codes = {level: rows.loc[rows["level"] == level, "geocode"].drop_duplicates().tolist() for level in LEVELS}
-    widths = {level: one_width(found, level, "the folder") for level, found in codes.items() if len(found)}
+    widths = {level: one_width(geocodes, level, "the folder") for level, geocodes in codes.items() if geocodes}
     finest = list(widths)[-1]
     leaves, dim = sorted(codes[finest]), finest.lower()
     above = {level.lower(): width for level, width in widths.items() if level != finest}
@@ -278,9 +278,9 @@ def read_nmf(
     noisy, constraints = (_about(part, histogram, cells.axes) for part in parts)
     exact = dict(_exact(constraints, cells)) | dict(public or {})
     stated = list(_measured(noisy, cells))
-    found = Measurements(cells.labels, *stated, coords=cells.coords | dict(coords or {}), public=exact)
+    measurements = Measurements(cells.labels, *stated, coords=cells.coords | dict(coords or {}), public=exact)
     warn_of_missing_geounits(parts[0], parts[1], histogram)
-    return found
+    return measurements
 
 
 def _about(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[Axis]) -> pd.DataFrame:

@@ -61,14 +61,13 @@ def tree(leaves: Sequence[str], widths: Mapping[str, int], dim: str) -> dict[str
     return {level: (dim, [named(code[: widths[level]]) for code in leaves]) for level in by_width}
 
 
-def off_spine_areas(blocks: Sequence[str], dim: str = "block") -> dict[str, tuple[str, list[str]]]:
+def off_spine_areas(blocks: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
     """Return the tabulation areas of blocks, which are unions of blocks but not geounits of the tree.
 
     Parameters
     ----------
     blocks : sequence of str
-        Codes of blocks; the last 16 characters are the tabulation block.
-    dim : str
+        Codes of blocks, the dimension ``"block"``; the last 16 characters are the tabulation block.
 
     Returns
     -------
@@ -96,7 +95,7 @@ def off_spine_areas(blocks: Sequence[str], dim: str = "block") -> dict[str, tupl
     for code, end in zip(blocks, ends, strict=True):
         if len(end) < TABULATION or not end.isdigit():
             raise LabelError(f"block {code!r} does not end in the {TABULATION} digits of a tabulation block")
-    return {name: (dim, [code[:width] for code in ends]) for name, width in _ENDS.items()}
+    return {name: ("block", [code[:width] for code in ends]) for name, width in _ENDS.items()}
 
 
 def named(code: str) -> str:

@@ -109,9 +109,9 @@ def read_occupied(
     limits = inv.inequality(-sp.eye_array(units.size, dtype=np.int64, format="csr"), (-units).tolist(), names)
     coords: dict[str, tuple[str, np.ndarray]] = {name: (dim, labels.to_numpy()) for name, labels in above.items()}
     coords["units"] = (dim, units.to_numpy())
-    found = Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
+    measurements = Measurements({dim: units.index.to_list()}, *stated, coords=coords, public={limits: None})
     warn_of_missing_geounits(noisy, constraints, UNITS)
-    return found
+    return measurements
 
 
 def _totals(totals: pd.DataFrame, cells: CellLabels, dim: str) -> pd.Series:

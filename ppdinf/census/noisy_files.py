@@ -42,7 +42,7 @@ def rows_of(pa: ModuleType, columns: Columns, where: list[str], histogram: Histo
         "groupings": [groupings[k] for k in of.tolist()],
         "value": [entries[a:b] for a, b in zip([0, *ends], ends, strict=False)],
         "variance": variance.tolist(),
-        "sign": [SIGNS.get(found, "") for found in sign],
+        "sign": [SIGNS.get(text, "") for text in sign],
         "where": where,
     }
 
@@ -77,8 +77,8 @@ def _problems(
     expected = shapes[of]
     _, lengths, entries = _lists(pa, columns["query_shape"])
     differs = lengths != expected.shape[1]
-    given = entries[np.repeat(~differs, lengths)].reshape(-1, expected.shape[1])
-    differs[~differs] = (given != expected[~differs]).any(axis=1)
+    stated = entries[np.repeat(~differs, lengths)].reshape(-1, expected.shape[1])
+    differs[~differs] = (stated != expected[~differs]).any(axis=1)
     for k in _first(differs):
         yield (
             k,
@@ -98,7 +98,7 @@ def _problems(
         for k in _first(~((variance > 0) & (variance < np.inf))):
             yield k, PrivacyError(f"{where[k]}, column 'variance' must be positive, found {variance[k]}")
     if "sign" in columns:
-        for k in _first(np.array([found not in SIGNS for found in sign])):
+        for k in _first(np.array([text not in SIGNS for text in sign])):
             yield k, LabelError(f"{where[k]}, column 'sign' must be one of {', '.join(SIGNS)}, found {sign[k]!r}")
 
 

@@ -17,19 +17,19 @@ def require_possible_numbers(data: Measurements) -> None:
     """Refuse an exact sum, a bound or a published number that no table of counts satisfies by itself."""
     system, entries = data.public, data.entries
     exact = system.values.astype(np.float64)
-    least = system.limits.astype(np.float64)
+    limits = system.limits.astype(np.float64)
     for row in _impossible(system.A, exact, exact):
         raise _error(f"{system.names[row]!r} is published as {system.values[row]}")
-    for row in _impossible(system.B, least, np.full(least.size, np.inf)):
+    for row in _impossible(system.B, limits, np.full(limits.size, np.inf)):
         raise _error(f"the public bound {system.bound_names[row]!r} is stated")
     for row in _impossible(entries.matrix, *entries.support_bounds(0.0)):
         value = entries.only(np.array([row])).published[0]
         raise _error(f"{entries.names[row]!r} is published as {value}")
 
 
-def _error(found: str) -> InvariantError:
+def _error(number: str) -> InvariantError:
     return InvariantError(
-        f"{found}, which is possible for no table of counts: counts are not negative. Correct the value, or state "
+        f"{number}, which is possible for no table of counts: counts are not negative. Correct the value, or state "
         "the law of its noise"
     )
 

@@ -56,8 +56,8 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     counts = lower[:, None] + np.arange(width)
     cell_lower, largest = system.cell_limits
     log_noise = observed.log_counts(counts)
-    for row, own, first, last in zip(log_noise, counts, np.maximum(cell_lower, 0), largest, strict=True):
-        row[(own < first) | (own > last)] = -np.inf
+    for row, counts_of_cell, first, last in zip(log_noise, counts, np.maximum(cell_lower, 0), largest, strict=True):
+        row[(counts_of_cell < first) | (counts_of_cell > last)] = -np.inf
     ends = ends_by_noise(lower, counts[:, -1], (cell_lower, largest))
     return CountWindows(lower, np.maximum(counts, 0, out=counts), log_noise, ends)
 

@@ -188,22 +188,22 @@ def denoise(
     tune = draws // 2 if tune is None else tune
     generators = np.random.default_rng(rng).spawn(chains)
     task = partial(_sample, data, draws, tune, prior, chains)
-    found: list[tuple[Stored, str, Ends]] = []
+    results: list[tuple[Stored, str, Ends]] = []
     if workers is None:
-        found.append(task(generators, progressbar))
+        results.append(task(generators, progressbar))
     else:
         with progress("Denoising", chains, disable=not progressbar) as advance:
             try:
                 for result in run(task, ([generator] for generator in generators), workers):
-                    found.append(result)
+                    results.append(result)
                     advance(1)
             except KeyboardInterrupt:
-                if not found:
+                if not results:
                     raise
-    shortest = min(stored[TABLE].shape[1] for stored, *_ in found)  # Ctrl-C reaches processes of this machine, too
-    parts = {name: [stored[name][:, :shortest] for stored, *_ in found] for name in found[0][0]}
+    shortest = min(stored[TABLE].shape[1] for stored, *_ in results)  # Ctrl-C reaches processes of this machine, too
+    parts = {name: [stored[name][:, :shortest] for stored, *_ in results] for name in results[0][0]}
     values = {name: rows[0] if len(rows) == 1 else np.concatenate(rows) for name, rows in parts.items()}  # no copy
-    return Denoised(data, values.pop(TABLE), values, *found[0][1:])
+    return Denoised(data, values.pop(TABLE), values, *results[0][1:])
 
 
 def _sample(
@@ -229,9 +229,9 @@ def _sample(
     ):
         futures: list[Future[int]] = []
         try:
-            for k, (own, generator) in enumerate(zip(priors, generators, strict=True)):
+            for k, (chain_prior, generator) in enumerate(zip(priors, generators, strict=True)):
                 place = {name: values[k] for name, values in stored.items()}
-                futures.append(pool.submit(_chain, tables, own, tune, place, stop, generator, advance))
+                futures.append(pool.submit(_chain, tables, chain_prior, tune, place, stop, generator, advance))
             lengths = [future.result() for future in futures]
         except OutOfReachError as error:
             raise observed.contradiction(error) from error

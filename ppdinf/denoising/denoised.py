@@ -220,9 +220,7 @@ class Denoised:
         else:
             write_atomically(path, table.to_parquet(index=False))
 
-    def report(
-        self, path: str | PathLike[str], statement: Public | None = None, *, title: str = "", about: str = ""
-    ) -> None:
+    def report(self, path: str | PathLike[str], statement: Public | None = None, *, title: str = "") -> None:
         """Write one self-contained HTML page with figures: published data, estimates, and diagnostics.
 
         Parameters
@@ -231,15 +229,15 @@ class Denoised:
             An existing file is replaced.
         statement : Public, optional
             Sums to show, ``inv.groups("area")``. Default: all cells.
-        title, about : str, optional
-            Title: object, place and time of the counts. About: a sentence on the source of the numbers.
+        title : str, optional
+            Object, place and time of the counts.
 
         Raises
         ------
         WriteError
             The file cannot be written; an existing file is unchanged.
         """
-        importlib.import_module(PAGES).write_denoised(self, path, statement, title, about)
+        importlib.import_module(PAGES).write_denoised(self, path, statement, title)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())

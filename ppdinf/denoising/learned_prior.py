@@ -257,13 +257,13 @@ class LearnedPrior:
                 self.left_out.append(name)
         sizes = np.array([size for _, size in labels_of], dtype=np.int64)
         first = np.concatenate([[0], np.cumsum(sizes)])
-        codes = np.array([own for own, _ in labels_of], dtype=np.int64).reshape(sizes.size, frame.size)
+        codes = np.array([labels for labels, _ in labels_of], dtype=np.int64).reshape(sizes.size, frame.size)
         # cells of each label, factor by factor
         members = np.flatnonzero(possible)
-        orders = [members[np.argsort(own[members], kind="stable")] for own in codes]
-        counts = [np.bincount(own[members], minlength=size) for own, size in zip(codes, sizes, strict=True)]
+        orders = [members[np.argsort(labels[members], kind="stable")] for labels in codes]
+        counts = [np.bincount(labels[members], minlength=size) for labels, size in zip(codes, sizes, strict=True)]
         numbers = np.concatenate([np.zeros(0, dtype=np.int64), *counts])
-        turns = [k for k, own in enumerate(counts) for _ in range(TURNS if own.max() <= FEW else 1)]
+        turns = [k for k, cells in enumerate(counts) for _ in range(TURNS if cells.max() <= FEW else 1)]
         level = float(np.log(max(start[possible].mean(), 0.01))) if possible.any() else 0.0
         log_h, h = np.empty(largest + 1), np.empty(largest + 1)
         self.arrays = Prior(

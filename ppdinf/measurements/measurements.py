@@ -155,19 +155,19 @@ class Measurements:
 
     def _margins(self) -> list[tuple[tuple[str, ...], Array, Array]]:
         """Return bounds on the published counts by dimensions, which noise exceeds with probability `UNLIKELY`."""
-        found: dict[tuple[str, ...], tuple[Array, Array]] = {}
+        bounds: dict[tuple[str, ...], tuple[Array, Array]] = {}
         ends = [(self.public.names, self.public.values, self.public.values)]
         for names, low, high in ends + [(part.names, *part.support_bounds(UNLIKELY)) for part in self.parts]:
             for cells, rows in cell_names(names):
                 if not cells.by or cells.after or not set(cells.by) <= set(self.dims):
                     continue
                 shape = [self.shape[self.dims.index(dim)] for dim in cells.by]
-                if cells.by not in found:
-                    found[cells.by] = np.zeros(shape), np.full(shape, np.inf)
+                if cells.by not in bounds:
+                    bounds[cells.by] = np.zeros(shape), np.full(shape, np.inf)
                 at = tuple(self.frame.codes(dim)[0][cells.cells] for dim in cells.by)
-                np.maximum.at(found[cells.by][0], at, low[rows])
-                np.minimum.at(found[cells.by][1], at, high[rows])
-        return [(by, low, high) for by, (low, high) in found.items()]
+                np.maximum.at(bounds[cells.by][0], at, low[rows])
+                np.minimum.at(bounds[cells.by][1], at, high[rows])
+        return [(by, low, high) for by, (low, high) in bounds.items()]
 
     @classmethod
     def of_releases(cls, releases: Iterable[Release]) -> Measurements:
@@ -362,17 +362,17 @@ def _exact(
 
 def _has_ranges(values: list[object]) -> bool:
     """Return whether values are texts or missing."""
-    given = np.array(values, dtype=object)
-    return any(isinstance(value, str) for value in values) or bool(missing_values(given).any())
+    stated = np.array(values, dtype=object)
+    return any(isinstance(value, str) for value in values) or bool(missing_values(stated).any())
 
 
 def _exact_and_ranges(
     statement: Public, values: list[object], names: Sequence[str]
 ) -> tuple[Public, list[int], list[Measured]]:
     """Separate exact sums from ranges; sums without a value are in neither."""
-    given = np.array(values, dtype=object)
-    stated = np.flatnonzero(~missing_values(given))
-    texts = given[stated]
+    all_values = np.array(values, dtype=object)
+    stated = np.flatnonzero(~missing_values(all_values))
+    texts = all_values[stated]
     law, y = read_values(Interval(), texts, Chosen(names, stated), "public values")
     low, high = law.support_bounds(y, 0.0)
     exact, bounded = stated[low == high], stated[low != high]

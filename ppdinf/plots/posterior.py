@@ -23,10 +23,10 @@ ROWS = 80
 """Number of rows that are readable on one page."""
 
 
-def naive_interval(counts: ArrayLike, probability: float = PROBABILITY) -> tuple[np.ndarray, np.ndarray]:
+def naive_interval(counts: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return the exact Poisson interval for the mean of each count, as if the counts were true."""
     counts = np.asarray(counts)
-    tail = (1 - probability) / 2
+    tail = (1 - PROBABILITY) / 2
     known = counts >= 0
     k = np.where(known, counts, 1)
     lower = np.where(k > 0, gamma.ppf(tail, np.maximum(k, 1)), 0.0)

@@ -262,8 +262,8 @@ def _numbers(table: pd.DataFrame, column: str) -> NDArray[np.float64]:
     numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(np.float64)
     wrong = table[column].notna().to_numpy() & ~np.isfinite(numbers)
     if wrong.any():
-        found = table[column].tolist()[int(wrong.argmax())]
-        raise CountError(f"column {column!r} must contain numbers, or nan where they are unknown: found {found!r}")
+        value = table[column].tolist()[int(wrong.argmax())]
+        raise CountError(f"column {column!r} must contain numbers, or nan where they are unknown: found {value!r}")
     return numbers
 
 

@@ -27,7 +27,7 @@ LISTED = 1000  # rows in the table of the page
 
 
 def write_denoised(
-    posterior: Denoised, path: str | PathLike[str], statement: Public | None = None, title: str = "", about: str = ""
+    posterior: Denoised, path: str | PathLike[str], statement: Public | None = None, title: str = ""
 ) -> None:
     """Write the page; see `Denoised.report`."""
     data = posterior.data
@@ -64,7 +64,7 @@ def write_denoised(
         .get_template("study.html.j2")
         .render(
             title=title or f"Counts by {' and '.join(data.dims)}",
-            about=about or "Confidential counts given all published noisy and exact sums.",
+            about="Confidential counts given all published noisy and exact sums.",
             claims=[],
             parts=parts,
             settings={"chains": chains, "draws of each": draws, "prior": "learned" if posterior.parameters else "flat"},
@@ -168,8 +168,8 @@ def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | Non
         axes = figure.add_subplot()
         places = np.arange(len(shown))
         if "least" in shown:
-            most = np.where(np.isfinite(shown["most"]), shown["most"], shown["upper"])
-            axes.hlines(places, shown["least"], most, color=QUIET, linewidth=0.7)
+            upper_end = np.where(np.isfinite(shown["most"]), shown["most"], shown["upper"])
+            axes.hlines(places, shown["least"], upper_end, color=QUIET, linewidth=0.7)
         axes.hlines(places, shown["lower"], shown["upper"], color=POSTERIOR, linewidth=2, alpha=0.5)
         axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
         if statement is None:
