@@ -95,11 +95,6 @@ def page(browser):
     assert errors == []
 
 
-def missing(response, errors):
-    if response.status >= 400:
-        errors.append(f"{response.status} {response.url}")
-
-
 def broken_images(page):
     return page.evaluate("[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)")
 

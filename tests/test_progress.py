@@ -28,6 +28,22 @@ def clock(monkeypatch):
     return clock
 
 
+@pytest.fixture
+def always(monkeypatch):
+    """Print a line at every step."""
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """Set whenever the thread that prints during long steps has printed a line."""
+    event = threading.Event()
+    monkeypatch.setattr(module, "CHECKED", 0.001)
+    monkeypatch.setattr(module, "print", lambda *args, **kwargs: (print(*args), event.set()), raising=False)
+    return event
+
+
 def test_lines_are_ten_seconds_apart_and_state_the_time_left(clock, capsys):
     with module.progress("Sampling [1]", 100) as advance:
         for _ in range(100):
@@ -62,20 +78,14 @@ def test_slow_first_steps_are_not_extrapolated(clock, capsys):
     assert "h left" not in "".join(lines)
 
 
-def test_compilation_is_named(clock, monkeypatch, capsys):
-    monkeypatch.setattr(module, "CHECKED", 0.001)
-    printed = threading.Event()
-    monkeypatch.setattr(module, "print", lambda *args, **kwargs: (print(*args), printed.set()), raising=False)
+def test_compilation_is_named(clock, printed, capsys):
     with module.progress("Sampling", 8000, before="compiling the model"):
         clock.now += 12
         assert printed.wait(10)
     assert capsys.readouterr().out == "Sampling: compiling the model, 12 s\n"
 
 
-def test_lines_appear_during_long_steps(clock, monkeypatch, capsys):
-    monkeypatch.setattr(module, "CHECKED", 0.001)
-    printed = threading.Event()
-    monkeypatch.setattr(module, "print", lambda *args, **kwargs: (print(*args), printed.set()), raising=False)
+def test_lines_appear_during_long_steps(clock, printed, capsys):
     with module.progress("Sampling", 4) as advance:
         clock.now += 12
         assert printed.wait(10)
@@ -128,9 +138,7 @@ def test_steps_of_several_threads_are_counted_once(clock, capsys):
     assert capsys.readouterr().out == "Threads: 100%, about 1 s left\n"
 
 
-def test_denoising_prints_lines(monkeypatch, capsys):
-    monkeypatch.setattr(module, "EVERY", 0.0)
-    monkeypatch.setattr(module, "CHECKED", 1000.0)
+def test_denoising_prints_lines(always, capsys):
     inv = ppd.invariants
     law = ppd.laws.DoubleGeometric(1)
     seen = ppd.Measurements(
@@ -145,9 +153,7 @@ def test_denoising_prints_lines(monkeypatch, capsys):
 
 
 @pytest.mark.quick_cases(0)
-def test_a_rate_analysis_prints_lines(monkeypatch, capsys):
-    monkeypatch.setattr(module, "EVERY", 0.0)
-    monkeypatch.setattr(module, "CHECKED", 1000.0)
+def test_a_rate_analysis_prints_lines(always, capsys):
     release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pytest.warns(ppd.errors.DiagnosisWarning):
         analyse_rates(release, draws=20, chains=2, cores=1, progressbar=True)
@@ -157,9 +163,7 @@ def test_a_rate_analysis_prints_lines(monkeypatch, capsys):
     assert lines[-1].startswith("Drawing tables: 98%, about ")
 
 
-def test_plans_print_lines(monkeypatch, capsys):
-    monkeypatch.setattr(module, "EVERY", 0.0)
-    monkeypatch.setattr(module, "CHECKED", 1000.0)
+def test_plans_print_lines(always, capsys):
     plan = ppd.plan(lambda epsilon: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=epsilon), (3,), [1, 2])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(",")[0] for line in lines] == ["Planning: 50%", "Planning: 75%"]
@@ -168,9 +172,7 @@ def test_plans_print_lines(monkeypatch, capsys):
     assert lines[-1].startswith("Finding the loss: 96%, about ")
 
 
-def test_rejection_prints_lines(monkeypatch, capsys):
-    monkeypatch.setattr(module, "EVERY", 0.0)
-    monkeypatch.setattr(module, "CHECKED", 1000.0)
+def test_rejection_prints_lines(always, monkeypatch, capsys):
     monkeypatch.setattr(posterior_rejection, "BATCH", 64)
     with pm.Model() as model:
         rate = pm.Gamma("rate", 2, 1)

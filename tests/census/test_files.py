@@ -1,14 +1,27 @@
-"""Noisy measurement files: written, read, and all variations and errors of real files."""
+"""Noisy measurement files: written, read, with all variations and errors of real files, and the stated noise."""
 
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import xarray as xr
+from scipy.stats import chi2
 
 import ppdinf as ppd
-from ppdinf.census import Axis, Histogram, Strategy, off_spine_areas, read_nmf, read_rows, simulate_nmf, tree
+from ppdinf.census import (
+    PERSONS,
+    PERSONS_2020,
+    Axis,
+    Histogram,
+    Strategy,
+    off_spine_areas,
+    read_nmf,
+    read_rows,
+    simulate_nmf,
+    tree,
+)
 from ppdinf.census.block_measurements import _unequal_totals
 from ppdinf.census.schema import squared_sigma, variance_of
 from ppdinf.errors import CountError, DiagnosisWarning, LabelError, PpdinfError, PrivacyError, ReleaseFileError
@@ -446,3 +459,35 @@ def test_complete_files_are_not_reported():
         })  # fmt: skip
         alarms += _unequal_totals(noisy, AGE) is not None
     assert alarms <= 2
+
+
+CODES, RARE, DATA = [f"044{k:05d}" for k in range(60)], 1e-6, "US_Person_PL_PROD"
+
+
+@pytest.mark.deep
+def test_errors_are_those_stated(tmp_path):
+    rng = np.random.default_rng(5)
+    table = np.zeros((len(CODES), *PERSONS.shape), dtype=np.int64)
+    table[:, 0] = rng.poisson(3, table[:, 0].shape)
+    axes = {axis.name: list(axis.labels) for axis in PERSONS.axes}
+    persons = xr.DataArray(table, coords={"county": CODES, **axes})
+    kinds = {"county": CODES, "hhgq": axes["hhgq"]}
+    facilities = xr.DataArray(np.zeros((len(CODES), 8), dtype=np.int64), coords=kinds)
+    simulate_nmf(persons, PERSONS_2020, tmp_path, DATA, {}, leaf="County", facilities=facilities, rng=rng)
+    found = np.zeros((len(CODES), len(PERSONS_2020.squared_sigmas["County"])))
+    for own, code, truth in zip(found, CODES, table, strict=True):
+        seen = read_nmf(tmp_path, DATA, PERSONS, within=code)
+        inside = ~seen.public.empty
+        assert inside.sum() == 252  # households only
+        entries, precision = seen.entries, np.empty(seen.entries.y.size)
+        for form, rows in entries.forms:
+            precision[rows] = 1 / float(form.law.variance)
+        Q = entries.matrix[:, inside].astype(float)
+        covariance = np.linalg.inv((Q.T @ sp.diags_array(precision) @ Q).toarray())
+        off = covariance @ (Q.T @ (precision * entries.y)) - truth.ravel()[inside]
+        first = [part.matrix[:, inside][[0]].toarray()[0] for part in seen.parts]
+        own[:] = [(q @ off) ** 2 / (q @ covariance @ q) for q in first]
+    total = found.sum(axis=0)
+    p = chi2.sf(total, len(CODES))
+    assert (np.minimum(p, 1 - p) > RARE).all()
+    assert (chi2.sf(4 * total, len(CODES)) < RARE).all()

@@ -107,31 +107,6 @@ def test_the_posterior_is_matched_by_label(idata, release, change):
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda posterior: posterior.isel(county=[0, 1]), "'cases' along 'county' has no label 'Small'"),
-        (lambda posterior: posterior.assign_coords(county=["Big", "Small", "Small"]), "the label 'Small' 2 times"),
-        (lambda posterior: posterior.drop_vars("county"), "along 'county' has no label 'Big'"),
-        (lambda posterior: posterior.assign_coords(county=[1, 2, 3]), "along 'county' has no label 'Big'"),
-        (lambda posterior: posterior.rename(county="place"), "dimensions .*'place'.*: expected .*'county'"),
-        (lambda posterior: posterior.isel(chain=0), "dimensions .*: expected .*'chain'"),
-    ],
-    ids=["absent", "repeated", "without labels", "other kind", "other name", "no chain"],
-)
-def test_a_posterior_with_other_labels_is_refused(idata, release, change, words):
-    changed = xr.DataTree.from_dict({"posterior": change(idata.posterior.to_dataset())})
-    with pytest.raises(LabelError, match=words):
-        plot_posterior_table(changed, release, "cases")
-
-
-def test_a_posterior_without_values_in_a_cell_is_refused(idata, release):
-    """Such as after reindex, which fills new labels with nan."""
-    changed = idata.posterior.to_dataset().isel(county=[0, 1]).reindex(county=COUNTIES)
-    with pytest.raises(ModelError, match=r"'cases' .* nan .*county=Small"):
-        plot_posterior_table(xr.DataTree.from_dict({"posterior": changed}), release, "cases")
-
-
 def test_a_large_table_shows_its_smallest_cells():
     table = xr.DataArray(np.arange(200), dims="cell", coords={"cell": [f"c{i}" for i in range(200)]})
     release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
@@ -168,15 +143,6 @@ def test_round_numbers_along_a_partly_logarithmic_axis():
     ):
         assert RoundNumbers(10).tick_values(low, high) == ticks
     assert RoundNumbers(100).tick_values(0, 1500) == [0, 100, 200, 500, 1000]
-
-
-def test_refusals(idata, release):
-    with pytest.raises(ModelError, match="no 'deaths'; it has 'cases'"):
-        plot_posterior_table(idata, release, "deaths")
-    with pytest.raises(LabelError, match="both rate and exposure"):
-        plot_posterior_table(idata, release, "cases", rate="rate")
-    with pytest.raises(LabelError, match="'persons'"):
-        plot_posterior_table(idata, release, "cases", rate="rate", exposure="persons")
 
 
 def test_naive_interval_is_garwoods():
@@ -224,13 +190,6 @@ def test_wide_noise_is_binned_around_zero(release):
     assert len(bars) < 80
     assert abs(bars.sum() - 1) < 0.002
     assert bars.argmax() == len(bars) // 2
-
-
-def test_no_figure_without_noise():
-    table = xr.DataArray([3, 4], dims="sex", coords={"sex": ["f", "m"]})
-    release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.margin("sex"), epsilon=1))
-    with pytest.raises(PrivacyError, match="noise is always 0"):
-        plot_noise(release)
 
 
 def test_chains(idata):
@@ -297,40 +256,6 @@ def test_of_many_rows_the_uncertain_ones_are_shown():
     assert "60 of 100 rows" in axes.texts[-1].get_text()
 
 
-@pytest.mark.parametrize(
-    ("draws", "columns", "words"),
-    [
-        (table_draws((3,)), "month", r"missing: \['month'\]"),
-        (table_draws((3,)).isel(draw=0), (), r"missing: \['draw'\]"),
-        (table_draws((2, 41)), (), "41 columns do not fit"),
-    ],
-)
-def test_cells_that_cannot_be_drawn(draws, columns, words):
-    with pytest.raises(LabelError, match=words):
-        plot_cells(draws, columns)
-
-
-@pytest.mark.parametrize("probability", [2, 1, 0, -0.1, np.nan])
-def test_a_probability_is_between_0_and_1(probability):
-    with pytest.raises(ModelError, match="probability must be between 0 and 1"):
-        plot_cells(table_draws((3, 2)), probability=probability)
-
-
-@pytest.mark.parametrize(
-    "draws",
-    [
-        table_draws((3, 2)).isel(draw=slice(0)),
-        table_draws((0, 2)),
-        table_draws((3, 2)).astype(str),
-        table_draws((3, 2)).astype(float).where(False),
-    ],
-    ids=["no draws", "no cells", "text", "nan"],
-)
-def test_draws_without_numbers_are_refused(draws):
-    with pytest.raises(ModelError, match="draws must be numbers, and not nan in every cell"):
-        plot_cells(draws)
-
-
 def test_cells_without_numbers_are_not_certain():
     draws = table_draws((3, 2)).astype(float)
     draws[0, 0, 0, 0] = np.nan  # one draw
@@ -355,12 +280,6 @@ def test_a_map_shows_uncertain_areas_and_areas_without_a_value():
     assert [len(part.get_paths()) for part in (values, hatched, grey)] == [3, 1, 1]
     assert hatched.get_paths()[0].get_extents().x0 == 2  # C, the third polygon
     assert [text.get_text() for text in figure.legends[0].get_texts()][1] == "1 area without a value"
-    with pytest.raises(LabelError, match="1 row has no polygon"):
-        plot_map(table.rename(index={"C": "X"}), areas)
-    with pytest.raises(LabelError, match="repeats"):
-        plot_map(pd.concat([table, table]), areas)
-    with pytest.raises(LabelError, match="no column 'rate'"):
-        plot_map(table, areas, "rate")
 
 
 @pytest.fixture
@@ -370,36 +289,6 @@ def areas():
 
 
 ROWS = pd.DataFrame({"estimate": [90.0, 4.0], "lower": [80.0, 1.0], "upper": [99.0, 8.0]}, index=["A", "B"])
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        (ROWS.assign(estimate=["many", "few"]), "column 'estimate' must contain numbers, .* found 'many'"),
-        (ROWS.assign(estimate=[np.inf, 1]), "column 'estimate' must contain numbers, .* found inf"),
-        (ROWS.assign(upper=["99", "few"]), "column 'upper' must contain numbers"),
-        (ROWS.assign(estimate=np.nan), "no number in column 'estimate'"),
-        (ROWS.iloc[:0], "no number in column 'estimate'"),
-    ],
-    ids=["text", "infinite", "text in upper", "nan", "empty"],
-)
-def test_values_that_a_map_cannot_show(table, words, areas):
-    with pytest.raises(CountError, match=words):
-        plot_map(table, areas)
-
-
-@pytest.mark.parametrize("uncertain", [-1, np.nan, np.inf])
-def test_a_share_that_no_margin_has(uncertain, areas):
-    with pytest.raises(ModelError, match="uncertain must be a share of at least 0"):
-        plot_map(ROWS, areas, uncertain=uncertain)
-
-
-def test_areas_without_polygons(areas):
-    with pytest.raises(LabelError, match=r"areas must be a GeoDataFrame .*found DataFrame"):
-        plot_map(ROWS, pd.DataFrame({"name": [1, 2, 3]}, index=list("ABC")))
-    areas.loc["B", "geometry"] = None
-    with pytest.raises(LabelError, match="1 row has no polygon, such as 'B'"):
-        plot_map(ROWS, areas)
 
 
 def test_areas_without_a_margin_of_error_are_not_certain(areas):
@@ -420,3 +309,81 @@ def test_title_and_map_fill_the_figure(size):
     drawn = figure.axes[0].get_window_extent()
     assert max(drawn.width / shown.width, drawn.height / shown.height) > 0.6
     assert drawn.width * drawn.height > (0.15 if size == (2, 12) else 0.25) * shown.width * shown.height
+
+
+NO_POSTERIOR = {  # a change of the posterior, options of the figure, the error
+    "absent label": (lambda p: p.isel(county=[0, 1]), {}, LabelError, "'cases' along 'county' has no label 'Small'"),
+    "repeated label": (
+        lambda p: p.assign_coords(county=["Big", "Small", "Small"]), {}, LabelError, "the label 'Small' 2 times",
+    ),
+    "without labels": (lambda p: p.drop_vars("county"), {}, LabelError, "along 'county' has no label 'Big'"),
+    "other kind": (lambda p: p.assign_coords(county=[1, 2, 3]), {}, LabelError, "along 'county' has no label 'Big'"),
+    "other name": (lambda p: p.rename(county="place"), {}, LabelError, "dimensions .*'place'.*: expected .*'county'"),
+    "no chain": (lambda p: p.isel(chain=0), {}, LabelError, "dimensions .*: expected .*'chain'"),
+    "new label": (
+        lambda p: p.isel(county=[0, 1]).reindex(county=COUNTIES), {}, ModelError, r"'cases' .* nan .*county=Small",
+    ),
+    "no variable": (lambda p: p.drop_vars("cases"), {}, ModelError, "no 'cases'; it has 'rate'"),
+    "rate alone": (lambda p: p, {"rate": "rate"}, LabelError, "both rate and exposure"),
+    "no covariate": (lambda p: p, {"rate": "rate", "exposure": "persons"}, LabelError, "'persons'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NO_POSTERIOR)
+def test_posteriors_that_do_not_fit_are_refused(case, idata, release):
+    change, options, error, words = NO_POSTERIOR[case]
+    changed = xr.DataTree.from_dict({"posterior": change(idata.posterior.to_dataset())})
+    with pytest.raises(error, match=words):
+        plot_posterior_table(changed, release, "cases", **options)
+
+
+SEXES = xr.DataArray([3, 4], dims="sex", coords={"sex": ["f", "m"]})
+PROBABILITY, NUMBERS = "probability must be between 0 and 1", "draws must be numbers, and not nan in every cell"
+NO_FIGURE = [
+    (
+        lambda: plot_noise(ppd.Release(SEXES, ppd.GeneralizedLaplace(ppd.invariants.margin("sex"), epsilon=1))),
+        PrivacyError, "noise is always 0",
+    ),
+    (lambda: plot_cells(table_draws((3,)), "month"), LabelError, r"missing: \['month'\]"),
+    (lambda: plot_cells(table_draws((3,)).isel(draw=0)), LabelError, r"missing: \['draw'\]"),
+    (lambda: plot_cells(table_draws((2, 41))), LabelError, "41 columns do not fit"),
+    *((lambda p=p: plot_cells(table_draws((3, 2)), probability=p), ModelError, PROBABILITY) for p in (2, 1, 0, -0.1)),
+    (lambda: plot_cells(table_draws((3, 2)), probability=np.nan), ModelError, PROBABILITY),
+    (lambda: plot_cells(table_draws((3, 2)).isel(draw=slice(0))), ModelError, NUMBERS),
+    (lambda: plot_cells(table_draws((0, 2))), ModelError, NUMBERS),
+    (lambda: plot_cells(table_draws((3, 2)).astype(str)), ModelError, NUMBERS),
+    (lambda: plot_cells(table_draws((3, 2)).astype(float).where(False)), ModelError, NUMBERS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("draw", "error", "words"), NO_FIGURE)
+def test_tables_without_a_figure_are_refused(draw, error, words):
+    with pytest.raises(error, match=words):
+        draw()
+
+
+NO_MAP = [
+    (ROWS.assign(estimate=["many", "few"]), {}, CountError, "column 'estimate' must contain numbers, .* found 'many'"),
+    (ROWS.assign(estimate=[np.inf, 1]), {}, CountError, "column 'estimate' must contain numbers, .* found inf"),
+    (ROWS.assign(upper=["99", "few"]), {}, CountError, "column 'upper' must contain numbers"),
+    (ROWS.assign(estimate=np.nan), {}, CountError, "no number in column 'estimate'"),
+    (ROWS.iloc[:0], {}, CountError, "no number in column 'estimate'"),
+    (ROWS.rename(index={"B": "X"}), {}, LabelError, "1 row has no polygon"),
+    (pd.concat([ROWS, ROWS]), {}, LabelError, "repeats"),
+    (ROWS, {"value": "rate"}, LabelError, "no column 'rate'"),
+    *((ROWS, {"uncertain": u}, ModelError, "uncertain must be a share of at least 0") for u in (-1, np.nan, np.inf)),
+]
+
+
+@pytest.mark.parametrize(("table", "options", "error", "words"), NO_MAP)
+def test_values_that_a_map_cannot_show(table, options, error, words, areas):
+    with pytest.raises(error, match=words):
+        plot_map(table, areas, **options)
+
+
+def test_areas_without_polygons(areas):
+    with pytest.raises(LabelError, match=r"areas must be a GeoDataFrame .*found DataFrame"):
+        plot_map(ROWS, pd.DataFrame({"name": [1, 2, 3]}, index=list("ABC")))
+    areas.loc["B", "geometry"] = None
+    with pytest.raises(LabelError, match="1 row has no polygon, such as 'B'"):
+        plot_map(ROWS, areas)

@@ -284,15 +284,12 @@ def test_pymc_finds_the_posterior_that_is_drawn_exactly():
 
 
 def covers_the_confidential_counts(noisy, drawn, truth):
-    """Twelve counties in six months: 144 counts, of which 95 % intervals cover 87 % or more except in 1 of 10,000 runs.
-
-    Counts are dependent, so the bound is that of 72; noise three times as wide as stated would be detected.
-    """
+    """95 % intervals cover 87 % of 144 dependent counts, as of 72 independent ones, except in 1 of 10,000 runs."""
     assert (drawn[..., 0].sum(axis=1) == truth[..., 0].sum(axis=0)).all()
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="inverted_cdf")
     assert ((low <= truth) & (truth <= high)).mean() > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 72)
     assert ((drawn.mean(axis=0) - truth) ** 2).mean() < ((noisy - truth) ** 2).mean()
-    far = truth + 3 * (noisy - truth)
+    far = truth + 3 * (noisy - truth)  # noise three times as wide as stated is detected
     assert ((low <= far) & (far <= high)).mean() < 0.8
 
 

@@ -1,4 +1,4 @@
-"""Cases and deaths given the total of cases, against the enumeration of all tables."""
+"""Cases and deaths given the total of cases, and given noisy ones, against the enumeration of all tables."""
 
 import itertools
 
@@ -6,20 +6,22 @@ import numpy as np
 import pytest
 from chi_square import p_value_of_tables
 from scipy.special import gammaln
+from scipy.stats import betabinom, nbinom
 
-from case_studies.covid import pairs
+from case_studies.covid import noisy_pairs, pairs
+from case_studies.covid.noisy_pairs import log_sums, smooth_sums
 from case_studies.covid.pairs import RATIO_BOUND, STEP, mixed
-from ppdinf.errors import CountError, PrivacyError
+from ppdinf.errors import CountError, ModelError, PrivacyError
 
 X, Z = np.array([4, 0, 2]), np.array([1, 0, 2])
 ALPHA = np.array([0.5, 1.5, 3.0])
 DRAWS = 40_000
-ALARM = 1e-6  # false alarm rate of a chi-square test; there are about 12 tests
+ALARM = 1e-6  # false alarm rate of a chi-square test; there are about 20 tests
 
 
-def every_table(x):
-    """Return all (c, d) with the total of x and c >= d >= 0, shape (n, J, 2)."""
-    larger = [c for c in itertools.product(range(x.sum() + 1), repeat=x.size) if sum(c) == x.sum()]
+def with_total(total, groups=3):
+    """Return all (c, d) with sum(c) = total and c >= d >= 0, shape (n, groups, 2)."""
+    larger = [c for c in itertools.product(range(total + 1), repeat=groups) if sum(c) == total]
     return np.array(
         [np.stack([c, d], axis=1) for c in larger for d in itertools.product(*(range(k + 1) for k in c))],
         dtype=np.int64,
@@ -42,7 +44,7 @@ def law(tables, rate, norm, alpha, misprint=False):
 @pytest.mark.parametrize("alpha", [None, ALPHA])
 @pytest.mark.parametrize("rate", [0.05, 0.8])
 def test_draws_have_the_enumerated_law(norm, alpha, rate):
-    tables = every_table(X)
+    tables = with_total(X.sum())
     drawn = pairs.draw(X, Z, rate=rate, norm=norm, alpha=alpha, draws=DRAWS, rng=5)
     assert p_value_of_tables(drawn, tables, law(tables, rate, norm, alpha), least=10) > ALARM
 
@@ -52,7 +54,7 @@ def test_draws_have_the_enumerated_law(norm, alpha, rate):
 @pytest.mark.parametrize("alpha", [None, ALPHA])
 @pytest.mark.parametrize("rate", [0.05, 0.8])
 def test_draws_with_both_totals_have_the_enumerated_law(norm, alpha, rate):
-    tables = every_table(X)
+    tables = with_total(X.sum())
     tables = tables[tables[..., 1].sum(axis=1) == Z.sum()]
     drawn = pairs.draw(X, Z, rate=rate, norm=norm, alpha=alpha, smaller_total=True, draws=DRAWS, rng=8)
     assert p_value_of_tables(drawn, tables, law(tables, rate, norm, alpha), least=10) > ALARM
@@ -68,7 +70,7 @@ def test_totals_of_smaller_counts_at_their_ends(x, z):
 
 
 def test_wrong_laws_are_rejected():
-    tables = every_table(X)
+    tables = with_total(X.sum())
     l1 = pairs.draw(X, Z, rate=0.8, draws=DRAWS, rng=6)
     l2 = pairs.draw(X, Z, rate=0.8, norm="l2", draws=DRAWS, rng=6)
     prior = pairs.draw(X, Z, rate=0.8, alpha=ALPHA, draws=DRAWS, rng=6)
@@ -85,7 +87,7 @@ def test_wrong_laws_are_rejected():
 
 def test_deaths_that_are_not_marginalized_are_rejected():
     """Drawing cases without regard to deaths, then deaths given cases, is a wrong shortcut and is rejected."""
-    tables = every_table(X)
+    tables = with_total(X.sum())
     shortcut = np.zeros(len(tables))
     for c in np.unique(tables[..., 0], axis=0):
         own = (tables[..., 0] == c).all(axis=1)
@@ -138,3 +140,120 @@ def test_an_empty_table_stays_empty():
 def test_invalid_arguments_raise(arguments, error, words):
     with pytest.raises(error, match=words):
         pairs.draw(**({"larger": X, "smaller": Z, "rate": 0.5} | arguments))
+
+
+NOISY_CASES, NOISY_DEATHS = np.array([4, -1, 2]), np.array([-2, 1, 3])
+PRIOR = {"mean": np.array([3.0, 1.0, 2.0]), "shape": 1.5, "share": np.array([0.2, 0.1, 0.3]), "strength": 3.0}
+RATE, TOTAL = 0.7, 6
+
+
+def unscaled(tables, y, z, rate, **change):
+    mean, shape, share, strength = (PRIOR | change).values()
+    c, d = tables[..., 0], tables[..., 1]
+    logs = nbinom.logpmf(c, shape, shape / (shape + mean)) - rate * (np.abs(c - y) + np.abs(d - z))
+    logs = logs + betabinom.logpmf(d, c, strength * share, strength * (1 - share))
+    return logs.sum(axis=1)
+
+
+def posterior(tables, y, z, rate, **change):
+    weights = np.exp(unscaled(tables, y, z, rate, **change))
+    return weights / weights.sum()
+
+
+def scenarios(tables, means, weighed=True):
+    """Enumerate the posterior under equally probable scenarios, with or without their posterior weights."""
+    prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0])}
+    logs = np.stack([unscaled(tables, NOISY_CASES, NOISY_DEATHS, RATE, **(prior | {"mean": mean})) for mean in means])
+    parts = np.exp(logs - logs.max())
+    if not weighed:
+        parts = parts / parts.sum(axis=1, keepdims=True)
+    return parts.sum(axis=0) / parts.sum()
+
+
+@pytest.mark.deep
+def test_draws_given_the_total_have_the_enumerated_posterior():
+    tables = with_total(TOTAL)
+    drawn = noisy_pairs.draw(NOISY_CASES, NOISY_DEATHS, rate=RATE, **PRIOR, total=TOTAL, draws=DRAWS, rng=1)
+    assert p_value_of_tables(drawn, tables, posterior(tables, NOISY_CASES, NOISY_DEATHS, RATE), least=10) > ALARM
+    for wrong in [
+        posterior(tables, NOISY_CASES, NOISY_DEATHS, RATE, strength=4.0),
+        posterior(tables, NOISY_CASES, NOISY_DEATHS, RATE, shape=3.0),
+        posterior(tables, NOISY_CASES, NOISY_DEATHS, 0.77),
+        posterior(tables, NOISY_CASES, np.zeros(3), RATE),  # noisy deaths ignored
+        posterior(tables, np.full(3, -50), NOISY_DEATHS, RATE),  # noisy cases ignored, too
+    ]:
+        assert p_value_of_tables(drawn, tables, wrong, least=10) < ALARM
+
+
+def test_draws_without_the_total_have_the_enumerated_posterior():
+    pairs = np.array([[[c, d]] for c in range(60) for d in range(c + 1)], dtype=np.int64)
+    drawn = noisy_pairs.draw(NOISY_CASES, NOISY_DEATHS, rate=RATE, **PRIOR, draws=DRAWS, rng=2)
+    for j in range(3):
+        own = {"mean": PRIOR["mean"][j], "share": PRIOR["share"][j]}
+        listed = posterior(pairs, NOISY_CASES[j], NOISY_DEATHS[j], RATE, **own)
+        assert p_value_of_tables(drawn[:, [j]], pairs, listed, least=10) > ALARM
+
+
+@pytest.mark.deep
+def test_scenarios_have_posterior_weights():
+    tables, means = with_total(TOTAL), np.array([[3.0, 1.0, 2.0], [1.0, 5.0, 0.5], [8.0, 9.0, 1.0]])
+    prior = PRIOR | {"shape": np.array([1.5, 6.0, 3.0]), "mean": means}
+    drawn = noisy_pairs.draw(NOISY_CASES, NOISY_DEATHS, rate=RATE, **prior, total=TOTAL, draws=DRAWS, rng=4)
+    assert p_value_of_tables(drawn, tables, scenarios(tables, means), least=10) > ALARM
+    for wrong in (scenarios(tables, means, weighed=False), scenarios(tables, means[:1]), scenarios(tables, means[1:])):
+        assert p_value_of_tables(drawn, tables, wrong, least=10) < ALARM
+
+
+def test_scenarios_have_posterior_weights_without_the_total():
+    pairs = np.array([[[c, d]] for c in range(250) for d in range(c + 1)], dtype=np.int64)
+    own = PRIOR | {"share": np.array([0.2])}
+    drawn = noisy_pairs.draw([4], [-2], rate=RATE, **(own | {"mean": [[1.0], [30.0]]}), draws=DRAWS, rng=5)
+    logs = [unscaled(pairs, 4, -2, RATE, **(own | {"mean": mean})) for mean in (1.0, 30.0)]
+    assert p_value_of_tables(drawn, pairs, np.exp(logs).sum(axis=0) / np.exp(logs).sum(), least=10) > ALARM
+    apart = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
+    assert p_value_of_tables(drawn, pairs, apart.mean(axis=0), least=10) < ALARM
+
+
+def test_uninformative_noise_gives_the_prior():
+    prior = {"mean": np.array([300.0, 40.0]), "shape": 2.0, "share": np.array([0.02, 0.05]), "strength": 40.0}
+    drawn = noisy_pairs.draw([-5, 9], [0, -3], rate=1e-6, **prior, draws=20_000, rng=3)
+    c, d = drawn[..., 0], drawn[..., 1]
+    sd = np.sqrt(prior["mean"] + prior["mean"] ** 2 / 2)
+    assert (np.abs(c.mean(axis=0) - prior["mean"]) < 4.9 * sd / np.sqrt(len(c))).all()
+    z = (d - prior["share"] * c).mean(axis=0) / (d - prior["share"] * c).std(axis=0) * np.sqrt(len(c))
+    assert (np.abs(z) < 4.9).all()
+
+
+@pytest.mark.parametrize(
+    ("low", "size", "noisy", "rate"),
+    [(0, 3000, -200, 0.0025), (0, 3000, 700, 0.0025), (0, 400, 60, 0.25), (20_000, 30_000, 300, 0.0025)],
+)
+def test_sums_over_the_smaller_count_are_smooth_enough_to_interpolate(low, size, noisy, rate):
+    counts = np.arange(low, low + size, 7)
+    assert (
+        np.abs(smooth_sums(low, size, noisy, rate, 0.9, 59.0)[::7] - log_sums(counts, noisy, rate, 0.9, 59.0)).max()
+        < 1e-4
+    )
+
+
+def test_sums_agree_with_the_definition():
+    for c, noisy, rate in [(0, 3, 0.25), (40, -7, 0.25), (2000, 300, 0.0025), (60_000, 900, 0.25), (9, 400, 0.25)]:
+        d = np.arange(c + 1)
+        terms = betabinom.logpmf(d, c, 0.9, 59.0) - rate * np.abs(d - noisy)
+        listed = terms.max() + np.log(np.exp(terms - terms.max()).sum())
+        assert log_sums(np.array([c]), noisy, rate, 0.9, 59.0)[0] == pytest.approx(listed, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"larger": [1.0, 2.0, 3.0]}, CountError, "must be integers"),
+        ({"smaller": [1, 2]}, CountError, "one pair for each group"),
+        ({"mean": [0, 1, 1]}, ModelError, "means must be positive"),
+        ({"share": [0.2, 1, 0.2]}, ModelError, "shares between 0 and 1"),
+        ({"strength": 0}, ModelError, "positive numbers"),
+    ],
+)
+def test_invalid_noisy_arguments_raise(change, error, words):
+    with pytest.raises(error, match=words):
+        noisy_pairs.draw(**({"larger": NOISY_CASES, "smaller": NOISY_DEATHS, "rate": RATE} | PRIOR | change))

@@ -1,4 +1,4 @@
-"""Delta_z and loss of tables of cases and deaths: linear programs and direct sums over persons."""
+"""Delta_z and loss of tables of cases and deaths, by linear programs and sums over persons; the surface of Delta_z."""
 
 import itertools
 from fractions import Fraction
@@ -9,7 +9,9 @@ from scipy.optimize import linprog
 
 import ppdinf as ppd
 from case_studies.covid import joint_sensitivity as joint
+from case_studies.covid.delta_z_figure import delta_z_surface, plot_delta_z
 from ppdinf.errors import PrivacyError
+from ppdinf.privacy import delta_z_counts
 
 
 def laws_by_person(first, others, total, fatality):
@@ -94,3 +96,21 @@ def test_the_mechanism_refuses_a_sensitivity_below_the_distance_of_its_models():
     of_cases = [({(1, 1): 1}, {(0, 2): 1})]
     with pytest.raises(PrivacyError, match=r"tuples of the 4 counts of the table, found \(1, 1\): state"):
         ppd.WassersteinExponential(public, 1, 2, "case", models=of_cases).release(np.array([1, 0, 1, 1]))
+
+
+def test_the_surface_is_a_triangle_of_integers():
+    surface = delta_z_surface(12, steps=4)
+    assert np.isnan(surface[np.tril_indices(5, -1)]).all()
+    assert surface[1, 3] == delta_z_counts(12, "1/4", "3/4")
+    assert (np.diag(surface) == 1).all()
+
+
+def test_figure(tmp_path):
+    figure = plot_delta_z((5, 12), steps=4)
+    figure.savefig(tmp_path / "delta_z.png")
+    meshes = [axes.collections[0].get_array() for axes in figure.axes[:2]]
+    np.testing.assert_allclose(meshes[1].filled(np.nan), delta_z_surface(12, 4).T / 12)
+    assert [text.get_text() for axes in figure.axes[:2] for text in axes.texts if "persons" in text.get_text()] == [
+        "5 persons",
+        "12 persons",
+    ]
