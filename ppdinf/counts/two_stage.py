@@ -31,13 +31,13 @@ from ppdinf.errors import PrivacyError, RoundingError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
 from ppdinf.laws.likelihood import HistogramNoise, Likelihood
+from ppdinf.mechanism import PreparedRelease
 from ppdinf.mechanisms.input_checks import validate_input
 from ppdinf.mechanisms.transition import NO_SUMS, CellLaw, require_no_sums
 from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import PRESENT
-from ppdinf.releases.mechanism import PreparedRelease
 from ppdinf.tables.table import TableLike
 
 if TYPE_CHECKING:

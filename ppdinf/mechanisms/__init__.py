@@ -1,6 +1,7 @@
 """Release mechanisms: one family per file.
 
 Rule: the file that states the law of a mechanism states its guarantee. `plan_on` refuses noise that cannot be drawn.
+The base class of all mechanisms is in ``ppdinf/mechanism.py``, because releases and their files depend on it.
 
 bounded           Mechanisms whose releases also satisfy bounds, or use a base measure.
 counting_queries  Counting queries, weighted numbers of records, and the changes of their answers by one person.
@@ -24,6 +25,7 @@ transition        Cells released independently by a matrix of transition probabi
 from ppdinf.laws import DiscreteGaussian as DiscreteGaussian
 from ppdinf.laws import DoubleGeometric as DoubleGeometric
 from ppdinf.laws import Staircase as Staircase
+from ppdinf.mechanism import Mechanism as Mechanism
 from ppdinf.mechanisms.bounded.base_measure import DirichletMultinomial as DirichletMultinomial
 from ppdinf.mechanisms.bounded.conditioned import Conditioned as Conditioned
 from ppdinf.mechanisms.bounded.wasserstein_exponential import WassersteinExponential as WassersteinExponential
@@ -45,7 +47,6 @@ from ppdinf.mechanisms.regressions import LogisticRegression as LogisticRegressi
 from ppdinf.mechanisms.suppression import Suppression as Suppression
 from ppdinf.mechanisms.transition import Transition as Transition
 from ppdinf.mechanisms.transition import random_rounding as random_rounding
-from ppdinf.releases.mechanism import Mechanism as Mechanism
 
 __all__ = [
     "Conditioned",

@@ -17,6 +17,7 @@ from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.values import Json, assign, construct, numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
+from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws
 from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
 from ppdinf.mechanisms.real.real_noise import Grid, as_grid, grid_below, real_sampler
@@ -27,7 +28,6 @@ from ppdinf.noise.real.random_lines import slice_lines
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import VALUE
-from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.releases.release import Release, as_drawn
 
 type _Points = NDArray[np.float64]

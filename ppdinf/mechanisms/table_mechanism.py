@@ -16,11 +16,11 @@ from ppdinf.errors import InternalError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.public import bind
 from ppdinf.lattice.algebra.systems import exact_product
+from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws, validate_input, warn_fixed, warn_leaky_labels
 from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.releases.release import Release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike, labelled_cells

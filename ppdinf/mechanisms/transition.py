@@ -24,6 +24,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.observation_model import as_observation_model
 from ppdinf.laws.transition_matrix import TransitionMatrix
+from ppdinf.mechanism import PreparedRelease
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.enclosures import draw_rows
@@ -31,7 +32,6 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import PRESENT
-from ppdinf.releases.mechanism import PreparedRelease
 from ppdinf.tables.table import TableLike
 
 ENTRIES = 25_000_000  # of a matrix: 200 MB

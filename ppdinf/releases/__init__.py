@@ -2,8 +2,6 @@
 
 Rule: this package does not see confidential counts.
 
-mechanism       The base class of mechanisms: kind in files, guarantee, optional likelihood, and releases planned before
-                they are drawn.
 part_index      A release in parts: a folder with one release file per part, and an index.
 part_writer     Releases of tables that are larger than the memory, part by part: statements that keep parts
                 independent, and two passes.

@@ -22,9 +22,9 @@ from ppdinf._internal.values import Json
 from ppdinf.errors import PrivacyError, ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.statement import as_integer, as_label, as_text
+from ppdinf.mechanism import Mechanism
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.releases import sealed
-from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release
 from ppdinf.releases.release_reader import read_release
 

@@ -36,8 +36,8 @@ from ppdinf.invariants.metadata import Covariates
 from ppdinf.invariants.public import bind
 from ppdinf.invariants.statement import Statement, as_label, as_text
 from ppdinf.invariants.sums import Sums
+from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
-from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.releases.part_index import (
     INDEX,
     Label,

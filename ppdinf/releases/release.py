@@ -20,10 +20,10 @@ from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
 from ppdinf.lattice.algebra.integer_rows import check_consistent
 from ppdinf.laws.likelihood import Likelihood
+from ppdinf.mechanism import Mechanism
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
-from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release_file import save_release
 from ppdinf.releases.selection import Selection, restricted_system, selected_cells
 from ppdinf.tables.frame import Frame, native

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from ppdinf._internal.values import Json
 from ppdinf.errors import PpdinfError, ReleaseFileError
 from ppdinf.invariants.statement import plain
+from ppdinf.mechanism import Mechanism
 from ppdinf.releases import sealed
-from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.sealed import as_csv
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.public import bind
 from ppdinf.invariants.statement import as_label, as_text
+from ppdinf.mechanism import Mechanism
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.releases import sealed
-from ppdinf.releases.mechanism import Mechanism
 from ppdinf.releases.release import Release, as_drawn
 from ppdinf.releases.release_file import FIELDS, PARTS, SCHEMA, pack_release
 from ppdinf.releases.selection import Selection

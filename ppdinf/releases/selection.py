@@ -28,7 +28,7 @@ from ppdinf.invariants.public import bind
 from ppdinf.invariants.statement import Statement
 from ppdinf.invariants.sums import SelectedSums
 from ppdinf.lattice import kernel
-from ppdinf.releases.mechanism import Mechanism
+from ppdinf.mechanism import Mechanism
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import labelled_cells
 

@@ -20,10 +20,10 @@ from ppdinf._internal.values import is_visible, visible
 from ppdinf._internal.workers import Workers
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
 from ppdinf.invariants import Public
+from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.privacy.budget import Budget
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.releases import ReleaseParts
-from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.releases.part_index import guarantee_of_parts
 from ppdinf.releases.part_writer import PreparedParts, prepare_parts
 from ppdinf.sessions.journal import Journal, append, create, locked, read

@@ -13,12 +13,12 @@ from ppdinf._internal.values import Json, assign
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws import IntegerLaw
+from ppdinf.mechanism import Mechanism
 from ppdinf.mechanisms.bounded.weighted import Weighted, is_bounded
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.conditioning import conditioning_cost
 from ppdinf.privacy.guarantee import Guarantee
-from ppdinf.releases.mechanism import Mechanism
 
 GRAIN = 10**6  # gamma is rounded up to a multiple of 1 / GRAIN
 

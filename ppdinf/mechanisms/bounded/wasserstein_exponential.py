@@ -19,6 +19,7 @@ from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.lattice.points.shortest import shortest_distance
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
 from ppdinf.laws.likelihood import Likelihood
+from ppdinf.mechanism import Mechanism
 from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, DirichletMultinomial, log_base_measure
 from ppdinf.mechanisms.bounded.weighted import Weighted
 from ppdinf.mechanisms.input_checks import require_public
@@ -28,7 +29,6 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.pufferfish import delta_z
-from ppdinf.releases.mechanism import Mechanism
 
 MOST = 1000  # tables; losses are computed for all pairs
 

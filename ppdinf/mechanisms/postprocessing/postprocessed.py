@@ -22,6 +22,7 @@ from ppdinf.invariants.public import bind
 from ppdinf.lattice.algebra.solution import integer_solution
 from ppdinf.lattice.blocks import structure
 from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.mechanism import PreparedRelease
 from ppdinf.mechanisms.input_checks import refuse_seed, require_public, validate_input, warn_fixed
 from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds, onto_simplices, onto_sums
@@ -32,7 +33,6 @@ from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
-from ppdinf.releases.mechanism import PreparedRelease
 from ppdinf.releases.release import Release
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike

@@ -24,6 +24,7 @@ from ppdinf.invariants.public import bind
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, RemovedShift
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import refuse_undeclared, require_public
 from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, log_total_of_norm, real_sampler
@@ -34,7 +35,6 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.privacy.sensitivity import NEIGHBOURS, Neighbours
 from ppdinf.privacy.zcdp import as_delta
-from ppdinf.releases.mechanism import Mechanism, PreparedRelease
 from ppdinf.tables.table import TableLike, labelled_cells, reals_of
 
 SHARED = "to everyone who holds the key that agents share, the noise of every cell"

@@ -22,7 +22,7 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import PossibleTables, ReleaseGuarantee
 from ppdinf.tables.table import TableLike
 
-ROOMS = ("ppdinf.mechanisms", "ppdinf.counts")
+PACKAGES = ("ppdinf.mechanisms", "ppdinf.counts")
 """Packages that define kinds of mechanisms, imported when a file names a kind that is not defined yet."""
 
 CHAIN = "that the chain which drew the noise is as near to its law as coupled chains show at 95 % confidence"
@@ -141,9 +141,9 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
             The kind of mechanism, or one of its parameters, is unknown to this version.
         """
         kind_class = Mechanism._named_in(data)
-        for room in ROOMS:
+        for package in PACKAGES:
             if kind_class is None:
-                importlib.import_module(room)
+                importlib.import_module(package)
                 kind_class = Mechanism._named_in(data)
         if kind_class is None:
             kind = data.get("kind") if isinstance(data, dict) else None
