@@ -9,6 +9,8 @@ of Gaussian noise over its scale.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,24 +28,31 @@ QUICK = 10**8  # multiplications of an elimination that takes less than a second
 LARGEST_RANK = 1000  # largest dimension of a basis that is orthogonalized
 NEGLIGIBLE = -40.0  # log of a negligible relative error
 SLACK = 16  # factor by which an elimination may exceed the estimate of its multiplications
-SCALES = 60  # about the number of scales in the quadrature of l2 noise
 
 
 def log_total(structure: Structure, law: IntegerLaw | L2Laplace) -> float | None:
     """Return the log of the sum of the weights of all noise on the lattice of a system; zero noise has weight 1."""
+    budget = _Budget(QUICK)
     try:
         if not isinstance(law, L2Laplace):
-            return _of_blocks(structure, law, QUICK)
-        rank = structure.lattice.rank
-        return log_l2_total(
-            lambda variance: _of_blocks(structure, DiscreteGaussian(variance=variance), QUICK / SCALES),
-            law.epsilon, 0.0, rank,
-        )  # fmt: skip
+            return _of_blocks(structure, law, budget)
+
+        def log_gaussian_total(variance: Fraction) -> float:
+            return _of_blocks(structure, DiscreteGaussian(variance=variance), budget)
+
+        return log_l2_total(log_gaussian_total, law.epsilon, 0.0, structure.lattice.rank)
     except InvariantError:
         return None
 
 
-def _of_blocks(structure: Structure, law: IntegerLaw, largest: float) -> float:
+@dataclass
+class _Budget:
+    """Multiplications that all eliminations of a total may still take, by their estimates."""
+
+    left: float
+
+
+def _of_blocks(structure: Structure, law: IntegerLaw, budget: _Budget) -> float:
     """Return the log total weight of independent noise."""
     in_classes = structure.partition[structure.blocks]
     sizes = Counter(np.unique(structure.classes[in_classes], return_counts=True)[1].tolist())
@@ -62,10 +71,12 @@ def _of_blocks(structure: Structure, law: IntegerLaw, largest: float) -> float:
             totals.append(smooth)
             continue
         rows = sp.csc_array(structure.class_system[:, structure.classes[cells]])
-        if elimination_work(rows, np.full(cells.size, np.inf), law) > largest:
+        work = elimination_work(rows, np.full(cells.size, np.inf), law)
+        if work > budget.left:
             raise InvariantError(f"public sums cross too much for a quick sum of {law.name} noise")
-        potentials = [symmetric(law)] * cells.size
-        totals.append(Elimination(rows, [0] * rows.shape[0], potentials, largest=SLACK * largest).log_normaliser)
+        elimination = Elimination(rows, [0] * rows.shape[0], [symmetric(law)] * cells.size, largest=SLACK * budget.left)
+        budget.left -= work
+        totals.append(elimination.log_normaliser)
     return float(sum(totals))
 
 
