@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -42,6 +42,14 @@ BATCH = 2**12  # largest number of proposals at a time
 RARELY = 0.01  # share of accepted proposals without bounds below which bounds count as tight
 HOPELESS = 1e-5
 RARE = 1e-15  # probability that any cell is outside the truncated support, before conditioning increases it
+
+
+class _Sampler(NamedTuple):
+    """An exact sampler of the releases of a table: its name and reason for the plan, and draws given the table."""
+
+    name: str
+    reason: str
+    draw: Callable[[NDArray[np.int64], int, BitStream], NDArray[np.int64]]
 
 
 class Weighted(TableMechanism):
@@ -96,29 +104,35 @@ class Weighted(TableMechanism):
         """
         if self._is_free(system):
             return plan_sampler(system, self.law, allow_mcmc=allow_mcmc)
-        if self._apart(system) is not None:
-            reason = f"{len(system.names)} disjoint public sums over {system.frame.size:,} cells, with lower bounds"
-            return Plan("independent cells and rejection", True, reason)
-        work = work_of(system, _of_cells(self.law, system.frame.size))
+        sampler = self._sampler_on(system)
+        return Plan(sampler.name, True, sampler.reason)
+
+    def _sampler_on(self, system: System) -> _Sampler:
+        """Choose elimination, or `FewGivenRest` where elimination would take too long."""
+        law, d, sums = self.law, system.frame.size, len(system.names)
+        work = work_of(system, _of_cells(law, d))
         if work > LARGEST_WORK:
+            if isinstance(law, DoubleGeometric) and self.measure_on(system) is None:
+                few, epsilon = lower_bounds_and_groups(system, law.epsilon), law.epsilon
+                if few is not None:
+                    return _Sampler(
+                        "independent cells and rejection",
+                        f"{sums} disjoint public sums over {d:,} cells, with lower bounds",
+                        lambda x, size, stream: FewGivenRest(x, *few, epsilon).draw(size, stream),
+                    )
             raise InvariantError(
-                f"noise this wide under {len(system.names)} public sums over {system.frame.size:,} cells needs tables "
-                f"of partial sums with {steps(work)} for all counts: the sums are too wide or cross too much for "
-                "elimination; choose a larger epsilon, or publish fewer crossing sums or bounds"
+                f"noise this wide under {sums} public sums over {d:,} cells needs tables of partial sums with "
+                f"{steps(work)} for all counts: the sums are too wide or cross too much for elimination; choose a "
+                "larger epsilon, or publish fewer crossing sums or bounds"
             )
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
-        reason = f"weights of single cells under {len(system.names)} public sums and {bounds} on the release"
-        if isinstance(self.law, L2Laplace):
-            return Plan("elimination and rejection", True, f"{reason}, thinned from noise without bounds or l1 noise")
-        return Plan("elimination", True, reason)
-
-    def _apart(self, system: System) -> tuple[list[int | None], NDArray[np.int64]] | None:
-        """Return lower bounds and groups where elimination would take too long and `FewGivenRest` applies."""
-        if not isinstance(self.law, DoubleGeometric) or self.measure_on(system) is not None:
-            return None
-        if work_of(system, self.law) <= LARGEST_WORK:
-            return None
-        return lower_bounds_and_groups(system, self.law.epsilon)
+        reason = f"weights of single cells under {sums} public sums and {bounds} on the release"
+        if isinstance(law, L2Laplace):
+            reason = f"{reason}, thinned from noise without bounds or l1 noise"
+            return _Sampler("elimination and rejection", reason, partial(self._draw_l2, system, law))
+        return _Sampler(
+            "elimination", reason, lambda x, size, stream: self._eliminated(system, x).draw(size, stream)[:, :d]
+        )
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
@@ -129,19 +143,14 @@ class Weighted(TableMechanism):
             return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
         tables, which = np.unique(np.atleast_2d(cells), axis=0, return_inverse=True)
         which = np.broadcast_to(which, draws)
-        released, apart = np.empty((draws, system.frame.size), dtype=np.int64), self._apart(system)
+        released, sampler = np.empty((draws, system.frame.size), dtype=np.int64), self._sampler_on(system)
         for k, table in enumerate(tables):
             rows = np.flatnonzero(which == k)
-            if apart is not None and isinstance(self.law, DoubleGeometric):
-                released[rows] = FewGivenRest(table, *apart, self.law.epsilon).draw(rows.size, stream)
-            elif isinstance(self.law, L2Laplace):
-                released[rows] = self._draw_l2(system, table, self.law, rows.size, stream)
-            else:
-                released[rows] = self._eliminated(system, table).draw(rows.size, stream)[:, : system.frame.size]
+            released[rows] = sampler.draw(table, rows.size, stream)
         return released
 
     def _draw_l2(
-        self, system: System, x: NDArray[np.int64], law: L2Laplace, size: int, stream: BitStream
+        self, system: System, law: L2Laplace, x: NDArray[np.int64], size: int, stream: BitStream
     ) -> NDArray[np.int64]:
         """Draw l2 noise by rejection from l2 noise without bounds, and where bounds are tight from l1 proposals."""
         d, wider = x.size, law.dominating_law(x.size)
