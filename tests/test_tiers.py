@@ -36,7 +36,7 @@ def test_tests_of_changed_packages_run_and_a_sixth_of_the_others():
     ("path", "package"),
     [
         ("ppdinf/noise/exact/independent.py", "noise"),
-        ("tests/noise/test_classes.py", "noise"),
+        ("tests/noise/test_single_sums.py", "noise"),
         ("tests/combinations/test_linked.py", "distributions"),
         ("ppdinf/cli/app.py", "cli"),
         ("tests/test_cli.py", "cli"),

@@ -14,14 +14,17 @@ from ppdinf._internal.values import Json
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.noise.exact import cell_elimination, class_sums, rejection
-from ppdinf.noise.exact import independent as free
-from ppdinf.noise.exact import l2_laplace_mixture as mixture
-from ppdinf.noise.exact import lattice_gaussian as gaussian
-from ppdinf.noise.exact import single_sums as classes
+from ppdinf.noise.exact import (
+    cell_elimination,
+    class_sums,
+    independent,
+    l2_laplace_mixture,
+    lattice_gaussian,
+    rejection,
+    single_sums,
+)
 from ppdinf.noise.exact.sampler_offer import Declined, Offer, Sampler, is_one_block
-from ppdinf.noise.exact.scale_mixture import lattice_laplace as crossing_lattice
-from ppdinf.noise.exact.scale_mixture import two_way_laplace as crossing
+from ppdinf.noise.exact.scale_mixture import lattice_laplace, two_way_laplace
 from ppdinf.noise.mcmc.coupled_noise import ChainNoise, chain_noise
 from ppdinf.noise.primitives.stream import BitStream
 
@@ -29,17 +32,19 @@ if TYPE_CHECKING:
     from ppdinf.invariants import System
 
 
+WIDEST = 2**36  # one sixteenth of the limit of Klein's sampler
+
 OFFERS: tuple[Sampler, ...] = (
-    free.offer,  # cells outside all public sums
-    classes.offer,  # cells in classes with a public sum
+    independent.offer,  # cells outside all public sums
+    single_sums.offer,  # cells in classes with a public sum
     class_sums.quick_offer,  # blocks of crossing sums by elimination, if it is faster than a search for other samplers
     rejection.quick_offer,  # by rejection, if it is faster than a search for other samplers
-    crossing.offer,  # two-way tables with both margins public, by a mixture over the scales of their cells
-    crossing_lattice.offer,  # other blocks by the same mixture, if it is faster than rejection
+    two_way_laplace.offer,  # two-way tables with both margins public, by a mixture over the scales of their cells
+    lattice_laplace.offer,  # other blocks by the same mixture, if it is faster than rejection
     rejection.offer,  # by rejection, if few cells decide the acceptance
     class_sums.offer,  # by elimination, if it takes seconds
-    gaussian.offer,  # Gaussian noise on any lattice, by Klein's sampler with rejection
-    mixture.offer,  # l2 Laplace noise by the same sampler, as a mixture of Gaussians
+    lattice_gaussian.offer,  # Gaussian noise on any lattice, by Klein's sampler with rejection
+    l2_laplace_mixture.offer,  # l2 Laplace noise by the same sampler, as a mixture of Gaussians
     cell_elimination.offer,  # any other law of independent integers, by elimination, if it takes seconds
 )
 
@@ -73,10 +78,10 @@ class ExactNoise:
 
 def exact_noise(structure: Structure, law: Law) -> ExactNoise:
     """Choose exact samplers for a law on the lattice of a system."""
-    found = exact_or_refusal(structure, law)
-    if isinstance(found, str):
-        raise InvariantError(found)
-    return found
+    noise = exact_or_refusal(structure, law)
+    if isinstance(noise, str):
+        raise InvariantError(noise)
+    return noise
 
 
 @lru_cache(maxsize=8)
@@ -95,14 +100,15 @@ def _sampled_parts(structure: Structure, law: Law, cells: NDArray[np.int64]) -> 
     declined = []
     for sampler in OFFERS:
         answer = sampler(structure, law, cells)
-        found = _set_up(answer) if isinstance(answer, Offer) else answer
-        if isinstance(found, Offer):
-            if found.cells.size == cells.size:
-                return [found], []
-            parts, unsampled = _sampled_parts(structure, law, np.setdiff1d(cells, found.cells, assume_unique=True))
-            return [found, *parts], unsampled
-        if found is not None:
-            declined.append(found)
+        if isinstance(answer, Offer):
+            answer = _set_up(answer)
+        if isinstance(answer, Offer):
+            if answer.cells.size == cells.size:
+                return [answer], []
+            parts, unsampled = _sampled_parts(structure, law, np.setdiff1d(cells, answer.cells, assume_unique=True))
+            return [answer, *parts], unsampled
+        if answer is not None:
+            declined.append(answer)
     blocks = structure.blocks[cells]
     if law.is_mixture or is_one_block(structure, cells):
         return [], [(cells, declined)]
@@ -135,9 +141,6 @@ def _refusal(law: Law, unsampled: Unsampled) -> str:
         f"too much for exact {law.title} noise: "
         + "; ".join([answer.reason() for answer in declined] + [alternatives] * isinstance(law, DoubleGeometric))
     )
-
-
-WIDEST = 2**36  # one sixteenth of the limit of Klein's sampler
 
 
 @dataclass(frozen=True)
@@ -182,13 +185,13 @@ def plan_sampler(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
     if not isinstance(law, DoubleGeometric) and law.support_radius(system.frame.size, 1e-12) > WIDEST:
         # checked before drawing: drawing again after a failure would change the law of the noise
         raise PrivacyError(f"the noise may exceed {WIDEST:,}, the limit of exact integers: choose a larger epsilon")
-    found = exact_or_refusal(system.structure, law)
-    if isinstance(found, ExactNoise):
-        acceptance = None if found.acceptance is None else float(f"{found.acceptance:.2g}")
-        built = system.structure, law, found
-        return Plan(found.sampler, True, _reason(system, law, found.parts), acceptance, built=built)
+    exact = exact_or_refusal(system.structure, law)
+    if isinstance(exact, ExactNoise):
+        acceptance = None if exact.acceptance is None else float(f"{exact.acceptance:.2g}")
+        built = system.structure, law, exact
+        return Plan(exact.sampler, True, _reason(system, law, exact.parts), acceptance, built=built)
     if not allow_mcmc or not isinstance(law, DoubleGeometric):
-        raise InvariantError(found)
+        raise InvariantError(exact)
     chain = chain_noise(system.structure, law)
     reason = f"no exact sampler supports public sums that cross this much; {chain.bound}"
     return Plan(
@@ -201,13 +204,13 @@ def _reason(system: System, law: Law, parts: list[Offer]) -> str:
         split = f", in {len(parts)} independent blocks" if len(parts) > 1 else ""
         rank, cells = system.lattice.rank, system.frame.size
         return f"{law.title} noise on a lattice of rank {rank} over {cells} cells{split}{_tables(system)}"
-    found = []
+    clauses = []
     for kind in sorted({part.block for part in parts} - {""}):
         sizes = [part.cells.size for part in parts if part.block == kind]
-        found.append(f"{sum(sizes)} cells lie in {len(sizes)} block{'s' * (len(sizes) > 1)} {kind}")
+        clauses.append(f"{sum(sizes)} cells lie in {len(sizes)} block{'s' * (len(sizes) > 1)} {kind}")
     if all(part.block for part in parts):
-        return "; ".join(found)
-    return "; ".join([*found, f"the others: {_classes(system)}"]) if found else _classes(system)
+        return "; ".join(clauses)
+    return "; ".join([*clauses, f"the others: {_classes(system)}"]) if clauses else _classes(system)
 
 
 def _tables(system: System) -> str:

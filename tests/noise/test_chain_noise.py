@@ -12,7 +12,7 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise import sampler_plan as exact
+from ppdinf.noise import sampler_plan
 from ppdinf.noise.exact.sampler_offer import Declined
 from ppdinf.noise.mcmc import coupled_noise
 from ppdinf.noise.mcmc.coupled_noise import gibbs_meeting
@@ -30,7 +30,7 @@ def no_exact_sampler(monkeypatch):
     def declines(structure, law, cells):
         return Declined(lambda: "too much for exact noise")
 
-    monkeypatch.setattr(exact, "OFFERS", (declines,))
+    monkeypatch.setattr(sampler_plan, "OFFERS", (declines,))
 
 
 @pytest.mark.usefixtures("no_exact_sampler")
@@ -178,7 +178,7 @@ def test_chains_use_a_cipher_keyed_by_the_stream():
 
 
 def test_keys_of_releases_and_of_simulations(monkeypatch):
-    monkeypatch.setattr(exact, "OFFERS", (lambda structure, law, cells: Declined(lambda: "too much"),))
+    monkeypatch.setattr(sampler_plan, "OFFERS", (lambda structure, law, cells: Declined(lambda: "too much"),))
     keys, given = [], []
     monkeypatch.setattr(coupled_noise, "ChaCha20", lambda key: keys.append(key) or ChaCha20(key))
     monkeypatch.setattr("os.urandom", lambda n: given.append(secrets.token_bytes(n)) or given[-1])

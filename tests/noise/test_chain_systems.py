@@ -1,9 +1,4 @@
-"""Every chain on a hundred random small systems, against enumeration; wrong variants must be rejected.
-
-There are two measures. Each system alone: the total variation between draws and law is below the value that n
-independent draws exceed with probability 1e-8 (McDiarmid's inequality: one draw changes the distance by 1 / n). All
-systems together: the sum of their chi-square statistics, which detects small errors such as a scale error of 5 %.
-"""
+"""Markov chains on a hundred random small systems, against enumeration; wrong variants must be rejected."""
 
 from functools import cache
 
@@ -11,38 +6,40 @@ import numba
 import numpy as np
 import pytest
 from grids import box
-from lattice_laws import KINDS, log_masses, random_system, scaled
+from lattice_laws import KINDS, exact_draws, log_masses, random_system
 from scipy import stats
+from test_chains import by_annealing, gibbs, independent, published
 
 from ppdinf.fiber.gibbs.line_gibbs import walk
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.mcmc.annealed import anneal, annealed, annealing, draw_candidate, independence, own_rates, proposal
-from ppdinf.noise.mcmc.isdp import isdp, jumps
-from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, noise_gibbs, step, word
+from ppdinf.noise.mcmc.annealed import proposal
+from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 
-pytestmark = pytest.mark.deep  # single systems are in the tests of each chain
+pytestmark = pytest.mark.deep  # single systems are in `test_chains`
 
 SYSTEMS, HALF, FEW, DRAWS = 100, 50, 25, 2000
 SCALES = {"l1": ["2/3", "1", "3/2"], "l2": ["10/11", "3/2", "2"], "gaussian": ["2/3", "10/11", "3/2"]}
 MARGINS = [margin_matrix(shape, [(0,), (1,)]).toarray() for shape in [(2, 3), (2, 4), (3, 3)]]
 
 
-# -- systems and their laws -----------------------------------------------------------------------------
-
-
 @cache
-def problem(number):
+def problem(number, annealable=False):
     """Random system, law, and the law by enumeration; every tenth system is a two-way table."""
-    rng = np.random.default_rng([number, 2023])
+    rng = np.random.default_rng([number, 2024 if annealable else 2023])
+    if annealable:  # integer solved cells
+        law = DoubleGeometric(str(rng.choice(SCALES["l1"])))
+        while proposal(A := random_system(rng), law, 1).divisor != 1:
+            pass
+        return A, law, *enumerate_noise(A, law)
     A = MARGINS[number // 10 % 3] if number % 10 == 0 else random_system(rng)
     kind = "l1" if number % 10 == 0 else str(rng.choice(list(SCALES)))
     law = KINDS[kind](str(rng.choice(SCALES[kind])))
     return A, law, *enumerate_noise(A, law)
 
 
-def enumerate_noise(A, law, lower=None):
+def enumerate_noise(A, law):
     """Return points and probabilities; the omitted points have a mass below 1e-5."""
     basis = kernel(A).basis.toarray()
     for reach in (3, 5, 8, 12, 20, 40, 80, 200):
@@ -52,13 +49,15 @@ def enumerate_noise(A, law, lower=None):
         if mass[(np.abs(x) == reach).any(axis=1)].sum() < 1e-7 * mass.sum():
             break
     kept = mass > 1e-9 * mass.sum()
-    if lower is not None:
-        kept = (z >= lower).all(axis=1)
     return z[kept], mass[kept] / mass[kept].sum()
 
 
 class Comparison:
-    """Collects draws of many systems."""
+    """Draws of many systems, in two measures.
+
+    Each system alone: the total variation is below the value that n independent draws exceed with probability 1e-8
+    (McDiarmid). All systems together: the sum of their chi-square statistics.
+    """
 
     def __init__(self):
         self.far, self.chi_square, self.freedom, self.systems = [], 0.0, 0, 0
@@ -91,180 +90,50 @@ class Comparison:
 def compare(chain, systems=SYSTEMS, **wrong):
     found = Comparison()
     for number in range(systems):
-        A, law, points, p = problem(number)
-        found.add(chain(A, law, number, **wrong).reshape(-1, points.shape[1]), points, p)
+        A, law, points, p = problem(number, chain is by_annealing)
+        found.add(chain(A, law, exact_draws(points, p, DRAWS, number), number, **wrong), points, p)
     return found
 
 
-def doubled(basis):
-    """Return a basis of a sublattice of index 2."""
-    basis = basis.toarray()
-    basis[:, 0] *= 2
-    return basis
+@pytest.mark.parametrize("chain", [published, gibbs, independent, by_annealing])
+def test_hundred_systems(chain):
+    assert compare(chain).agrees
 
 
-# -- the published chain --------------------------------------------------------------------------------
+@pytest.mark.parametrize("chain", [published, gibbs, independent, by_annealing])
+def test_a_wrong_scale_on_fifty_systems(chain):
+    assert compare(chain, HALF, factor="1.05" if chain is not gibbs else 1.05).p_value < 1e-6
 
 
-def published(A, law, number, factor=1, sublattice=False, accept=True):
-    basis = doubled(kernel(A).basis) if sublattice else kernel(A).basis
-    system = jumps(basis, scaled(law, factor), a=np.exp(-1.0))
-    if not accept:  # under a flat target every proposal is accepted
-        system = system._replace(kind=0, scale=0.0)
-    return isdp(system, DRAWS // 2, thin=100, burn=200, chains=2, rng=number)[0]
+@pytest.mark.parametrize(
+    ("chain", "wrong", "share"),
+    [
+        (published, {"sublattice": True}, 0.8),
+        (published, {"accept": False}, 0.9),
+        (gibbs, {"sublattice": True}, 0.8),
+        (independent, {"accept": False}, 0.7),
+    ],
+)
+def test_wrong_chains_are_far_on_most_systems(chain, wrong, share):
+    assert np.mean(compare(chain, FEW, **wrong).far) > share
 
 
-def test_published_chain():
-    assert compare(published).agrees
-
-
-def test_wrong_published_chains_are_rejected():
-    assert compare(published, HALF, factor="1.05").p_value < 1e-6
-    assert np.mean(compare(published, FEW, sublattice=True).far) > 0.8
-    assert np.mean(compare(published, FEW, accept=False).far) > 0.9
-
-
-# -- lattice Gibbs for noise ----------------------------------------------------------------------------
-
-
-@cache
-def moves_of(number, bounded=False):
-    A, law, *_ = problem(number)
-    return gibbs_moves(A, law, lower=lower_of(number) if bounded else None)
-
-
-def lower_of(number):
-    return -np.random.default_rng(number).integers(0, 3, problem(number)[0].shape[1])
-
-
-@numba.njit
-def advanced(starts, moves, n_steps, rng):
-    """Move every start independently by `n_steps` moves."""
-    room = move_space(moves)
-    for row in range(len(starts)):
-        for _ in range(n_steps):
-            step(starts[row], moves, word(rng), room)
-    return starts
-
-
-def gibbs(A, law, number, factor=1, sublattice=False):
-    """Return draws of the law after moves that must preserve it; on a sublattice, start from zero."""
-    moves, rng = moves_of(number), np.random.default_rng(number)
-    moves = moves._replace(rates=factor * moves.rates)
-    _, _, points, p = problem(number)
-    start = points[rng.choice(len(points), DRAWS, p=p)]
-    if sublattice:
-        only = jumps(doubled(kernel(A).basis), law, a=0.5)
-        none = np.empty((0, 0), dtype=np.int64)
-        moves = moves._replace(starts=only.starts, cells=only.cells, steps=only.steps, rows=none, columns=none)
-        start = np.zeros_like(start)
-    return advanced(start, moves, 40, rng)
-
-
-def test_gibbs():
-    assert compare(gibbs).agrees
+def test_annealed_proposals_without_acceptance():
+    assert compare(by_annealing, FEW, accept=False).p_value < 1e-6
 
 
 def test_gibbs_reaches_everything_from_zero():
     for number in range(FEW):
-        _, _, points, p = problem(number)
-        moves = moves_of(number)
+        A, law, points, p = problem(number)
+        moves = gibbs_moves(A, law)
         moves = moves._replace(sweep=max(moves.sweep, moves.starts.size))
         chain = noise_gibbs(moves, 60, chains=4, rng=number).reshape(-1, points.shape[1])
         assert set(map(tuple, points[p > 0.04].tolist())) <= set(map(tuple, chain.tolist()))
 
 
-def test_gibbs_with_bounds():
-    found, wrong = Comparison(), Comparison()
-    for number in range(SYSTEMS):
-        A, law, *_ = problem(number)
-        rng, lower = np.random.default_rng(number), lower_of(number)
-        points, p = enumerate_noise(A, law, lower)
-        start = points[rng.choice(len(points), DRAWS, p=p)]
-        found.add(advanced(start.copy(), moves_of(number, True), 40, rng), points, p)
-        if number < FEW:
-            wrong.add(advanced(start, moves_of(number, True)._replace(lower=lower - 1), 40, rng), points, p)
-    assert found.agrees
-    assert wrong.p_value < 1e-6
-
-
-def test_wrong_gibbs_is_rejected():
-    assert compare(gibbs, HALF, factor=1.05).p_value < 1e-6
-    assert np.mean(compare(gibbs, FEW, sublattice=True).far) > 0.8
-
-
-# -- Metropolised independence --------------------------------------------------------------------------
-
-
-@numba.njit
-def proposals(prepared, draws, rng):
-    """Return the chain without its acceptance step; non-integer proposals are still rejected."""
-    out = np.zeros((draws, prepared.free.size + prepared.solved.size), np.int64)
-    for k in range(draws):
-        while not draw_candidate(out[k], prepared, rng):
-            pass
-    return out
-
-
-def independent(A, law, number, factor=1, accept=True):
-    rate = law.epsilon / 2 if law.is_mixture else law.kernel_id[1]  # wider than targets without l1 tails
-    prepared = proposal(A, scaled(law, factor), rate)
-    if not accept:
-        return proposals(prepared, DRAWS, np.random.default_rng(number))
-    return independence(prepared, DRAWS // 2, thin=120, burn=240, chains=2, rng=number)[0]
-
-
-def test_independence():
-    assert compare(independent).agrees
-
-
-def test_wrong_independence_is_rejected():
-    assert compare(independent, HALF, factor="1.05").p_value < 1e-6
-    assert np.mean(compare(independent, FEW, accept=False).far) > 0.7
-
-
-# -- annealed independence ------------------------------------------------------------------------------
-
-
-@numba.njit
-def annealed_proposals(system, draws, rng):
-    room, out = move_space(system.moves), np.zeros((draws, system.moves.d), np.int64)
-    for k in range(draws):
-        anneal(out[k], system, room, rng)
-    return out
-
-
-@cache
-def annealing_problem(number):
-    """Return a system with integer solved cells, its enumerated l1 law, and the shortest annealing."""
-    rng = np.random.default_rng([number, 2024])
-    law = DoubleGeometric(str(rng.choice(SCALES["l1"])))
-    while proposal(A := random_system(rng), law, 1).divisor != 1:
-        pass
-    return annealing(A, law, levels=1), *enumerate_noise(A, law)
-
-
-def compare_annealed(systems=SYSTEMS, factor=1, accept=True):
-    found = Comparison()
-    for number in range(systems):
-        system, points, p = annealing_problem(number)
-        moves = system.moves._replace(rates=factor * system.moves.rates)
-        system = system._replace(moves=moves, start=system.start._replace(rate=factor * system.start.rate))
-        if accept:
-            noise = annealed(system, 5 * DRAWS, burn=30, chains=2, rng=number)[0][:, ::10].reshape(-1, moves.d)
-        else:
-            noise = annealed_proposals(own_rates(system), DRAWS, np.random.default_rng(number))
-        found.add(noise, points, p)
-    return found
-
-
-def test_annealed_independence():
-    assert compare_annealed().agrees
-
-
-def test_wrong_annealed_independence_is_rejected():
-    assert compare_annealed(HALF, factor=1.05).p_value < 1e-6
-    assert compare_annealed(FEW, accept=False).p_value < 1e-6
+@pytest.mark.parametrize("A", MARGINS)
+def test_two_way_tables_are_drawn_by_pairs_of_rows(A):
+    assert gibbs_moves(A, DoubleGeometric(1)).rows.size
 
 
 # -- confidential tables on bounded fibers --------------------------------------------------------------
@@ -329,8 +198,3 @@ def test_wrong_line_gibbs_is_rejected():
     assert compare_line_gibbs(HALF, factor=1.05).p_value < 1e-6
     assert np.mean(compare_line_gibbs(FEW, sublattice=True).far) > 0.3  # many fibers have one or two points
     assert compare_line_gibbs(FEW, bounded=False).p_value < 1e-6
-
-
-@pytest.mark.parametrize("number", [0, 10, 20])
-def test_two_way_tables_are_drawn_by_pairs_of_rows(number):
-    assert gibbs_moves(MARGINS[number // 10], DoubleGeometric(1)).rows.size

@@ -1,39 +1,34 @@
-"""Discrete Gaussian noise on lattices: Klein's proposals, the rejection, and wrong variants of each."""
+"""Gaussian and l2 noise on lattices: masses, acceptance rates, nodes of the mixture, and tables in closed form."""
 
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import arb, ctx
-from lattice_laws import enumerated, fit, margins_law, random_system, total_variation, two_way
-from scipy import sparse
+from flint import arb, ctx, fmpz_mat
+from lattice_laws import MARGINS, columns_within_states, enumerated, fit, grouped_columns, margins_law, two_way
+from scipy import sparse, stats
 
+import ppdinf as ppd
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.lattice import kernel
-from ppdinf.noise.exact import klein as klein_module
-from ppdinf.noise.exact import lattice_gaussian as gaussian
-from ppdinf.noise.exact.gram_schmidt import klein
+from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.lattice.points.shortest import nearest_steps
+from ppdinf.laws import DiscreteGaussian
+from ppdinf.noise.exact.gram_schmidt import klein, squares_across
 from ppdinf.noise.exact.klein import Klein
+from ppdinf.noise.exact.l2_laplace_mixture import (
+    PER_UNIT,
+    RATIO_BOUND,
+    L2Mixture,
+    _log_sum,
+    enclose_sum,
+    mixture_acceptance,
+)
 from ppdinf.noise.exact.lattice_gaussian import draw_gaussian, gaussian_acceptance
-from ppdinf.noise.exact.theta import enclose_mass, log_gaussian_mass, log_ratio
-from ppdinf.noise.primitives import enclosures
+from ppdinf.noise.exact.theta import GaussianMasses, enclose_mass, log_gaussian_mass, log_ratio
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
-
-SIGMAS = [Fraction(1, 2), Fraction(3, 2), Fraction(2, 3), Fraction(10, 11), Fraction(2)]
-
-
-@pytest.mark.quick_cases(7)
-@pytest.mark.parametrize("seed", range(40))
-def test_random_lattices(seed):
-    rng = np.random.default_rng(seed)
-    A, sigma = random_system(rng, largest_rank=2 + seed % 2), SIGMAS[seed % len(SIGMAS)]
-    z = draw_gaussian(klein(kernel(A)), sigma**2, seeded_stream(seed), size=20_000)
-    assert not (z @ A.T).any()
-    truth = enumerated(A, "gaussian", sigma)
-    assert fit(z, truth) > 1e-6
-    distance, expected = total_variation(z, truth)
-    assert distance < expected + 0.02
+from ppdinf.noise.sampler_plan import exact_noise
+from ppdinf.privacy.lattice_gaussian import exact_sigma, lattice_delta
 
 
 @pytest.mark.parametrize(
@@ -51,34 +46,6 @@ def test_acceptance_on_margins(cells, sigma, acceptance):
 
 def test_acceptance_of_a_total():
     assert gaussian_acceptance(klein(kernel(np.ones((1, 102), dtype=int))), Fraction(1)) > 0.9998
-
-
-HALF = Fraction(1, 4)  # sigma = 1/2: Klein's sampler without rejection is biased
-
-
-@pytest.mark.quick_cases(0)
-def test_wrong_variants_are_rejected(monkeypatch):
-    A = two_way(3, 3)
-    truth = margins_law(0.5)
-    right = klein(kernel(A))
-
-    def p_value(basis=right, sigma_squared=HALF, size=200_000):
-        return fit(draw_gaussian(basis, sigma_squared, seeded_stream(3), size=size), truth)
-
-    assert p_value() > 1e-6
-    assert p_value(sigma_squared=HALF * Fraction(441, 400)) < 1e-6  # scale error of 5 %
-    uncentered = replace(right, factors=np.zeros_like(right.factors))
-    with monkeypatch.context() as patched:
-        patched.setattr(gaussian, "draw_bernoulli", lambda logs, *_: np.ones(len(logs), dtype=bool))
-        assert p_value() < 1e-6  # no rejection
-        assert p_value(uncentered) < 1e-6  # wrong centers
-    with monkeypatch.context() as patched:  # acceptance with an exponent error of 10 %
-        patched.setattr(
-            gaussian,
-            "draw_bernoulli",
-            lambda logs, error, enclose, stream: enclosures.draw_bernoulli(0.5 * logs, error, enclose, stream),
-        )
-        assert p_value() < 1e-6
 
 
 def test_an_unsaturated_basis_is_rejected():
@@ -116,18 +83,6 @@ def test_rounded_bases_reduce_acceptance_only():
     proposals = rough.propose([Fraction(1)] * 2000, seeded_stream(2))
     assert proposals.log_keep()[0].max() <= 0
     assert fit(z, margins_law(1)) > 1e-6
-
-
-def test_ball_arithmetic_gives_the_same_decisions(monkeypatch):
-    basis = klein(kernel(np.array([[1, 1, 1, 2]])))
-    usual = draw_gaussian(basis, Fraction(3, 7), seeded_stream(5), size=60)
-    wide = draw_gaussian(basis, Fraction(10**9), seeded_stream(5), size=20)
-    with monkeypatch.context() as patched:
-        patched.setattr(klein_module, "_draw_coordinates", klein_module._draw_coordinates.py_func)
-        patched.setattr(klein_module, "ERROR", 1e6)  # comparisons of doubles decide nothing
-        patched.setattr(enclosures, "ROUNDING", 1e6)
-        np.testing.assert_array_equal(draw_gaussian(basis, Fraction(3, 7), seeded_stream(5), size=60), usual)
-        np.testing.assert_array_equal(draw_gaussian(basis, Fraction(10**9), seeded_stream(5), size=20), wide)
 
 
 def test_error_bounds_of_log_acceptances_hold():
@@ -183,6 +138,256 @@ def test_ill_conditioned_bases_raise():
         klein(replace(lattice, class_basis=sparse.csc_array(skewed)))
 
 
-def test_empty_draws():
-    assert draw_gaussian(klein(kernel(np.eye(3, dtype=int))), Fraction(1), seeded_stream(1), size=4).shape == (4, 3)
-    assert draw_gaussian(klein(kernel([[1, 1]])), Fraction(1), seeded_stream(1), size=0).shape == (0, 2)
+# -- l2 noise as a mixture --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "epsilon", "lower"),
+    [(3, "1/4", 0.99), (4, "1/4", 0.99), (4, "3/2", 0.99), (30, "1/4", 0.9), (30, "3/2", 0.9)],
+)
+def test_acceptance_of_l2_noise_on_margins(cells, epsilon, lower):
+    law = L2Mixture(klein(kernel(two_way(cells, cells))), Fraction(epsilon))
+    assert mixture_acceptance(law) > lower
+    assert law.log_keep(law.propose(50, seeded_stream(1)))[0].max() <= 0
+    # without invariants |z| would be Gamma(m, 1/epsilon); wide noise on a lattice of rank m comes close
+    if epsilon == "1/4":
+        z = law.draw(2000 if cells < 30 else 100, secure_stream())
+        m = (cells - 1) ** 2
+        radius = np.linalg.norm(z, axis=1) / 4
+        assert abs(radius.mean() - m) < 6 * np.sqrt(m / len(z)) + 0.05
+
+
+def test_the_sum_exceeds_its_lower_bound():
+    """R(x) >= RATIO_BOUND for all x up to 4, by ball arithmetic on intervals; nodes above 6 only increase R."""
+    with ctx.workprec(64):
+        nodes = [arb(2 * j + 1) / (2 * PER_UNIT) for j in range(6 * PER_UNIT)]
+        factor, floor = (arb(2) / arb.pi()).sqrt() / PER_UNIT, arb(int(RATIO_BOUND * 1000)) / 1000
+
+        def holds(low, high):
+            # for v < sqrt(x) the term decreases in x, above it increases: each is bounded at its worse end
+            total = arb(0)
+            for v in nodes:
+                worst = max(abs(low / float(v) - float(v)), abs(high / float(v) - float(v)))
+                if worst < 12:
+                    total += (-(max(abs(arb(low) / v - v), abs(arb(high) / v - v)) ** 2) / 2).exp()
+            return bool(total * factor > floor)
+
+        left = [(i / 64, (i + 1) / 64) for i in range(256)]
+        checked = 0
+        while left:
+            low, high = left.pop()
+            checked += 1
+            assert checked < 20_000
+            if not holds(low, high):
+                middle = (low + high) / 2
+                left += [(low, middle), (middle, high)]
+
+
+def test_the_sum_is_nearly_one_for_large_x():
+    x = np.concatenate([np.linspace(0.5, 30, 400), np.geomspace(30, 1e6, 60)])
+    assert np.abs(_log_sum(x)).max() < 1e-4
+    with ctx.workprec(150):
+        for value in (0.0, 0.0356, 0.3, 2.0, 57.3):
+            assert abs(enclose_sum(arb(value)).log() - arb(float(_log_sum(np.array([value]))[0]))) < 1e-13
+
+
+def test_nodes_against_their_law():
+    basis = klein(kernel([[1, 1, 2]]))
+    law = L2Mixture(basis, Fraction(2))
+    v = (law._counted[:-1] + 0.5) / PER_UNIT
+    logs = np.array([log_gaussian_mass((x / 2) ** 2 / basis.squares).sum() for x in v]) - v**2 / 2
+    weights = np.exp(logs) / np.exp(logs).sum()
+    np.testing.assert_allclose(law._cumulative, np.cumsum(weights), atol=1e-13)
+    nodes, bounds = law._enclosures(64)
+    assert nodes.tolist() == law._counted[:-1].tolist()
+    bounds = bounds[1:]
+    for j in range(0, len(v), 37):
+        assert bounds[j][0] / 2**64 <= law._cumulative[j] + 1e-13
+        assert bounds[j][1] / 2**64 >= law._cumulative[j] - 1e-13
+
+
+# -- tables with margins, orthogonalized in closed form --------------------------------------------------
+
+SYSTEMS = [*(margin_matrix(*case).toarray() for case in MARGINS), grouped_columns(), columns_within_states()]
+
+
+BOTH = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+
+
+def closed_form(A):
+    found = structure(A)
+    return klein(found.lattice, found.tables)
+
+
+@pytest.mark.parametrize("A", SYSTEMS)
+def test_closed_form_against_qr(A):
+    found, basis = structure(A), closed_form(A)
+    assert found.tables
+    assert not (A @ basis.basis).any()
+    volumes = [fmpz_mat((b.T @ b).toarray().tolist()).det() for b in (basis.basis, found.lattice.basis)]
+    assert volumes[0] == volumes[1]  # with A z = 0: the same lattice
+    triangle = np.linalg.qr(basis.basis.toarray().astype(float), mode="r")
+    lengths = np.diag(triangle)
+    np.testing.assert_allclose(basis.squares, lengths**2, rtol=1e-9)
+    assert (basis.squares < lengths**2).all()
+    mu = sparse.csr_array((basis.factors, basis.columns, basis.starts), shape=triangle.shape).toarray()
+    np.testing.assert_allclose(mu, np.triu(triangle / lengths[:, None], k=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(1)])
+def test_gaussian_draws_against_enumeration(sigma):
+    basis = closed_form(two_way(3, 3))
+    z = draw_gaussian(basis, sigma**2, seeded_stream(2), size=40_000)
+    assert fit(z, margins_law(float(sigma))) > 1e-4
+    wider = draw_gaussian(basis, sigma**2 * Fraction(21, 20), seeded_stream(2), size=40_000)
+    assert fit(wider, margins_law(float(sigma))) < 1e-4
+
+
+def test_three_way_draws_against_enumeration():
+    A = margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray()
+    z = draw_gaussian(closed_form(A), Fraction(9, 16), seeded_stream(4), size=40_000)
+    assert fit(z, enumerated(A, "gaussian", Fraction(3, 4), reach=6)) > 1e-4
+
+
+@pytest.mark.quick_cases(0)
+def test_l2_draws_against_enumeration():
+    truth = margins_law(2.5, "l2")
+    basis = closed_form(two_way(3, 3))
+    assert fit(L2Mixture(basis, Fraction(5, 2)).draw(40_000, seeded_stream(5)), truth) > 1e-4
+    assert fit(L2Mixture(basis, Fraction(11, 4)).draw(40_000, seeded_stream(5)), truth) < 1e-6
+
+
+def test_wrong_orthogonal_parts_are_rejected():
+    """Parts that are too long give acceptance probabilities above 1; wrong centers give almost no acceptance."""
+    basis, sigma = closed_form(two_way(8, 9)), [Fraction(4)] * 200
+    right = basis.propose(sigma, seeded_stream(6)).log_keep()[0]
+    assert -0.01 < right.min() <= right.max() <= 0
+    longer = replace(basis, squares=basis.squares * 1.01)
+    assert longer.propose(sigma, seeded_stream(6)).log_keep()[0].max() > 0.1
+    mu = sparse.csr_array((basis.factors, basis.columns, basis.starts), shape=(56, 56)).tocoo()
+    kept = mu.col - mu.row != 9  # without the diagonal neighbour
+    mu = sparse.csr_array((mu.data[kept], (mu.row[kept], mu.col[kept])), shape=mu.shape)
+    skewed = replace(basis, factors=mu.data, columns=mu.indices.astype(np.int64), starts=mu.indptr.astype(np.int64))
+    assert skewed.propose(sigma, seeded_stream(6)).log_keep()[0].max() < -1
+
+
+def moments(z, sigma, m, swaps):
+    """Return p-values of |z|^2 and of projections <z, h> on swaps, discrete normal with variance 4 sigma^2."""
+    energy = float((z.astype(float) ** 2).sum() / sigma**2)
+    total = 2 * min(stats.chi2.cdf(energy, m * len(z)), stats.chi2.sf(energy, m * len(z)))
+    t = np.concatenate([z[:, a] - z[:, b] - z[:, c] + z[:, d] for a, b, c, d in swaps])
+    edges = np.ceil(stats.norm.ppf(np.linspace(0, 1, 21)[1:-1], scale=2 * sigma)) - 0.5
+    ends = np.arange(-40 * sigma, 40 * sigma + 1)
+    weights = np.exp(-(ends**2) / (8 * sigma**2))
+    expected = np.bincount(np.searchsorted(edges, ends), weights=weights, minlength=20) / weights.sum() * t.size
+    return total, stats.chisquare(np.bincount(np.searchsorted(edges, t), minlength=20), expected).pvalue
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("rows", "columns", "draws"), [(67, 24, 300), (200, 50, 60)])
+def test_large_two_way_tables(rows, columns, draws):
+    """Wide noise: |z|^2 / sigma^2 is chi-square, and a swap's projection is discrete normal, both within 1e-9."""
+    noise = exact_noise(structure(two_way(rows, columns)), DiscreteGaussian(5))
+    assert noise.parts[0].acceptance > 0.99
+    z = noise.draw(draws, seeded_stream(7))
+    assert not z.reshape(draws, rows, columns).sum(axis=1).any()
+    assert not z.reshape(draws, rows, columns).sum(axis=2).any()
+    cell = np.arange(rows * columns).reshape(rows, columns)
+    swaps = [  # far enough apart to be independent to 1 / (rows * columns)
+        (cell[i, j], cell[i + 1, j], cell[i, j + 1], cell[i + 1, j + 1])
+        for i in range(0, rows - 1, 2)
+        for j in range(0, columns - 1, 2)
+    ]
+    m = (rows - 1) * (columns - 1)
+    for p in moments(z, 5, m, swaps):
+        assert p > 1e-4
+    energy, projection = moments(z, 5.1, m, swaps)  # noise that is 2 % too narrow
+    assert energy < 1e-6
+    assert projection < 1e-6
+
+
+def test_l2_noise_on_a_large_table_has_its_radius():
+    """epsilon |z| is Gamma(m, 1) for wide noise; the omitted nodes are negligible."""
+    basis = closed_form(two_way(67, 24))
+    law = L2Mixture(basis, Fraction(1, 2))
+    assert law._counted[0] > 0
+    radius = np.linalg.norm(law.draw(200, seeded_stream(8)).astype(float), axis=1) / 2
+    assert stats.kstest(radius, stats.gamma(1518).cdf).pvalue > 1e-4
+    assert stats.kstest(radius, stats.gamma(1518 * 1.01).cdf).pvalue < 1e-4
+
+
+@pytest.mark.parametrize("v", [0.05, 0.4, 1.7, 3.0, 40.0])
+def test_products_of_masses(v):
+    squares = closed_form(two_way(20, 30)).squares
+    masses = GaussianMasses(squares)
+    direct = log_gaussian_mass(v / squares).sum()
+    assert masses.log(v)[0] == pytest.approx(direct, rel=1e-12)
+    [bound] = masses.bounds(np.array([v]))
+    assert direct <= bound * (1 + 1e-12) < direct + 1.5
+    with ctx.workprec(120):
+        enclosed = masses.encloser()(Fraction(v))
+        assert abs(enclosed - arb(direct)) < 1e-9
+        assert enclosed.rad() < 1e-25
+
+
+def test_ball_arithmetic_gives_the_same_nodes(monkeypatch):
+    law = L2Mixture(klein(kernel(np.ones((1, 200), dtype=int))), Fraction(3))
+    assert law._counted[0] > 0
+    usual = law._draw_nodes(200, seeded_stream(9))
+    monkeypatch.setattr(law, "_margin", 2.0)
+    np.testing.assert_array_equal(law._draw_nodes(200, seeded_stream(9)), usual)
+
+
+@pytest.mark.parametrize("A", [two_way(4, 6), two_way(3, 3), two_way(3, 2), margin_matrix((4, 5, 2), [(0,), (1,)])])
+def test_sublattices_orthogonal_to_steps(A):
+    for block, step in nearest_steps(structure(A)):
+        squares = squares_across(block, step)
+        rows = sparse.csc_array(block.class_system)[:, block.classes]
+        across = kernel(sparse.vstack([rows, sparse.csr_array(step[np.newaxis])])).basis
+        assert np.log(squares).sum() == pytest.approx(np.linalg.slogdet((across.T @ across).toarray())[1], abs=1e-8)
+
+
+def test_calibration_does_not_depend_on_the_size_of_the_table():
+    """For wide noise, the loss between nearest tables depends only on the step."""
+    found = []
+    for shape in [(3, 3), (60, 40)]:
+        [(block, step)] = nearest_steps(structure(two_way(*shape)))
+        found.append(exact_sigma(block, step, "1/4", 1e-6))
+        assert lattice_delta(block, step, found[-1], 0.25) == pytest.approx(1e-6, rel=1e-6)
+    assert found[0] == pytest.approx(found[1], rel=1e-8)
+
+
+@pytest.mark.quick_cases(0)
+def test_noise_too_narrow_for_many_cells_raises_with_a_remedy():
+    table = np.full((60, 40), 9)
+    with pytest.raises(InvariantError, match=r"from about sigma = 0\.\d+ can be drawn") as refused:
+        ppd.GeneralizedGaussian(BOTH, sigma="3/8").sampler_plan(table)
+    works = str(refused.value).split("sigma = ")[1].split()[0]
+    assert ppd.GeneralizedGaussian(BOTH, sigma=works).sampler_plan(table).exact
+
+
+@pytest.mark.parametrize("shape", [(67, 24), pytest.param((3143, 51), marks=pytest.mark.deep)])
+def test_release_of_a_large_table(shape, tmp_path):
+    table = np.random.default_rng(10).poisson(20, shape)
+    for mechanism in [
+        ppd.GeneralizedGaussian(BOTH, rho="1/8"),
+        ppd.GeneralizedGaussian(BOTH, epsilon=1, delta="1e-6", calibration="exact"),
+        ppd.GeneralizedLaplace(BOTH, 20, norm="l2"),
+    ]:
+        release = mechanism.release(table)
+        assert release.plan.exact
+        assert "margins" in str(release.plan)
+        release.save(tmp_path / "release.ppd", overwrite=True)
+        again = ppd.read_release(tmp_path / "release.ppd")
+        assert again.guarantee.nearest == (2 if mechanism.guarantee.metric else 1)
+        for axis in (0, 1):
+            np.testing.assert_array_equal(again.table.values.sum(axis=axis), table.sum(axis=axis))
+        assert (again.table.values != table).mean() > 0.5
+
+
+def test_structural_zeros_in_a_large_table_raise_before_dense_algebra():
+    table = np.ones((120, 60), dtype=int)
+    table[0, 0] = 0
+    holes = BOTH & ppd.invariants.zeros({"dim_0": 0, "dim_1": 0})
+    with pytest.raises(InvariantError, match="sums of rank 7,020, too ill-conditioned"):
+        ppd.GeneralizedGaussian(holes, sigma=4).sampler_plan(table)

@@ -1,4 +1,4 @@
-"""l1 noise on lattices by scale mixtures: random systems by enumeration, bounds by search, wrong variants."""
+"""Scales of the cells of sums, short vectors and the sums of a lattice: densities by integration, bounds by search."""
 
 import itertools
 import math
@@ -6,314 +6,187 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import ctx, fmpq, fmpq_mat, fmpz_mat
-from grids import box
-from lattice_laws import enumerated, fit, total_variation, two_way
+from flint import ctx, fmpz_mat
+from lattice_laws import two_way
 from scipy import optimize, stats
+from test_scale_mixture import CROSSING, random_block, system_of
 
-from ppdinf.errors import PrivacyError
-from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.exact.sampler_offer import Offer
-from ppdinf.noise.exact.scale_mixture import klein_given_scales, mixture
-from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK
-from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem, independent_modulo_2, lattice_basis, offer
-from ppdinf.noise.exact.scale_mixture.lattice_scales import Leverages, LeverageScales
-from ppdinf.noise.exact.scale_mixture.mixture import ScaleMixture
-from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR, Excess, SumScales, log_theta
+from ppdinf.noise.exact.scale_mixture.lattice_laplace import independent_modulo_2, lattice_basis, offer
+from ppdinf.noise.exact.scale_mixture.lattice_scales import DisjointSum, LeverageScales, disjoint
+from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR, Excess, SumScales
+from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import seeded_stream
 
-EVERY = 40  # random systems
-QUICK = range(0, 72, 12)
-EPSILONS = [Fraction(1, 2), Fraction(2, 3), Fraction(3, 4)]
-FEWEST, MOST = 500, 750  # draws per system: the smallest number, used in the quick tier and for low acceptance rates
-ATTEMPTS = 20_000  # at most one second
-FAR = 5  # standard errors
-RARE = 1e-4 / EVERY / 2  # false alarm rate of chi-square per system; below 1e-4 for all systems
+MIXED = (Fraction(1, 6), Fraction(1, 10), Fraction(1, 6))
 
 
-def system_of(A):
-    A = np.asarray(A)
-    return LatticeSystem(A, kernel(A).basis.toarray())
+def of(gammas, squares, beta, end=Fraction(1, 2)):
+    return SumScales(gammas, squares, beta, Excess(Fraction(1), end, Fraction(4), float(gammas[0])))
 
 
-def candidate(seed):
-    """Return a system: margins, three-way tables, structural zeros, weighted cells or random integers."""
-    rng, kind = np.random.default_rng(seed), seed % 5
-    if kind == 0:
-        return two_way(2, int(rng.integers(2, 5)))
-    if kind == 1:
-        if rng.random() < 0.2:
-            return margin_matrix((2, 2, 3), [(0, 1), (1, 2), (0, 2)]).toarray()
-        A = margin_matrix(
-            (2, 2, int(rng.integers(2, 4))), [[(0,), (1,), (2,)], [(0, 1), (2,)]][rng.integers(2)]
-        ).toarray()
-        return A[:, np.sort(rng.permutation(A.shape[1])[: int(rng.integers(6, 11))])]
-    if kind == 2:
-        A = two_way(*rng.integers(3, 5, size=2))
-        return A[:, np.sort(rng.permutation(A.shape[1])[: int(rng.integers(5, 9))])]
-    if kind == 3:
-        A = two_way(2, int(rng.integers(2, 4)))
-        return A * rng.integers(1, 4, size=A.shape[1])
-    return rng.integers(0, 6, size=(int(rng.integers(1, 4)), int(rng.integers(3, 7))))
+def masses(law):
+    """Return sets of cells near zero, and their weights by integration over the other cells."""
+    rate, bound = law.excess.bounded
+    found = {}
+    for near in itertools.product([False, True], repeat=len(law.gammas)):
+        far = [float(1 - g) for g, n in zip(law.gammas, near, strict=True) if not n]
+        if not far:
+            continue
+        log = math.lgamma(sum(far) - law.beta) - math.lgamma(sum(far)) + sum(map(math.lgamma, far))
+        log -= (sum(far) - float(law.beta)) * math.log(law.excess.rate)
+        for g, n in zip(law.gammas, near, strict=True):
+            if n:
+                log += math.log(bound) + math.lgamma(0.5 - g) - (0.5 - float(g)) * math.log(rate)
+        found[near] = math.exp(log)
+    return found
 
 
-def random_block(seed):
-    """Return a system with one block, without fixed cells, of rank 1 to 3, that the sampler supports."""
-    while True:
-        A = candidate(seed)
-        found = structure(A)
-        if not found.fixed.any() and found.block_ranks.size == 1 and 1 <= found.lattice.rank <= 3:
-            system = system_of(A)
-            if max(system.leverages.exact) <= Fraction(9, 10):
-                return A, system
-        seed += 1_000
+@pytest.mark.parametrize("gammas", [MIXED, (Fraction(1, 10),) * 4])
+def test_sets_of_cells_near_zero_have_their_law(gammas):
+    law = of(gammas, (1,) * len(gammas), Fraction(2, 5))
+    drawn = law._draw_near(40_000, seeded_stream(1))
+    weights = masses(law)
+    expected = np.array(list(weights.values())) / sum(weights.values()) * len(drawn)
+    observed = [int((drawn == near).all(axis=1).sum()) for near in weights]
+    assert sum(observed) == len(drawn)
+    assert stats.chisquare(observed, expected).pvalue > 1e-5
+    # power: the sets of independent cells, without the power of the sum
+    alone = np.array([weights[near] / lowered(law, near) for near in weights])
+    assert stats.chisquare(observed, alone / alone.sum() * len(drawn)).pvalue < 1e-5
 
 
-def score(seed, draws=None, drawn=1):
-    """Compare draws of one system with its law; return the error of their mean size in standard errors."""
-    A, system = random_block(seed)
-    epsilon = EPSILONS[seed // 5 % 3]
-    if seed % 8 < 3:
-        system.sums = []  # leverages alone; nearly all other systems have sums to integrate out
-    law = ScaleMixture(system, epsilon * drawn)
-    draws = draws or int(np.clip(ATTEMPTS * law.acceptance, FEWEST, MOST))
-    z = law.draw(draws, seeded_stream(seed))
-    assert not (z @ A.T).any()
-    truth = enumerated(A, "l1", epsilon, {1: 200, 2: 70, 3: 36}[system.m])
-    if drawn == 1:
-        assert fit(z, truth) > RARE, A
-        distance, expected = total_variation(z, truth)
-        # a draw changes the distance by at most 1 / draws: false alarm rate 1e-6 by McDiarmid
-        assert distance < expected + math.sqrt(math.log(1e6) / (2 * draws)), A
-    sizes, p = np.abs(np.array(list(truth))).sum(axis=1), np.array(list(truth.values()))
-    mean = p @ sizes / p.sum()
-    return (np.abs(z).sum(axis=1).mean() - mean) / np.sqrt(p @ (sizes - mean) ** 2 / draws)
+def lowered(law, near):
+    shape = sum(1 - g for g, n in zip(law.gammas, near, strict=True) if not n)
+    return math.gamma(shape - law.beta) / math.gamma(shape)
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("seed", QUICK)
-def test_random_systems(seed):
-    assert abs(score(seed, FEWEST)) < FAR
+@pytest.mark.parametrize("gammas", [MIXED, (Fraction(1, 60),) * 30, (Fraction(7, 16), Fraction(1, 8))])
+def test_the_lift_bounds_every_set(gammas):
+    law = of(gammas, (1,) * len(gammas), Fraction(2, 5))
+    for n in range(1, len(gammas)):
+        for near in itertools.islice(itertools.combinations(range(len(gammas)), n), 40):
+            shape = law.shape - sum(1 - gammas[e] for e in near)
+            assert law._log_falling(shape) - law._log_falling(law.shape) <= n * math.log(law.lift)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("kind", range(5))
-def test_systems_by_kind(kind):
-    """About 15 systems one by one, and their mean sizes together."""
-    scores = [score(seed) for seed in range(kind, EVERY, 5) if seed not in QUICK]
-    assert abs(np.sum(scores)) < FAR * len(scores) ** 0.5
+@pytest.mark.parametrize("squares", [(1, 1), (1, 4)])
+def test_density_of_two_cells(squares):
+    """Compare with the density by numerical integration; at most one cell is drawn from its excess."""
+    gammas, beta = (Fraction(1, 6), Fraction(1, 10)), Fraction(1, 3)
+    law, stream = of(gammas, squares, beta), seeded_stream(1)
+    t = law.draw(20_000, LazyReals(stream), stream).values
+    ends = np.array([0.0, 0.02, 0.06, 0.15, 0.5, 1.5, 4.0, 60.0])
+    edges = [np.linspace(low**0.25, high**0.25, 60) ** 4 for low, high in itertools.pairwise(ends)]
+    middles, widths = [(e[1:] + e[:-1]) / 2 for e in edges], [np.diff(e) for e in edges]
 
+    def mass(power):
+        found = np.zeros((7, 7))
+        for i, j in itertools.product(range(7), repeat=2):
+            x, y = middles[i][:, None], middles[j]
+            one, two = np.expm1(law.excess.log(x)), np.expm1(law.excess.log(y))
+            density = (squares[0] * x + squares[1] * y) ** -power * x ** -float(gammas[0]) * y ** -float(gammas[1])
+            density = density * np.exp(-(x + y) / 2) * (1 + one + two)
+            found[i, j] = (density * widths[i][:, None] * widths[j]).sum()
+        return (found / found.sum()).ravel()
 
-@pytest.mark.deep
-def test_wrong_scale_is_rejected_by_all_systems_together():
-    """An error of 5 % in epsilon gives 8 standard errors."""
-    scores = [score(seed, MOST, Fraction(105, 100)) for seed in range(0, EVERY, 5) if seed not in QUICK]
-    assert abs(np.sum(scores)) > FAR * len(scores) ** 0.5
+    def score(power):
+        observed, expected = np.histogram2d(t[:, 0], t[:, 1], bins=ends)[0].ravel(), mass(power) * len(t)
+        pooled = expected > 20
+        return ((observed - expected)[pooled] ** 2 / expected[pooled]).sum() / stats.chi2.isf(1e-6, pooled.sum())
 
-
-# -- wrong variants -------------------------------------------------------------------------------------------
-
-CROSSING = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 2]])
-
-
-def p_value(A, epsilon, size=6_000, drawn=1):
-    """Return the smallest p-value (Bonferroni) of chi-square over tables and of mean sizes of cells."""
-    A = np.array(A)
-    z = ScaleMixture(system_of(A), epsilon * drawn).draw(size, seeded_stream(3))
-    truth = enumerated(A, "l1", epsilon, 60 if A.shape == (1, 3) else 36)
-
-    def sizes(z):
-        return np.column_stack([np.abs(z), np.abs(z).sum(axis=1)])
-
-    listed, p = sizes(np.array(list(truth))), np.array(list(truth.values()))
-    mean = p @ listed
-    scores = (sizes(z).mean(axis=0) - mean) / np.sqrt(p @ (listed - mean) ** 2 / size)
-    return (scores.size + 1) * min(fit(z, truth), 2 * stats.norm.sf(np.abs(scores).max()))
-
-
-@pytest.mark.deep
-class TestWrongVariantsAreRejected:
-    def test_correct_variant(self):
-        assert p_value(CROSSING, Fraction(3, 4)) > 1e-4
-        assert p_value([[1, 1, 4]], Fraction(1)) > 1e-4
-        assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) > 1e-4
-
-    def test_scale(self):
-        assert p_value(CROSSING, Fraction(3, 4), 12_000, Fraction(105, 100)) < 1e-4
-
-    def test_ratio_capped_at_one(self, monkeypatch):
-        """The ratio is compared with 1 instead of its bound."""
-        monkeypatch.setattr(ScaleMixture, "log_keep", lambda self, drawn, t: min(0.0, drawn.log_ratio(t)))
-        assert p_value([[1, 1, 4]], Fraction(1), 12_000) < 1e-4
-
-    def test_theta_omitted(self, monkeypatch):
-        """The extra mass of cells near zero is ignored."""
-        monkeypatch.setattr(SumScales, "_draw_near", lambda self, size, _: np.zeros((size, len(self.gammas)), np.bool_))
-        assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
-
-    def test_leverages_of_another_system(self, monkeypatch):
-        before = Leverages.__init__
-
-        def other(self, A):
-            before(self, A)
-            self.exact = self.exact[::-1]  # of weights 4, 2, 1
-
-        monkeypatch.setattr(Leverages, "__init__", other)
-        monkeypatch.setattr(Leverages, "integrated", lambda *_: None)
-        assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) < 1e-4
-
-    def test_power_of_another_sum(self, monkeypatch):
-        before = SumScales.__init__
-        monkeypatch.setattr(SumScales, "__init__", lambda self, g, s, beta, e: before(self, g, s, beta / 2, e))
-        assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) < 1e-4
-
-    def test_weights_of_a_sum_ignored(self, monkeypatch):
-        before = SumScales.__init__
-        monkeypatch.setattr(SumScales, "__init__", lambda self, g, s, *rest: before(self, g, (1,) * len(s), *rest))
-        assert p_value([[1, 2, 4]], Fraction(1, 2), 12_000) < 1e-4
-
-    def test_determinant_omitted(self, monkeypatch):
-        monkeypatch.setattr(LeverageScales, "log_keep", lambda self, values: np.zeros(len(values)))
-        assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
-
-    def test_support_not_corrected_for(self, monkeypatch):
-        monkeypatch.setattr(mixture, "kept_for_spanning_tree", lambda *_: True)
-        assert p_value(CROSSING, Fraction(3, 4)) < 1e-4
-
-
-# -- decisions and bounds ---------------------------------------------------------------------------------------
+    assert score(float(beta)) < 1.1
+    assert score(float(beta) - 0.1) > 1.5
 
 
 def test_balls_agree_with_floating_point():
-    law, stream = ScaleMixture(system_of(CROSSING), Fraction(1, 2)), seeded_stream(4)
-    scales = law.scales.draw(2_000, stream)
-    logs = scales.log_keep()
-    assert logs.max() <= 0
-    checked = 0
-    for i in range(60):
-        t, wide = scales.values[i], scales.values[i] >= float(law.width)
-        with ctx.workprec(192):
-            np.testing.assert_allclose(t[0], [float(x) for x in scales.enclose(i)[0]], rtol=LOG_ERROR)
-            assert abs(float(scales.enclose_keep(i).log()) - logs[i]) < 2.0**-20
-        if (path := law.system.support(wide, law.path)) is None:
-            continue
-        drawn = law.system.noise(t, wide, path, stream)
-        with ctx.workprec(192):
-            found = float(law.enclose_keep(drawn, scales, i).log())
-        assert found <= 0
-        assert abs(found - law.log_keep(drawn, t)) < 2.0**-24
-        checked += 1
-    assert checked > 20
+    law, stream = of(MIXED, (1, 4, 9), Fraction(1, 3)), seeded_stream(2)
+    reals = LazyReals(stream)
+    part = law.draw(300, reals, stream)
+    assert part.near.any()
+    with ctx.workprec(192):
+        exact = [[float(x) for x in law.enclose(part, i, reals)] for i in range(300)]
+    np.testing.assert_allclose(part.values, exact, rtol=LOG_ERROR)
 
 
-def test_inaccurate_determinants_are_enclosed():
-    """Scales of which most are near 0, and the same determinant by rational numbers."""
-    law = LeverageScales(Leverages(CROSSING[:, [0, 2, 3, 4]]), [], Fraction(1), Fraction(1), Fraction(3))
-    t = np.array([2.0**-60, 1.0, 2.0**-60, 2.0**-58])
-    exact = [[Fraction(0)] * 2 for _ in range(2)]
-    for i, j, e in itertools.product(range(2), range(2), range(4)):
-        exact[i][j] += Fraction(t[e]) * int(law.leverages.A[i, e] * law.leverages.A[j, e])
-    det = exact[0][0] * exact[1][1] - exact[0][1] ** 2
-    shares = [float(p) for p in law.leverages.exact]
-    expected = 0.5 * (math.log(law.leverages.determinant) + np.log(t) @ shares - math.log(det))
-    assert law.log_keep(t[np.newaxis, np.newaxis])[0] == pytest.approx(expected, abs=1e-9)
+def test_integrated_sums():
+    three = margin_matrix((3, 3, 3), [(0, 1), (1, 2), (0, 2)]).toarray()
+    assert [len(one.cells) for one in system_of(three).sums] == [3] * 9
+    slices = margin_matrix((2, 3, 4), [(0,), (1,), (2,)]).toarray()
+    assert [len(one.cells) for one in system_of(slices).sums] == [6] * 4
+    rows = system_of(two_way(3, 5)).sums  # the five columns
+    assert [one.power for one in rows] == [Fraction(4, 5)] * 5
 
 
-@pytest.mark.parametrize("A", [CROSSING, margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray(), [[2, 3, 5, 1]]])
+def test_sums_are_disjoint():
+    sums = [one for row in two_way(4, 4) if (one := system_of(two_way(4, 4)).leverages.integrated(row)) is not None]
+    found = disjoint(sums, 16)
+    assert len(found) == 4
+    assert len(np.unique(np.concatenate([one.cells for one in found]))) == 16
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        two_way(3, 3),
+        margin_matrix((2, 3, 2), [(0, 1), (1, 2), (0, 2)]).toarray(),
+        margin_matrix((2, 2, 3), [(0,), (1,), (2,)]).toarray(),
+        np.array([[1, 1, 2, 0, 0, 0], [0, 0, 0, 1, 3, 1], [1, 2, 0, 0, 1, 1]]),
+    ],
+)
 def test_the_determinant_is_above_its_bound(A):
     """A search over scales: the ratio is largest, 1, if all scales are equal."""
-    law = system_of(A).scales(Fraction(1), Fraction(1), Fraction(3))
-    d = law.leverages.A.shape[1]
+    system = system_of(A)
+    assert system.sums
+    assert min(ratios(system.scales(Fraction(1), Fraction(1), Fraction(3)), A.shape[1])) > -1e-9
+
+
+def with_structural_zeros(shape, margins, holes, seed):
+    cells = np.random.default_rng(seed).permutation(np.prod(shape))[holes:]
+    return margin_matrix(shape, margins).toarray()[:, np.sort(cells)]
+
+
+WITH_HOLES = {
+    "3 x 4, two holes": two_way(3, 4)[:, [e for e in range(12) if e not in (0, 5)]],
+    "4 x 5, four holes": with_structural_zeros((4, 5), [(0,), (1,)], 4, 2),
+    "3 x 3 x 3, three holes": with_structural_zeros((3, 3, 3), [(0, 1), (1, 2), (0, 2)], 3, 3),
+    "2 x 3 x 3 of one-way sums, four holes": with_structural_zeros((2, 3, 3), [(0,), (1,), (2,)], 4, 4),
+    "weights": np.array(
+        [[1, 1, 2, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 3, 1, 2], [1, 2, 0, 1, 1, 1, 3, 1], [0, 1, 1, 2, 2, 0, 1, 1]]
+    ),
+}
+
+
+def ratios(law, d, starts=4):
+    """Yield the smallest log ratio of the determinant to its bound, by searches over scales from several starts."""
 
     def loss(logs):
         return -float(law.log_keep(np.exp(logs).reshape(1, 1, d))[0])
 
-    found = [optimize.minimize(loss, np.random.default_rng(seed).normal(0, 2, d)).fun for seed in range(6)]
-    assert min(found) > -1e-9
-    assert min(found) < 1e-5
+    assert loss(np.zeros(d)) == pytest.approx(0, abs=1e-9)
+    for n in range(starts):
+        yield optimize.minimize(loss, np.random.default_rng(n).normal(0, 2, d), bounds=[(-12, 12)] * d).fun
 
 
-def test_rounding_is_bounded():
-    """The quadratic form of the proposal is below the true form for all scales: rational arithmetic, all minors."""
-    rng, basis = (
-        np.random.default_rng(0),
-        kernel(margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray()).basis.toarray(),
-    )
-    m = basis.shape[1]
-    for _ in range(20):
-        t = np.exp(rng.normal(0, 3, len(basis)))
-        precision = (basis / t[:, np.newaxis]).T @ basis
-        lower, rounding = klein_given_scales.triangle(precision, len(basis))
-        assert rounding + LOG_ERROR < SLACK
-        drawn = klein_given_scales.draw_on(basis, t, seeded_stream(1))
-        np.testing.assert_array_equal(drawn.squares, np.diag(lower) ** 2 * (1 - SLACK))
-        factor = lower / np.diag(lower)
-        left = [[Fraction(0)] * m for _ in range(m)]
-        for i, j in itertools.product(range(m), repeat=2):
-            for e in range(len(basis)):
-                left[i][j] += int(basis[e, i] * basis[e, j]) / Fraction(t[e]) * (1 - Fraction(LOG_ERROR))
-            for k in range(m):
-                left[i][j] -= Fraction(factor[i, k]) * Fraction(factor[j, k]) * Fraction(drawn.squares[k])
-        for size in range(1, m + 1):
-            minor = [[fmpq(x.numerator, x.denominator) for x in row[:size]] for row in left[:size]]
-            assert fmpq_mat(minor).det() > 0
-
-
-def test_rounding_beyond_bounds_stops_the_sampler():
-    nearly = np.array([[1, 1], [1, 1], [-2, -2]]) * 10**6 + np.array([[1, 0], [0, 1], [-1, -1]])
-    with pytest.raises(PrivacyError, match="rounding"):
-        klein_given_scales.draw_on(nearly, np.ones(3), seeded_stream(1))
-
-
-@pytest.mark.parametrize("A", [CROSSING, two_way(3, 3)[:, 1:], [[2, 3, 5]]])
-def test_the_ratio_is_below_its_bound(A):
-    """A search for the largest product of theta3 over the variances, which bounds the ratio for all noise."""
-    width, system = 2.0, system_of(A)
-    path, d = system.paths[0], system.shape[1]
-    excess = Excess(Fraction(1), Fraction(2), path / 2, 0.2)
-
-    def margin(logs):
-        t = np.exp(logs).reshape(1, d)
-        wide = t >= width
-        if system.support(wide, path) is None:
-            return 1.0
-        drawn = system.noise(t, wide, path, seeded_stream(0))
-        found = log_theta(1 / (drawn.squares / (1 - SLACK))).sum()
-        assert drawn.log_ratio(t) - 0.5 * system.m * math.log1p(-SLACK) <= found + system.m * SLACK
-        return system.m * excess.log_flat + excess.log(t).sum() - found
-
-    rng, worst = np.random.default_rng(1), math.inf
-    for _ in range(8):
-        start = np.where(rng.random(d) < 0.7, np.log(width) + rng.exponential(0.2, d), rng.normal(-1, 1, d))
-        worst = min(worst, optimize.minimize(margin, start, method="Nelder-Mead", options={"maxiter": 120}).fun)
-    assert 0 <= worst < 1
-
-
-@pytest.mark.parametrize(
-    "A", [CROSSING, [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 2, 1]]]
-)
-def test_the_lattice_sum_is_below_its_bound(A):
-    """Y(T) by enumeration, independent of the sampler, and its largest value over scales by search."""
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("holes", WITH_HOLES)
+def test_sums_with_structural_zeros_have_smaller_powers(holes):
+    """With the power 1, which is valid for sums without shared cells, the bound does not hold."""
+    A = WITH_HOLES[holes]
+    assert np.linalg.matrix_rank(A) < A.shape[1]
     system = system_of(A)
-    basis, d = system.moves.basis, system.shape[1]
-    x = box(-14, 14, system.m)
-    z, path, width = x @ basis.T, system.paths[0], 1.0
-    excess = Excess(Fraction(1), Fraction(1), Fraction(path), 0.2)
+    assert all(one.power >= Fraction(1, 4) for one in system.sums)  # if beta variables can be drawn
+    assert any(one.power.denominator in {2**k for k in range(1, 11)} for one in system.sums)
+    law = system.scales(Fraction(1), Fraction(1), Fraction(3))
+    assert min(ratios(law, A.shape[1])) > -1e-9
+    whole = [DisjointSum(one.cells, one.entries, Fraction(1)) for one in system.sums]
+    other = LeverageScales(system.leverages, whole, Fraction(1), Fraction(1), Fraction(3))
+    assert any(ratio < -1e-3 for ratio in ratios(other, A.shape[1]))
 
-    def margin(logs):
-        t = np.exp(np.minimum(logs, 2.0))
-        if system.support(t[np.newaxis] >= width, path) is None:
-            return 1.0
-        gram = (basis / t[:, np.newaxis]).T @ basis
-        log_y = np.log(np.exp(-0.5 * (z**2 / t).sum(axis=1)).sum()) - 0.5 * system.m * math.log(2 * math.pi)
-        return system.m * excess.log_flat + excess.log(t).sum() - log_y - 0.5 * np.linalg.slogdet(gram)[1]
 
-    rng, worst = np.random.default_rng(2), math.inf
-    for _ in range(4):
-        start = np.where(rng.random(d) < 0.7, rng.exponential(0.2, d), rng.normal(-1, 1, d))
-        worst = min(worst, optimize.minimize(margin, start, method="Nelder-Mead", options={"maxiter": 80}).fun)
-    assert 0 < worst < 1
+FEWEST, MOST = 500, 750  # draws per system: the smallest number, used in the quick tier and for low acceptance rates
 
 
 @pytest.mark.parametrize("A", [CROSSING, margin_matrix((2, 2, 2), [(0,), (1,), (2,)]).toarray(), [[2, 3, 5, 1]]])
@@ -362,15 +235,6 @@ def test_vectors_of_odd_index_are_completed_to_a_basis():
     assert abs(np.linalg.det(x)) == pytest.approx(1)
     before, after = (np.diag(np.linalg.qr(b.astype(float))[1]) for b in (found, mended))
     assert (abs(after) <= abs(before) + 1e-9).all()
-
-
-def test_acceptance_is_predicted_within_a_factor_of_two():
-    for A, epsilon in ((CROSSING, Fraction(3, 4)), (margin_matrix((3, 3, 2), [(0,), (1,), (2,)]).toarray(), "1/4")):
-        law, stream, kept, tries = ScaleMixture(system_of(A), Fraction(epsilon)), seeded_stream(5), 0, 0
-        while kept < 100:
-            kept += sum(1 for _ in law._attempts(400, stream))
-            tries += 400
-        assert 0.5 < law.acceptance / (kept / tries) < 2
 
 
 @pytest.mark.quick_cases(0)

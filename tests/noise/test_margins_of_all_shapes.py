@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 import pytest
-from grids import box
-from lattice_laws import fit, listed
+from lattice_laws import fit, law_of
 from scipy import stats
 
 import ppdinf as ppd
@@ -24,6 +23,7 @@ from ppdinf.noise.exact.scale_mixture import two_way_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 
 RARE = 1e-6
+LAW = DoubleGeometric("3/2")
 EPSILON = "1/4"
 LONG = [(30, 12), (67, 6), (67, 24), (100, 3)]
 SMALL = [(2, 2), (2, 3), (3, 2), (2, 5), (5, 2), (3, 3), (2, 2, 2), (3, 2, 2), (2, 3, 2), (2, 2, 3)]
@@ -53,17 +53,10 @@ def single_sums(dimensions):
     return [tuple(k for k in range(dimensions) if k != axis) for axis in range(dimensions)]
 
 
-def law(shape, epsilon):
-    """Return the law of noise with zero sums over single axes, by the cells without the last label of any axis."""
-    free = tuple(n - 1 for n in shape)
-    reach = {1: 60, 2: 24, 4: 9}[math.prod(free)]
-    z = box(-reach, reach, math.prod(free)).reshape(-1, *free)
-    for axis in range(1, len(shape) + 1):
-        z = np.concatenate([z, -z.sum(axis=axis, keepdims=True)], axis=axis)
-    z = z.reshape(len(z), -1)
-    weights = np.exp(-epsilon * np.abs(z).sum(axis=1))
-    assert weights[np.abs(z).max(axis=1) >= reach].sum() < 1e-6 * weights.sum()
-    return listed(z, weights)
+def law(shape):
+    """Return the law of noise with zero sums over single axes."""
+    free = math.prod(n - 1 for n in shape)
+    return law_of(margin_matrix(shape, single_sums(len(shape))), LAW, {1: 60, 2: 24, 4: 9}[free])
 
 
 def p_value(one, other):
@@ -87,18 +80,16 @@ def test_sums_are_preserved(shape):
 def test_the_mixture_over_scales_has_the_law(shape, monkeypatch):
     """Small tables are drawn by the sampler of large tables."""
     monkeypatch.setattr(sampler_plan, "OFFERS", (two_way_laplace.offer,))
-    found = sampler_plan.exact_or_refusal.__wrapped__(
-        structure(margin_matrix(shape, single_sums(2))), DoubleGeometric("3/2")
-    )
+    found = sampler_plan.exact_or_refusal.__wrapped__(structure(margin_matrix(shape, single_sums(2))), LAW)
     assert found.sampler == "scale mixture"
-    assert fit(found.draw(1_000, seeded_stream(3)), law(shape, 1.5)) > RARE
+    assert fit(found.draw(1_000, seeded_stream(3)), law(shape)) > RARE
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("shape", SMALL)
 def test_small_tables_have_the_law(shape):
-    found = sampler_plan.exact_noise(structure(margin_matrix(shape, single_sums(len(shape)))), DoubleGeometric("3/2"))
-    assert fit(found.draw(5_000, seeded_stream(3)), law(shape, 1.5)) > RARE
+    found = sampler_plan.exact_noise(structure(margin_matrix(shape, single_sums(len(shape)))), LAW)
+    assert fit(found.draw(5_000, seeded_stream(3)), law(shape)) > RARE
 
 
 @pytest.mark.deep

@@ -8,7 +8,7 @@ from chi_square import p_value_of_tables
 from grids import box
 
 from ppdinf.lattice import kernel
-from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
 
 KINDS = {"l1": DoubleGeometric, "l2": L2Laplace, "gaussian": DiscreteGaussian}
 
@@ -77,6 +77,8 @@ def enumerate_law(A, law, *, reach=14, lower=None):
 
 def log_masses(law, points):
     absolute, squares = np.abs(points).sum(axis=1), (points**2).sum(axis=1)
+    if isinstance(law, Staircase):
+        return law.log_weight(points).sum(axis=1)
     if isinstance(law, DiscreteGaussian):
         return -squares / (2 * float(law.sigma) ** 2)
     return -float(law.epsilon) * {DoubleGeometric: absolute, L2Laplace: np.sqrt(squares)}[type(law)]
@@ -97,13 +99,20 @@ def listed(z, weights):
     return dict(zip(map(tuple, z[p > 1e-10].tolist()), p[p > 1e-10].tolist(), strict=True))
 
 
+def law_of(A, law, reach=None):
+    """Law of z on {A z = 0} as a dictionary; the omitted points have a mass below 1e-6."""
+    basis = kernel(A).basis.toarray()
+    reach = reach or {0: 0, 1: 400, 2: 60, 3: 20, 4: 8}[basis.shape[1]]
+    x = box(-reach, reach, basis.shape[1])
+    z = x @ basis.T
+    weights = np.exp(log_masses(law, z))
+    assert reach == 0 or weights[(np.abs(x) == reach).any(1)].sum() < 1e-6 * weights.sum()
+    return listed(z, weights)
+
+
 def enumerated(A, kind, scale, reach=None):
     """Law of z on {A z = 0} as a dictionary; the scale is epsilon or sigma."""
-    reach = reach or {1: 400, 2: 60, 3: 20}[kernel(A).rank]
-    z, p = enumerate_law(A, KINDS[kind](scale), reach=reach)
-    x = box(-reach, reach, kernel(A).rank)
-    assert p[(np.abs(x) == reach).any(1)].sum() < 1e-6
-    return listed(z, p)
+    return law_of(A, KINDS[kind](scale), reach)
 
 
 @cache

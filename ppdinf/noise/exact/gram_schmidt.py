@@ -123,10 +123,10 @@ def _require_accurate(loss: float, rank: int) -> None:
 LARGEST = 200  # largest number of vectors that are orthogonalised again
 
 
-def squares_across(found: Structure, step: NDArray[np.int64]) -> NDArray[np.float64]:
+def squares_across(x: Structure, step: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the squared lengths of the orthogonal parts of a basis of ``{z : A z = 0, <z, h> = 0}``."""
-    if found.tables:
-        whole = klein(found.lattice, found.tables)
+    if x.tables:
+        whole = klein(x.lattice, x.tables)
         anew = _dependencies(whole, step)
         if anew.size <= LARGEST:
             across = kernel((whole.basis.T @ step)[anew][np.newaxis]).basis
@@ -137,7 +137,7 @@ def squares_across(found: Structure, step: NDArray[np.int64]) -> NDArray[np.floa
             short = fmpz_mat(vectors[:, cells].toarray().tolist()).lll().tolist()
             lengths = np.diag(np.linalg.qr(np.array(short, dtype=np.float64).T, mode="r"))
             return np.concatenate([lengths**2, np.delete(whole.squares, anew)])
-    rows = sparse.csc_array(found.class_system)[:, found.classes]
+    rows = sparse.csc_array(x.class_system)[:, x.classes]
     further = structure(sparse.vstack([rows, sparse.csr_array(step[np.newaxis])]))
     return np.asarray(klein(further.lattice, further.tables).squares)
 

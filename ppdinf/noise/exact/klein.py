@@ -214,7 +214,7 @@ def log_acceptance(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the log acceptance probability of each vector, and a bound on its rounding error."""
     size, m = x.shape
-    found, error = np.empty(size), np.empty(size)
+    logs, error = np.empty(size), np.empty(size)
     for draw in range(size):
         total, carried, ratio, doubt = 0.0, 0.0, 0.0, 8.0
         for i in range(m):
@@ -235,6 +235,6 @@ def log_acceptance(
             after = norm + term
             carried = (after - norm) - term
             norm = after
-        found[draw] = 0.5 * (total - norm) / variances[draw] + ratio
+        logs[draw] = 0.5 * (total - norm) / variances[draw] + ratio
         error[draw] = UNIT * (16.0 * total / variances[draw] + doubt)
-    return found, error
+    return logs, error

@@ -106,9 +106,9 @@ class L2Mixture:
 
     def log_keep(self, proposals: Proposals) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the log acceptance probability of each vector, and a bound on its rounding error."""
-        found, error = proposals.log_keep()
+        logs, error = proposals.log_keep()
         x = float(self.epsilon) * np.sqrt(np.square(proposals.z.astype(np.float64)).sum(axis=1))
-        return found + math.log(RATIO_BOUND) - _log_sum(x), error + 2.0**-46 * (1.0 + np.sqrt(x))
+        return logs + math.log(RATIO_BOUND) - _log_sum(x), error + 2.0**-46 * (1.0 + np.sqrt(x))
 
     def enclose_keep(self, proposals: Proposals, draw: int) -> arb:
         """Enclose the acceptance probability of one vector at Arb's working precision."""

@@ -35,15 +35,17 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
         basis = klein_of(*structure.restricted(cells))
     except InvariantError as error:
         return Declined(partial(str, error))
-    least = HOPELESS if is_one_block(structure, cells) else LEAST
+    smallest = HOPELESS if is_one_block(structure, cells) else LEAST
     acceptance = gaussian_acceptance(basis, law.variance)
-    if acceptance < least:
+    if acceptance < smallest:
 
         def narrow() -> str:
-            workable = widened(float(law.sigma), lambda sigma: gaussian_acceptance(basis, Fraction(sigma) ** 2) / least)
+            workable = widened(
+                float(law.sigma), lambda sigma: gaussian_acceptance(basis, Fraction(sigma) ** 2) / smallest
+            )
             return too_narrow(acceptance, f"sigma = {workable:.2g}")
 
-        return Declined(narrow, acceptance / least)
+        return Declined(narrow, acceptance / smallest)
 
     def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
         return draw_gaussian(basis, law.variance, stream, size=size)

@@ -90,11 +90,11 @@ def product(factors: Sequence[tuple[Potential, int]]) -> Potential:
             a, b = sorted((Fraction(first, height), Fraction(first + len(weights) - 1, height)))
             ends.append((-(-a.numerator // a.denominator), b.numerator // b.denominator))
         low, high = max(a for a, _ in ends), min(b for _, b in ends)
-        found = [arb(1)] * max(0, high - low + 1)
+        masses = [arb(1)] * max(0, high - low + 1)
         for (first, weights, _), height in windows:
-            found = [value * weights[height * (low + i) - first] for i, value in enumerate(found)]
+            masses = [value * weights[height * (low + i) - first] for i, value in enumerate(masses)]
         # outside of the window, one factor is in its tail and the other factors are at most 1
-        return low, found, sum((tail for (_, _, tail), _ in windows), start=arb(0))
+        return low, masses, sum((tail for (_, _, tail), _ in windows), start=arb(0))
 
     return tabulate
 

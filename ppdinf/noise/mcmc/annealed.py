@@ -185,20 +185,20 @@ class Annealing(NamedTuple):
 
 def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None) -> Annealing:
     """Prepare the sampler."""
-    found = A if isinstance(A, Structure) else structure(A)
+    system = A if isinstance(A, Structure) else structure(A)
     if not isinstance(law, DoubleGeometric):
         raise PrivacyError(f"annealing requires an l1 law, found {law.name}; the other laws have exact samplers")
     if levels is not None and levels < 1:
         raise PrivacyError(f"levels must be at least 1, found {levels}")
-    start = proposal(found.class_system[:, found.classes], law, law.epsilon)
+    start = proposal(system.class_system[:, system.classes], law, law.epsilon)
     if start.divisor != 1:
         raise InvariantError(
             f"the solved cells are multiples of 1/{start.divisor}, not integers; "
             "use ppdinf.noise.mcmc.lattice_gibbs_noise"
         )
     none = np.empty((0, 0), dtype=np.int64)
-    lines = gibbs_moves(found, law)._replace(rows=none, columns=none, sweep=found.lattice.rank)
-    return Annealing(start, lines, levels or max(1, LEVELS * found.lattice.rank))
+    lines = gibbs_moves(system, law)._replace(rows=none, columns=none, sweep=system.lattice.rank)
+    return Annealing(start, lines, levels or max(1, LEVELS * system.lattice.rank))
 
 
 def annealed(

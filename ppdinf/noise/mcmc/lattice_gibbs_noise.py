@@ -6,11 +6,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.errors import InvariantError
 from ppdinf.lattice.algebra.systems import MatrixLike
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.move_families import Cycles
@@ -21,7 +20,7 @@ from ppdinf.noise.mcmc.tv_bound import in_threads
 
 type Ints = NDArray[np.int64]
 
-FAR = 2**60  # represents an infinite bound
+FAR = 2**60  # represents infinity
 LEFT_OUT = 40.0  # largest difference of exponents
 ALMOST_ONE = 1.0 - 2.0**-53
 
@@ -43,25 +42,21 @@ def line_quantile(
     steps: Ints,
     kind: int,
     rates: NDArray[np.float64],
-    lower: int,
-    upper: int,
     u: float,
     scratch: Room,
 ) -> int:
-    """Return the u-quantile of t given lower <= t <= upper."""
+    """Return the u-quantile of t."""
     if kind == L1:
-        return _piecewise_geometric(z, cells, steps, rates, lower, upper, u, scratch)
+        return _piecewise_geometric(z, cells, steps, rates, u, scratch)
     inner, length = 0, 0
     for i in range(cells.size):
         inner += z[cells[i]] * steps[i]
         length += steps[i] * steps[i]
-    return _window(squares, inner, length, kind, rates[0], lower, upper, u)
+    return _window(squares, inner, length, kind, rates[0], u)
 
 
 @jit
-def _piecewise_geometric(
-    z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.float64], lower: int, upper: int, u: float, scratch: Room
-) -> int:
+def _piecewise_geometric(z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.float64], u: float, scratch: Room) -> int:
     (turn, last), (rise, lift, grade, height, mass) = scratch
     n, slope, level = cells.size, 0.0, 0.0
     for i in range(n):  # insertion sort of the breakpoints, with the changes of slope and level
@@ -77,13 +72,13 @@ def _piecewise_geometric(
             k -= 1
         turn[k], rise[k], lift[k] = place, 2.0 * rate * size, 2.0 * rate * signed
     # segments: minus the exponent is slope * t + level on (first, last[k]]; mass relative to the largest weight
-    first, lowest = lower, np.inf
+    first, lowest = -FAR, np.inf
     for k in range(n + 1):
         if k > 0:
             slope += rise[k - 1]
             level += lift[k - 1]
         grade[k] = slope
-        last[k] = min(upper, turn[k]) if k < n else upper
+        last[k] = turn[k] if k < n else FAR
         mass[k] = 0.0
         if last[k] >= first:
             peak = last[k] if slope < 0 else first
@@ -110,7 +105,7 @@ def _piecewise_geometric(
         k -= 1
         v = mass[k]
     # the position within the segment: uniform or geometric from the heavier end
-    slope, first = grade[k], lower
+    slope, first = grade[k], -FAR
     end: int = last[k]
     for i in range(k):
         first = max(first, last[i] + 1)
@@ -125,16 +120,16 @@ def _piecewise_geometric(
 
 
 @jit
-def _window(squares: int, inner: int, length: int, kind: int, scale: float, lower: int, upper: int, u: float) -> int:
+def _window(squares: int, inner: int, length: int, kind: int, scale: float, u: float) -> int:
     center = -inner / length
-    mode = min(max(int(np.rint(center)), lower), upper)
+    mode = int(np.rint(center))
     offset = (mode - center) ** 2
     if kind == L2:
         across = max(squares - inner * inner / length, 0.0)
         reach = math.sqrt(((math.sqrt(across + length * offset) + LEFT_OUT / scale) ** 2 - across) / length)
     else:
         reach = math.sqrt(offset + 2.0 * LEFT_OUT * scale * scale / length)
-    first, end = max(lower, math.ceil(center - reach)), min(upper, math.floor(center + reach))
+    first, end = math.ceil(center - reach), math.floor(center + reach)
     top = log_mass(kind, scale, 0, squares + mode * (2 * inner + mode * length))
     total = 0.0
     for t in range(first, end + 1):
@@ -152,7 +147,7 @@ LISTED = 2**14  # number of directions of the list in addition to the basis
 
 
 class GibbsMoves(NamedTuple):
-    """Input of the compiled chain: the law, the directions and the bounds."""
+    """Input of the compiled chain: the law, the directions, and the table of a two-way system."""
 
     kind: int
     rates: NDArray[np.float64]
@@ -162,31 +157,20 @@ class GibbsMoves(NamedTuple):
     steps: Ints
     rows: Ints
     columns: Ints
-    lower: Ints
     sweep: int
 
 
-def gibbs_moves(
-    A: MatrixLike | Structure, law: Law, *, lower: ArrayLike | None = None, rng: int | np.random.Generator = 0
-) -> GibbsMoves:
+def gibbs_moves(A: MatrixLike | Structure, law: Law) -> GibbsMoves:
     """Prepare the moves of `noise_gibbs`."""
-    found = A if isinstance(A, Structure) else structure(A)
-    d = found.blocks.size
-    bounds = np.asarray([] if lower is None else lower, dtype=np.int64)
-    if lower is not None and bounds.shape != (d,):
-        raise InvariantError(f"lower must have one bound for each of the {d} cells, found shape {bounds.shape}")
-    if (bounds > 0).any():
-        raise InvariantError(
-            "lower must be at most 0, because chains start from zero noise; "
-            f" lower[{int(np.argmax(bounds > 0))}] is positive"
-        )
+    system = A if isinstance(A, Structure) else structure(A)
+    d = system.blocks.size
     none = np.empty((0, 0), dtype=np.int64)
-    moves = connected_moves(found, seconds=0)
+    moves = connected_moves(system, seconds=0)
     table = next((f.table for f, *_ in moves.families if isinstance(f, Cycles) and f.table.size == d), none)
-    if not isinstance(law, DoubleGeometric) or bounds.size:
+    if not isinstance(law, DoubleGeometric):
         table = none
-    drawn = moves.draw(LISTED if found.lattice.rank else 0, rng=rng)
-    listed = _distinct(sparse.hstack([found.lattice.basis, drawn], format="csc"))
+    drawn = moves.draw(LISTED if system.lattice.rank else 0, rng=0)
+    listed = _distinct(sparse.hstack([system.lattice.basis, drawn], format="csc"))
     kind, scale = law.kernel_id
     return GibbsMoves(
         kind=kind,
@@ -197,8 +181,7 @@ def gibbs_moves(
         steps=listed.data.astype(np.int64),
         rows=np.ascontiguousarray(table),
         columns=np.ascontiguousarray(table.T),
-        lower=bounds,
-        sweep=sum(table.shape) // 2 or found.lattice.rank,
+        sweep=sum(table.shape) // 2 or system.lattice.rank,
     )
 
 
@@ -267,18 +250,11 @@ def _line(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
     r = int(_uniform(seed, 0) * (moves.starts.size - 1))
     cells = moves.cells[moves.starts[r] : moves.starts[r + 1]]
     steps = moves.steps[moves.starts[r] : moves.starts[r + 1]]
-    least, most, squares = -FAR, FAR, 0
-    if moves.lower.size:
-        for i in range(cells.size):
-            space = z[cells[i]] - moves.lower[cells[i]]
-            if steps[i] > 0:
-                least = max(least, -(space // steps[i]))
-            else:
-                most = min(most, space // -steps[i])
+    squares = 0
     if moves.kind == L2:
         for i in range(z.size):
             squares += z[i] * z[i]
-    t = line_quantile(z, squares, cells, steps, moves.kind, moves.rates, least, most, _uniform(seed, 1), room)
+    t = line_quantile(z, squares, cells, steps, moves.kind, moves.rates, _uniform(seed, 1), room)
     for i in range(cells.size):
         z[cells[i]] += t * steps[i]
 

@@ -3,8 +3,8 @@
 chacha      The cryptographic generator ChaCha20 for compiled Markov chains of releases.
 continuous  Real-valued draws by inversion, one word per draw, with 63 bits relative to the tail.
 enclosures  Exact comparisons, Bernoulli draws and categorical draws from enclosures of real numbers.
-integers    Exact draws of integers: inversion of log-concave laws, discrete Laplace and Gaussian noise,
-            Bernoulli(exp(-q)).
+integers    Exact draws of integers: inversion of log-concave laws, Bernoulli draws, discrete Laplace and Gaussian
+            noise.
 lazy_reals  Exact uniform, gamma and beta variables whose binary digits are drawn when they are needed.
 stream      Random streams: functions that return uniform 64-bit words, from the system, a seed or a secret key.
 """

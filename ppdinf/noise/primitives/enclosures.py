@@ -96,11 +96,11 @@ def draw_rows(
         levels = np.cumsum(matrix[i])
         levels /= levels[-1]
         u = words[places] * 2.0**-64
-        found = np.searchsorted(levels, u, side="right")
+        outcomes = np.searchsorted(levels, u, side="right")
         near = (np.searchsorted(levels[:-1], u - MARGIN) != np.searchsorted(levels[:-1], u + MARGIN)).nonzero()[0]
         for k in near.tolist():
-            found[k] = compare_enclosures(words[places[k]], 64, stream, partial(_find, i=i, enclose=enclose))
-        drawn[places] = found
+            outcomes[k] = compare_enclosures(words[places[k]], 64, stream, partial(_find, i=i, enclose=enclose))
+        drawn[places] = outcomes
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Exact draws of integers: inversion of log-concave laws, discrete Laplace and Gaussian noise, Bernoulli(exp(-q))."""
+"""Exact draws of integers: inversion of log-concave laws, Bernoulli draws, discrete Laplace and Gaussian noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,25 +182,19 @@ def draw_discrete_gaussian(sigma_squared: Fraction, size: int, stream: BitStream
     return _gaussian(positive_fraction("sigma_squared", sigma_squared)).draw(size, stream)
 
 
-def bernoulli_exp(q: Fraction, size: int, stream: BitStream) -> NDArray[np.bool_]:
-    """Draw Bernoulli variables with probability exp(-q)."""
-    q = Fraction(0) if q == 0 else positive_fraction("q", q)
-    return bernoulli(lambda: (-ball(q)).exp(), size, stream)
-
-
 def uniform_integers(limits: NDArray[np.integer], stream: BitStream) -> NDArray[np.int64]:
     """Draw one integer from {0, ..., n - 1} for every n of an array."""
-    found = np.empty(len(limits), dtype=np.int64)
-    fill_entries(_bounded_each, stream, len(limits), np.asarray(limits, dtype=np.uint64), found)
-    return found
+    values = np.empty(len(limits), dtype=np.int64)
+    fill_entries(_bounded_each, stream, len(limits), np.asarray(limits, dtype=np.uint64), values)
+    return values
 
 
 @jit
-def _bounded_each(words: Words, position: int, limits: Words, found: NDArray[np.int64]) -> int:
+def _bounded_each(words: Words, position: int, limits: Words, values: NDArray[np.int64]) -> int:
     for word in words:
         value, accepted = bounded(word, limits[position])
         if accepted:
-            found[position] = value
+            values[position] = value
             position += 1
     return position
 

@@ -64,18 +64,18 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
         start = reals.size
         words = reals.take(size - done + (size - done) // 32 + 4)
         digits = stream(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 bits decide most draws
-        found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
-        _gamma_each(words, digits, float(shape), found, verdicts)
+        proposed, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
+        _gamma_each(words, digits, float(shape), proposed, verdicts)
         late = np.flatnonzero(verdicts == OPEN)
         bits = np.zeros(words.size, dtype=np.uint64)
         bits[late] = digits[late].astype(np.uint64) << np.uint64(48) | stream(late.size) >> np.uint64(16)
-        _gamma_late(late, bits, float(shape), found, verdicts)
+        _gamma_late(late, bits, float(shape), proposed, verdicts)
         _decide_undecided(
-            verdicts, found, bits, start, reals, stream,
+            verdicts, proposed, bits, start, reals, stream,
             lambda _, y: enclose_gamma(shape, y), lambda _, t: _keep_gamma(shape, t),
         )  # fmt: skip
         kept = np.flatnonzero(verdicts == KEPT)[: size - done]
-        values[done : done + kept.size], places[done : done + kept.size] = found[kept], start + kept
+        values[done : done + kept.size], places[done : done + kept.size] = proposed[kept], start + kept
         done += kept.size
     return values, places
 
@@ -88,14 +88,14 @@ def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: Laz
         start, mine = reals.size, waiting
         words = reals.take(mine.size)
         bits = stream(words.size)
-        found, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
-        _beta_each(words, bits, a[mine], float(b), found, verdicts)
+        proposed, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
+        _beta_each(words, bits, a[mine], float(b), proposed, verdicts)
         _decide_undecided(
-            verdicts, found, bits, start, reals, stream,
+            verdicts, proposed, bits, start, reals, stream,
             lambda _, y: enclose_beta(b, y), lambda i, x: _keep_beta(exact[mine[i]], b, x),  # noqa: B023
         )  # fmt: skip
         kept = verdicts == KEPT
-        values[mine[kept]], places[mine[kept]] = found[kept], start + np.flatnonzero(kept)
+        values[mine[kept]], places[mine[kept]] = proposed[kept], start + np.flatnonzero(kept)
         waiting = mine[~kept]
     return values, places
 

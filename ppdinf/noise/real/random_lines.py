@@ -163,14 +163,14 @@ def _shrink(
     stream: BitStream,
 ) -> tuple[Points, Points]:  # fmt: skip
     """Draw from the bracket, and shrink it to every drawn point that is below the level."""
-    found, height = point.copy(), np.empty(len(point))
+    inside, height = point.copy(), np.empty(len(point))
     left = np.arange(len(point))
     while left.size:
         t = low[left] + (high - low)[left] * uniforms(stream, left.size)
         there = point[left] + t[:, None] * line[left]
         value = log_density(there)
         above = value > level[left]
-        found[left[above]], height[left[above]] = there[above], value[above]
+        inside[left[above]], height[left[above]] = there[above], value[above]
         left, t = left[~above], t[~above]
         low[left], high[left] = np.where(t < 0, t, low[left]), np.where(t < 0, high[left], t)
-    return found, height
+    return inside, height

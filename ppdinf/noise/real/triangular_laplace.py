@@ -62,15 +62,15 @@ class TriangularLaplace:
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Draw coordinates, int64 of shape (size, m)."""
         m = self.triangle.shape[0]
-        found = np.zeros((size, m), dtype=np.int64)
+        noise = np.zeros((size, m), dtype=np.int64)
         waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
         while waiting.size:
             now = waiting[:rows]
             proposed, rests = self._propose(now.size, stream)
             kept = draw_bernoulli(*self._log_keep(rests), partial(self._enclose_keep, rests), stream)
-            found[now[kept]] = proposed[kept]
+            noise[now[kept]] = proposed[kept]
             waiting = np.concatenate([now[~kept], waiting[rows:]])
-        return found
+        return noise
 
     def _propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw vectors one coordinate after the other; also return the remainders f."""

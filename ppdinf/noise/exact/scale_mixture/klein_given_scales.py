@@ -51,14 +51,14 @@ class Drawn:
 
     def enclose_ratio(self, t: list[list[arb]], log_determinant: arb) -> arb:
         """Enclose the log ratio; `log_determinant` belongs to the exact precision matrix."""
-        found = log_determinant
+        log_square = log_determinant
         for x, center, square in zip(self.x.tolist(), self.centers.tolist(), self.squares.tolist(), strict=True):
             y, g = x + Fraction(center), Fraction(square)
             mass = enclose_mass(ball(y - round(y)), ball(1 / g))
-            found += 2 * mass.log() - (2 * arb.pi()).log() + ball(y * y * g)
+            log_square += 2 * mass.log() - (2 * arb.pi()).log() + ball(y * y * g)
         for row, scales in zip(self.z.tolist(), t, strict=True):
-            found -= sum((value * value / x for value, x in zip(row, scales, strict=True) if value), start=arb(0))
-        return found / 2
+            log_square -= sum((value * value / x for value, x in zip(row, scales, strict=True) if value), start=arb(0))
+        return log_square / 2
 
 
 class Block:

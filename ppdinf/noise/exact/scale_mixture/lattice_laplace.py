@@ -199,15 +199,15 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     seconds_of_rejection = REJECTION * cells.size / (other.acceptance or 1.0) if isinstance(other, Offer) else math.inf
     if seconds_of_rejection < QUICK:
         return None
-    found = _prepared(structure, block, law.epsilon)
-    seconds = found.seconds
+    prepared = _prepared(structure, block, law.epsilon)
+    seconds = prepared.seconds
     if seconds > LONGEST:
-        reason = f"the acceptance rate of a mixture over scales would be about {found.mixture.acceptance:.0e}"
+        reason = f"the acceptance rate of a mixture over scales would be about {prepared.mixture.acceptance:.0e}"
         return Declined(lambda: reason, LONGEST / seconds)
     if seconds_of_rejection < seconds:
         return None
     said = f"of crossing public sums, drawn in about {max(seconds, 1e-3):.1g} s"
-    return Offer("scale mixture", cells, lambda: found.mixture.draw, found.mixture.acceptance, said)
+    return Offer("scale mixture", cells, lambda: prepared.mixture.draw, prepared.mixture.acceptance, said)
 
 
 class LatticeSystem:

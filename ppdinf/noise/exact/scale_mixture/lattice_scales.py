@@ -84,23 +84,23 @@ def disjoint(sums: Sequence[DisjointSum], cells: int) -> list[DisjointSum]:
     rng, best = np.random.default_rng(0), list[DisjointSum]()
     for attempt in range(ORDERS if sums else 0):
         noise = rng.random(len(sums)) * (attempt > 0)
-        taken, found = np.zeros(cells, dtype=np.bool_), []
+        taken, chosen = np.zeros(cells, dtype=np.bool_), []
         for k in np.lexsort((rng.random(len(sums)), np.array([one.cells.size for one in sums]) * (1 + noise))).tolist():
             if not taken[sums[k].cells].any():
                 taken[sums[k].cells] = True
-                found.append(sums[k])
-        if sum(one.power for one in found) > sum(one.power for one in best):
-            best = found
+                chosen.append(sums[k])
+        if sum(one.power for one in chosen) > sum(one.power for one in best):
+            best = chosen
     return best
 
 
 def independent_rows(A: NDArray[np.int64]) -> list[int]:
     """Choose rows of A that span its row space."""
     echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
-    found = []
+    pivots = []
     for i in range(rank):
-        found.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
-    return found
+        pivots.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
+    return pivots
 
 
 def _projection(matrix: fmpz_mat) -> fmpq_mat:
@@ -111,8 +111,8 @@ def _projection(matrix: fmpz_mat) -> fmpq_mat:
 
 def _smallest_eigenvalue(matrix: fmpq_mat, identity: fmpq_mat, dimension: int) -> Fraction:
     """Return a non-negative lower bound on the smallest eigenvalue of a matrix on the image of a projection."""
-    found = np.linalg.eigvalsh([[float(fmpq(x).p) / float(fmpq(x).q) for x in row] for row in matrix.tolist()])
-    least = Fraction(max(0, math.floor(found[-dimension] * STEPS**2) - 1), STEPS**2)
+    eigenvalues = np.linalg.eigvalsh([[float(fmpq(x).p) / float(fmpq(x).q) for x in row] for row in matrix.tolist()])
+    least = Fraction(max(0, math.floor(eigenvalues[-dimension] * STEPS**2) - 1), STEPS**2)
     rest = matrix - identity * fmpq(least.numerator, least.denominator)
     signs = [x * (-1) ** i for i, x in enumerate(reversed(rest.charpoly().coeffs()))]
     return least if all(x >= 0 for x in signs) else Fraction(0)  # roots are real and non-negative

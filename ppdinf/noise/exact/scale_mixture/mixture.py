@@ -221,8 +221,8 @@ class ScaleMixture:
             raise PrivacyError("the noise may exceed the limit of exact integers: choose a larger epsilon")
         self.system = system
         self.acceptance, self.checks = 0.0, math.inf
-        if (found := self._tuned()) is not None:
-            log_acceptance, self.width, self.path, self.scales = found
+        if (best := self._tuned()) is not None:
+            log_acceptance, self.width, self.path, self.scales = best
             estimate = math.exp(log_acceptance)
             if self.scales.first > HOPELESS * estimate:
                 self.acceptance = estimate
@@ -301,7 +301,7 @@ class ScaleMixture:
     def _tuned(self) -> tuple[float, Fraction, Fraction, ScaleLaw] | None:
         """Estimate the largest log acceptance rate, and return its width and path length."""
         r, c = self.system.shape
-        rng, found = np.random.default_rng(0), None
+        rng, best = np.random.default_rng(0), None
         for width in (share / self.epsilon**2 for share in WIDTHS):
             narrow = math.erf(math.sqrt(float(self.epsilon**2 * width) / 2))
             patterns = rng.random((max(8, min(PATTERNS, CELLS // (r * c))), r, c)) >= narrow
@@ -311,9 +311,9 @@ class ScaleMixture:
                     continue
                 scales = self.system.scales(self.epsilon, width, path)
                 log_share = math.log(supported) - self.system.m * scales.excess.log_flat - scales.loss
-                if found is None or log_share > found[0]:
-                    found = log_share, width, path, scales
-        return found
+                if best is None or log_share > best[0]:
+                    best = log_share, width, path, scales
+        return best
 
     def _predict(self) -> None:
         """Predict the acceptance rate from seeded attempts, weighted by their acceptance probabilities."""
@@ -324,14 +324,14 @@ class ScaleMixture:
         rng = np.random.default_rng(0)
         chosen = rng.choice(weights.size, size=CHECKED, p=weights / weights.sum())
         width = float(self.width)
-        found = {i: self.system.support(scales.values[i] >= width, self.path) for i in np.unique(chosen).tolist()}
-        supported = [i for i in chosen.tolist() if found[i] is not None]
+        supports = {i: self.system.support(scales.values[i] >= width, self.path) for i in np.unique(chosen).tolist()}
+        supported = [i for i in chosen.tolist() if supports[i] is not None]
         if not supported:
             return
         kept = []
         for i in supported[:DRAWN]:
             t = scales.values[i]
-            drawn = self.system.noise(t, t >= width, found[i], stream)
+            drawn = self.system.noise(t, t >= width, supports[i], stream)
             for_spanning_tree = [self._kept_for_spanning_tree(drawn.z, stream) for _ in range(REPEATS)]
             kept.append(math.exp(self.log_keep(drawn, t)) * np.mean(for_spanning_tree))
         share = len(supported) / chosen.size * np.mean(kept)

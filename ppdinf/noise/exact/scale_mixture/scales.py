@@ -34,15 +34,15 @@ class Excess:
 
     def log(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return log(1 + excess) of each scale."""
-        own = log_theta(1 / (1 / t + float(self.resistance))) - self.log_flat
-        return np.where(t < float(self.end), own, 0.0)
+        log_excess = log_theta(1 / (1 / t + float(self.resistance))) - self.log_flat
+        return np.where(t < float(self.end), log_excess, 0.0)
 
     def enclose_log(self, t: arb) -> arb:
         """Enclose log(1 + excess) of a scale."""
         if t > ball(self.end):
             return arb(0)
-        own = enclose_log_theta(1 / (1 / t + ball(self.resistance))) - self.enclose_flat()
-        return own if t < ball(self.end) else own.union(arb(0))
+        log_excess = enclose_log_theta(1 / (1 / t + ball(self.resistance))) - self.enclose_flat()
+        return log_excess if t < ball(self.end) else log_excess.union(arb(0))
 
     def enclose_flat(self) -> arb:
         """Enclose log(1 + kappa)."""
@@ -157,8 +157,8 @@ class SumScales:
         near = part.near[i].tolist()
         shrink = arb(1)
         if self.beta:
-            own = ball(sum((1 - g for g, is_near in zip(self.gammas, near, strict=True) if not is_near), -self.beta))
-            shrink = (-enclose_beta(self.beta, reals.enclose(int(part.sums[i]))) / own).exp()
+            shape = ball(sum((1 - g for g, is_near in zip(self.gammas, near, strict=True) if not is_near), -self.beta))
+            shrink = (-enclose_beta(self.beta, reals.enclose(int(part.sums[i]))) / shape).exp()
         found = []
         for gamma, is_near, place in zip(self.gammas, near, part.cells[i].tolist(), strict=True):
             y = reals.enclose(place)
@@ -225,7 +225,7 @@ class SumScales:
     # -- the cells that are drawn from their excess --------------------------------------------------------------
 
     def _draw_near(self, size: int, stream: BitStream) -> NDArray[np.bool_]:
-        found, waiting = np.empty((size, len(self.gammas)), dtype=np.bool_), np.arange(size)
+        drawn, waiting = np.empty((size, len(self.gammas)), dtype=np.bool_), np.arange(size)
         while waiting.size:
             near = np.empty((waiting.size, len(self.gammas)), dtype=np.bool_)
             for n, (gamma, members) in zip(self.numbers, self.classes, strict=True):
@@ -245,9 +245,9 @@ class SumScales:
                 return (own - self._enclose_log_falling(self.shape) - lifted).exp()
 
             good = draw_bernoulli(logs - numbers * math.log(self.lift), 2.0**-36, enclose, stream)
-            found[into[good]] = near[good]
+            drawn[into[good]] = near[good]
             waiting = np.concatenate([waiting[~kept], into[~good]])
-        return found
+        return drawn
 
     def _shapes(self, near: NDArray[np.bool_]) -> tuple[list[Fraction], NDArray[np.int64]]:
         """Return the distinct shapes of the sum of the cells not near zero, and the index of each row's shape."""

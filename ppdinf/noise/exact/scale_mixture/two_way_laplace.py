@@ -221,7 +221,7 @@ def _basis(
         vector[n, tie] -= sign
         vector[0, tie] += sign
 
-    found = []
+    vectors = []
     for n in range(len(rows)):
         tie = None if n == 0 else spine[rows[n]][0]
         for j in range(c):
@@ -233,14 +233,14 @@ def _basis(
             if tie is not None:
                 vector[n, tie] -= 1
                 to_root(tie, 1, vector)
-            found.append(vector.ravel())
+            vectors.append(vector.ravel())
     for j in range(c):
         if j != ground:
             vector = np.zeros((len(rows), c), dtype=np.int64)
             to_root(j, 1, vector)
             to_root(ground, -1, vector)
-            found.append(vector.ravel())
-    return np.array(found).T
+            vectors.append(vector.ravel())
+    return np.array(vectors).T
 
 
 @jit
@@ -345,10 +345,10 @@ class TwoWayTable:
 
     def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
         """Enclose log det(B' T^-1 B) = log det(A T A') - log det T."""
-        found = enclose_column_determinant(t).log()
+        log_determinant = enclose_column_determinant(t).log()
         for row in t:
-            found += sum(row, start=arb(0)).log() - sum((x.log() for x in row), start=arb(0))
-        return found
+            log_determinant += sum(row, start=arb(0)).log() - sum((x.log() for x in row), start=arb(0))
+        return log_determinant
 
 
 class TwoWayLaplace(ScaleMixture):
