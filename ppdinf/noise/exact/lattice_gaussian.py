@@ -1,4 +1,9 @@
-"""Exact discrete Gaussian noise on any lattice, and on the image of the integers under a matrix."""
+"""Exact discrete Gaussian noise on any lattice, and on the image of the integers under a matrix.
+
+References
+----------
+C. Peikert, "An efficient and parallel Gaussian sampler for lattices", CRYPTO 2010.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Metropolised independence: the published sampler of conditioned noise, and annealed proposals for large lattices."""
+"""Metropolised independence: the published sampler of conditioned noise, and annealed proposals for large lattices.
+
+The published sampler draws the cells of an index set independently and solves A z = 0 for the others. Annealing
+increases the rate of the solved cells from 0 to epsilon in levels, each with one sweep of lattice Gibbs.
+
+References
+----------
+R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Algorithm 1. R. M. Neal,
+"Annealed importance sampling", Statistics and Computing 11, 2001. L. Middleton, G. Deligiannidis, A. Doucet,
+P. E. Jacob, "Unbiased smoothing using particle independent Metropolis-Hastings", AISTATS 2019.
+"""
 
 from __future__ import annotations
 

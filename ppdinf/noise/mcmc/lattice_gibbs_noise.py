@@ -1,4 +1,13 @@
-"""Gibbs sampling of noise on a lattice with exact full conditionals along its lines."""
+"""Gibbs sampling of noise on a lattice with exact full conditionals along its lines.
+
+A move draws a point of a line, or two rows of a two-way table given their sums. It is a function of the state and of
+one random word, so that chains that read the same words are coupled.
+
+References
+----------
+P. Diaconis, B. Sturmfels, "Algebraic algorithms for sampling from conditional distributions", Annals of Statistics
+26(1), 1998. D. Lea, G. Steele, S. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Chains in parallel threads, and total variation bounds from the meeting times of coupled chains."""
+"""Chains in parallel threads, and total variation bounds from the meeting times of coupled chains.
+
+Two chains, the first L steps ahead, meet at step tau. Then TV(q_t, q) <= E max(0, ceil((tau - L - t) / L)).
+
+References
+----------
+N. Biswas, P. E. Jacob, P. Vanetti, "Estimating convergence of Markov chains with L-lag couplings", NeurIPS 2019,
+Theorem 2.5. C. J. Clopper, E. S. Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Exact draws of integers: inversion of log-concave laws, Bernoulli draws, discrete Laplace and Gaussian noise."""
+"""Exact draws of integers: inversion of log-concave laws, Bernoulli draws, discrete Laplace and Gaussian noise.
+
+A draw is the k with F(k-1) <= u < F(k) for a uniform real number u. Integers enclose 2^64 F(k), and an undecided word
+is extended by further words. Wide laws are inverted in blocks, whose integers are accepted with probability p(k) / max.
+
+References
+----------
+L. Devroye, Non-Uniform Random Variate Generation (Springer, 1986), chapters II.2 and X.2.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

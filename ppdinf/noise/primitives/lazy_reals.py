@@ -1,4 +1,11 @@
-"""Exact uniform, gamma and beta variables whose binary digits are drawn when they are needed."""
+"""Exact uniform, gamma and beta variables whose binary digits are drawn when they are needed.
+
+References
+----------
+D. Knuth, A. Yao, "The complexity of nonuniform random number generation", in Algorithms and Complexity (Academic
+Press, 1976). D. Kundu, R. Gupta, "A convenient way of generating gamma random variables using generalized exponential
+distribution", Computational Statistics and Data Analysis 51(6), 2007.
+"""
 
 import math
 from collections.abc import Callable

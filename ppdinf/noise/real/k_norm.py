@@ -1,4 +1,10 @@
-"""K-norm noise: radii and directions, integer vectors, polytopes in few dimensions, and bodies of independent moves."""
+"""K-norm noise: radii and directions, integer vectors, polytopes in few dimensions, and bodies of independent moves.
+
+References
+----------
+M. Hardt, K. Talwar, "On the geometry of differential privacy", STOC 2010. C. B. Barber, D. P. Dobkin, H. Huhdanpaa,
+"The Quickhull algorithm for convex hulls", ACM Transactions on Mathematical Software 22(4), 1996.
+"""
 
 from __future__ import annotations
 

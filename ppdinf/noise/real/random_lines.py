@@ -1,4 +1,14 @@
-"""Markov chains along random lines: hit-and-run in convex bodies, and slice sampling of densities."""
+"""Markov chains along random lines: hit-and-run in convex bodies, and slice sampling of densities.
+
+Coupled chains that are far apart use the same direction and the same fraction of their chords. For chains near each
+other, the new points are maximally coupled.
+
+References
+----------
+R. L. Smith, "Efficient Monte Carlo procedures for generating points uniformly distributed over bounded regions",
+Operations Research 32(6), 1984. N. Biswas, P. E. Jacob, P. Vanetti, "Estimating convergence of Markov chains with
+L-lag couplings", NeurIPS 2019.
+"""
 
 from __future__ import annotations
 
