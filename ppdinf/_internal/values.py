@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import unicodedata
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -55,11 +56,35 @@ def assign(value: object, **attributes: object) -> None:
 def construct[T](make: Callable[..., T], parameters: Json, what: str) -> T:
     """Call a constructor with the parameters in a file."""
     try:
-        inspect.signature(make).bind(**parameters)
+        if isinstance(make, type):  # `__new__` can accept more than `__init__`
+            inspect.signature(make.__init__).bind(make, **parameters)  # type: ignore[misc]
+        else:
+            inspect.signature(make).bind(**parameters)
     except TypeError:
         names = ", ".join(map(repr, parameters))
         raise PrivacyError(f"{what} does not have the parameters {names}") from None
     return make(**parameters)
+
+
+def as_texts(value: Any, *omitted: str) -> Json:
+    """Return the parameters of a dataclass as texts, and arrays; None and fields that are not compared are left out."""
+    stated = {}
+    for field in fields(value):
+        given = getattr(value, field.name) if field.compare and field.name not in omitted else None
+        if given is not None:
+            stated[field.name] = given if isinstance(given, np.ndarray) else str(given)
+    return stated
+
+
+def of_texts[T](make: type[T], texts: Json, what: str) -> T:
+    """Call the constructor of a dataclass with the parameters in a file; annotations state which texts are numbers."""
+    convert = {field.name: NUMBERS.get(str(field.type)) for field in getattr(make, "__dataclass_fields__", {}).values()}
+    parameters = {name: number(text) if (number := convert.get(name)) else text for name, text in texts.items()}
+    return construct(make, parameters, what)
+
+
+NUMBERS: dict[str, Callable[[Any], Any]] = {"int": int, "int | None": int, "float": float}
+"""Conversions of texts in files by the annotation of a field."""
 
 
 class NamedInFiles:

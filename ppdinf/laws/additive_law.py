@@ -40,10 +40,6 @@ class AdditiveLaw(IndependentLaw):
         parameters: Json = self.law.to_dict()
         return parameters
 
-    @classmethod
-    def _of_texts(cls, data: Json) -> AdditiveLaw:
-        return cls(IntegerLaw.from_dict(data))
-
     @property
     def gives(self) -> str:
         """Description of a published number, for messages."""

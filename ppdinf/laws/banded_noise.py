@@ -13,17 +13,103 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic, assign, construct
+from ppdinf._internal.values import Symbolic, assign
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.frame import LARGEST
 
 ROUNDING = 1e-6  # tolerance for the sum of probabilities
 WIDEST = 10**7  # largest number of noise values, with gaps
+EVERY = -(2**62)  # the smallest count of a band of all counts
+
+
+class ListedNoise(IndependentLaw):
+    """Published number ``x + noise``, where the distribution of the noise is listed for each band of counts.
+
+    Attributes
+    ----------
+    starts : array of int64, shape (bands,)
+        The smallest count of each band; `EVERY` for the band of all counts.
+    first : int
+        The smallest noise value.
+    probabilities : array of float64, shape (bands, noise values), or (noise values,) for a single band
+    """
+
+    starts: NDArray[np.int64]
+    first: int
+    probabilities: NDArray[np.float64]
+
+    @property
+    def last(self) -> int:
+        """Largest noise value."""
+        return self.first + int(self.probabilities.shape[-1]) - 1
+
+    @property
+    def _rows(self) -> NDArray[np.float64]:
+        return np.atleast_2d(self.probabilities)
+
+    @cached_property
+    def _log_p(self) -> NDArray[np.float64]:
+        """Log probabilities with a row for counts below the first band, and padded columns on both sides."""
+        with np.errstate(divide="ignore"):
+            return np.pad(np.log(self._rows), ((1, 0), (1, 1)), constant_values=-np.inf)
+
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
+        """Return the log probability of each y given the count x, elementwise."""
+        x = np.asarray(x, dtype=np.int64)
+        place = np.asarray(y - x, dtype=np.int64) - self.first + 1
+        band = np.searchsorted(self.starts, x, side="right")
+        return self._log_p[band, np.clip(place, 0, self._log_p.shape[1] - 1)]
+
+    def _near(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return y, with one number for all numbers that only counts of the last band can have."""
+        near: NDArray[Any] = np.minimum(y, self.starts[-1] + self.last)
+        return near
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each number has positive probability for some count."""
+        different, number = np.unique(self._near(y), return_inverse=True)
+        counts = different[:, None] - np.arange(self.first, self.last + 1)
+        possible: NDArray[np.bool_] = np.isfinite(self.log_weight(different[:, None], counts)).any(axis=1)
+        return possible[number].reshape(np.shape(y))
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return the smallest and largest count given each y, for any `tail_probability`."""
+        return np.maximum(y - self.last, self.starts[0]), y - self.first
+
+    def columns(self, y: NDArray[Any]) -> list[Column]:
+        """Return one column for each different number near the bands, and one for all larger numbers."""
+        noise, near = np.arange(self.last, self.first - 1, -1), self._near(y)
+        columns = []
+        for value in np.unique(near):
+            entries = np.flatnonzero(near == value)
+            columns.append(Column(self.log_weight(value, value - noise), entries, y[entries] - self.last))
+        return columns
+
+    def column_below(self, threshold: int) -> Column:
+        """Return the log probability that ``x + noise < threshold``, from the first band on."""
+        is_every = self.starts[0] == EVERY
+        start = threshold - 1 - self.last if is_every else self.starts[0]
+        counts = np.arange(start, max(threshold - self.first, start + 1))
+        below = np.pad(np.cumsum(self._rows, axis=1), ((0, 0), (1, 0)))
+        place = np.clip(threshold - counts - self.first, 0, below.shape[1] - 1)
+        band = np.searchsorted(self.starts, counts, side="right") - 1
+        with np.errstate(divide="ignore"):
+            log_below = np.log(np.minimum(below[band, place], 1.0))
+        left = (0.0, 0.0) if is_every else (np.inf, 0.0)
+        return Column(log_below, np.zeros(1, dtype=np.int64), np.array([start]), left=left)
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Add noise drawn by inversion from the band of each count."""
+        band, uniform, y = np.searchsorted(self.starts, x, side="right") - 1, rng.random(x.shape), x + self.first
+        for k in np.unique(band):
+            cells, below = band == k, np.cumsum(self._rows[k])
+            y[cells] += np.searchsorted(below, uniform[cells] * below[-1], side="right")
+        return y
 
 
 @dataclass(frozen=True, eq=False)
-class AdditiveNoise(IndependentLaw):
+class AdditiveNoise(ListedNoise):
     """Published number ``x + noise`` with the stated probabilities of the noise; other noise is impossible.
 
     The density is normalized. Memory and time depend on the number of noise values, not on the counts.
@@ -58,42 +144,20 @@ class AdditiveNoise(IndependentLaw):
 
     name: ClassVar[str] = "additive-noise"
     pmf: Any = field(repr=False)
-    first: int = field(init=False)
-    probabilities: NDArray[np.float64] = field(init=False, repr=False)
+    starts: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    first: int = field(init=False, compare=False)
+    probabilities: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         first, probabilities = noise_distribution(self.pmf, "the noise")
-        assign(self, first=first, probabilities=probabilities)
-
-    def to_dict(self) -> Json:
-        """Return the name, and the noise values with their probabilities as a matrix of two columns."""
-        used = np.flatnonzero(self.probabilities)
-        return {"name": self.name, "pmf": np.column_stack([self.first + used, self.probabilities[used]])}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> AdditiveNoise:
-        return construct(cls, {key: value for key, value in data.items() if key != "name"}, "additive noise")
-
-    @property
-    def last(self) -> int:
-        """Largest noise value."""
-        return self.first + self.probabilities.size - 1
-
-    @cached_property
-    def _log_p(self) -> NDArray[np.float64]:
-        """Log probabilities, padded on both sides by ``-inf``."""
-        with np.errstate(divide="ignore"):
-            return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
+        used = np.flatnonzero(probabilities)
+        pmf = np.column_stack([first + used, probabilities[used]])
+        assign(self, pmf=pmf, starts=np.array([EVERY]), first=first, probabilities=probabilities)
 
     @property
     def gives(self) -> str:
         """Description of a published number, for messages."""
         return "a count with noise"
-
-    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Return the log probability of each y given the count x, elementwise."""
-        place = np.asarray(y - x, dtype=np.int64) - self.first + 1
-        return self._log_p[np.clip(place, 0, self._log_p.size - 1)]
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y, except with probability `tail_probability` per end."""
@@ -101,51 +165,9 @@ class AdditiveNoise(IndependentLaw):
         above = np.searchsorted(np.cumsum(self.probabilities[::-1]), tail_probability, side="right")
         return y - (self.last - int(above)), y - (self.first + int(below))
 
-    def columns(self, y: NDArray[Any]) -> list[Column]:
-        """Return one column: the log probabilities in reverse order."""
-        return [Column(self._log_p[-2:0:-1], np.arange(y.size), y - self.last)]
-
-    def column_below(self, threshold: int) -> Column:
-        """Return the log probability that ``x + noise < threshold``, the distribution function in reverse order."""
-        log_below = np.log(np.minimum(np.cumsum(self.probabilities), 1.0))[::-1]
-        begin = np.array([threshold - 1 - self.last])
-        return Column(log_below, np.zeros(1, dtype=np.int64), begin, left=(0.0, 0.0))
-
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Add noise drawn by inversion."""
-        below = np.cumsum(self.probabilities)
-        y: NDArray[np.int64] = x + self.first + np.searchsorted(below, rng.random(x.shape) * below[-1], side="right")
-        return y
-
-
-def noise_distribution(pmf: object, what: str) -> tuple[int, NDArray[np.float64]]:
-    """Return the smallest noise value of positive probability, and the probabilities of consecutive values."""
-    if isinstance(pmf, pd.Series):
-        noise, p = np.asarray(pmf.index), np.asarray(pmf, dtype=np.float64)
-    elif isinstance(pmf, Mapping):
-        noise, p = np.array(list(pmf)), np.array(list(pmf.values()), dtype=np.float64)
-    else:
-        rows = np.asarray(pmf, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != 2:
-            raise PrivacyError(f"{what} must be a mapping of noise to probability, a Series or an array (n, 2)")
-        noise, p = rows.T
-    numbers = pd.to_numeric(pd.Series(noise), errors="coerce").to_numpy(np.float64)
-    if not numbers.size or not ((numbers == np.rint(numbers)) & (np.abs(numbers) <= LARGEST)).all():
-        raise PrivacyError(f"{what} must have noise values that are integers of at most 2**53 in absolute value")
-    if not (p >= 0).all() or not abs(math.fsum(p) - 1) < ROUNDING:
-        raise PrivacyError(f"{what} must have probabilities that are non-negative and sum to 1, found {p.sum():.6g}")
-    used = numbers[p > 0].astype(np.int64)
-    if np.unique(used).size < used.size:
-        raise PrivacyError(f"{what} must have different noise values")
-    if used.max() - used.min() >= WIDEST:
-        raise PrivacyError(f"{what} must cover at most {WIDEST:,} values, from the smallest to the largest")
-    probabilities = np.zeros(int(used.max() - used.min()) + 1)
-    probabilities[used - used.min()] = p[p > 0]
-    return int(used.min()), probabilities
-
 
 @dataclass(frozen=True, eq=False)
-class BandedNoise(IndependentLaw):
+class BandedNoise(ListedNoise):
     """Published number ``x + noise``, where the distribution of the noise depends on the band that contains x.
 
     Bands are consecutive ranges of counts. The last band has no upper end. Counts below the first band are impossible.
@@ -179,9 +201,9 @@ class BandedNoise(IndependentLaw):
 
     name: ClassVar[str] = "banded-noise"
     bands: Any = field(repr=False)
-    starts: NDArray[np.int64] = field(init=False)
-    first: int = field(init=False)
-    probabilities: NDArray[np.float64] = field(init=False, repr=False)
+    starts: NDArray[np.int64] = field(init=False, compare=False)
+    first: int = field(init=False, compare=False)
+    probabilities: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bands: Any = self.bands if isinstance(self.bands, Mapping) else _bands_of(self.bands)
@@ -193,79 +215,14 @@ class BandedNoise(IndependentLaw):
         matrix = np.zeros((len(parts), max(begin + p.size for begin, p in parts) - first))
         for row, (begin, p) in zip(matrix, parts, strict=True):
             row[begin - first : begin - first + p.size] = p
-        assign(self, starts=np.array(starts, dtype=np.int64), first=first, probabilities=matrix)
-
-    def to_dict(self) -> Json:
-        """Return the name, and one row for each band and noise value of positive probability."""
-        band, place = np.nonzero(self.probabilities)
-        rows = np.column_stack([self.starts[band], self.first + place, self.probabilities[band, place]])
-        return {"name": self.name, "bands": rows}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> BandedNoise:
-        return construct(cls, {key: value for key, value in data.items() if key != "name"}, "banded noise")
-
-    @property
-    def last(self) -> int:
-        """Largest noise value."""
-        return self.first + int(self.probabilities.shape[1]) - 1
-
-    @cached_property
-    def _log_p(self) -> NDArray[np.float64]:
-        """Log probabilities with a row for counts below the first band, and padded columns on both sides."""
-        with np.errstate(divide="ignore"):
-            return np.pad(np.log(self.probabilities), ((1, 0), (1, 1)), constant_values=-np.inf)
+        band, place = np.nonzero(matrix)
+        rows = np.column_stack([np.array(starts)[band], first + place, matrix[band, place]])
+        assign(self, bands=rows, starts=np.array(starts, dtype=np.int64), first=first, probabilities=matrix)
 
     @property
     def gives(self) -> str:
         """Description of a published number, for messages."""
         return "whose probability is 0 in every band"
-
-    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Return the log probability of each y given the count x, elementwise."""
-        x = np.asarray(x, dtype=np.int64)
-        place = np.asarray(y - x, dtype=np.int64) - self.first + 1
-        band = np.searchsorted(self.starts, x, side="right")
-        return self._log_p[band, np.clip(place, 0, self._log_p.shape[1] - 1)]
-
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each number has positive probability for some count."""
-        different, number = np.unique(y, return_inverse=True)
-        noise = np.arange(self.first, self.last + 1)
-        possible: NDArray[np.bool_] = np.isfinite(self.log_weight(different[:, None], different[:, None] - noise)).any(
-            axis=1
-        )
-        return possible[number]
-
-    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Return the smallest and largest count given each y, for any `tail_probability`."""
-        return np.maximum(y - self.last, self.starts[0]), y - self.first
-
-    def columns(self, y: NDArray[Any]) -> list[Column]:
-        """Return one column for each different number near the bands, and one for all larger numbers."""
-        noise = np.arange(self.last, self.first - 1, -1)
-        key = np.minimum(y, self.starts[-1] + self.last)  # counts are in the last band for this y and larger ones
-        found = []
-        for value in np.unique(key):
-            entries = np.flatnonzero(key == value)
-            found.append(Column(self.log_weight(value, value - noise), entries, y[entries] - self.last))
-        return found
-
-    def column_below(self, threshold: int) -> Column:
-        """Return the log probability that ``x + noise < threshold``, from the first band on."""
-        counts = np.arange(self.starts[0], max(threshold - self.first, self.starts[0] + 1))
-        below = np.pad(np.cumsum(self.probabilities, axis=1), ((0, 0), (1, 0)))
-        place = np.clip(threshold - counts - self.first, 0, below.shape[1] - 1)
-        band = np.searchsorted(self.starts, counts, side="right") - 1
-        with np.errstate(divide="ignore"):
-            log_below = np.log(np.minimum(below[band, place], 1.0))
-        return Column(log_below, np.zeros(1, dtype=np.int64), self.starts[:1])
-
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Add noise drawn by inversion from the band of each count."""
-        rows = np.cumsum(self.probabilities, axis=1)[np.searchsorted(self.starts, x, side="right") - 1]
-        y: NDArray[np.int64] = x + self.first + (rng.random(x.shape)[..., None] * rows[..., -1:] >= rows).sum(axis=-1)
-        return y
 
 
 def _bands_of(rows: object) -> dict[int, NDArray[np.float64]]:
@@ -274,6 +231,32 @@ def _bands_of(rows: object) -> dict[int, NDArray[np.float64]]:
     if array.ndim != 2 or array.shape[1] != 3 or not (array[:, 0] == np.rint(array[:, 0])).all():
         raise PrivacyError("bands must be a mapping, or an array (n, 3) of band, noise and probability")
     return {int(start): array[array[:, 0] == start, 1:] for start in np.unique(array[:, 0])}
+
+
+def noise_distribution(pmf: object, what: str) -> tuple[int, NDArray[np.float64]]:
+    """Return the smallest noise value of positive probability, and the probabilities of consecutive values."""
+    if isinstance(pmf, pd.Series):
+        noise, p = np.asarray(pmf.index), np.asarray(pmf, dtype=np.float64)
+    elif isinstance(pmf, Mapping):
+        noise, p = np.array(list(pmf)), np.array(list(pmf.values()), dtype=np.float64)
+    else:
+        rows = np.asarray(pmf, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != 2:
+            raise PrivacyError(f"{what} must be a mapping of noise to probability, a Series or an array (n, 2)")
+        noise, p = rows.T
+    numbers = pd.to_numeric(pd.Series(noise), errors="coerce").to_numpy(np.float64)
+    if not numbers.size or not ((numbers == np.rint(numbers)) & (np.abs(numbers) <= LARGEST)).all():
+        raise PrivacyError(f"{what} must have noise values that are integers of at most 2**53 in absolute value")
+    if not (p >= 0).all() or not abs(math.fsum(p) - 1) < ROUNDING:
+        raise PrivacyError(f"{what} must have probabilities that are non-negative and sum to 1, found {p.sum():.6g}")
+    used = numbers[p > 0].astype(np.int64)
+    if np.unique(used).size < used.size:
+        raise PrivacyError(f"{what} must have different noise values")
+    if used.max() - used.min() >= WIDEST:
+        raise PrivacyError(f"{what} must cover at most {WIDEST:,} values, from the smallest to the largest")
+    probabilities = np.zeros(int(used.max() - used.min()) + 1)
+    probabilities[used - used.min()] = p[p > 0]
+    return int(used.min()), probabilities
 
 
 def read_ptable(path: str | PathLike[str]) -> BandedNoise:

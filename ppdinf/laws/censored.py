@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic
+from ppdinf._internal.values import Json, Symbolic, as_texts, of_texts
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
-from ppdinf.laws.observation_model import Column, IndependentLaw, ObservationModel, as_observation_model
+from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model, law_in_file
 
 
 class Censored(PerEntry, IndependentLaw):
@@ -53,14 +53,14 @@ class Censored(PerEntry, IndependentLaw):
     def to_dict(self) -> Json:
         """Return the name, the name of the other law as ``of``, and all parameters."""
         stated = self._law.to_dict()
-        return {"name": self.name, "of": stated.pop("name"), **stated}
+        return {"name": self.name, "of": stated.pop("name")} | stated | as_texts(self, "law")
 
-    @staticmethod
-    def _other_law(data: Json, *own: str) -> Any:
-        """Rebuild the other law from the output of `to_dict`; an additive law is stated by its noise."""
-        stated = {key: value for key, value in data.items() if key not in ("name", "of", *own)}
-        law = ObservationModel.from_dict({"name": data.get("of"), **stated})
-        return law.law if law.name == "differences" else law  # type: ignore[attr-defined]
+    @classmethod
+    def _of_texts(cls, parameters: Json) -> Censored:
+        own = cls.__dataclass_fields__.keys() & parameters.keys()  # type: ignore[attr-defined]
+        other = {"name" if key == "of" else key: value for key, value in parameters.items() if key not in own}
+        stated = {"law": law_in_file(other)} | {key: parameters[key] for key in own}
+        return of_texts(cls, stated, f"the law {cls.name!r}")
 
     @cached_property
     def _below(self) -> Column:
@@ -166,14 +166,6 @@ class Clipped(Censored):
             raise PrivacyError(f"the clip point must be an integer, found {self.at!r}")
         _ = self._law
 
-    def to_dict(self) -> Json:
-        """Return the name, the clip point, and the other law."""
-        return super().to_dict() | {"at": str(self.at)}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> Clipped:
-        return cls(cls._other_law(data, "at"), int(data["at"]))
-
     @property
     def dtype(self) -> Any:  # type: ignore[override]
         """Type of published numbers, that of the other law."""
@@ -246,14 +238,6 @@ class Thresholded(Censored):
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | np.integer):
             raise PrivacyError(f"threshold must be an integer, found {self.threshold!r}")
         _ = self._law
-
-    def to_dict(self) -> Json:
-        """Return the name, the threshold, and the other law."""
-        return super().to_dict() | {"threshold": str(self.threshold)}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> Thresholded:
-        return cls(cls._other_law(data, "threshold"), int(data["threshold"]))
 
     @property
     def dtype(self) -> Any:  # type: ignore[override]

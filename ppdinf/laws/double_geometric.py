@@ -95,7 +95,3 @@ class DoubleGeometric(IntegerLaw):
         """
         rate = float(self.epsilon)
         return math.ceil(math.log(2 * cells / -math.expm1(-rate) / tail_probability) / rate)
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the name and epsilon."""
-        return {"name": self.name, "epsilon": str(self.epsilon)}

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic, construct
+from ppdinf._internal.values import Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.count_ranges import count_range, range_text
@@ -67,15 +67,7 @@ class Interval(IndicatorLaw):
     """
 
     name: ClassVar[str] = "interval"
-    ends: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)), repr=False)
-
-    def to_dict(self) -> Json:
-        """Return the name; the ranges are the published values."""
-        return {"name": self.name}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> Interval:
-        return construct(cls, {key: value for key, value in data.items() if key != "name"}, "a range of counts")
+    ends: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)), repr=False, compare=False)
 
     @property
     def gives(self) -> str:

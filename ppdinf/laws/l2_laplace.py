@@ -16,7 +16,7 @@ from scipy.special import gammainccinv, logsumexp
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.values import Json, Symbolic, assign, construct
+from ppdinf._internal.values import Json, Symbolic, as_texts, assign, of_texts
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.chain_kernels import L2
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
@@ -179,12 +179,11 @@ class JointL2(ObservationModel):
 
     def to_dict(self) -> Json:
         """Return the name and epsilon."""
-        return {"name": self.name, "epsilon": str(self.law.epsilon)}
+        return {"name": self.name} | as_texts(self.law)
 
     @classmethod
-    def _of_texts(cls, data: Json) -> JointL2:
-        law = construct(L2Laplace, {key: value for key, value in data.items() if key != "name"}, "l2 Laplace noise")
-        return cls(law)
+    def _of_texts(cls, parameters: Json) -> JointL2:
+        return cls(of_texts(L2Laplace, parameters, "l2 Laplace noise"))
 
     @property
     def gives(self) -> str:

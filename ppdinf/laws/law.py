@@ -13,7 +13,7 @@ from flint import arb, ctx
 from numpy.typing import ArrayLike
 
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Json, NamedInFiles, Symbolic, construct
+from ppdinf._internal.values import NamedInFiles, Symbolic, as_texts, of_texts
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 
@@ -128,9 +128,9 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
         """ZCDP loss per unit of squared distance; None if it is not known."""
         return None
 
-    @abstractmethod
     def to_dict(self) -> dict[str, str]:
-        """Return the name and parameters, with rationals as text."""
+        """Return the name and the parameters as text; the default is for dataclasses."""
+        return {"name": self.name} | as_texts(self)
 
     @staticmethod
     def from_dict(data: object) -> IntegerLaw:
@@ -145,11 +145,8 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
         if found is None or not isinstance(data, dict):
             name = data.get("name") if isinstance(data, dict) else None
             raise PrivacyError(f"this version of ppdinf does not know noise with the name {name!r:.60}")
-        return found._of_texts({key: value for key, value in data.items() if key != "name"})
-
-    @classmethod
-    def _of_texts(cls, parameters: Json) -> IntegerLaw:
-        law: IntegerLaw = construct(cls, parameters, f"{cls.name} noise")
+        parameters = {key: value for key, value in data.items() if key != "name"}
+        law: IntegerLaw = of_texts(found, parameters, f"{found.name} noise")
         return law
 
     def log_mass(self, z: ArrayLike) -> float:

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, NamedInFiles, Symbolic
+from ppdinf._internal.values import Json, NamedInFiles, Symbolic, as_texts, of_texts
 from ppdinf.errors import CountError, PrivacyError
+from ppdinf.laws.law import IntegerLaw
 from ppdinf.tables.frame import LARGEST
 
 
@@ -101,9 +102,9 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         """Rate epsilon if the density is ``exp(-epsilon |y - x|_2)``, a scale mixture of Gaussians; None otherwise."""
         return None
 
-    @abstractmethod
     def to_dict(self) -> Json:
-        """Return the name and parameters: rationals as text, matrices as arrays."""
+        """Return the name and parameters: numbers as text, matrices as arrays; the default is for dataclasses."""
+        return {"name": self.name} | as_texts(self)
 
     @staticmethod
     def from_dict(data: Json) -> ObservationModel:
@@ -122,13 +123,12 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         >>> ObservationModel.from_dict({"name": "double-geometric", "epsilon": "1/4"}).law
         DoubleGeometric(epsilon=Fraction(1, 4))
         """
-        found: type[ObservationModel] = ObservationModel._named_in(data) or ObservationModel._family["differences"]
-        return found._of_texts(data)
+        return as_observation_model(law_in_file(data))
 
     @classmethod
-    @abstractmethod
-    def _of_texts(cls, data: Json) -> ObservationModel:
-        """Construct a law from the output of `to_dict`."""
+    def _of_texts(cls, parameters: Json) -> ObservationModel:
+        """Construct a law from the output of `to_dict` without its name."""
+        return of_texts(cls, parameters, f"the law {cls.name!r}")
 
     @property
     @abstractmethod
@@ -211,4 +211,13 @@ def as_observation_model(law: object) -> ObservationModel:
 
 @as_observation_model.register
 def _(law: ObservationModel) -> ObservationModel:
+    return law
+
+
+def law_in_file(data: Json) -> IntegerLaw | ObservationModel:
+    """Rebuild a law as users state it: of additive noise, the law of the noise."""
+    kind = ObservationModel._named_in(data)
+    if kind is None:
+        return IntegerLaw.from_dict(data)
+    law: ObservationModel = kind._of_texts({key: value for key, value in data.items() if key != "name"})
     return law

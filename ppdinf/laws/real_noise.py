@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from ppdinf._internal.values import Json, Symbolic, assign, construct
+from ppdinf._internal.values import Symbolic, assign
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.laws.law_array import PerEntry, law_of_each
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -43,12 +43,6 @@ class RealNoise(PerEntry, IndependentLaw):
     @abstractmethod
     def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw noise in double precision."""
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> RealNoise:
-        stated = {key: float(value) for key, value in data.items() if key != "name"}
-        law: RealNoise = construct(cls, stated, f"{cls.name} noise")
-        return law
 
     @property
     def gives(self) -> str:
@@ -211,10 +205,6 @@ class Gaussian(RealNoise):
         quantile = normal_quantile(confidence)
         return law_of_each(lambda each: cls(scale_of_noise(each, "the margin of error") / quantile), margin)
 
-    def to_dict(self) -> Json:
-        """Return the name and the standard deviation."""
-        return {"name": self.name, "sd": repr(self.sd)}
-
     @property
     def log_quadratic(self) -> tuple[float, float]:
         """Rate 0, and the reciprocal variance."""
@@ -310,10 +300,6 @@ class Laplace(RealNoise):
             raise PrivacyError(f"confidence must be between 0 and 1, found {confidence!r}")
         quantile = -math.log1p(-confidence)
         return law_of_each(lambda each: cls(scale_of_noise(each, "the margin of error") / quantile), margin)
-
-    def to_dict(self) -> Json:
-        """Return the name and the scale."""
-        return {"name": self.name, "scale": repr(self.scale)}
 
     @property
     def log_quadratic(self) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic, construct
+from ppdinf._internal.values import Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.interval import IndicatorLaw
 from ppdinf.laws.law_array import PerEntry
@@ -64,16 +64,6 @@ class Rounded(PerEntry, IndicatorLaw):
             raise PrivacyError(f"ties must be 'up', 'down' or 'even', found {self.ties!r}")
         if self.ties is None and self.direction == "nearest" and self.base % 2 == 0:
             raise PrivacyError(f"ties of the even base {self.base} need a rule: ties='up', 'down' or 'even'")
-
-    def to_dict(self) -> Json:
-        """Return the name, the base, the direction and the tie rule."""
-        ties = {} if self.ties is None else {"ties": self.ties}
-        return {"name": self.name, "base": str(self.base), "direction": self.direction, **ties}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> Rounded:
-        stated = {key: int(value) if key == "base" else value for key, value in data.items() if key != "name"}
-        return construct(cls, stated, "rounding")
 
     @property
     def gives(self) -> str:
@@ -152,14 +142,6 @@ class RandomRounding(PerEntry, IndependentLaw):
     def __post_init__(self) -> None:
         if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 2:
             raise PrivacyError(f"base must be an integer >= 2, found {self.base!r}")
-
-    def to_dict(self) -> Json:
-        """Return the name and the base."""
-        return {"name": self.name, "base": str(self.base)}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> RandomRounding:
-        return construct(cls, {key: int(value) for key, value in data.items() if key != "name"}, "random rounding")
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log probability of each published y given the count x, elementwise; ``-inf`` if it is 0."""

@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from ppdinf._internal.values import Json, Symbolic, assign, construct
+from ppdinf._internal.values import Symbolic, assign
 from ppdinf.errors import CountError, LabelError, PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -129,14 +129,6 @@ class Sampled(PerEntry, IndependentLaw):
         if not used.any():
             raise PrivacyError("a weight cannot be computed without positive estimates that have margins: state it")
         return cls(1 + float(((half[used] / quantile) ** 2).sum() / y[used].sum()))
-
-    def to_dict(self) -> Json:
-        """Return the name and the weight."""
-        return {"name": self.name, "weight": repr(self.weight)}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> Sampled:
-        return construct(cls, {key: float(value) for key, value in data.items() if key != "name"}, "sampled counts")
 
     @property
     def gives(self) -> str:

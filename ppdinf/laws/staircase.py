@@ -15,7 +15,7 @@ from typing import ClassVar
 from flint import arb
 
 from ppdinf._internal.rationals import as_fraction, ball
-from ppdinf._internal.values import Json, Symbolic, assign
+from ppdinf._internal.values import Symbolic, assign
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
 
@@ -90,17 +90,3 @@ class Staircase(IntegerLaw):
     def epsilon_per_unit(self) -> Fraction:
         """Change of the log weight from one stair to the next, epsilon."""
         return self.epsilon
-
-    @classmethod
-    def _of_texts(cls, parameters: Json) -> IntegerLaw:
-        integers = {name: int(parameters[name]) for name in ("sensitivity", "step") if name in parameters}
-        return super()._of_texts(parameters | integers)
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the name and parameters."""
-        return {
-            "name": self.name,
-            "epsilon": str(self.epsilon),
-            "sensitivity": str(self.sensitivity),
-            "step": str(self.step),
-        }

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic
+from ppdinf._internal.values import Json, Symbolic, as_texts, of_texts
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.laws.interval import Interval
 from ppdinf.laws.law_array import LawArray
-from ppdinf.laws.observation_model import Column, IndependentLaw, ObservationModel, as_observation_model
+from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model, law_in_file
 from ppdinf.tables.count_ranges import MARKS, HiddenCounts
 
 
@@ -94,16 +94,15 @@ class Suppressed(IndependentLaw):
 
     def to_dict(self) -> Json:
         """Return the name, the suppressed counts, and the other law; marks are not part of a file."""
-        below = {} if self.below is None else {"below": str(self.below)}
         other = {f"of-{key}": value for key, value in self._law.to_dict().items()}
-        return {"name": self.name, **below, "least": str(self.least), **other}
+        return {"name": self.name} | as_texts(self, "law") | other
 
     @classmethod
-    def _of_texts(cls, data: Json) -> Suppressed:
-        other = {key.removeprefix("of-"): value for key, value in data.items() if key.startswith("of-")}
-        law = ObservationModel.from_dict(other)
-        known = law.law if law.name == "differences" else law  # type: ignore[attr-defined]
-        return cls(known, int(data["below"]) if "below" in data else None, int(data["least"]), (), "missing")
+    def _of_texts(cls, parameters: Json) -> Suppressed:
+        other = {key.removeprefix("of-"): value for key, value in parameters.items() if key.startswith("of-")}
+        own = {key: value for key, value in parameters.items() if not key.startswith("of-")}
+        stated = {"law": law_in_file(other)} | own | {"marks": (), "empty": "missing"}
+        return of_texts(cls, stated, "suppression")
 
     @property
     def dtype(self) -> Any:  # type: ignore[override]

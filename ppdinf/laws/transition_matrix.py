@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -10,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-from ppdinf._internal.values import Json, Symbolic, assign, construct, numbers
+from ppdinf._internal.values import Symbolic, assign, numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -18,8 +20,53 @@ from ppdinf.laws.observation_model import Column, IndependentLaw
 ROUNDING = 1e-6  # tolerance for the sum of a row
 
 
+class MatrixLaw(IndependentLaw):
+    """Probabilities of published numbers for the counts 0, 1, ..., one column for each published number."""
+
+    @abstractmethod
+    def log_column(self, y: int) -> NDArray[np.float64]:
+        """Return the log probability of y for the counts 0, 1, ..., padded on both sides by ``-inf``."""
+
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
+        """Return the log probability of each y given the count x, elementwise."""
+        y, x = np.broadcast_arrays(np.asarray(y, dtype=np.int64), np.asarray(x, dtype=np.int64))
+        weights = np.empty(x.shape)
+        for value in np.unique(y).tolist():
+            log_p = self.log_column(value)
+            weights[y == value] = log_p[np.clip(x[y == value] + 1, 0, log_p.size - 1)]
+        return weights
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each number has positive probability for some count."""
+        return np.array([np.isfinite(self.log_column(int(value))).any() for value in y], dtype=bool)
+
+    @property
+    @abstractmethod
+    def outside(self) -> float:
+        """The number of different published numbers, since each is compared with its most probable count."""
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return the smallest and largest count given each y whose relative probability exceeds `tail_probability`."""
+        y = np.asarray(y)
+        log_tail = math.log(tail_probability) if tail_probability > 0 else -math.inf
+        low, high = np.zeros(y.shape), np.zeros(y.shape)
+        for value in np.unique(y).tolist():
+            log_p = self.log_column(int(value))[1:-1]
+            possible = log_p > log_p.max() + log_tail
+            low[y == value], high[y == value] = possible.argmax(), log_p.size - 1 - possible[::-1].argmax()
+        return low, high
+
+    def columns(self, y: NDArray[Any]) -> list[Column]:
+        """Return one column of log probabilities for each different published number."""
+        columns = []
+        for value in np.unique(y).tolist():
+            entries = np.flatnonzero(y == value)
+            columns.append(Column(self.log_column(value)[1:-1], entries, np.zeros_like(entries)))
+        return columns
+
+
 @dataclass(frozen=True, eq=False)
-class TransitionMatrix(IndependentLaw):
+class TransitionMatrix(MatrixLaw):
     """Probabilities P(y | x) of every released count for every count; both start at 0.
 
     Attributes
@@ -58,19 +105,15 @@ class TransitionMatrix(IndependentLaw):
             raise PrivacyError(f"row {wrong[0]} is not a probability vector: entries must be non-negative and sum to 1")
         assign(self, probabilities=p)
 
-    def to_dict(self) -> Json:
-        """Return the name and the probabilities."""
-        return {"name": self.name, "probabilities": self.probabilities}
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> TransitionMatrix:
-        return construct(cls, {key: value for key, value in data.items() if key != "name"}, "a transition matrix")
-
     @cached_property
     def _log_probabilities(self) -> NDArray[np.float64]:
         """Log probabilities, padded on all sides by ``-inf``."""
         with np.errstate(divide="ignore"):
             return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
+
+    def log_column(self, y: int) -> NDArray[np.float64]:
+        """Return a column of the matrix, or ``-inf`` outside the matrix."""
+        return self._log_probabilities[:, min(max(y, -1), self.probabilities.shape[1]) + 1]
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log probability of each released y given the count x, elementwise; ``-inf`` outside the matrix.
@@ -92,32 +135,10 @@ class TransitionMatrix(IndependentLaw):
         """Description of a published number, for messages."""
         return "whose probability is 0 in every row of the matrix"
 
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each number has positive probability for some count."""
-        possible = np.append((self.probabilities > 0).any(axis=0), False)
-        return possible[np.where((y >= 0) & (y < possible.size), y, -1)]
-
     @property
     def outside(self) -> float:
         """The number of different published numbers, since each is compared with its most probable count."""
         return float(self.probabilities.shape[1])
-
-    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Return the smallest and largest count given each y whose relative probability exceeds `tail_probability`."""
-        possible = self.probabilities > tail_probability * self.probabilities.max(axis=0, initial=0)
-        first, last = possible.argmax(axis=0), possible.shape[0] - 1 - possible[::-1].argmax(axis=0)
-        column = np.clip(np.asarray(y, dtype=np.int64), 0, first.size - 1)
-        return first[column], last[column]
-
-    def columns(self, y: NDArray[Any]) -> list[Column]:
-        """Return one column of log probabilities for each different released number."""
-        counts = np.arange(self.probabilities.shape[0])
-        different, number = np.unique(y, return_inverse=True)
-        found = []
-        for k, value in enumerate(different):
-            own = np.flatnonzero(number == k)
-            found.append(Column(self.log_weight(np.full(counts.size, value), counts), own, np.zeros_like(own)))
-        return found
 
     def column_below(self, threshold: int) -> Column:
         """Return the log probability of numbers below the threshold for every row."""
@@ -136,7 +157,7 @@ ROWS = 2**22  # terms that are summed together
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(PerEntry, IndependentLaw):
+class RandomizedResponse(PerEntry, MatrixLaw):
     """Number of respondents who report an answer, of a known number of respondents (Warner, 1965).
 
     If x of N respondents have the answer, ``Y = Binomial(x, keep) + Binomial(N - x, flip)`` of them report it. The
@@ -196,75 +217,29 @@ class RandomizedResponse(PerEntry, IndependentLaw):
             raise PrivacyError("keep and flip must differ: otherwise reports do not depend on answers")
         assign(self, respondents=int(n), keep=float(self.keep), flip=float(self.flip))
 
-    def to_dict(self) -> Json:
-        """Return the name and the parameters."""
-        return {
-            "name": self.name, "respondents": str(self.respondents), "keep": repr(self.keep), "flip": repr(self.flip)
-        }  # fmt: skip
-
-    @classmethod
-    def _of_texts(cls, data: Json) -> RandomizedResponse:
-        convert = {"respondents": int, "keep": float, "flip": float}
-        stated = {key: convert.get(key, str)(value) for key, value in data.items() if key != "name"}
-        return construct(cls, stated, "randomized response")
-
     @property
     def gives(self) -> str:
         """Description of a published number, for messages."""
         return f"which is a number of {self.respondents} respondents"
 
     @lru_cache(maxsize=1024)  # noqa: B019  (laws are values: equal ones share an entry)
-    def _log_p(self, y: int) -> NDArray[np.float64]:
-        """Log probability of y for x = 0, ..., N, padded on both sides by ``-inf``."""
-        n, found = self.respondents, np.full(self.respondents + 3, -np.inf)
+    def log_column(self, y: int) -> NDArray[np.float64]:
+        """Return the log probability of y for x = 0, ..., N, padded on both sides by ``-inf``."""
+        n, log_p = self.respondents, np.full(self.respondents + 3, -np.inf)
         if not 0 <= y <= n:
-            return found
+            return log_p
         from_keepers = np.arange(y + 1)
         rows = max(ROWS // (y + 1), 1)
         for start in range(0, n + 1, rows):
             x = np.arange(start, min(start + rows, n + 1))[:, None]
             terms = _binomial(from_keepers, x, self.keep) + _binomial(y - from_keepers, n - x, self.flip)
-            found[x.ravel() + 1] = logsumexp(terms, axis=1)
-        return found
-
-    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Return the log probability of each y given the count x, elementwise."""
-        y, x = np.broadcast_arrays(np.asarray(y, dtype=np.int64), np.asarray(x, dtype=np.int64))
-        place, found = np.clip(x + 1, 0, self.respondents + 2), np.empty(x.shape)
-        for value in np.unique(y).tolist():
-            found[y == value] = self._log_p(value)[place[y == value]]
-        return found
-
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each number has positive probability for some count."""
-        return np.array([np.isfinite(self._log_p(int(value))).any() for value in y], dtype=bool)
+            log_p[x.ravel() + 1] = logsumexp(terms, axis=1)
+        return log_p
 
     @property
     def outside(self) -> float:
-        """Sum of the probabilities of all reports over all counts, for both ends."""
-        return 2.0 * (self.respondents + 1)
-
-    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Return the smallest and largest count given each y, except with relative weight `tail_probability`."""
-        y = np.asarray(y)
-        low, high = np.zeros(y.shape), np.zeros(y.shape)
-        for value in np.unique(y).tolist():
-            log_p = self._log_p(int(value))[1:-1]
-            p = np.exp(log_p - log_p.max()) if np.isfinite(log_p).any() else np.ones(log_p.size)
-            below, above = np.cumsum(p), np.cumsum(p[::-1])
-            possible = np.isfinite(log_p) if tail_probability <= 0 else below > tail_probability * below[-1]
-            low[y == value] = possible.argmax()
-            possible = np.isfinite(log_p[::-1]) if tail_probability <= 0 else above > tail_probability * above[-1]
-            high[y == value] = self.respondents - possible.argmax()
-        return low, high
-
-    def columns(self, y: NDArray[Any]) -> list[Column]:
-        """Return one column of log probabilities for each different number of reports."""
-        found = []
-        for value in np.unique(y).tolist():
-            own = np.flatnonzero(y == value)
-            found.append(Column(self._log_p(value)[1:-1], own, np.zeros_like(own)))
-        return found
+        """The number of different reports."""
+        return float(self.respondents + 1)
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw the reports."""
