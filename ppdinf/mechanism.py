@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Json, NamedInFiles, construct
+from ppdinf._internal.values import Json, NamedInFiles, as_plain, construct
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
@@ -127,9 +127,9 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         """Describe how the noise was drawn."""
         return f"{self.title}, {plan or 'drawn in a way that is not stated'}"
 
-    @abstractmethod
     def to_dict(self) -> Json:
-        """Return the kind and parameters, without `public`, as plain data for `from_dict`."""
+        """Return the kind and parameters, without `public`, as plain data; the default is for dataclasses."""
+        return {"kind": self.kind} | as_plain(self, "public")
 
     @staticmethod
     def from_dict(data: Any, public: Public) -> Mechanism:

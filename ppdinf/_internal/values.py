@@ -6,6 +6,7 @@ import inspect
 import unicodedata
 from collections.abc import Callable
 from dataclasses import fields
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,13 +68,28 @@ def construct[T](make: Callable[..., T], parameters: Json, what: str) -> T:
 
 
 def as_texts(value: Any, *omitted: str) -> Json:
-    """Return the parameters of a dataclass as texts, and arrays; None and fields that are not compared are left out."""
-    stated = {}
-    for field in fields(value):
-        given = getattr(value, field.name) if field.compare and field.name not in omitted else None
-        if given is not None:
-            stated[field.name] = given if isinstance(given, np.ndarray) else str(given)
-    return stated
+    """Return the parameters of a dataclass, numbers as text and arrays unchanged."""
+    parameters = _parameters(value, omitted)
+    return {name: given if isinstance(given, np.ndarray) else str(given) for name, given in parameters.items()}
+
+
+def as_plain(value: Any, *omitted: str) -> Json:
+    """Return the parameters of a dataclass as JSON has them, rationals as text."""
+    return {name: _plain(given) for name, given in _parameters(value, omitted).items()}
+
+
+def _parameters(value: Any, omitted: tuple[str, ...]) -> Json:
+    """Return the fields that are compared and not None."""
+    stated = {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
+    return {name: given for name, given in stated.items() if given is not None and name not in omitted}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Fraction):
+        return str(value)
+    return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 def of_texts[T](make: type[T], texts: Json, what: str) -> T:

@@ -19,7 +19,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Json, numbers
+from ppdinf._internal.values import assign, numbers
 from ppdinf.counts.clipped_noise import truncated_geometric, unfixed
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, to_distribution
@@ -152,11 +152,9 @@ class TwoStage(CellLaw):
         for name, known in (("constructor", CONSTRUCTORS), ("privatizer", PURE), ("postprocessing", POSTPROCESSING)):
             if getattr(self, name) not in known:
                 raise PrivacyError(f"{name} must be one of {list(known)}, found {getattr(self, name)!r}")
-        object.__setattr__(self, "epsilon", exact)
-        object.__setattr__(self, "split", share)
+        assign(self, epsilon=exact, split=share)
         if self.measured is not None:
-            measured = _whole(self.measured, PURE[self.privatizer].size(self.n))
-            object.__setattr__(self, "measured", measured)
+            assign(self, measured=_whole(self.measured, PURE[self.privatizer].size(self.n)))
 
     @cached_property
     def noisy(self) -> NDArray[np.float64] | None:
@@ -215,7 +213,7 @@ class TwoStage(CellLaw):
 
     @cached_property
     def histogram_noise(self) -> HistogramNoise | None:
-        """The law of the noisy sums given the table; None before they are drawn, and in files without them."""
+        """The law of the noisy sums given the table; None before they are drawn."""
         if self.measured is None:
             return None
         return PURE[self.privatizer].noise(np.array(self.measured), self.n, self.budgets[0])
@@ -277,19 +275,6 @@ class TwoStage(CellLaw):
     def guarantee(self) -> Guarantee:
         """The composition of both stages: epsilon between tables that differ by one person, present or absent."""
         return Guarantee("pure", self.epsilon, neighbours=PRESENT, **self.public.open)
-
-    def to_dict(self) -> Json:
-        """Return the kind, the parameters and the noisy sums of the histogram."""
-        return {
-            "kind": self.kind,
-            "epsilon": str(self.epsilon),
-            "n": self.n,
-            "split": str(self.split),
-            "constructor": self.constructor,
-            "privatizer": self.privatizer,
-            "postprocessing": self.postprocessing,
-            "measured": None if self.measured is None else list(self.measured),
-        }
 
 
 def _whole(measured: Sequence[float], size: int) -> tuple[int, ...]:

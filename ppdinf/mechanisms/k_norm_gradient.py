@@ -257,8 +257,8 @@ class KNormGradient(Mechanism):
         if name not in SAVED:
             raise PrivacyError(f"this version of ppdinf does not know the objective {name!r}")
         objective = {"objective": construct(SAVED[name], fields, f"the objective {name!r}")}
-        older = {"grid": None}  # files of earlier versions hold real numbers
-        return construct(cls, older | parameters | objective, f"a mechanism of kind {cls.kind!r}")
+        reals = {"grid": None}  # files state grids only
+        return construct(cls, reals | parameters | objective, f"a mechanism of kind {cls.kind!r}")
 
     def log_density(self, y: ArrayLike, data: object) -> Points:
         """Return the log density of publishing `y` without the normalizer.

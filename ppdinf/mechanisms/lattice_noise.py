@@ -174,10 +174,6 @@ class GeneralizedLaplace(LatticeNoise):
             **self.public.open,
         )
 
-    def to_dict(self) -> Json:
-        """Return the kind and parameters, with rational numbers as text."""
-        return {"kind": self.kind, "epsilon": str(self.epsilon), "norm": self.norm}
-
 
 CALIBRATIONS = ("zcdp", "exact", "theorem14")
 DIGITS = 10  # of sigma, which is rounded up
@@ -359,9 +355,7 @@ class GeneralizedGaussian(LatticeNoise):
 
     def to_dict(self) -> Json:
         """Return the kind and parameters, with rational numbers as text."""
-        given = {name: getattr(self, name) for name in ("epsilon", "delta", "rho", "sigma")}
-        texts = {name: str(value) for name, value in given.items() if value is not None}
-        return {"kind": self.kind, "calibration": self.calibration} | texts
+        return {"kind": self.kind, "calibration": self.calibration} | super().to_dict()
 
 
 def _rounded_up(sigma: float) -> Fraction:

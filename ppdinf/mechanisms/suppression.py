@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic
+from ppdinf._internal.values import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.points.feasible import nearest_feasible
@@ -86,10 +86,6 @@ class Suppression(TableMechanism):
 
     def _sampled(self, plan: Plan | None) -> str:
         return "not sampled: the table is computed from the public statements"
-
-    def to_dict(self) -> Json:
-        """Return the kind; the mechanism has no parameters."""
-        return {"kind": self.kind}
 
     def likelihood(self, system: System) -> Likelihood:
         """Return a constant likelihood.

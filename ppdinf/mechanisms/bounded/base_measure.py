@@ -15,7 +15,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import as_fraction, ball
-from ppdinf._internal.values import Json, assign, numbers
+from ppdinf._internal.values import Json, as_plain, assign, numbers
 from ppdinf.errors import CountError, LabelError, PrivacyError
 
 
@@ -137,11 +137,7 @@ class DirichletMultinomial:
 
     def to_dict(self) -> Json:
         """Return the parameters, with rational numbers as text."""
-        return {
-            "previous": list(self.previous),
-            "concentration": str(self.concentration),
-            "pseudo_count": str(self.pseudo_count),
-        }
+        return as_plain(self)
 
 
 @dataclass(frozen=True)

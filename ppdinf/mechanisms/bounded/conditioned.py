@@ -37,7 +37,7 @@ class Conditioned(Weighted):
     Raises
     ------
     PrivacyError
-        `noise` is not a noise distribution, is the first argument (as in earlier versions), or has no known guarantee
+        `noise` is not a noise distribution, is the first argument, or has no known guarantee
         under bounds (the discrete Gaussian) or at all.
 
     See Also

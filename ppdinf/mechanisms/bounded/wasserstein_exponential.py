@@ -198,8 +198,8 @@ class WassersteinExponential(Weighted):
     epsilon: Fraction
     sensitivity: Fraction
     secrets: str
-    base_measure: BaseMeasure | None
     loss: str | Callable[[Array, Array], float]
+    base_measure: BaseMeasure | None
     models: tuple[tuple[object, object], ...] = field(compare=False, repr=False)
 
     def __init__(
@@ -319,23 +319,15 @@ class WassersteinExponential(Weighted):
         """Return the kind and parameters, with rational numbers as text."""
         if callable(self.loss):
             raise PrivacyError("release files store the losses 'l1' and 'l2' only: a user-defined loss is code")
-        parameters = {
-            "epsilon": str(self.epsilon),
-            "sensitivity": str(self.sensitivity),
-            "secrets": self.secrets,
-            "loss": self.loss,
-        }
         if self.base_measure is not None and not isinstance(self.base_measure, DirichletMultinomial):
             raise PrivacyError("release files store Dirichlet-multinomial base measures only")
-        further = {} if self.base_measure is None else {"base_measure": self.base_measure.to_dict()}
-        return {"kind": self.kind} | parameters | further
+        return super().to_dict()
 
     @classmethod
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
-        former = {"base_measure" if name == "base" else name: value for name, value in parameters.items()}
-        stated = former.get("base_measure")
+        stated = parameters.get("base_measure")
         measure = {} if stated is None else {"base_measure": construct(DirichletMultinomial, stated, "a base measure")}
-        return super()._of_file(public, former | measure)
+        return super()._of_file(public, parameters | measure)
 
 
 class StatedLoss(WassersteinExponential):

@@ -186,8 +186,8 @@ class SubspaceMechanism(SharedKey):
     epsilon: Fraction
     delta: Fraction
     query: Query | None
-    neighbours: Neighbours
     grid: Grid
+    neighbours: Neighbours
 
     @classmethod
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:
@@ -247,15 +247,8 @@ class SubspaceMechanism(SharedKey):
         return real_sampler(self.grid, plan)
 
     def to_dict(self) -> Json:
-        """Return the kind and parameters, with rational numbers as text."""
-        parameters: Json = {"kind": self.kind, "epsilon": str(self.epsilon)}
-        if self.delta:
-            parameters["delta"] = str(self.delta)
-        if self.query is not None:
-            parameters["query"] = [list(row) for row in self.query]
-        if self.grid is not None:
-            parameters["grid"] = str(self.grid)
-        return parameters | {"neighbours": self.neighbours}
+        """Return the kind and parameters, rationals as text; delta is left out for pure guarantees."""
+        return {name: value for name, value in super().to_dict().items() if (name, value) != ("delta", "0")}
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Validate a table and plan a release of its answers; see `TableMechanism.draft`."""

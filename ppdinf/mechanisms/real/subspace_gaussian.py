@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from ppdinf._internal.values import Json, assign
+from ppdinf._internal.values import assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
@@ -188,10 +188,6 @@ class SubspaceGaussian(SubspaceMechanism):
             grid=grid,
             exact=True,
         )
-
-    def to_dict(self) -> Json:
-        """Return the kind and parameters, with rational numbers as text."""
-        return super().to_dict() | {"method": self.method, "calibration": self.calibration}
 
 
 def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Neighbours) -> float:

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import exprel, logsumexp
 
-from ppdinf._internal.values import Json, assign
+from ppdinf._internal.values import assign
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
@@ -203,10 +203,6 @@ class SubspaceLaplace(SubspaceMechanism):
                 f"{system.frame.size} cells: choose a finer grid, or method='extended'"
             )
         return super().likelihood(system)
-
-    def to_dict(self) -> Json:
-        """Return the kind and parameters, with rational numbers as text."""
-        return super().to_dict() | {"method": self.method}
 
 
 def _projected_log_density(space: NullSpace, z: Reals, step: float) -> float:
