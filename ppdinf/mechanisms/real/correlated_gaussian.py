@@ -32,7 +32,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import null_space
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
-from ppdinf.mechanisms.real.real_noise import RealNoise, gaussian_on_grid, gaussian_reach, in_steps, unless_noisy
+from ppdinf.mechanisms.real.real_noise import SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
 from ppdinf.noise.exact.lattice_gaussian import ImageLattice
 from ppdinf.noise.primitives.continuous import normals
@@ -116,7 +116,7 @@ class CorrelatedGaussian(SubspaceMechanism):
         longest = float(np.linalg.norm(np.linalg.solve(shape, moves), axis=0).max())
         return gaussian_sigma(self.epsilon, self.delta, sensitivity=longest) * (directions @ shape)
 
-    def law(self, system: System) -> RealNoise:
+    def law(self, system: System) -> SubspaceNoise:
         """Return the Gaussian with covariance F F'."""
         factor = self.factor(system)
         widths = np.linalg.norm(factor, axis=0)
@@ -137,7 +137,7 @@ class CorrelatedGaussian(SubspaceMechanism):
         law = _stated(factor, axes.T / widths[:, np.newaxis], draw, "axes", reason)
         return unless_noisy(law, self.grid, scale=1.0)
 
-    def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> RealNoise:
+    def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> SubspaceNoise:
         """Return the discrete Gaussian on the multiples of the grid that the changes span."""
         space = null_space(system.structure)
         directions, moves = sensitivity_directions(space, self.query, self.neighbours)
@@ -159,7 +159,7 @@ class CorrelatedGaussian(SubspaceMechanism):
 
 def _stated(
     factor: Reals, white: Reals, draw: Callable[[int, BitStream], Reals], sampler: str, reason: str
-) -> RealNoise:
+) -> SubspaceNoise:
     """Return Gaussian noise F e, given F, its whitening matrix and its sampler."""
     norm, axes = NoiseNorm(sparse.csc_array(white), 2), factor / np.linalg.norm(factor, axis=0)
 
@@ -167,7 +167,7 @@ def _stated(
         return norm.log_density(z) if inside(axes, z) else -np.inf
 
     reach = gaussian_reach(float(np.linalg.norm(factor, axis=1).max(initial=0.0)), len(factor))
-    return RealNoise(draw, log_density, sampler, reason, reach, factor.shape[1], norm)
+    return SubspaceNoise(draw, log_density, sampler, reason, reach, factor.shape[1], norm)
 
 
 def base_decomposition(moves: Reals) -> Reals:

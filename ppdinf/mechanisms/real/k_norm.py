@@ -40,7 +40,7 @@ from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
-from ppdinf.mechanisms.real.real_noise import RARE, RealNoise, grid_below, in_steps, unless_noisy
+from ppdinf.mechanisms.real.real_noise import RARE, SubspaceNoise, grid_below, in_steps, unless_noisy
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.continuous import exponentials
@@ -116,7 +116,7 @@ class KNorm(SubspaceMechanism):
     ) -> None:
         self._set(public, epsilon, None, query, neighbours, grid)
 
-    def law(self, system: System) -> RealNoise:
+    def law(self, system: System) -> SubspaceNoise:
         """Return the law of K-norm noise; if it needs a chain, the chain is measured on first use."""
         space = null_space(system.structure)
         directions, moves = sensitivity_directions(space, self.query, self.neighbours)
@@ -125,7 +125,7 @@ class KNorm(SubspaceMechanism):
         if not k:
             norm = NoiseNorm(sparse.csc_array((0, d)), 1)
             no_noise = (lambda draws, stream: np.zeros((draws, d)), lambda z: 0.0, "none", "no changes", 0, 0, norm)
-            return unless_noisy(RealNoise(*no_noise), self.grid)
+            return unless_noisy(SubspaceNoise(*no_noise), self.grid)
         reach = float(np.abs(directions @ moves).max() * gammainccinv(k + 1, RARE)) / epsilon
         columns = directions.T if self.query is None else directions.T @ np.array(self.query)
         # Minimal sets of changes and small dimensions have an explicit body K, which is sampled directly.
@@ -148,9 +148,9 @@ class KNorm(SubspaceMechanism):
             )
             counts = None if sampler == "polytope" else self._records_moved(system, columns)
             if counts is not None and self.grid is not None:
-                return replace(RealNoise(counts[0], *stated), grid=counts[1], exact=True)
+                return replace(SubspaceNoise(counts[0], *stated), grid=counts[1], exact=True)
             return self._rounded(
-                RealNoise(lambda draws, stream: body.noise(draws, stream) @ directions.T / epsilon, *stated),
+                SubspaceNoise(lambda draws, stream: body.noise(draws, stream) @ directions.T / epsilon, *stated),
                 space,
                 lambda z: np.linalg.norm(norm.matrix @ z.T, ord=order, axis=0),
             )
@@ -173,7 +173,7 @@ class KNorm(SubspaceMechanism):
             return float(bound.upper(_steps(bound)))
 
         reason = f"K-norm noise in {k} dimensions needs a hit-and-run chain"
-        law = RealNoise(draw, log_density, "hit-and-run", reason, reach, k, distance=distance)
+        law = SubspaceNoise(draw, log_density, "hit-and-run", reason, reach, k, distance=distance)
         return self._rounded(law, space, lambda z: -np.array([log_density(row) for row in z]))
 
     def _step(self) -> Fraction:
@@ -198,7 +198,7 @@ class KNorm(SubspaceMechanism):
         noise = exact_noise(structure(ones), DoubleGeometric(rate))
         return lambda draws, stream: in_steps((kinds @ noise.draw(draws, stream).T).T, grid), grid
 
-    def _rounded(self, law: RealNoise, space: NullSpace, size: Callable[[Reals], Reals]) -> RealNoise:
+    def _rounded(self, law: SubspaceNoise, space: NullSpace, size: Callable[[Reals], Reals]) -> SubspaceNoise:
         """Round draws to multiples of the grid with public sums 0; `size` is minus the log density of each row."""
         if self.grid is None:
             return law

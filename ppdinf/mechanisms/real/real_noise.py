@@ -53,7 +53,7 @@ def in_steps(z: Array, grid: Fraction) -> Reals:
     return product
 
 
-def unless_noisy(law: RealNoise, grid: Grid, *, scale: float = 0.0) -> RealNoise:
+def unless_noisy(law: SubspaceNoise, grid: Grid, *, scale: float = 0.0) -> SubspaceNoise:
     """Mark a law without noise as exact, if a grid is set."""
     return law if grid is None or (scale and law.dimension) else replace(law, grid=Fraction(1), exact=True)
 
@@ -74,7 +74,7 @@ def real_sampler(grid: Grid, plan: Plan | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class RealNoise:
+class SubspaceNoise:
     """Noise on the null space of public sums."""
 
     draw: Callable[[int, BitStream], Reals]
@@ -129,12 +129,10 @@ HIDDEN = 3.0  # variance of the rounding in squared lengths of orthogonal parts
 SLACK = 1e-9  # relative to sigma: exceeds rounding errors in calibrations and the deviation at HIDDEN
 
 
-def gaussian_on_grid(
-    sigma: float, square: float, grid: Grid, largest: Fraction = Fraction(1)
-) -> tuple[Fraction, Fraction]:
+def gaussian_on_grid(sigma: float, square: float, grid: Grid) -> tuple[Fraction, Fraction]:
     """Widen Gaussian noise for a lattice, and choose its grid if it is "auto"."""
     length = math.sqrt(square)
-    step = min(largest, grid_below(sigma / length)) if not isinstance(grid, Fraction) else grid
+    step = min(Fraction(1), grid_below(sigma / length)) if not isinstance(grid, Fraction) else grid
     share = HIDDEN * (length * float(step) / sigma) ** 2
     if share > 0.5:
         coarsest = Fraction(2) ** math.floor(math.log2(sigma / length * math.sqrt(0.5 / HIDDEN)))

@@ -27,7 +27,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import refuse_undeclared, require_public
-from ppdinf.mechanisms.real.real_noise import Grid, RealNoise, as_grid, log_total_of_norm, real_sampler
+from ppdinf.mechanisms.real.real_noise import Grid, SubspaceNoise, as_grid, log_total_of_norm, real_sampler
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import BitStream, keyed_stream
 from ppdinf.noise.sampler_plan import Plan
@@ -223,7 +223,7 @@ class SubspaceMechanism(SharedKey):
         return self.query
 
     @abstractmethod
-    def law(self, system: System) -> RealNoise:
+    def law(self, system: System) -> SubspaceNoise:
         """Return the law of the noise under bound public sums."""
 
     @property
@@ -334,9 +334,9 @@ class SubspaceMechanism(SharedKey):
             assign(settled, grid=law.grid, _found=law)
         return settled
 
-    def _law(self, system: System) -> RealNoise:
+    def _law(self, system: System) -> SubspaceNoise:
         if getattr(self, "_system", None) is system and hasattr(self, "_found"):
-            law: RealNoise = self._found
+            law: SubspaceNoise = self._found
             return law
         return _law_of(self, system)
 
@@ -378,7 +378,7 @@ class SubspaceMechanism(SharedKey):
 
 
 @lru_cache(maxsize=4)
-def _law_of(mechanism: SubspaceMechanism, system: System) -> RealNoise:
+def _law_of(mechanism: SubspaceMechanism, system: System) -> SubspaceNoise:
     """Compute the law once: it may require bases, ellipsoids, or all faces of a polytope."""
     return mechanism.law(system)
 

@@ -30,7 +30,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.real.real_noise import (
     NARROWEST,
-    RealNoise,
+    SubspaceNoise,
     gaussian_on_grid,
     gaussian_reach,
     in_steps,
@@ -149,7 +149,7 @@ class SubspaceGaussian(SubspaceMechanism):
         query = sparse.eye_array(space.fixed.shape[0]) if self.query is None else self.query
         return self._width(sensitivity(query, p=2, neighbours=self.neighbours))
 
-    def law(self, system: System) -> RealNoise:
+    def law(self, system: System) -> SubspaceNoise:
         """Return the spherical Gaussian on the null space."""
         space = null_space(system.structure)
         sigma, d = self._sigma(space), space.fixed.shape[0]
@@ -168,16 +168,16 @@ class SubspaceGaussian(SubspaceMechanism):
 
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
         reach = gaussian_reach(width, d)
-        law = RealNoise(draw, norm.log_density, "projection", reason, reach, space.dimension, norm)
+        law = SubspaceNoise(draw, norm.log_density, "projection", reason, reach, space.dimension, norm)
         return unless_noisy(law, self.grid, scale=sigma)
 
-    def _on_lattice(self, system: System, sigma: float, reason: str) -> RealNoise:
+    def _on_lattice(self, system: System, sigma: float, reason: str) -> SubspaceNoise:
         """Return the discrete Gaussian on the multiples of the grid with public sums 0."""
         structure, d = system.structure, system.frame.size
         grid, steps = self._in_steps(sigma, system)
         noise, width = exact_noise(structure, DiscreteGaussian(steps)), float(steps * grid)
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
-        return RealNoise(
+        return SubspaceNoise(
             lambda draws, stream: in_steps(noise.draw(draws, stream), grid),
             norm.log_density,
             "Klein",

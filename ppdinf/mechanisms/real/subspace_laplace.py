@@ -33,7 +33,14 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.mechanisms.real.real_noise import NARROWEST, RealNoise, grid_below, in_steps, laplace_reach, unless_noisy
+from ppdinf.mechanisms.real.real_noise import (
+    NARROWEST,
+    SubspaceNoise,
+    grid_below,
+    in_steps,
+    laplace_reach,
+    unless_noisy,
+)
 from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import laplaces
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
@@ -122,7 +129,7 @@ class SubspaceLaplace(SubspaceMechanism):
             query = space.basis.T @ query
         return sensitivity(query, p=1, neighbours=self.neighbours)
 
-    def law(self, system: System) -> RealNoise:
+    def law(self, system: System) -> SubspaceNoise:
         """Return Laplace noise, projected onto the null space or within it."""
         space = null_space(system.structure)
         scale, d, m = self._scale(space), space.fixed.shape[0], space.dimension
@@ -144,7 +151,7 @@ class SubspaceLaplace(SubspaceMechanism):
             def extended(draws: int, stream: BitStream) -> Reals:
                 return scale * (laplaces(stream, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
 
-            law = RealNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
+            law = SubspaceNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
             return unless_noisy(law, self.grid, scale=scale)
 
         # Projected noise: its density is an integral over the removed shifts t, or a sum on a grid.
@@ -159,7 +166,7 @@ class SubspaceLaplace(SubspaceMechanism):
         norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 1)
         stated = (projected_density, "projection", reason, reach, m, norm, shifts)
         if not isinstance(grid, Fraction):
-            law = RealNoise(lambda draws, stream: scale * space.project(laplaces(stream, draws, d)), *stated)
+            law = SubspaceNoise(lambda draws, stream: scale * space.project(laplaces(stream, draws, d)), *stated)
             return unless_noisy(law, self.grid, scale=scale)
         rate = grid * self.epsilon / Fraction(self._moved(space))
 
@@ -172,9 +179,9 @@ class SubspaceLaplace(SubspaceMechanism):
             shift: Reals = float(grid) * (space.fixed @ (space.weights @ broken)).T
             return shift
 
-        return RealNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
+        return SubspaceNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
 
-    def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> RealNoise:
+    def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> SubspaceNoise:
         """Return the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
         (d, m), lattice = space.basis.shape, space.lattice_basis
         grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(scale))
@@ -182,7 +189,7 @@ class SubspaceLaplace(SubspaceMechanism):
         width = max(scale * widening, NARROWEST)
         norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
         reach = laplace_reach(width, d) + float(grid) * d
-        return RealNoise(
+        return SubspaceNoise(
             lambda draws, stream: in_steps((lattice @ law.draw(draws, stream).T).T, grid),
             norm.log_density,
             "triangular",
