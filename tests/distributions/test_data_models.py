@@ -214,3 +214,41 @@ def test_exact_sums_of_tables_are_refused():
             pm.DiracDelta("t", a.sum() + b.sum(), observed=16)
         with pytest.raises(ModelError, match=r"'u' is an exact sum of cells of 'a'.*state the sum in public"):
             pm.DiracDelta("u", a.sum(), observed=8)
+
+
+# -- rows of counts; their densities, gradients and draws are in tests/combinations ----------------------
+
+Y = xr.DataArray([[2, 0, 1], [1, -1, 2]], dims=("sex", "age"))
+N = np.array([3, 2])
+ROWS = {
+    "multinomial": lambda n, s: pm.Multinomial.dist(n=n, p=pm.math.softmax(s * np.array([0.0, 1.0, -1.0]))),
+    "dirichlet-multinomial": lambda n, s: pm.DirichletMultinomial.dist(n=n, a=pm.math.exp(s * np.arange(3.0))),
+}
+
+
+def rows_of(public):
+    return ppd.Release(Y, ppd.GeneralizedLaplace(public, epsilon=1))
+
+
+@pytest.mark.parametrize("family", ROWS)
+def test_forward_draws_have_the_row_totals(family):
+    release = rows_of(inv.margin("sex") & inv.nonnegative())
+    with pm.Model(coords=release.coords):
+        s = pm.Normal("s")
+        ppd.PartiallyPrivate("x", ROWS[family](N, s), release=release)
+        prior = pm.sample_prior_predictive(20, random_seed=1, compile_kwargs={"mode": "FAST_COMPILE"})
+    assert (prior.prior_predictive["x_release"].sum("age") == N).all()
+
+
+@pytest.mark.parametrize(
+    ("public", "n", "message"),
+    [
+        (inv.total(), lambda: N, "the row that begins at sex=0, age=0 is not public"),
+        (inv.margin("sex"), lambda: np.array([3, 4]), "begins at sex=1, age=0 differs from the n"),
+        (inv.margin("sex"), lambda: pm.DiscreteUniform("n", 1, 5, shape=2), "must be a constant"),
+    ],
+)
+def test_rows_need_constant_public_totals(public, n, message):
+    release = rows_of(public & inv.nonnegative())
+    with pm.Model(coords=release.coords), pytest.raises(ModelError, match=message):
+        ppd.PartiallyPrivate("x", ROWS["multinomial"](n(), np.float64(0.5)), release=release)

@@ -1,44 +1,21 @@
 """Dependents of cells by constant indices, and by random or changing indices, against enumeration of all tables."""
 
-import itertools
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from noise_totals import log_total
 from pymc.model.fgraph import clone_model
 from scipy import stats
+from three_cells import EPSILON, LOG_WEIGHT, NOISY, RATE, TABLES, TOTAL, log_sum, posed, released, summed
 
 import ppdinf as ppd
+from ppdinf.distributions.densities.constant_indices import cell_indices
 
-NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])
 PRIOR = np.array([0.2, 0.3, 0.5])
-TABLES = np.array([x for x in itertools.product(range(TOTAL + 1), repeat=3) if sum(x) == TOTAL])
-LOG_WEIGHT = stats.poisson.logpmf(TABLES, RATE).sum(axis=1) - EPSILON * abs(TABLES - NOISY).sum(axis=1)
-LOG_WEIGHT -= log_total(EPSILON, 3)
 
 
-def published(table=NOISY):
-    return ppd.Release(np.array(table), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
-
-
-def log_l(factor):
-    """Return the log total weight of the listed tables, given a factor of each."""
-    return np.log(sum(np.exp(w) * factor(x) for w, x in zip(LOG_WEIGHT, TABLES, strict=True)))
-
-
-def summed(model):
-    """Return the log density of a model as a function of its other variables, summed over the table if sampled."""
-    log_density, free = model.compile_logp(), [v.name for v in model.free_RVs]
-
-    def at(**values):
-        point = {name: np.array(value) for name, value in values.items()}
-        if "x" not in free:
-            return float(log_density(point))
-        return np.log(sum(np.exp(log_density({**point, "x": x})) for x in TABLES))
-
-    return at
+def unknown():
+    return pm.Categorical("z", PRIOR)
 
 
 DRAWN = {
@@ -60,36 +37,30 @@ DRAWN = {
 def test_cells_by_a_random_index(index, way):
     """Wrong variant: the cell at the initial index."""
     of, expected = DRAWN[index]
-    with pm.Model(coords=published().coords) as model:
-        z = pm.Categorical("z", PRIOR)
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published(), marginalize=way)
-        pm.Normal("d", of(x, z), 1, observed=np.full(np.shape(expected(TABLES[0], 0)), 3.0))
+    seen = np.full(np.shape(expected(TABLES[0], 0)), 3.0)
+    model = posed(lambda x: pm.Normal("d", of(x, unknown()), 1, observed=seen), marginalize=way)
     found = summed(clone_model(model) if index == "two cells" else model)
     for k in range(3):
-        wanted = log_l(lambda x, k=k: stats.norm.pdf(3, expected(x, k), 1).prod()) + np.log(PRIOR[k])
+        wanted = log_sum(lambda x, k=k: stats.norm.pdf(3, expected(x, k), 1).prod()) + np.log(PRIOR[k])
         assert found(z=k) == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("potential", [lambda x, z: -0.4 * x[z] ** 2, lambda x, z: -0.4 * x[1] ** 2 - x[: z + 1].sum()])
 def test_potentials_by_a_random_index(potential):
-    with pm.Model(coords=published().coords) as model:
-        z = pm.Categorical("z", PRIOR)
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published())
-        pm.Potential("d", potential(x, z))
-    found = summed(model)
+    def add(x):
+        pm.Potential("d", potential(x, unknown()))
+
+    found = summed(posed(add))
     for k in range(3):
-        wanted = log_l(lambda x, k=k: np.exp(potential(x, k))) + np.log(PRIOR[k])
+        wanted = log_sum(lambda x, k=k: np.exp(potential(x, k))) + np.log(PRIOR[k])
         assert found(z=k) == pytest.approx(wanted, abs=1e-9)
-    with pm.Model(coords=published().coords):
-        z = pm.Categorical("z", PRIOR)
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published(), marginalize=True)
-        with pytest.raises(ppd.errors.ModelError, match="'d' does not depend on the confidential table 'x'"):
-            pm.Potential("d", potential(x, z))
+    with pytest.raises(ppd.errors.ModelError, match="'d' does not depend on the confidential table 'x'"):
+        posed(add, marginalize=True)
 
 
 def table_of_margin(z):
-    x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published())
+    x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), released())
     pm.Normal("d", x[z], 1, observed=3)
 
 
@@ -103,7 +74,7 @@ def plain_table(z):
 @pytest.mark.parametrize("tell", [table_of_margin, plain_table])
 def test_steps_use_the_present_index(tell):
     """Wrong variant: the prior of z, which steps at the first index leave unchanged."""
-    with pm.Model(coords=published().coords):
+    with pm.Model(coords=released().coords):
         tell(pm.Categorical("z", PRIOR))
         idata = pm.sample(
             3000, tune=200, chains=1, random_seed=1, progressbar=False, quiet=True, compute_convergence_checks=False
@@ -132,11 +103,9 @@ CONSTANT = {
 @pytest.mark.parametrize("index", CONSTANT)
 def test_cells_by_a_constant_index_are_marginalized(index):
     of, cells = CONSTANT[index]
-    with pm.Model(coords=published().coords) as model:
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published(), marginalize=True)
-        pm.Normal("d", of(x), 1, observed=np.arange(len(cells)))
+    model = posed(lambda x: pm.Normal("d", of(x), 1, observed=np.arange(len(cells))), marginalize=True)
     assert not model.free_RVs
-    wanted = log_l(lambda x: stats.norm.pdf(np.arange(len(cells)), x[cells], 1).prod())
+    wanted = log_sum(lambda x: stats.norm.pdf(np.arange(len(cells)), x[cells], 1).prod())
     assert summed(model)() == pytest.approx(wanted, abs=1e-9)
 
 
@@ -154,13 +123,13 @@ COLUMN = {
 def test_cells_of_tables_with_a_dimension_of_length_1(index, shape):
     of, cells = COLUMN[index]
     seen = np.arange(len(cells)) % 3
-    with pm.Model(coords=published(NOISY.reshape(shape)).coords) as model:
+    with pm.Model(coords=released(NOISY.reshape(shape)).coords) as model:
         x = ppd.PartiallyPrivate(
-            "x", pm.Poisson.dist(RATE.reshape(shape)), published(NOISY.reshape(shape)), marginalize=True
+            "x", pm.Poisson.dist(RATE.reshape(shape)), released(NOISY.reshape(shape)), marginalize=True
         )
         pm.Normal("d", of(x), 1, observed=seen)
     assert not model.free_RVs
-    wanted = log_l(lambda x: stats.norm.pdf(seen, x[cells], 1).prod())
+    wanted = log_sum(lambda x: stats.norm.pdf(seen, x[cells], 1).prod())
     assert summed(model)() == pytest.approx(wanted, abs=1e-9)
 
 
@@ -168,15 +137,16 @@ def test_cells_of_tables_with_a_dimension_of_length_1(index, shape):
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_areas_of_persons_that_change(way):
-    with pm.Model(coords=published().coords) as model:
+    def add(x):
         area, seen = pm.Data("area", [0, 2, 1, 1]), pm.Data("seen", [3, 1, 0, 2])
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published(), marginalize=way)
         pm.Poisson("d", 0.1 + 0.7 * x[area], observed=seen)
+
+    model = posed(add, marginalize=way)
     found = summed(model)
     for areas, counts in (([0, 2, 1, 1], [3, 1, 0, 2]), ([1, 0, 0, 2], [3, 1, 0, 2]), ([1], [4]), ([2] * 5, [1] * 5)):
         with model:
             pm.set_data({"area": areas, "seen": counts})
-        wanted = log_l(lambda x, a=areas, c=counts: stats.poisson.pmf(c, 0.1 + 0.7 * x[a]).prod())
+        wanted = log_sum(lambda x, a=areas, c=counts: stats.poisson.pmf(c, 0.1 + 0.7 * x[a]).prod())
         assert found() == pytest.approx(wanted, abs=1e-9)
     assert summed(model.copy())() == pytest.approx(wanted, abs=1e-9)
 
@@ -198,11 +168,13 @@ def test_changing_covariates_are_marginalized_with_the_table(covariate):
     rng = np.random.default_rng(1)
     drawn = [rng.uniform(0.2, 1, shape) for shape in shapes]
     results = [rng.normal(2, 1, expected(TABLES[0], w).shape) for w in drawn]
-    with pm.Model(coords=published().coords) as model:
+
+    def add(x):
         w, seen = pm.Data("w", drawn[0]), pm.Data("seen", results[0])
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published(), marginalize=True)
         pm.Normal("d", of(x, w), 1, observed=seen)
         pm.Potential("e", -0.1 * of(x, w).sum())
+
+    model = posed(add, marginalize=True)
     found = summed(model)
     for values, result in [*zip(drawn, results, strict=True), (1 - drawn[0], results[0])]:
         with model:
@@ -211,22 +183,24 @@ def test_changing_covariates_are_marginalized_with_the_table(covariate):
         def factor(x, values=values, result=result):
             return stats.norm.pdf(result, expected(x, values), 1).prod() * np.exp(-0.1 * expected(x, values).sum())
 
-        assert found() == pytest.approx(log_l(factor), abs=1e-9)
+        assert found() == pytest.approx(log_sum(factor), abs=1e-9)
     if covariate == "sums":
-        assert summed(model.copy())() == pytest.approx(log_l(factor), abs=1e-9)
+        assert summed(model.copy())() == pytest.approx(log_sum(factor), abs=1e-9)
 
 
 def test_sums_over_lengths_that_change():
     """The cells of an element depend on the length: the table is a variable."""
-    with pm.Model(coords=published().coords) as model:
+
+    def add(x):
         w, seen = pm.Data("w", np.ones(1)), pm.Data("seen", np.ones(1))
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published())
         pm.Normal("d", (x[:, None] * w).reshape((-1, 3)).sum(axis=1), 1, observed=seen)
+
+    model = posed(add)
     for length in (1, 2):
         w, result = np.arange(1.0, length + 1), np.arange(2.0, length + 2)
         with model:
             pm.set_data({"w": w, "seen": result})
-        wanted = log_l(
+        wanted = log_sum(
             lambda x, w=w, r=result: stats.norm.pdf(r, (x[:, None] * w).reshape(-1, 3).sum(axis=1), 1).prod()
         )
         assert summed(model)() == pytest.approx(wanted, abs=1e-9)
@@ -234,14 +208,36 @@ def test_sums_over_lengths_that_change():
 
 @pytest.mark.quick_cases(0)
 def test_interventions_and_observations():
-    with pm.Model(coords=published().coords) as model:
-        z = pm.Categorical("z", PRIOR)
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), published())
-        pm.Normal("d", x[z], 1, observed=3)
-        pm.Normal("q", x, 1)
+    model = posed(lambda x: pm.Normal("d", x[unknown()], 1, observed=3), lambda x: pm.Normal("q", x, 1))
     at = np.array([2.0, 0.5, 3.0])
     for k in (0, 2):
-        wanted = log_l(lambda x, k=k: stats.norm.pdf(3, x[k], 1) * stats.norm.pdf(at, x, 1).prod())
+        wanted = log_sum(lambda x, k=k: stats.norm.pdf(3, x[k], 1) * stats.norm.pdf(at, x, 1).prod())
         assert summed(pm.do(model, {"z": k}))(q=at) == pytest.approx(wanted, abs=1e-9)
         seen = pm.observe(model, {"z": k, "q": at})
         assert summed(seen.copy())() == pytest.approx(wanted + np.log(PRIOR[k]), abs=1e-9)
+
+
+def test_cells_of_operations():
+    x, z, k = pt.lmatrix("x"), pt.dvector("z"), pt.lvector("k")
+    numbers = np.arange(6).reshape(2, 3)
+
+    def of(graph):
+        return cell_indices(graph, x, (2, 3))
+
+    np.testing.assert_array_equal(of(x * z + 1), numbers)
+    np.testing.assert_array_equal(of(x.T[[2, 0], 1]), [5, 3])
+    np.testing.assert_array_equal(of(pt.stack([x, x + 1]).max(axis=0)), numbers)
+    np.testing.assert_array_equal(of(pt.concatenate([x[0], pt.constant([0.5, 1.5])])), [0, 1, 2, -1, -1])
+    np.testing.assert_array_equal(of(pt.concatenate([x, x * 2], axis=0)), np.vstack([numbers, numbers]))
+    np.testing.assert_array_equal(of(pt.stack([x[0, 1], z[0], x[1, 2]])), [1, -1, 5])
+    np.testing.assert_array_equal(of(z[:, None, None] * x), numbers[None])
+    np.testing.assert_array_equal(of((z[:, None] * x[1])[k, 2]), [5])
+    np.testing.assert_array_equal(of(x[np.eye(2, 3, dtype=bool)]), [0, 4])
+    np.testing.assert_array_equal(of((z * x[0, 2]).reshape((-1, 2))), [[2]])
+    np.testing.assert_array_equal(of(pt.logsumexp(pt.stack([x, x + 1]), axis=0)), numbers)
+    np.testing.assert_array_equal(of(x.reshape((3, 2))), numbers.reshape(3, 2))
+    for mixing in (x.sum(axis=0), x + x[::-1], x @ z, x.cumsum(), x[:, 0] + x[:, 1], pt.sort(x)):
+        assert of(mixing) is None
+    for open_ in (x[k], x[:, k[0]], x[: k[0]], x[pt.gt(k, 0)], pt.concatenate([x[0], z]), x[z.shape[0] :], z[x]):
+        assert of(open_) is None
+    np.testing.assert_array_equal(of(x.shape[0] * z), [-1])  # depends on no count

@@ -11,7 +11,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pymc.sampling.mcmc import assign_step_methods
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.traversal import graph_inputs
 from scipy.special import gammaln, logsumexp
@@ -239,11 +238,6 @@ def twenty_areas(epsilon=P1["eps"]):
     return model
 
 
-def test_nuts_is_assigned_to_every_parameter():
-    _, chosen = assign_step_methods(twenty_areas())
-    assert [method.__name__ for method in chosen] == ["NUTS"]
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("epsilon", [P1["eps"], 0.02])
 def test_density_of_twenty_areas(epsilon):
@@ -265,21 +259,3 @@ def test_density_of_twenty_areas(epsilon):
             with np.errstate(divide="ignore"):
                 log_sum = np.log(mass) + top + base
         assert potential(-5.0, 0.0, eta) == pytest.approx(log_sum[P1["T"]], abs=1e-9)
-
-
-@pytest.mark.deep
-@pytest.mark.filterwarnings("ignore")  # of the samplers, from their own dependencies
-def test_posterior_of_twenty_areas():
-    """Means within 0.1 reference sd and sds within 5 % of a long data-augmentation chain.
-
-    PyMC's own sampler draws the same posterior in `test_partially_private`.
-    """
-    pytest.importorskip("nutpie")
-    settings = {"tune": 1_000, "chains": 2, "cores": 2, "random_seed": 1, "progressbar": False, "quiet": True}
-    with twenty_areas():
-        posterior = pm.sample(15_000, nuts_sampler="nutpie", **settings).posterior
-    for name in ("mu", "tau", "eta"):
-        mean, sd = (np.array(P1["reference"][name][moment]) for moment in ("mean", "sd"))
-        draws = posterior[name].values.reshape(-1, *posterior[name].shape[2:])
-        assert (np.abs(draws.mean(axis=0) - mean) < 0.1 * sd).all(), name
-        assert (np.abs(draws.std(axis=0) / sd - 1) < 0.05).all(), name

@@ -1,14 +1,12 @@
 """Missing values among observed dependents of a table, against enumeration of all tables."""
 
-import itertools
-
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from noise_totals import log_total
 from pymc.initial_point import make_initial_point_fn
 from scipy import stats
+from three_cells import LOG_NOISE, LOG_WEIGHT, RATE, TABLES, frequencies, posed, released, summed
 
 import ppdinf as ppd
 from ppdinf.errors import ModelError
@@ -17,36 +15,28 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::pymc.exceptions.ImputationWarning", "ignore:invalid value:RuntimeWarning"
 )
 
-NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])
-TABLES = np.array([x for x in itertools.product(range(TOTAL + 1), repeat=3) if sum(x) == TOTAL])
-WEIGHT = stats.poisson.pmf(TABLES, RATE).prod(axis=1) * np.exp(-EPSILON * abs(TABLES - NOISY).sum(axis=1))
-WEIGHT /= np.exp(log_total(EPSILON, 3))
 VISITS = np.array([[1, np.nan], [np.nan, 0], [2, 1]])
 SHARE = 0.4
 
 
-def posed(way="auto", share=SHARE):
-    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
-    with pm.Model(coords=release.coords) as model:
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release, marginalize=way)
-        pm.Binomial("v", n=x[:, None], p=share, observed=VISITS)
-    return model
+WEIGHT = np.exp(LOG_WEIGHT)
+
+
+def visited(way="auto", share=SHARE):
+    return posed(lambda x: pm.Binomial("v", n=x[:, None], p=share, observed=VISITS), marginalize=way)
 
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_density(way):
-    model = posed(way)
-    log_density = model.compile_logp()
+    model = visited(way)
+    found = summed(model)
     assert ("x" in model) == (way is False)
     for missing in ([0, 0], [2, 1], [1, 2]):
         visits = VISITS.copy()
         visits[np.isnan(visits)] = missing
-        point = {"v_unobserved": np.array(missing)}
-        points = [{**point, "x": table} for table in TABLES] if way is False else [point]
-        found = np.log(sum(np.exp(log_density(point)) for point in points))
         wanted = np.log((WEIGHT * stats.binom.pmf(visits, TABLES[:, :, None], SHARE).prod(axis=(1, 2))).sum())
-        assert found == pytest.approx(wanted, abs=1e-9)
+        assert found(v_unobserved=missing) == pytest.approx(wanted, abs=1e-9)
 
 
 def law(counted):
@@ -59,13 +49,12 @@ def law(counted):
 @pytest.mark.parametrize("way", ["auto", False])
 def test_missing_values_are_marginalized_in_a_copy(way):
     """Wrong variant: missing values are counted as zeros."""
-    model = posed(way)
+    model = visited(way)
     copy = ppd.models.marginalize_missing(model)
     assert [rv.name for rv in copy.free_RVs] == ([] if way == "auto" else ["x"])
     assert "v_unobserved" in model
     assert not {"v", "v_unobserved"} & set(copy.named_vars)
-    log_density, points = copy.compile_logp(), [{"x": table} for table in TABLES]
-    found = np.log(sum(np.exp(log_density(point)) for point in (points if way is False else [{}])))
+    found = summed(copy)()
     assert found == pytest.approx(np.log(law(~np.isnan(VISITS)).sum()), abs=1e-9)
     assert abs(np.log(law(True).sum()) - found) > 0.1
 
@@ -73,19 +62,18 @@ def test_missing_values_are_marginalized_in_a_copy(way):
 @pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_posterior_without_missing_values():
-    copy = ppd.models.marginalize_missing(posed())
+    copy = ppd.models.marginalize_missing(visited())
     idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"none": (("chain", "draw"), np.zeros((1, 4000)))})})
     drawn = ppd.sample_confidential(idata, copy, random_seed=1).values.reshape(-1, 3)
     expected = law(~np.isnan(VISITS)) / law(~np.isnan(VISITS)).sum()
-    seen = np.array([(drawn == x).all(axis=1).sum() for x in TABLES])
-    possible = expected > 0
+    seen, possible = 4000 * frequencies(drawn), expected > 0
     assert not seen[~possible].any()
     assert stats.chisquare(seen[possible], 4000 * expected[possible]).pvalue > 1e-6
 
 
 def several(other=None):
     """A model with missing values of two variables, one of them latent reals, and perhaps with `other`."""
-    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
+    release = released()
     with pm.Model(coords=release.coords) as model:
         covariate = pm.Data("covariate", np.array([0.1, 0.5, -0.2]))
         slope = pm.Normal("slope", 0, 1)
@@ -107,8 +95,7 @@ def test_all_variables_with_missing_values_are_marginalized():
     assert {rv.name for rv in copy.basic_RVs} == {"slope", "v_observed", "w_observed", "x_release"}
     for slope in (-0.5, 0.7):
         rate = np.exp(slope * np.array([0.1, 0.5, -0.2]))
-        weight = stats.poisson.pmf(TABLES, rate).prod(axis=1) * np.exp(-EPSILON * abs(TABLES - NOISY).sum(axis=1))
-        weight /= np.exp(log_total(EPSILON, 3))
+        weight = stats.poisson.pmf(TABLES, rate).prod(axis=1) * np.exp(LOG_NOISE)
         weight *= law(~np.isnan(VISITS)) / WEIGHT
         weight *= stats.norm.pdf([0.5, 2.5], TABLES[:, 1:] + slope).prod(axis=1)
         expected = np.log(weight.sum()) + stats.norm.logpdf(slope)
@@ -135,14 +122,14 @@ def test_models_without_missing_values_are_refused():
 @pytest.mark.parametrize("share", [0.1, 0.95])
 def test_chains_start_where_missing_values_are_possible(way, share):
     """Wrong variant: missing values drawn for a prior table, some of which are impossible."""
-    model = posed(way, share)
+    model = visited(way, share)
     log_density, start = model.compile_logp(), make_initial_point_fn(model=model)
     for seed in range(25):
         assert np.isfinite(log_density(start(seed)))
 
 
 def test_later_observations_also_move_the_start():
-    release = ppd.Release(np.array([6, -3, 3]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
+    release = released([6, -3, 3])
     with pm.Model(coords=release.coords) as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)
         pm.Binomial("q", n=x, p=0.9)
@@ -156,13 +143,13 @@ def test_later_observations_also_move_the_start():
 @pytest.mark.parametrize("way", ["auto", False])
 def test_posterior(way):
     """Missing values are drawn and uninformative: the posterior of the table is that by the observed visits."""
-    with posed(way) as model:
+    with visited(way) as model:
         idata = pm.sample(
             4000, tune=500, chains=1, random_seed=1, progressbar=False, quiet=True, compute_convergence_checks=False
         )
     drawn = ppd.sample_confidential(idata, model, random_seed=1).values.reshape(-1, 3)
     posterior = law(~np.isnan(VISITS)) / law(~np.isnan(VISITS)).sum()
-    seen = np.array([(drawn == x).all(axis=1).mean() for x in TABLES])
+    seen = frequencies(drawn)
     assert seen.sum() == pytest.approx(1)
     # 400 effective draws give a total variation of 0.06 on average, and above 0.16 less than once in 10^4
     assert 0.5 * abs(seen - posterior).sum() < 0.16
@@ -190,11 +177,7 @@ CENSORED = np.ma.masked_array([1, 0, 2], [False, True, False])
 
 def censored_model():
     """A dependent whose observed and missing values PyMC does not separate."""
-    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
-    with pm.Model(coords=release.coords) as model:
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)
-        pm.Censored("v", pm.Poisson.dist(x + 1.0), lower=None, upper=2, observed=CENSORED)
-    return model
+    return posed(lambda x: pm.Censored("v", pm.Poisson.dist(x + 1.0), lower=None, upper=2, observed=CENSORED))
 
 
 @pytest.mark.quick_cases(0)

@@ -63,21 +63,6 @@ def test_measurements_of_one_count_are_combined(case, statement):
     assert float(found.draws.std()) == pytest.approx(sd, rel=0.15, abs=0.01)
 
 
-@pytest.mark.parametrize("y", [(10, 55), (10, 12), (10, 30, 75)])
-def test_repeated_measurements_of_a_total(y):
-    """Cells a and b of which only b is measured; the total is measured several times."""
-    law, log_weight = READINGS["geometric"]
-    parts = [ppd.measured(inv.total(), value, law) for value in y]
-    seen = ppd.Measurements({"a": ["A", "B"]}, ppd.measured(inv.margin("a"), [np.nan, 5], law), *parts)
-    a, b = np.meshgrid(np.arange(300), np.arange(60), indexing="ij")
-    log = log_weight(5, b) + sum(log_weight(value, a + b) for value in y)
-    weight = np.exp(log - logsumexp(log))
-    mean = (weight * a).sum()
-    sd = np.sqrt((weight * (a - mean) ** 2).sum())
-    found = ppd.denoise(seen, draws=1500, prior="flat", rng=1, progressbar=False)
-    assert float(found.draws[..., 0].mean()) == pytest.approx(mean, abs=6 * sd / np.sqrt(3000))
-
-
 def log_marginal(seen, dist, point):
     with pm.Model(coords=seen.coords) as model:
         ppd.PartiallyPrivate("x", dist(), release=seen)

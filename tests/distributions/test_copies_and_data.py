@@ -1,6 +1,8 @@
-"""Windows of counts are recomputed for the data of a model: enumeration after `pm.set_data`."""
+"""Copies of a model, changes of its data, and deletion: the density follows, and releases leave the memory."""
 
+import gc
 import itertools
+import weakref
 
 import numpy as np
 import pymc as pm
@@ -9,13 +11,99 @@ import xarray as xr
 from pymc.model.transform.optimization import freeze_dims_and_data, freeze_model
 from scipy import stats
 from scipy.special import logsumexp
+from three_cells import LOG_NOISE, LOG_WEIGHT, TABLES, log_sum, posed, summed
 
 import ppdinf as ppd
+from ppdinf.distributions.model_graph.dependents import tables_of
 from ppdinf.errors import ModelError
 
 inv = ppd.invariants
 
-NOISY, EPSILON, MANY = np.array([3, 5]), 1.0, np.arange(4000)
+
+def of_two(x):
+    return -0.3 * (x[0] - x[2]) ** 2
+
+
+def by_cell(x):
+    return -0.3 * (x**2).sum()
+
+
+COPIES = {
+    "copied": pm.Model.copy,
+    "copied twice": lambda model: model.copy().copy(),
+    "observed": lambda model: pm.observe(with_latent(model), {"q": 1.5}),
+    "intervened on": lambda model: pm.do(with_latent(model), {"q": 1.5}),
+}
+
+
+def with_latent(model):
+    with model:
+        pm.Normal("q", 0, 1)
+    return model
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("again", COPIES)
+@pytest.mark.parametrize("potential", [of_two, by_cell])
+def test_potentials_on_the_table_of_a_copy(potential, again):
+    """Wrong variant: another table is drawn at every call."""
+    copy = COPIES[again](posed())
+    x = tables_of(copy)[0].variable
+    with copy:
+        pm.Potential("p", potential(x))
+    wanted = log_sum(lambda x: np.exp(potential(x)))
+    if again == "observed":
+        wanted += stats.norm.logpdf(1.5)
+    assert summed(copy)() == pytest.approx(wanted, abs=1e-9)
+    assert ("x" in copy) == (potential is of_two)
+
+
+@pytest.mark.parametrize("potential", [of_two, by_cell])
+def test_the_table_of_the_copied_model_is_refused(potential):
+    model = posed()
+    x, copy = tables_of(model)[0].variable, model.copy()
+    before = copy.compile_logp()({})
+    with copy, pytest.raises(ModelError, match="'p' depends on the confidential table 'x' of another model"):
+        pm.Potential("p", potential(x))
+    with copy, pytest.raises(ModelError, match="of another model"):
+        pm.Deterministic("share", x / x.sum())
+    assert not copy.potentials
+    assert copy.compile_logp()({}) == pytest.approx(before, abs=1e-12)
+
+
+def test_a_table_that_must_be_marginalized_must_be_in_copies_as_well():
+    copy = posed(marginalize=True).copy()
+    with copy, pytest.raises(ModelError, match="marginalize=False"):
+        pm.Potential("p", of_two(tables_of(copy)[0].variable))
+    assert not copy.potentials
+
+
+def test_copies_contain_the_names_of_tables():
+    copy = posed().copy()
+    with copy, pytest.raises(ModelError, match="name of the confidential table"):
+        pm.Normal("x")
+    x = tables_of(copy)[0].variable
+    with copy, pytest.raises(ModelError, match="1 \\* table"):
+        pm.Potential("p", x)
+    assert x.name == "x"
+
+
+def test_a_table_that_is_observed_or_set_is_not_marginalized():
+    model, at = posed(marginalize=False), TABLES[7]
+    seen = pm.observe(model, {"x": at})
+    assert [table.is_marginalized for table in tables_of(seen)] == [False]
+    assert seen.compile_logp()({}) == pytest.approx(LOG_WEIGHT[7], abs=1e-9)
+    given = pm.do(model, {"x": at})
+    assert given.compile_logp()({}) == pytest.approx(LOG_NOISE[7], abs=1e-9)
+    assert not tables_of(given)
+    with given:
+        pm.Potential("p", of_two(given["x"]))
+    assert given.compile_logp()({}) == pytest.approx(LOG_NOISE[7] + of_two(at), abs=1e-9)
+
+
+# -- windows of changed data -----------------------------------------------------------------------------
+
+Y, MANY = np.array([3, 5]), np.arange(4000)
 OFFSETS = np.array([1.0, 1.3])
 
 
@@ -54,20 +142,20 @@ CASES = {  # data model, its log probabilities, and data before and after the ch
 }  # fmt: skip
 
 
-def released(public=None):
-    return ppd.Release(NOISY, ppd.GeneralizedLaplace(inv.Public() if public is None else public, epsilon=EPSILON))
+def release_of(public=None):
+    return ppd.Release(Y, ppd.GeneralizedLaplace(inv.Public() if public is None else public, epsilon=1.0))
 
 
-def posed(dist, data, way="auto", public=None):
+def changing(dist, data, way="auto", public=None):
     with pm.Model() as model:
         theta = pm.Normal("theta", 0, 0.1)
-        ppd.PartiallyPrivate("x", dist(pm.Data("data", data), theta), released(public), marginalize=way)
+        ppd.PartiallyPrivate("x", dist(pm.Data("data", data), theta), release_of(public), marginalize=way)
     return model
 
 
 def log_likelihood(log_p):
     """Log density of the release."""
-    return logsumexp(log_p + stats.dlaplace.logpmf(NOISY[:, None] - MANY, EPSILON), axis=1).sum()
+    return logsumexp(log_p + stats.dlaplace.logpmf(Y[:, None] - MANY, 1.0), axis=1).sum()
 
 
 def density(model):
@@ -80,7 +168,7 @@ def density(model):
 def test_density_after_the_data_have_changed(case):
     """The posterior is pulled far below the prior mean. Windows of the first data are up to 100 units off."""
     dist, log_p, before, after = CASES[case]
-    model = posed(dist, before)
+    model = changing(dist, before)
     with model:
         pm.set_data({"data": after})
     found = density(model)
@@ -92,7 +180,7 @@ def test_density_after_the_data_have_changed(case):
 @pytest.mark.parametrize("case", ["fewer trials", "covariates"])
 def test_functions_compiled_before_the_data_changed_raise(case):
     dist, _, before, after = CASES[case]
-    model = posed(dist, before)
+    model = changing(dist, before)
     old, gradient = density(model), model.compile_dlogp()
     old(0.1)
     model["data"].set_value(np.asarray(after, dtype=model["data"].dtype))  # not by way of pm.set_data
@@ -134,7 +222,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_models_with_other_data_have_windows_of_their_own(way):
     dist, log_p, before, after = CASES["more trials"]
-    model = posed(dist, before)
+    model = changing(dist, before)
     first = density(model)(0.3)
     changed = WAYS[way](model, after)
     assert density(changed)(-0.2) == pytest.approx(log_likelihood(log_p(after, -0.2)), abs=1e-3)
@@ -148,7 +236,7 @@ def test_a_prior_by_data_moves_the_windows():
     def model_of(level):
         with pm.Model() as model:
             theta = pm.Normal("theta", pm.Data("level", level), 0.1)
-            ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(theta)), released())
+            ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(theta)), release_of())
         return model
 
     model = model_of(0.0)
@@ -161,7 +249,7 @@ def test_a_prior_by_data_moves_the_windows():
 def enumerated(trials, p, total):
     tables = [x for x in itertools.product(*(range(n + 1) for n in trials)) if total is None or sum(x) == total]
     tables = np.array(tables)
-    log_w = stats.binom.logpmf(tables, trials, p).sum(axis=1) - EPSILON * abs(tables - NOISY).sum(axis=1)
+    log_w = stats.binom.logpmf(tables, trials, p).sum(axis=1) - 1.0 * abs(tables - Y).sum(axis=1)
     law = np.exp(log_w - logsumexp(log_w))
     mean = law @ tables
     return mean, np.sqrt(law @ (tables - mean) ** 2)
@@ -174,7 +262,7 @@ def test_posterior_after_more_trials(way, public):
     """300 trials of a cell instead of 5. Six standard errors: a false alarm once in 1e8 for each of 8 means."""
     with pm.Model() as model:
         n = pm.Data("n", [5, 7])
-        ppd.PartiallyPrivate("x", pm.Binomial.dist(n=n, p=0.9), released(public), marginalize=way)
+        ppd.PartiallyPrivate("x", pm.Binomial.dist(n=n, p=0.9), release_of(public), marginalize=way)
         if way == "auto":
             pm.Normal("other", 0, 1)
         model.logp()
@@ -189,3 +277,33 @@ def test_posterior_after_more_trials(way, public):
     assert (
         abs(x.values[0].mean(axis=0) - mean) < 12 * sd / np.sqrt(800) + 1e-9
     ).all()  # Gibbs draws have a quarter of the effective size
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+MODELS = {
+    "marginalized": (lambda r: pm.Poisson.dist(r * np.ones(12)), "auto"),
+    "all counts": (lambda r: pm.NegativeBinomial.dist(mu=r * np.ones(12), alpha=2.0), True),
+    "sampled": (lambda r: pm.Poisson.dist(r * np.ones(12)), False),
+}
+
+
+def compiled(dist, way):
+    """Compile a model of a new release; return weak references to the release and to the law of the table."""
+    labels = {"area": np.arange(12), "state": ("area", np.arange(12) // 3)}
+    table = xr.DataArray(np.arange(12) % 7, dims="area", coords=labels)
+    release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.groups("state"), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        x = ppd.PartiallyPrivate("x", dist(pm.Gamma("r", 2, 1)), release, marginalize=way)
+        pm.Binomial("d", n=x, p=0.5, observed=np.zeros(12, dtype=int))
+    point = model.initial_point()
+    assert np.isfinite(model.compile_logp()(point))
+    assert np.isfinite(model.compile_dlogp()({name: point[name] for name in point})).all()
+    return weakref.ref(release), weakref.ref(tables_of(model)[0].law)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_releases_of_deleted_models_leave_the_memory(name):
+    held = [compiled(*MODELS[name]) for _ in range(2)]
+    gc.collect()
+    assert [reference() for pair in held for reference in pair] == [None] * 4
