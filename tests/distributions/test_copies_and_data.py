@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from three_cells import LOG_NOISE, LOG_WEIGHT, TABLES, log_sum, posed, summed
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 
 inv = ppd.invariants

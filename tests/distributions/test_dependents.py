@@ -12,7 +12,7 @@ from scipy import stats
 from three_cells import NOISY, RATE, TOTAL, frequencies, log_sum, posed, posterior, released, summed
 
 import ppdinf as ppd
-from ppdinf.distributions.model_graph.dependents import tables_of
+from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import InvariantError, ModelError
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}

@@ -9,7 +9,7 @@ from scipy import stats
 from three_cells import EPSILON, LOG_WEIGHT, NOISY, RATE, TABLES, TOTAL, log_sum, posed, released, summed
 
 import ppdinf as ppd
-from ppdinf.distributions.densities.constant_indices import cell_indices
+from ppdinf.distributions.factors import cell_indices
 
 PRIOR = np.array([0.2, 0.3, 0.5])
 
