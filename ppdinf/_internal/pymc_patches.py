@@ -1,12 +1,83 @@
-"""All functions of PyMC and PyTensor that the package replaces, each with the reason."""
+"""All functions of PyMC and PyTensor that the package replaces, each with the reason.
+
+Every replacement calls PyMC's own function for models without confidential tables.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from ppdinf._internal.pymc_compat import NodeRewriter, Op, OpToRewriterTracker
+import pymc as pm
+
+from ppdinf._internal.pymc_compat import NodeRewriter, Op, OpToRewriterTracker, forward, log_density
+
+
+class Patch(NamedTuple):
+    """Places of a function that is replaced, the reason, and what would make the replacement unnecessary."""
+
+    owners: tuple[Any, ...]
+    attribute: str
+    reason: str
+    unnecessary: str
+
+
+PATCHES = {
+    "add_named_variable": Patch(
+        (pm.Model,),
+        "add_named_variable",
+        "Variables that users add after a table are checked when they are named: they are marginalized with the table, "
+        "make it a variable, or are refused. Otherwise a density without the table could be wrong silently.",
+        "Marginalization as an explicit transform of a complete model, as in "
+        "https://github.com/pymc-devs/pymc-extras/pull/688; users would then call one more function.",
+    ),
+    "logp": Patch(
+        (pm.Model, pm.FrozenModel),
+        "logp",
+        "Windows of counts are computed from the data of a model, which pm.set_data and pm.do can change.",
+        "pm.set_data as a transform of models, https://github.com/pymc-devs/pymc/issues/7279.",
+    ),
+    "sample_posterior_predictive": Patch(
+        (pm, forward),
+        "sample_posterior_predictive",
+        "Dependents and releases are drawn from posterior draws of a marginalized table, not from its prior.",
+        "PyMC support of `conditional` models, https://github.com/pymc-devs/pymc-extras/pull/688.",
+    ),
+    "compute_log_likelihood": Patch(
+        (pm, log_density),
+        "compute_log_likelihood",
+        "The likelihood of a dependent is that after marginalization of its table, for both forms of a model.",
+        "A dispatch of pointwise likelihoods by the type of a variable. No issue proposes one.",
+    ),
+    "get_trackers": Patch(
+        (OpToRewriterTracker,),
+        "get_trackers",
+        "PyTensor caches the rewrites of every Op without limit. Ops of a model contain its release, so every compiled "
+        "model would stay in memory.",
+        "Weak references in the cache, which https://github.com/pymc-devs/pytensor/pull/1660 introduced for the "
+        "trackers themselves only.",
+    ),
+}
+
+
+def replace(name: str, special: Callable[..., Any], concerns: Callable[..., bool]) -> None:
+    """Replace a function of PyMC by `special(own, *args, **kwargs)` where `concerns(*args, **kwargs)` is true."""
+    patch = PATCHES[name]
+    for owner in dict.fromkeys(patch.owners):
+        setattr(owner, patch.attribute, _guarded(getattr(owner, patch.attribute), special, concerns))
+
+
+def _guarded(own: Callable[..., Any], special: Callable[..., Any], concerns: Callable[..., bool]) -> Callable[..., Any]:
+    @wraps(own)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return special(own, *args, **kwargs) if concerns(*args, **kwargs) else own(*args, **kwargs)
+
+    return function
+
+
+# -- the cache of rewrites, with weak references to the Ops ----------------------------------------------
 
 _trackers: WeakKeyDictionary[OpToRewriterTracker, WeakKeyDictionary[Op, list[NodeRewriter]]] = WeakKeyDictionary()
 
@@ -28,4 +99,4 @@ def _clear(tracker: OpToRewriterTracker, cached: Any) -> None:
     _trackers.pop(tracker, None)
 
 
-OpToRewriterTracker.get_trackers = property(_get_trackers, _clear)
+setattr(OpToRewriterTracker, PATCHES["get_trackers"].attribute, property(_get_trackers, _clear))

@@ -104,7 +104,7 @@ def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64
 def _require_table(observed: ObservedMeasurements) -> None:
     """Raise an error that names contradictory statements if no table of non-negative counts satisfies all of them."""
     system, d = observed.system, observed.frame.size
-    further, limits = observed.hard_inequalities()
+    further, limits = observed.hard_inequalities
     B = sp.csr_array(sp.vstack([system.B, sp.eye_array(d, dtype=np.int64), further], format="csr"))
     of_cells = CellNames(system.frame, np.arange(d), system.frame.dims, after=" is not negative")
     nearest_feasible(

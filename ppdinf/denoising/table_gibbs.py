@@ -21,6 +21,7 @@ from ppdinf.denoising.learned_prior import (
     update_parameters,
 )
 from ppdinf.distributions.build_fiber import TableSupport, feasible_start, fiber_of
+from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs.cell_quantiles import knots_of, log_weights_at
 from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlock, Noise, gaussian_block, joint_moves
@@ -281,7 +282,7 @@ class TableGibbs:
         B = sp.csc_array(system.B)
         self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
         self.plan = (
-            f"sampled along lines, because {observed.why_not_marginalizable}. Moves: {moves.reason} Cells are updated "
+            f"sampled along lines, because {why_not_marginalizable(observed)}. Moves: {moves.reason} Cells are updated "
             "jointly with the level, the effects and the shape of their prior."
         )
         if self.wide:

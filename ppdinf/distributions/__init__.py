@@ -5,7 +5,7 @@ Expressions are symbolic. Every use of a table in a model enters its posterior, 
 build_fiber            Fiber of a table from observations and a data model: windows, supports, moves, initial table.
 confidential_rv        `ConfidentialRV`: the random variable of a confidential table.
 count_ranges           Ranges of counts that published numbers permit, and the probability outside a window.
-data_model_checks      Refusals of data models: parameters along other dimensions, and shares that count a public total
+data_model_checks      Refusals of data models: other shapes or dimensions, rows without public totals, a total counted
                        twice.
 data_models            Data models: the distribution that a user passes, as a distribution of the cells of a table in
                        double precision.
@@ -14,7 +14,7 @@ gamma_sums_op          PyTensor Op of sums of such cells: value and gradient in 
 latent_tables          Latent integers of plain models as tables with exactly known sums and optional releases.
 marginal_logp          Marginal likelihood of a noisy table with public totals.
 marginal_rewrite       Marginal likelihood of a release and all dependents of its table.
-marginalization        Decides whether a table is marginalized, when it is created and whenever a variable is added to
+marginalization        Decide whether a table is marginalized: when it is created, and whenever a variable is added to
                        its model.
 observed               Published numbers as observations of the confidential cells: the base class, and releases.
 observed_measurements  Measurements of one table as observations of its cells.

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
-    BetaBinomialRV,
-    BinomialRV,
-    Constant,
-    DirichletMultinomialRV,
-    GeometricRV,
-    MeasurableOp,
-    MultinomialRV,
-    NegBinomialRV,
-    PoissonRV,
-    RandomType,
     TensorVariable,
-    ancestors,
-    compile_pymc,
-    graph_inputs,
-    inputvars,
 )
-from ppdinf.distributions.confidential_rv import log_density
-from ppdinf.distributions.data_models import elementwise
+from ppdinf.distributions.data_models import initial_support, kind_of_support
 from ppdinf.distributions.factors import CellFactor
-from ppdinf.distributions.observed import Observed, cell_windows
+from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.tables import DataOfDependents, data_of_dependents, dependents_of, note_data
-from ppdinf.distributions.windows import common_width, count_windows, widened_windows
+from ppdinf.distributions.windows import choose_windows, widened_windows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
@@ -64,13 +48,13 @@ def fiber_of(
     coupling: NoiseNorm | MeasuredSums | None, nonnegative: Mask, without_window: Mask | None = None,
 ) -> Fiber:  # fmt: skip
     """Plan the sampling of a table within its windows."""
-    system, held = observed.system, observed.hard_inequalities()
+    system, held = observed.system, observed.hard_inequalities
     B = sp.csr_array(sp.vstack([system.B, held[0]], format="csr"))
     plan = support_moves(
         system.A, system.values, B, np.concatenate([system.limits, held[1]]), Support(lower, support.possible),
         _nearly_known(log_noise, observed), found=system.structure, cut=support.cut, shape=observed.frame.shape,
     )  # fmt: skip
-    moves = observed.moves(plan, coupling)
+    moves = plan.moves if coupling is None else observed.moves(plan, coupling)
     proved = plan.proved and not Support(lower, support.allowed).holes.any() and not _has_holes(coupling)
     restricted = plan.held is not None
     return Fiber(
@@ -117,10 +101,6 @@ def _has_holes(coupling: NoiseNorm | MeasuredSums | None) -> bool:
     return False
 
 
-UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
-BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
-
-
 def build_fiber(
     model: pm.Model,
     base: TensorVariable,
@@ -129,30 +109,29 @@ def build_fiber(
     gaps: bool = False,
     read: NDArray[np.bool_] | None = None,
     data: DataOfDependents | None = None,
-    windows: tuple[NDArray[np.int64], int] | None = None,
+    known: tuple[NDArray[np.int64], int] | None = None,
 ) -> tuple[Fiber, NDArray[np.int64]]:
-    """Compute the windows, choose moves for the given bounds, and find an initial table."""
+    """Choose windows (unless they are known), weights of counts, moves, and an initial table."""
     frame, system, likelihood = observed.frame, observed.system, observed.likelihood
-    at_start = _support(model, base, frame.shape)
+    at_start = initial_support(model, base, frame.shape)
     nonnegative = ~at_start(np.full((frame.size, 1), -1))[:, 0]
-    uninformed = observed.without_information(nonnegative)
-    if read is not None:
-        uninformed &= ~read
-    is_typical = False
-    if windows is not None:
-        lower, width = windows
-    elif likelihood.query is None:
-        lower, width, is_typical = count_windows(model, base, observed, nonnegative, uninformed, data)
+    if known is None:
+        lower, width, uninformed, is_typical = choose_windows(model, base, observed, nonnegative, read, data)
     else:
-        lower, upper = cell_windows(observed, nonnegative)
-        width = common_width(lower, upper, system)
+        (lower, width), is_typical = known, False
+        uninformed = observed.without_information(nonnegative)
+        if read is not None:
+            uninformed &= ~read
+    coupling = observed.coupling(lower, width)
+    # counts that everything published permits, and those that the data model permits at the initial point
     counts = lower[:, None] + np.arange(width)
+    possible_now, kind = at_start(counts), kind_of_support(base)
     public = _allowed(system, counts)
     # terms with an auxiliary variable of the model are added later
-    log_weight = observed.log_counts(counts) if likelihood.is_fixed_by_cell else 0.0
+    log_weight = likelihood.log_counts(observed.y, counts) if likelihood.is_fixed_by_cell else 0.0
     log_noise = np.where(public, log_weight, -np.inf)
     reached = public & np.isfinite(log_noise)
-    allowed = reached & at_start(counts)
+    allowed = reached & possible_now
     if uninformed.any():  # the first allowed count of the window represents all counts
         lower = lower + np.where(uninformed, allowed.argmax(axis=1), 0)
         alone = (np.arange(width) == 0) & allowed.any(axis=1, keepdims=True)
@@ -161,8 +140,6 @@ def build_fiber(
     if not allowed.any(axis=1).all():
         cell = frame.cell(int(np.argmin(allowed.any(axis=1))))
         raise ModelError(f"the distribution excludes all counts near the released one at {cell}")
-    coupling = observed.coupling(lower, width)
-    kind = _kind_of_support(base)
     possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
     support = TableSupport(possible, allowed, cut=kind == "unknown")
     fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative, uninformed)
@@ -190,13 +167,13 @@ def widen_windows(
         dist, _ = law.base(table.owner.inputs)
         windows = widened_windows(model, dist, law.observed, law.fiber, data)
         if windows is not None:
-            _set_fiber(table, model, read=~law.fiber.uninformed, windows=windows)
+            _set_fiber(table, model, read=~law.fiber.uninformed, known=windows)
     note_data(table, model, dependents)
 
 
 def extend_windows(table: TensorVariable, windows: tuple[NDArray[np.int64], int], model: pm.Model) -> None:
     """Rebuild the fiber of a table with wider windows."""
-    _set_fiber(table, model, read=~table.owner.op.fiber.uninformed, windows=windows)
+    _set_fiber(table, model, read=~table.owner.op.fiber.uninformed, known=windows)
 
 
 def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
@@ -216,19 +193,6 @@ def _set_fiber(table: TensorVariable, model: pm.Model, **known: Any) -> None:
         law.__dict__.pop(name, None)
 
 
-def _kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:
-    """Return how the support of a data model depends on its parameters."""
-    op = base.owner.op
-    if isinstance(op, UNBOUNDED):
-        return "counts"
-    deciding = base.owner.op.dist_params(base.owner)[:1] if isinstance(op, BOUNDED_BY_FIRST) else [base]
-    leaves = [leaf for leaf in graph_inputs(deciding) if not isinstance(leaf.type, RandomType)]
-    above = [x for x in ancestors(deciding) if x.owner and isinstance(x.owner.op, MeasurableOp)]
-    outputs = base.owner.outputs
-    constants = all(isinstance(leaf, Constant) for leaf in leaves)
-    return "constant" if constants and all(x in outputs or x.name is None for x in above) else "unknown"
-
-
 def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return a mask of counts of each window that the public bounds on single cells permit."""
     allowed = np.ones(counts.shape, dtype=bool)
@@ -239,36 +203,6 @@ def _allowed(system: System, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return allowed
 
 
-def _support(
-    model: pm.Model, base: TensorVariable, shape: tuple[int, ...]
-) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Return a function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
-    cells = elementwise(base, shape)[0]
-    counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
-    (log_data,) = model.replace_rvs_by_values([log_density(cells, counts)])
-    inputs = inputvars([log_data])
-    point = model.initial_point() if inputs else {}
-    parameters = [variable for variable in inputs if variable is not counts]
-    density = compile_pymc([counts, *parameters], log_data, mode="FAST_COMPILE")
-    values = [point[variable.name] for variable in parameters]
-
-    def support(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        log_p = density(counts.T.reshape(-1, *shape).astype(cells.dtype), *values)
-        return np.isfinite(log_p.reshape(counts.T.shape).T)
-
-    return support
-
-
-def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
-    """Evaluate an expression at the model's initial point, or with every real variable shifted from it."""
-    (graph,) = model.replace_rvs_by_values([expression])
-    inputs = inputvars([graph])
-    point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
-    values = [point[variable.name] for variable in inputs]
-    values = [x + shift * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in values]
-    return compile_pymc(inputs, graph, mode="FAST_COMPILE")(*values)
-
-
 def feasible_start(
     fiber: Fiber, allowed: NDArray[np.bool_], observed: Observed, *, gaps: bool = False
 ) -> NDArray[np.int64]:
@@ -276,7 +210,7 @@ def feasible_start(
     system, cells = fiber.system, sp.eye_array(fiber.lower.size, dtype=np.int64, format="csc")
     lowest = fiber.lower + allowed.argmax(axis=1)
     highest = fiber.lower + fiber.width - 1 - allowed[:, ::-1].argmax(axis=1)
-    further, hard_limits = observed.hard_inequalities()
+    further, hard_limits = observed.hard_inequalities
     B = sp.vstack([cells, -cells, system.B, further])
     limits = np.concatenate([lowest, -highest, system.limits, hard_limits])
     near = np.rint(observed.nearest_reals(lowest, highest)).astype(np.int64)

@@ -13,7 +13,6 @@ from pymc import logp
 from ppdinf._internal.pymc_compat import (
     Apply,
     CheckAndRaise,
-    MeasurableOp,
     Op,
     RandomType,
     RandomVariable,
@@ -22,11 +21,8 @@ from ppdinf._internal.pymc_compat import (
     Variable,
     _logprob,
     _support_point,
-    ancestors,
-    graph_replace,
-    vectorize_graph,
 )
-from ppdinf.distributions.data_models import constant, elementwise
+from ppdinf.distributions.data_models import constant, elementwise, log_density
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.distributions.observed import Observed
@@ -91,17 +87,6 @@ def window_logp(
         inside = pt.switch(outside, counts[0] + pt.argmax(log_p, axis=0, keepdims=True), counts)
         log_p = pt.switch(outside, -np.inf, log_density(dist, inside))
     return log_p.reshape((width, -1)).T
-
-
-def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:
-    """Return the log density of tables of counts, shape (n, *table shape), under an elementwise distribution."""
-    value = dist.type()
-    # otherwise PyMC clones random variables in some densities, and the variables of the model are lost
-    above = [x for x in ancestors([dist]) if x.name and x.owner and isinstance(x.owner.op, MeasurableOp)]
-    stand_ins = {x: x.type() for x in above}
-    (alone,) = graph_replace([dist], stand_ins, strict=False)
-    density = vectorize_graph(logp(alone, value), {value: counts})
-    return graph_replace([density], {y: x for x, y in stand_ins.items()}, strict=False)[0]
 
 
 class ConfidentialRV(SymbolicRandomVariable):

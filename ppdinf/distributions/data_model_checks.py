@@ -1,32 +1,109 @@
-"""Refusals of data models: parameters along other dimensions, and shares that count a public total twice."""
+"""Refusals of data models: other shapes or dimensions, rows without public totals, a total counted twice."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import scipy.sparse as sp
 
 from ppdinf._internal.pymc_compat import (
     BetaBinomialRV,
     BinomialRV,
+    Constant,
     DimShuffle,
+    DirichletMultinomialRV,
     Elemwise,
+    MissingInputError,
+    MultinomialRV,
+    RandomVariable,
     SpecifyShape,
+    SymbolicRandomVariable,
     TensorVariable,
     Variable,
+    change_dist_size,
     toposort,
 )
-from ppdinf.distributions.build_fiber import at_initial_point
-from ppdinf.distributions.latent_tables import known
+from ppdinf.distributions.data_models import at_initial_point, known
 from ppdinf.distributions.observed import Observed
 from ppdinf.errors import ModelError
+from ppdinf.invariants import System
+from ppdinf.lattice.points.feasible import nearest_feasible
 
 Axes = tuple[frozenset[str], ...]
 
 
-def refuse_other_dimensions(model: pm.Model, dist: TensorVariable, dims: Sequence[str]) -> None:
+def cells_of_table(dist: TensorVariable, observed: Observed, dims: Sequence[str], model: pm.Model) -> TensorVariable:
+    """Return an unnamed distribution with the shape of the table, unless it does not fit what is observed."""
+    base = _fit_to_table(dist, observed)
+    _refuse_other_dimensions(model, dist, dims)
+    refuse_counted_twice(model, base, observed)
+    return base
+
+
+def _fit_to_table(dist: TensorVariable, observed: Observed) -> TensorVariable:
+    """Give a distribution the shape of the table, or refuse it."""
+    frame, op = observed.frame, dist.owner.op
+    if isinstance(op, MultinomialRV | DirichletMultinomialRV):
+        _require_public_rows(dist, observed.system)
+        return change_dist_size(dist, frame.shape[:-1])
+    if op.ndim_supp != 0 or not dist.dtype.startswith(("int", "uint")):
+        raise ModelError(
+            f"the cells need an elementwise distribution over integers, found {op} over {dist.dtype} "
+            f"with {op.ndim_supp} support dimensions"
+        )
+    static = dist.type.shape
+    if None in static and isinstance(op, SymbolicRandomVariable):  # for example truncated distributions
+        with contextlib.suppress(MissingInputError):
+            static = tuple(map(int, dist.shape.eval(mode="FAST_COMPILE")))
+    fits = len(static) <= len(frame.shape) and all(
+        have in (None, 1, want) for have, want in zip(static[::-1], frame.shape[::-1], strict=False)
+    )
+    if not fits:
+        sizes = dict(zip(frame.dims, frame.shape, strict=True))
+        raise ModelError(f"the distribution has shape {static}, but the table has shape {sizes}")
+    return change_dist_size(_with_known_lengths(dist, frame.shape), frame.shape)
+
+
+def _with_known_lengths(dist: TensorVariable, shape: tuple[int, ...]) -> TensorVariable:
+    """Specify parameter lengths that are known to be 1, along axes on which the table has a single label."""
+    op = dist.owner.op
+    if not isinstance(op, RandomVariable):
+        return dist
+    rng, size = dist.owner.inputs[:2]
+    parameters = []
+    for parameter, core in zip(op.dist_params(dist.owner), op.ndims_params, strict=True):
+        static = parameter.type.shape
+        batch = len(static) - core  # axes of the table; a categorical distribution has an axis of counts after them
+        expected = shape[len(shape) - batch :]
+        lengths = [1 if n is None and m == 1 else n for n, m in zip(static[:batch], expected, strict=True)]
+        lengths += static[batch:]
+        parameters.append(parameter if tuple(lengths) == static else pt.specify_shape(parameter, lengths))
+    return op.make_node(rng, size, *parameters).default_output()
+
+
+def _require_public_rows(dist: TensorVariable, system: System) -> None:
+    """Refuse rows whose totals are not public, or differ from those of the distribution."""
+    n = dist.owner.inputs[-2]
+    if not isinstance(n, Constant):
+        raise ModelError("the number of persons in each row must be a constant, the public total of the row")
+    *rows_shape, width = system.frame.shape
+    totals = np.broadcast_to(np.asarray(n.data), rows_shape).ravel()
+    rows = sp.kron(sp.eye_array(totals.size, dtype=np.int64), np.ones((1, width), dtype=np.int64), format="csr")
+    moved = np.asarray(abs(rows @ system.lattice.basis).sum(axis=1)).ravel() > 0
+    # a public sum is the same for every table, including the released one
+    none = system.B[:0], system.limits[:0]
+    known = rows @ nearest_feasible(system.A, system.values, *none, row_names=system.names)
+    for row in np.flatnonzero(moved | (known != totals))[:1]:
+        cell = system.frame.cell(int(row) * width)
+        why = "is not public" if moved[row] else "differs from the n of the distribution"
+        raise ModelError(f"the total of the row that begins at {cell} {why}: rows need public totals, equal to n")
+
+
+def _refuse_other_dimensions(model: pm.Model, dist: TensorVariable, dims: Sequence[str]) -> None:
     """Refuse parameters that have a dimension of the table along another dimension of the table."""
     names = {x: name for name, x in model.named_vars.items()}
     axes: dict[Variable, Axes] = {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-import scipy.sparse as sp
+from numpy.typing import NDArray
+from pymc import logp
 
 from ppdinf._internal.pymc_compat import (
     XRV,
@@ -20,10 +21,13 @@ from ppdinf._internal.pymc_compat import (
     DimShuffle,
     DirichletMultinomialRV,
     Elemwise,
+    GeometricRV,
     MeasurableOp,
     MultinomialRV,
+    NegBinomialRV,
     Op,
     PoissonRV,
+    RandomType,
     RandomVariable,
     TensorVariable,
     TruncatedRV,
@@ -31,16 +35,31 @@ from ppdinf._internal.pymc_compat import (
     XTensorVariable,
     ancestors,
     change_dist_size,
+    check_dist_not_registered,
+    compile_pymc,
     graph_inputs,
     graph_replace,
+    inputvars,
     rv_size_is_none,
     toposort,
     vectorize_graph,
 )
 from ppdinf._internal.values import Array
 from ppdinf.errors import ModelError
-from ppdinf.invariants import System
-from ppdinf.lattice.points.feasible import nearest_feasible
+
+UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
+BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
+
+
+def as_distribution(dist: Variable, dims: Sequence[str], model: pm.Model) -> TensorVariable:
+    """Return what a user passes as an unnamed distribution of arrays, with integer bounds and in double precision."""
+    dist = _with_positions(dist, dims)
+    dist = _with_independent_cells(_of_expression(_with_integer_bounds(dist, model)))
+    op = getattr(getattr(dist, "owner", None), "op", None)
+    if op is None or not hasattr(op, "ndim_supp"):
+        raise ModelError("dist must be an unnamed PyMC distribution such as pm.Poisson.dist(rate)")
+    check_dist_not_registered(dist)
+    return in_double(dist, model)
 
 
 def in_double(dist: TensorVariable, model: pm.Model) -> TensorVariable:
@@ -111,25 +130,7 @@ def elementwise(dist: TensorVariable, shape: tuple[int, ...]) -> tuple[TensorVar
     return cells, pt.sum(pt.broadcast_to(sums, shape[:-1]))
 
 
-def require_public_rows(dist: TensorVariable, system: System) -> None:
-    """Refuse rows whose totals are not public, or differ from those of the distribution."""
-    n = dist.owner.inputs[-2]
-    if not isinstance(n, Constant):
-        raise ModelError("the number of persons in each row must be a constant, the public total of the row")
-    *rows_shape, width = system.frame.shape
-    totals = np.broadcast_to(np.asarray(n.data), rows_shape).ravel()
-    rows = sp.kron(sp.eye_array(totals.size, dtype=np.int64), np.ones((1, width), dtype=np.int64), format="csr")
-    moved = np.asarray(abs(rows @ system.lattice.basis).sum(axis=1)).ravel() > 0
-    # a public sum is the same for every table, including the released one
-    none = system.B[:0], system.limits[:0]
-    known = rows @ nearest_feasible(system.A, system.values, *none, row_names=system.names)
-    for row in np.flatnonzero(moved | (known != totals))[:1]:
-        cell = system.frame.cell(int(row) * width)
-        why = "is not public" if moved[row] else "differs from the n of the distribution"
-        raise ModelError(f"the total of the row that begins at {cell} {why}: rows need public totals, equal to n")
-
-
-def as_distribution(dist: TensorVariable) -> TensorVariable:
+def _of_expression(dist: TensorVariable) -> TensorVariable:
     """Return a function of one unnamed distribution as a distribution; other variables are returned unchanged."""
     if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, Elemwise)):
         return dist
@@ -187,7 +188,7 @@ def truncated_integers(dist: Variable, model: pm.Model) -> list[TensorVariable]:
     return [x for x in own if x.owner and isinstance(x.owner.op, TruncatedRV) and not x.dtype.startswith("float")]
 
 
-def with_integer_bounds(dist: TensorVariable, model: pm.Model) -> TensorVariable:
+def _with_integer_bounds(dist: TensorVariable, model: pm.Model) -> TensorVariable:
     """Round the bounds of truncated distributions of integers in a data model inwards."""
     if not isinstance(dist, TensorVariable):
         return dist
@@ -210,7 +211,7 @@ def _rounded(
     return bound if (of_numbers(bound.data) == bound.data).all() else pt.constant(of_numbers(bound.data))
 
 
-def with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
+def _with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
     """Return a distribution of `pymc.dims` as one of arrays with the given dimensions, and others unchanged."""
     if not isinstance(dist, XTensorVariable):
         return dist
@@ -232,7 +233,7 @@ def with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
     return drawn
 
 
-def with_independent_cells(dist: TensorVariable) -> TensorVariable:
+def _with_independent_cells(dist: TensorVariable) -> TensorVariable:
     """Return independent Poisson cells for multinomial rows whose n has a Poisson distribution."""
     if not (isinstance(dist, TensorVariable) and dist.owner and isinstance(dist.owner.op, MultinomialRV)):
         return dist
@@ -252,3 +253,68 @@ def with_independent_cells(dist: TensorVariable) -> TensorVariable:
     require: Op = CheckAndRaise(ModelError, "the p of multinomial rows must sum to 1")
     p = require(p, pt.all(pt.isclose(p.sum(axis=-1), 1.0)))
     return pm.Poisson.dist(mean[..., None] * p)
+
+
+def log_density(dist: TensorVariable, counts: TensorVariable) -> TensorVariable:
+    """Return the log density of tables of counts, shape (n, *table shape), under an elementwise distribution."""
+    value = dist.type()
+    # otherwise PyMC clones random variables in some densities, and the variables of the model are lost
+    above = [x for x in ancestors([dist]) if x.name and x.owner and isinstance(x.owner.op, MeasurableOp)]
+    stand_ins = {x: x.type() for x in above}
+    (alone,) = graph_replace([dist], stand_ins, strict=False)
+    density = vectorize_graph(logp(alone, value), {value: counts})
+    return graph_replace([density], {y: x for x, y in stand_ins.items()}, strict=False)[0]
+
+
+def kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unknown"]:
+    """Return how the support of a data model depends on its parameters."""
+    op = base.owner.op
+    if isinstance(op, UNBOUNDED):
+        return "counts"
+    deciding = base.owner.op.dist_params(base.owner)[:1] if isinstance(op, BOUNDED_BY_FIRST) else [base]
+    leaves = [leaf for leaf in graph_inputs(deciding) if not isinstance(leaf.type, RandomType)]
+    above = [x for x in ancestors(deciding) if x.owner and isinstance(x.owner.op, MeasurableOp)]
+    outputs = base.owner.outputs
+    constants = all(isinstance(leaf, Constant) for leaf in leaves)
+    return "constant" if constants and all(x in outputs or x.name is None for x in above) else "unknown"
+
+
+def initial_support(
+    model: pm.Model, base: TensorVariable, shape: tuple[int, ...]
+) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Return a function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
+    cells = elementwise(base, shape)[0]
+    counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
+    (log_data,) = model.replace_rvs_by_values([log_density(cells, counts)])
+    inputs = inputvars([log_data])
+    point = model.initial_point() if inputs else {}
+    parameters = [variable for variable in inputs if variable is not counts]
+    density = compile_pymc([counts, *parameters], log_data, mode="FAST_COMPILE")
+    values = [point[variable.name] for variable in parameters]
+
+    def support(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        log_p = density(counts.T.reshape(-1, *shape).astype(cells.dtype), *values)
+        return np.isfinite(log_p.reshape(counts.T.shape).T)
+
+    return support
+
+
+def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
+    """Evaluate an expression at the model's initial point, or with every real variable shifted from it."""
+    (graph,) = model.replace_rvs_by_values([expression])
+    inputs = inputvars([graph])
+    point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
+    values = [point[variable.name] for variable in inputs]
+    values = [x + shift * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in values]
+    return compile_pymc(inputs, graph, mode="FAST_COMPILE")(*values)
+
+
+def known(x: Variable) -> Array | None:
+    """Return the value of an expression of constants and data, or None."""
+    leaves = list(graph_inputs([x]))
+    if any(isinstance(leaf.type, RandomType) for leaf in leaves):
+        return None
+    try:
+        return np.asarray(x.eval(mode="FAST_COMPILE"))
+    except Exception:
+        return None

@@ -23,18 +23,16 @@ from ppdinf._internal.pymc_compat import (
     DirichletMultinomialRV,
     MeasurableOp,
     MultinomialRV,
-    RandomType,
     TensorVariable,
     Variable,
     ancestors,
     compile_pymc,
-    graph_inputs,
     graph_replace,
 )
 from ppdinf._internal.values import Array
 from ppdinf.distributions.build_fiber import build_fiber
 from ppdinf.distributions.confidential_rv import confidential
-from ppdinf.distributions.data_models import in_double
+from ppdinf.distributions.data_models import in_double, known
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginalization import restart
 from ppdinf.distributions.observed import Observed, ObservedRelease
@@ -172,17 +170,6 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
                 )
                 observed_variables.append(observation)
     return PlainTable(var, sums, releases, observed_variables) if sums or releases else None
-
-
-def known(x: Variable) -> Array | None:
-    """Return the value of an expression of constants and data, or None."""
-    leaves = list(graph_inputs([x]))
-    if any(isinstance(leaf.type, RandomType) for leaf in leaves):
-        return None
-    try:
-        return np.asarray(x.eval(mode="FAST_COMPILE"))
-    except Exception:
-        return None
 
 
 def _is(x: Variable, var: TensorVariable) -> bool:

@@ -44,13 +44,8 @@ from ppdinf.distributions.factors import CellFactor, factors_in
 from ppdinf.distributions.gamma_sums_op import logp_gamma
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.ops import logp_nested_natural, logp_nested_table
-from ppdinf.distributions.random_variables import ReleasedRV
+from ppdinf.distributions.random_variables import ReleasedRV, table_of
 from ppdinf.errors import ModelError
-
-
-def table_of(release: TensorVariable) -> TensorVariable:
-    """Return the confidential table from which a released table is drawn."""
-    return release.owner.op.dist_params(release.owner)[0]
 
 
 class Marginalized(MeasurableOp, Op):

@@ -1,13 +1,21 @@
-"""Decides whether a table is marginalized, when it is created and whenever a variable is added to its model."""
+"""Decide whether a table is marginalized: when it is created, and whenever a variable is added to its model.
+
+A new table is marginalized if everything published about it splits the cells (`why_not_marginalizable`) and its
+distribution depends on no other table (`is_marginalized`). Random variables and potentials that are added later, whose
+densities each depend on a single cell, are marginalized jointly with the table. Any other dependent makes the table a
+variable of the model, or is refused if the table must be marginalized. Marginalized tables are identified from the
+graph, so the checks also work in copies of a model and in nested models.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pymc as pm
 
+from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import (
     AdvancedSubtensor,
     DiracDeltaRV,
@@ -19,30 +27,77 @@ from ppdinf._internal.pymc_compat import (
     ancestors,
     toposort,
 )
-from ppdinf.distributions.build_fiber import at_initial_point, feasible_start, give_windows, widen_windows, with_support
+from ppdinf.distributions.build_fiber import feasible_start, give_windows, widen_windows, with_support
 from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.data_models import at_initial_point
 from ppdinf.distributions.factors import CellFactor, read_cells
 from ppdinf.distributions.marginal_rewrite import not_by_cell
+from ppdinf.distributions.observed import Observed
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.random_variables import ReleasedRV, observed_potential
 from ppdinf.distributions.tables import (
     all_above,
     dependents_of,
     depends_on,
     factors_of_variable,
+    has_tables,
     observed_among,
     tables_of,
 )
 from ppdinf.errors import DiagnosisWarning, ModelError
 
+
+def why_not_marginalizable(observed: Observed) -> str:
+    """Return the reason why published numbers do not permit the marginalization of their table, or an empty string."""
+    if isinstance(observed, ObservedMeasurements):
+        if observed.forest is not None:
+            return ""
+        if not observed.of_sums.are_independent:
+            return "l2 noise of several numbers is not independent"
+        return "noisy and exact sums cross each other" if observed.of_sums.y.size else observed.crossing()
+    likelihood = observed.likelihood
+    if likelihood.norm is not None:
+        return "the noise is not independent between cells"
+    if likelihood.histogram is not None:
+        return "noisy sums of the histogram of counts were published with the table"
+    crossing = observed.crossing()
+    if likelihood.normaliser is not None and not crossing.startswith("public sums"):
+        return "the normalizing constant of the noise depends on the table"
+    return crossing
+
+
+def is_marginalized(
+    requested: bool | str, observed: Observed, base: TensorVariable, model: pm.Model, name: str
+) -> bool:
+    """Decide whether a new table is marginalized; tables on which its distribution depends become variables."""
+    reason = why_not_marginalizable(observed)
+    if others := as_free_rvs(model, base, name):
+        reason = f"its distribution depends on the table {others[0]!r}"
+    if requested is True and reason:
+        raise ModelError(f"the confidential table cannot be marginalized: {reason}; use marginalize='auto'")
+    return bool(requested) and not reason
+
+
 type Dims = str | Sequence[str | None]
 
-_add = pm.Model.add_named_variable
+
+def _depends_on_tables(model: pm.Model, var: TensorVariable, dims: Dims | None = None) -> bool:
+    """Return whether a new variable depends on a table, or may have the name of one."""
+    above = ancestors([var])
+    return has_tables(model) or any(x.owner and isinstance(x.owner.op, ConfidentialRV) for x in above)
 
 
-def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None = None) -> None:
+def _add_named_variable(
+    add: Callable[..., None], model: pm.Model, var: TensorVariable, dims: Dims | None = None
+) -> None:
     """Add a variable to a model, after deciding how the tables on which it depends are treated."""
     root = model.root
-    above = [table for table in _tables_above(var, root) if depends_on(var, table, root)]
+    if isinstance(var.owner and var.owner.op, ReleasedRV):  # of a table that is being created
+        _refuse_as_a_table(var, root)
+        add(model, var, dims)
+        return
+    tables = [x for x in all_above(var, root) if x.owner and isinstance(x.owner.op, ConfidentialRV)]
+    above = [table for table in tables if depends_on(var, table, root)]
     try:
         _refuse_as_a_table(var, root)
         _refuse_sum_of_cells(var, above, root)
@@ -54,7 +109,7 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
     if is_observed:
         _observe(var, model, dims)
         return
-    _add(model, var, dims)
+    add(model, var, dims)
     if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
         for table in above:
             dependents = list(dict.fromkeys([*dependents_of(table, root), var]))
@@ -63,16 +118,17 @@ def _add_named_variable(model: pm.Model, var: TensorVariable, dims: Dims | None 
             restart_among(table, dependents, root)
 
 
-pm.Model.add_named_variable = _add_named_variable
+pymc_patches.replace("add_named_variable", _add_named_variable, _depends_on_tables)
 
 
 def as_free_rvs(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
     """Make the tables of an expression variables of the model; return the names of all tables of the expression."""
     root = model.root
-    for table in _tables_above(expression, root):
+    above = [x for x in all_above(expression, root) if x.owner and isinstance(x.owner.op, ConfidentialRV)]
+    for table in above:
         if table not in root.basic_RVs:
             _make_variable(table, model, name)
-    return [table.name for table in tables_of(root) if depends_on(expression, table.variable, root)]
+    return above and [table.name for table in tables_of(root) if depends_on(expression, table.variable, root)]
 
 
 def _marginalize_or_add(
@@ -98,7 +154,7 @@ def _marginalize_or_add(
                 warnings.warn(
                     f"{table.name!r} is sampled instead of marginalized, because of {var.name!r}: {remedy}",
                     DiagnosisWarning,
-                    stacklevel=7,
+                    stacklevel=8,
                 )
     else:
         give_windows(above[0], read_cells(factors, [], above[0].owner.op.start.size), root)
@@ -244,8 +300,3 @@ def _factors_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model
     except (NotImplementedError, RuntimeError):  # no separate density, for example of a part of a masked variable
         return None
     return factors if isinstance(factors, list) else None
-
-
-def _tables_above(var: TensorVariable, model: pm.Model) -> list[TensorVariable]:
-    """Return tables on which a variable depends given the model's other variables."""
-    return [x for x in all_above(var, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)]

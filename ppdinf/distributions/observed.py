@@ -56,11 +56,6 @@ class Observed(ABC):
         """True if the published numbers are integers."""
         return self.noisy.dtype.kind == "i"
 
-    @property
-    @abstractmethod
-    def why_not_marginalizable(self) -> str:
-        """Reason why the table cannot be marginalized; empty if it can."""
-
     def crossing(self) -> str:
         """Return the public sums or bounds that link groups of cells, or an empty string."""
         structure, system = self.system.structure, self.system
@@ -69,9 +64,9 @@ class Observed(ABC):
         linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
         return f"the bound {system.bound_names[linked[0]]!r} links cells" if linked.size else ""
 
-    @abstractmethod
     def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
         """Return log weights of counts of each cell, shape (d, n), by its own observations; 0 without observations."""
+        return self.likelihood.log_counts(self.y, counts, *auxiliary)
 
     @abstractmethod
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
@@ -85,6 +80,7 @@ class Observed(ABC):
         """Return inequalities ``B x >= limits`` that hold except with the tail probability of the noise."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
+    @cached_property
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Return the subset of the tail inequalities that every table of positive weight satisfies."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -216,22 +212,6 @@ class ObservedRelease(Observed):
     def is_integer(self) -> bool:
         """True if the noise is integer-valued."""
         return self.published.mechanism.is_integer
-
-    @cached_property
-    def why_not_marginalizable(self) -> str:
-        """Reason why the table cannot be marginalized group by group; empty if it can."""
-        if self.likelihood.norm is not None:
-            return "the noise is not independent between cells"
-        if self.likelihood.histogram is not None:
-            return "noisy sums of the histogram of counts were published with the table"
-        crossing = self.crossing()
-        if self.likelihood.normaliser is not None and not crossing.startswith("public sums"):
-            return "the normalizing constant of the noise depends on the table"
-        return crossing
-
-    def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
-        """Return log weights of counts of each cell, by the noise of the cell."""
-        return self.likelihood.log_counts(self.y, counts, *auxiliary)
 
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Return the range of counts within the noise radius of the released counts, or of the nearest allowed ones."""

@@ -219,15 +219,6 @@ class ObservedMeasurements(Observed):
         self.likelihood = Likelihood(self._by_cell, 0)  # type: ignore[arg-type]
 
     @cached_property
-    def why_not_marginalizable(self) -> str:
-        """Reason why the table cannot be marginalized; empty if it can."""
-        if self.forest is not None:
-            return ""
-        if not self.of_sums.are_independent:
-            return "l2 noise of several numbers is not independent"
-        return "noisy and exact sums cross each other" if self.of_sums.y.size else self.crossing()
-
-    @cached_property
     def forest(self) -> Forest | None:
         """Forest of all sums with exact values, bounds or noise, if they nest."""
         return forest_of_sums(self.system, self.of_sums)
@@ -251,10 +242,6 @@ class ObservedMeasurements(Observed):
     def _tail_probability(self) -> float:
         return TAIL / max(self.published.entries.y.size, 1)
 
-    def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Reals:
-        """Return log weights of counts of each cell, by measurements of the single cell."""
-        return self._by_cell.log_weight(None, counts)
-
     def without_information(self, nonnegative: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return cells on which no measurement, no exact sum and no bound depends."""
         return without_information(self.system, self.published.entries.matrix.indices, nonnegative)
@@ -274,6 +261,7 @@ class ObservedMeasurements(Observed):
             return super().tail_inequalities(low, high)
         return self._within(*self._reach_of_sums(self._tail_probability, low, high))
 
+    @cached_property
     def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Bound sums by the support of their laws."""
         return self._within(*self.of_sums.support_bounds(0.0))

@@ -71,6 +71,11 @@ def released(x: TensorVariable, observed: Observed, auxiliary: TensorVariable | 
     return table
 
 
+def table_of(release: TensorVariable) -> TensorVariable:
+    """Return the confidential table from which a released table is drawn."""
+    return release.owner.op.dist_params(release.owner)[0]
+
+
 @_logprob.register(ReleasedRV)
 def _released_logp(
     op: ReleasedRV,

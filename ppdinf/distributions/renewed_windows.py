@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_pymc, graph_replace
 from ppdinf.distributions.build_fiber import extend_windows, renew_windows
-from ppdinf.distributions.confidential_rv import log_density
 from ppdinf.distributions.count_ranges import possible_counts
 from ppdinf.distributions.data_model_checks import refuse_counted_twice
+from ppdinf.distributions.data_models import log_density
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginalization import restart_among
 from ppdinf.distributions.observed import Reals, sums_of_cells
@@ -30,6 +31,7 @@ from ppdinf.distributions.tables import (
     digest_of_model,
     drawn_for,
     factors_of_variable,
+    has_tables,
     note_data,
     tables_of,
     windows_are_stale,
@@ -354,16 +356,10 @@ def _extend(model: pm.Model) -> None:
         table.law.fitted_data.add(digest)
 
 
-def _after_following[**P, T](density: Callable[P, T]) -> Callable[P, T]:
+def _logp(own: Callable[..., Any], model: pm.Model, *args: Any, **kwargs: Any) -> Any:
     """Update the windows before the density of a model is built."""
-
-    @wraps(density)
-    def of_model(*args: P.args, **kwargs: P.kwargs) -> T:
-        follow_data(args[0])
-        return density(*args, **kwargs)
-
-    return of_model
+    follow_data(model)
+    return own(model, *args, **kwargs)
 
 
-for kind in (pm.Model, pm.FrozenModel):
-    kind.logp = _after_following(kind.logp)
+pymc_patches.replace("logp", _logp, has_tables)

@@ -29,8 +29,11 @@ from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor, factors_in
 from ppdinf.distributions.marginal_logp import fixed
-from ppdinf.distributions.marginal_rewrite import table_of
-from ppdinf.distributions.random_variables import ReleasedRV
+from ppdinf.distributions.random_variables import ObservedPotentialRV, ReleasedRV, table_of
+from ppdinf.errors import ModelError
+from ppdinf.measurements import Measurements
+from ppdinf.measurements.same_noise import refuse_noise_in_use
+from ppdinf.releases import Release
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,12 @@ class ConfidentialTable:
         return self.variable.owner.op
 
 
+def has_tables(model: pm.Model | None = None, *_: object, **__: object) -> bool:
+    """Return whether a model, by default that of the context, observes a release or a potential of its tables."""
+    observed = pm.modelcontext(model).root.observed_RVs
+    return any(isinstance(var.owner.op, ReleasedRV | ObservedPotentialRV) for var in observed)
+
+
 def tables_of(model: pm.Model) -> list[ConfidentialTable]:
     """Return the confidential tables of a model, in the order of their creation."""
     tables = []
@@ -57,6 +66,16 @@ def tables_of(model: pm.Model) -> list[ConfidentialTable]:
             if table.owner is not None and isinstance(table.owner.op, ConfidentialRV):
                 tables.append(ConfidentialTable(table.name, table, released, table not in model.basic_RVs))
     return tables
+
+
+def refuse_second_use(published: Release | Measurements, model: pm.Model) -> None:
+    """Refuse a release that a model already observes, as a whole, as a copy or in part."""
+    for table in tables_of(model):
+        earlier = table.law.observed.published
+        if earlier is published:
+            raise ModelError(f"the release is already in the model as that of {table.name!r}: observe it only once")
+        new, old = ([x] if isinstance(x, Release) else x.releases for x in (published, earlier))
+        refuse_noise_in_use(new, old, table.name)
 
 
 def depends_on(var: TensorVariable, table: TensorVariable, model: pm.Model) -> bool:
@@ -178,7 +197,7 @@ def note_data(table: TensorVariable, model: pm.Model, dependents: Sequence[Tenso
 def _leaves(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] = ()) -> Iterator[Variable]:
     """Yield constants and shared data on which a table depends, in the same order for copies of a model."""
     given = [x for x in table.owner.inputs if not isinstance(x.type, RandomType)]
-    given += observed_among(dependents, model)
+    given += observed_among(dependents, model) if dependents else []
     above = set(ancestors(given))
     values = [value for rv, value in model.rvs_to_values.items() if rv in above and rv not in model.free_RVs]
     for leaf in graph_inputs([*given, *values]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -19,10 +20,9 @@ from ppdinf._internal.pymc_compat import (
     graph_replace,
 )
 from ppdinf._internal.values import Array
-from ppdinf.distributions.confidential_rv import log_density
 from ppdinf.distributions.count_ranges import possible_counts
-from ppdinf.distributions.data_models import elementwise, truncated_integers
-from ppdinf.distributions.observed import Observed, Reals
+from ppdinf.distributions.data_models import elementwise, log_density, truncated_integers
+from ppdinf.distributions.observed import Observed, Reals, cell_windows
 from ppdinf.distributions.tables import DataOfDependents
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
@@ -228,15 +228,32 @@ ENTRIES = 2**25  # maximum number of log weights, cells by counts: 256 MB
 NOISE = 1e-12  # probability that noise exceeds its support radius
 
 
-def count_windows(
+class Windows(NamedTuple):
+    """Windows of counts: first counts, shape (d,), a common number of counts, and cells that need no window, (d,)."""
+
+    lower: NDArray[np.int64]
+    width: int
+    uninformed: NDArray[np.bool_]
+    is_typical: bool = False  # whether a draw of the prior is far from the ends of all windows
+
+
+def choose_windows(
     model: pm.Model,
     base: TensorVariable,
     observed: Observed,
     nonnegative: NDArray[np.bool_],
-    uninformed: NDArray[np.bool_],
+    read: NDArray[np.bool_] | None = None,
     data: DataOfDependents | None = None,
-) -> tuple[NDArray[np.int64], int, bool]:
-    """Return the first count of every window, the number of counts of the widest one, and whether the prior fits."""
+) -> Windows:
+    """Choose the windows of a table from what is observed and from its data model; cells in `read` need a window."""
+    if observed.likelihood.query is not None:
+        by_queries = cell_windows(observed, nonnegative)
+        return Windows(
+            by_queries[0], common_width(*by_queries, observed.system), np.zeros(nonnegative.size, dtype=bool)
+        )
+    uninformed = observed.without_information(nonnegative)
+    if read is not None:
+        uninformed &= ~read
     system = observed.system
     low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
     lower, upper = observed.truncation(low, high)
@@ -257,7 +274,7 @@ def count_windows(
     lower, upper = _widened(prior, lower, upper, law, low, high, ~uninformed, system)
     ends = _ends(lower, upper, law, low, high)
     is_typical = _is_typical(prior.tables, lower, upper, law, ends, ~uninformed)
-    return lower.astype(np.int64), common_width(lower, upper, system), is_typical
+    return Windows(lower.astype(np.int64), common_width(lower, upper, system), uninformed, is_typical)
 
 
 def widened_windows(
@@ -334,7 +351,8 @@ def noise_law(observed: Observed) -> Law:
     """Return log weights of noise given counts of each cell, (..., d); Laplace of the same width as a substitute."""
     likelihood = observed.likelihood
     if likelihood.is_fixed_by_cell:
-        return lambda counts: observed.log_counts(np.atleast_2d(counts).T).T.reshape(np.shape(counts))
+        y = observed.y
+        return lambda counts: likelihood.log_counts(y, np.atleast_2d(counts).T).T.reshape(np.shape(counts))
     y, rate = observed.y, -math.log(NOISE) / max(likelihood.support_radius, 1)
     return lambda counts: np.asarray(-rate * abs(y - counts), dtype=np.float64)
 

@@ -19,6 +19,7 @@ from ppdinf._internal.pymc_compat import TensorVariable, Variable
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.data_models import has_rows
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
+from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.distributions.random_variables import ReleasedRV
 from ppdinf.distributions.renewed_windows import follow_data
@@ -297,7 +298,7 @@ def _require_units(model: pm.Model, name: str | None) -> ConfidentialRV:
     """Return the law of the table; refuse models in which no part of the release can be left out."""
     table = only_table(model, name)
     law, given = table.law, table.variable.owner.inputs
-    if reason := law.observed.why_not_marginalizable:
+    if reason := why_not_marginalizable(law.observed):
         raise ModelError(f"{table.name!r} cannot be marginalized, so the release has no pointwise likelihood: {reason}")
     if dependents := dependents_of(table.variable, model):
         raise ModelError(

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import xarray as xr
 
 import ppdinf.models.pymc_after_sampling
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (registers the step method with PyMC)
 from ppdinf._internal.pymc_compat import (
-    MissingInputError,
-    RandomVariable,
-    SymbolicRandomVariable,
     TensorVariable,
-    change_dist_size,
-    check_dist_not_registered,
 )
 from ppdinf.distributions.build_fiber import build_fiber
 from ppdinf.distributions.confidential_rv import confidential
-from ppdinf.distributions.data_model_checks import refuse_counted_twice, refuse_other_dimensions
+from ppdinf.distributions.data_model_checks import cells_of_table
 from ppdinf.distributions.data_models import (
     as_distribution,
-    has_rows,
-    in_double,
-    require_public_rows,
-    with_independent_cells,
-    with_integer_bounds,
-    with_positions,
 )
-from ppdinf.distributions.marginalization import as_free_rvs
-from ppdinf.distributions.observed import Observed, ObservedRelease
+from ppdinf.distributions.marginalization import is_marginalized
+from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.random_variables import Labels, mechanism_dist, released
-from ppdinf.distributions.tables import note_data, tables_of
+from ppdinf.distributions.tables import note_data, refuse_second_use
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.measurements import Measurements
-from ppdinf.measurements.same_noise import refuse_noise_in_use
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.starts import add_with_start
 from ppdinf.releases import Release
@@ -172,47 +158,33 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
     if model.name_for(name) in model.named_vars:
         raise ModelError(f"the model already has a variable {name!r}: choose another name for the table")
-    for table in tables_of(root):
-        earlier = table.law.observed.published
-        if earlier is release:
-            raise ModelError(f"the release is already in the model as that of {table.name!r}: observe it only once")
-        refuse_noise_in_use(_releases_of(release), _releases_of(earlier), table.name)
+    # 1. what is observed
     _match_coords(model, release)
-    dist = with_positions(dist, dims or release.dims)
-    dist = with_independent_cells(as_distribution(with_integer_bounds(dist, root)))
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
+    refuse_second_use(release, root)
+    dist = as_distribution(dist, dims or release.dims, root)
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
-    # data model, and whether the table can be marginalized
-    base = in_double(_fit_to_table(dist, observed), root)
-    refuse_other_dimensions(root, dist, dims or ())
-    refuse_counted_twice(root, base, observed)
-    above = as_free_rvs(model, base, name)
-    hindered = f"its distribution depends on the table {above[0]!r}" if above else observed.why_not_marginalizable
-    if marginalize is True and hindered:
-        raise ModelError(f"the confidential table cannot be marginalized: {hindered}; use marginalize='auto'")
-    marginalized = bool(marginalize) and not hindered
-    # fiber, auxiliary variable of the noise, and the table
+    # 2. the distribution of the cells, and whether the table is summed out
+    base = cells_of_table(dist, observed, dims or (), root)
+    marginalized = is_marginalized(marginalize, observed, base, model, name)
+    # 3. windows of counts, moves, and an initial table
     fiber, start = build_fiber(root, base, observed, gaps=marginalized)
+    # 4. variables of the model: auxiliary variable of the noise, table, release
     auxiliary = None
     if (variable := observed.likelihood.auxiliary) is not None:
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)
     table = confidential(base, observed, fiber, start, auxiliary)
     table.name = model.name_for(name)
-    note_data(table, root)
     table.owner.op.dims, table.owner.op.is_kept_out = dims, marginalize is True
+    noisy = released(table, observed, auxiliary)
+    note_data(table, root, dependents=())
     if not marginalized:
         model.register_rv(table, name, dims=dims)
-    # observed release
-    noisy = released(table, observed, auxiliary)
     noisy_dims = release.dims if isinstance(release, Release) else None
     # PyMC casts integers to 32 bits on their way to an observed variable, but not real numbers
     published = observed.noisy.values.astype(np.float64)
     model.register_rv(noisy, f"{name}_release", observed=published, dims=noisy_dims)
     return table
-
-
-def _releases_of(published: Release | Measurements) -> Sequence[Release]:
-    return [published] if isinstance(published, Release) else published.releases
 
 
 def _match_coords(model: pm.Model, release: Release | Measurements) -> None:
@@ -251,50 +223,6 @@ def _cells(
         sizes = {dim: len(labels) for dim, labels in coords.items()}
         raise ModelError(f"the query has one column for each of {d} cells, but the dimensions have sizes {sizes}")
     return Frame.of(xr.DataArray(np.zeros([len(labels) for labels in coords.values()]), coords=coords)), tuple(dims)
-
-
-def _fit_to_table(dist: TensorVariable, observed: Observed) -> TensorVariable:
-    frame = observed.frame
-    op = getattr(getattr(dist, "owner", None), "op", None)
-    if op is None or not hasattr(op, "ndim_supp"):
-        raise ModelError("dist must be an unnamed PyMC distribution such as pm.Poisson.dist(rate)")
-    check_dist_not_registered(dist)
-    if has_rows(dist):
-        require_public_rows(dist, observed.system)
-        return change_dist_size(dist, frame.shape[:-1])
-    if op.ndim_supp != 0 or not dist.dtype.startswith(("int", "uint")):
-        raise ModelError(
-            f"the cells need an elementwise distribution over integers, found {op} over {dist.dtype} "
-            f"with {op.ndim_supp} support dimensions"
-        )
-    static = dist.type.shape
-    if None in static and isinstance(op, SymbolicRandomVariable):  # for example truncated distributions
-        with contextlib.suppress(MissingInputError):
-            static = tuple(map(int, dist.shape.eval(mode="FAST_COMPILE")))
-    fits = len(static) <= len(frame.shape) and all(
-        have in (None, 1, want) for have, want in zip(static[::-1], frame.shape[::-1], strict=False)
-    )
-    if not fits:
-        sizes = dict(zip(frame.dims, frame.shape, strict=True))
-        raise ModelError(f"the distribution has shape {static}, but the table has shape {sizes}")
-    return change_dist_size(_with_known_lengths(dist, frame.shape), frame.shape)
-
-
-def _with_known_lengths(dist: TensorVariable, shape: tuple[int, ...]) -> TensorVariable:
-    """Specify parameter lengths that are known to be 1, along axes on which the table has a single label."""
-    op = dist.owner.op
-    if not isinstance(op, RandomVariable):
-        return dist
-    rng, size = dist.owner.inputs[:2]
-    parameters = []
-    for parameter, core in zip(op.dist_params(dist.owner), op.ndims_params, strict=True):
-        static = parameter.type.shape
-        batch = len(static) - core  # axes of the table; a categorical distribution has an axis of counts after them
-        expected = shape[len(shape) - batch :]
-        lengths = [1 if n is None and m == 1 else n for n, m in zip(static[:batch], expected, strict=True)]
-        lengths += static[batch:]
-        parameters.append(parameter if tuple(lengths) == static else pt.specify_shape(parameter, lengths))
-    return op.make_node(rng, size, *parameters).default_output()
 
 
 def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)

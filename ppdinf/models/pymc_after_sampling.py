@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,29 +15,34 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import (
     SharedVariable,
     TensorVariable,
     ancestors,
-    forward,
-    log_density,
     vectorize_graph,
 )
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor
+from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.predictions import new_labels, predictive_model
 from ppdinf.distributions.random_variables import ObservedPotentialRV
 from ppdinf.distributions.renewed_windows import follow_data
-from ppdinf.distributions.tables import ConfidentialTable, dependent_factors, depends_on, factors_of_variable, tables_of
+from ppdinf.distributions.tables import (
+    ConfidentialTable,
+    dependent_factors,
+    depends_on,
+    factors_of_variable,
+    has_tables,
+    tables_of,
+)
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.sums_given_totals.totals import log_coefficient
 from ppdinf.models.model_order import dims_of_draws, in_chains, posterior_of
 from ppdinf.models.posterior_tables import draw_marginalized, of_draws
 
 LARGEST = 10**6  # log weights of one evaluation
-
-_compute = log_density.compute_log_likelihood
 
 type Reals = NDArray[np.float64]
 
@@ -57,7 +61,7 @@ def of_one_table(var: TensorVariable, model: pm.Model) -> OfOneTable | str:
     if len(above) != 1 or var not in model.observed_RVs or isinstance(var.owner.op, ObservedPotentialRV):
         return "it is not an observed variable that depends on one confidential table"
     (table,) = above
-    if reason := table.law.observed.why_not_marginalizable:
+    if reason := why_not_marginalizable(table.law.observed):
         return reason
     others, of_all = dependent_factors(table.variable, model, known=[var])
     counts = model.rvs_to_values[table.variable] if table.variable in model.free_RVs else table.variable.type()
@@ -142,8 +146,8 @@ def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Re
     return result
 
 
-@wraps(_compute)
-def compute_log_likelihood(
+def _compute_log_likelihood(
+    own_function: Callable[..., Any],
     idata: xr.DataTree,
     *,
     var_names: Sequence[str] | None = None,
@@ -160,7 +164,7 @@ def compute_log_likelihood(
     own = [var.name for var in observed if var.name in names and isinstance(of_one_table(var, model), OfOneTable)]
     result = xr.Dataset()
     if others := [name for name in names if name not in own]:
-        result = _compute(
+        result = own_function(
             idata, var_names=others, extend_inferencedata=False, model=model, sample_dims=sample_dims, **kwargs
         )
     of_own = [log_likelihood_of_dependent(posterior_of(idata), model, name, sample_dims) for name in own]
@@ -171,14 +175,13 @@ def compute_log_likelihood(
     return idata
 
 
-log_density.compute_log_likelihood = pm.compute_log_likelihood = compute_log_likelihood
+pymc_patches.replace(
+    "compute_log_likelihood", _compute_log_likelihood, lambda *args, model=None, **kwargs: has_tables(model)
+)
 
 
-_sample = pm.sample_posterior_predictive
-
-
-@wraps(_sample)
-def sample_posterior_predictive(
+def _sample_posterior_predictive(
+    sample: Callable[..., Any],
     trace: Any,
     model: pm.Model | None = None,
     *,
@@ -197,7 +200,7 @@ def sample_posterior_predictive(
     renamed = [table.name for table in tables if new_labels(table, model)]
     _warn_of_old_labels(tables, model)
     if not renamed and not any(table.is_marginalized for table in tables):
-        drawn: xr.DataTree = _sample(
+        drawn: xr.DataTree = sample(
             trace, model, random_seed=random_seed, extend_inferencedata=extend_inferencedata, **options
         )
         return drawn
@@ -227,15 +230,16 @@ def sample_posterior_predictive(
     if isinstance(trace, xr.DataTree) and "posterior" in trace.children:
         given = trace.copy()
         given["posterior"] = xr.DataTree(draws)
-    result: xr.DataTree = _sample(given, predictive, random_seed=random_seed, **options)
+    result: xr.DataTree = sample(given, predictive, random_seed=random_seed, **options)
     if extend_inferencedata and given is not draws:
         trace.update(result)
         return trace
     return result
 
 
-pm.sample_posterior_predictive = sample_posterior_predictive
-forward.sample_posterior_predictive = sample_posterior_predictive
+pymc_patches.replace(
+    "sample_posterior_predictive", _sample_posterior_predictive, lambda trace, model=None, **kwargs: has_tables(model)
+)
 
 
 def _warn_of_old_labels(tables: Sequence[ConfidentialTable], model: pm.Model) -> None:
@@ -249,7 +253,7 @@ def _warn_of_old_labels(tables: Sequence[ConfidentialTable], model: pm.Model) ->
                     "changed: all counts are drawn from the data model, without the release. Predict new labels only, "
                     "and use the draws with the labels of the release for its cells",
                     DiagnosisWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
 

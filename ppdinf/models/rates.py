@@ -31,6 +31,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Variable
+from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models.partially_private import PartiallyPrivate
@@ -69,7 +70,7 @@ def rate_model(
         log_mean = log_mean + np.zeros(release.shape)
         mean = pm.Deterministic("mean_rate", pm.math.exp(log_mean), dims=release.dims)
         observed = ObservedRelease(release, release.frame)
-        sampled = bool(observed.why_not_marginalizable) or observed.likelihood.auxiliary is not None
+        sampled = bool(why_not_marginalizable(observed)) or observed.likelihood.auxiliary is not None
         if sampled:
             size = 1 / spread**2
             # nobody at risk: the count is 0; the density of negative binomials has no gradient there

@@ -25,8 +25,9 @@ from ppdinf._internal.pymc_compat import (
     inputvars,
 )
 from ppdinf._internal.values import Array
-from ppdinf.distributions.build_fiber import at_initial_point, give_windows
+from ppdinf.distributions.build_fiber import give_windows
 from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.data_models import at_initial_point
 from ppdinf.distributions.factors import CellFactor, read_cells
 from ppdinf.distributions.latent_tables import plain_table
 from ppdinf.distributions.marginalization import restart_by_data
