@@ -37,5 +37,6 @@ def test_the_file_takes_nothing_that_is_not_used():
     assert taken == set(pymc_compat.__all__)
 
 
-def test_the_file_documents_each_name():
-    assert [name for name in pymc_compat.__all__ if f"`{name}`" not in (pymc_compat.__doc__ or "")] == []
+def test_the_file_documents_each_private_name():
+    assert [name for name in pymc_compat.PRIVATE if f"`{name}`" not in (pymc_compat.__doc__ or "")] == []
+    assert len(pymc_compat.PRIVATE) <= 62
