@@ -99,9 +99,9 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         nearest, moved = step or (None, None)
         record = guarantee.unit if guarantee.contributions == 1 else "record"
         measured = (CHAIN,) if 0 < distance < 1 else ()
-        given = vars(guarantee) | {"assumed": (*guarantee.assumed, *measured), "possible": possible}
+        fields = vars(guarantee) | {"assumed": (*guarantee.assumed, *measured), "possible": possible}
         return ReleaseGuarantee(
-            **given,
+            **fields,
             nearest=nearest,
             fixed=int(public.fixed.sum()),
             cells=public.frame.size,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import joblib
 import numpy as np
 
+from ppdinf._internal.progress import tracked
 from ppdinf.errors import WorkersError
 
 if TYPE_CHECKING:
@@ -30,6 +31,19 @@ def run[Task, Result](
         results: Iterator[Result] = joblib.Parallel(int(workers), backend="loky", return_as="generator")(jobs)
         return results
     return _on_cluster(function, tasks, _connected(workers))
+
+
+def run_parts[Task, Result](
+    description: str,
+    function: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    workers: Workers = None,
+    *,
+    progressbar: bool = True,
+) -> list[Result]:
+    """Run one pass over independent parts and show its progress; return the results in the order of the tasks."""
+    every = list(tasks)
+    return list(tracked(run(function, every, workers), description, len(every), disable=not progressbar))
 
 
 def _connected(workers: object) -> Client:

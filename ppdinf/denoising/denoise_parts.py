@@ -19,8 +19,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
-from ppdinf._internal.progress import tracked
-from ppdinf._internal.workers import Workers, run
+from ppdinf._internal.workers import Workers, run_parts
 from ppdinf.denoising.part_sums import BinomialPrior, PartSums, PartTotals, TotalMessage
 from ppdinf.errors import DiagnosisWarning, LabelError, ModelError, PpdinfError
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated
@@ -367,7 +366,7 @@ def denoise_parts(
     root, *streams = np.random.SeedSequence(seed).spawn(len(tasks) + 1)
     drawn = evaluated.draw(draws, np.random.default_rng(root))
     given = zip(tasks, messages, drawn.T, streams, strict=True)
-    truncated = list(tracked(run(_draw, given, workers), "Draws of parts", len(tasks), disable=not progressbar))
+    truncated = run_parts("Draws of parts", _draw, given, workers, progressbar=progressbar)
     if any(truncated):
         part = next(name for name, number in zip(totals.parts, truncated, strict=True) if number)
         warnings.warn(
@@ -389,8 +388,7 @@ def _upward(
     tilts = np.zeros(len(tasks))
     for step, tolerance in enumerate(TOLERANCES.tolist()):
         given = ((part, step, tilt, tolerance) for part, tilt in zip(tasks, tilts.tolist(), strict=True))
-        results = run(_message, given, workers)
-        messages = list(tracked(results, "Weights of parts", len(tasks), disable=not progressbar))
+        messages = run_parts("Weights of parts", _message, given, workers, progressbar=progressbar)
         found = totals.posterior(messages)
         if found is not None:
             return messages, *found

@@ -8,9 +8,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from ppdinf._internal.progress import tracked
 from ppdinf._internal.values import Array
-from ppdinf._internal.workers import Workers, run
+from ppdinf._internal.workers import Workers, run_parts
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.input_checks import require_draws
@@ -135,7 +134,7 @@ def compare(
             readings = np.stack([_aligned(name, part, truth) for part in parts])
         else:
             jobs = [(Release(y, mechanism), analysis, estimand, interval, k) for y, k in zip(noisy, seeds, strict=True)]
-            done = list(tracked(run(_read, jobs, workers), str(name), draws, disable=not progressbar))
+            done = run_parts(str(name), _read, jobs, workers, progressbar=progressbar)
             readings = np.stack([[_aligned(name, part, truth) for part in reading[:3]] for reading in done], axis=1)
             how = done[0][3]
         rows.append(_scores(readings, truth))

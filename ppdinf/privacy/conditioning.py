@@ -136,9 +136,9 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     d = len(ends)
     sum_row, cells = np.ones((1, d), dtype=np.int64), sp.eye_array(d, dtype=np.int64, format="csr")
     # Bounds of the cells as one system, and the interval of each cell given the total.
-    given = np.isfinite(ends)
-    B = sp.vstack([cells[given[:, 0]], -cells[given[:, 1]]], format="csr")
-    limits = np.concatenate([ends[given[:, 0], 0], -ends[given[:, 1], 1]]).astype(np.int64)
+    bounded = np.isfinite(ends)
+    B = sp.vstack([cells[bounded[:, 0]], -cells[bounded[:, 1]]], format="csr")
+    limits = np.concatenate([ends[bounded[:, 0], 0], -ends[bounded[:, 1], 1]]).astype(np.int64)
     first, last = cell_intervals(sum_row, np.array([total]), B, limits)
     equal_bounds = [np.flatnonzero((ends == pair).all(axis=1)) for pair in np.unique(ends, axis=0)]
     if np.isinf(last - first).any() or total - first.sum() > CROWD:

@@ -227,8 +227,8 @@ class Guarantee:
 
     def numbers(self) -> Json:
         """Return the numbers in release files, with rational numbers as text; texts are composed by the reader."""
-        given = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
-        texts = {name: str(value) for name, value in given.items() if value is not None}
+        losses = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
+        texts = {name: str(value) for name, value in losses.items() if value is not None}
         rest = {"metric": self.metric, "gamma": self.gamma}
         return {"variant": self.variant} | texts | {name: value for name, value in rest.items() if value is not None}
 

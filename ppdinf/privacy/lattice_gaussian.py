@@ -1,4 +1,4 @@
-r"""Gaussian noise on a lattice {z : A z = 0}: its delta, the scale for a required delta, and tails.
+r"""Gaussian noise on a lattice {z : A z = 0}: its delta, and the scale for a required delta.
 
 zcdp: a lattice Gaussian has the largest mass if centred on the lattice, so that rho = 1 / (2 sigma^2) per unit of
 squared distance, in every dimension. exact: the loss between x and x + h at noise z exceeds epsilon if
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ def theorem14_sigma(structure: Structure, epsilon: Parameter, delta: Parameter) 
     if not chance < size < 1 / math.e:
         raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
     m = structure.lattice.rank
-    c = max(3 * _log_constant(structure), 0.5)
+    c = max(3 * log_constant(structure), 0.5)
     while 2 * c / 3 - 2 - 2 * m < m * math.log(2 * c):  # once false, it remains false for larger c
         c *= 1.001
     return math.sqrt(2 * c * math.log(1 / chance)) / size
@@ -100,21 +99,8 @@ class _StepLaw:
         return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
 
 
-def tail_bound(structure: Structure, t: float, *, epsilon: Parameter | None = None, sigma: Any = None) -> float:
-    """Bound the probability that noise on the lattice moves a table by l2 distance t or more."""
-    if (epsilon is None) == (sigma is None):
-        raise PrivacyError("give either epsilon for l2 Laplace noise or sigma for Gaussian noise")
-    if not 0 < t < math.inf:
-        raise PrivacyError(f"t must be a positive distance, found {t!r}")
-    if epsilon is not None:
-        exponent = float(as_fraction(epsilon, "epsilon")) * t
-    else:
-        exponent = 0.5 * (t / float(as_fraction(sigma, "sigma"))) ** 2
-    return math.exp(min(0.0, _log_constant(structure) + structure.lattice.rank * math.log(t) - exponent))
-
-
-def _log_constant(structure: Structure) -> float:
-    """Return the logarithm of the constant K of Theorem 12."""
+def log_constant(structure: Structure) -> float:
+    """Return log K of Theorem 12: noise moves a table by t or more with probability at most K t^m exp(-loss at t)."""
     m = structure.lattice.rank
     if m == 0:
         return 0.0

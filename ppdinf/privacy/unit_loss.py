@@ -208,9 +208,9 @@ def describe_others(guarantee: Guarantee) -> str:
     loss = "has no known limit" if group.unit_loss.loss == math.inf else f"is at most {describe_loss(group)}"
     with_others = f"with {'one other' if not others else f'{others + 1} others'} {loss}"
     if others:
-        least = "one other" if others == 1 else f"{others} others"
+        fewest = "one other" if others == 1 else f"{others} others"
         return (
-            f"The public sums can be kept only by changing records of others too, of {least} at least. The loss "
+            f"The public sums can be kept only by changing records of others too, of {fewest} at least. The loss "
             f"together {with_others}, and grows with each further {guarantee.unit}."
         )
     return (

@@ -104,10 +104,10 @@ class ReleaseParts(Mapping[Label, Release]):
             raise KeyError(label)
         path = self.folder / file_of(list(self.files).index(label))
         try:
-            found = PartFile.of(path.read_bytes())
+            file = PartFile.of(path.read_bytes())
         except FileNotFoundError:
             raise ReleaseFileError(f"{path.name}, the part {self.by}={label}, is missing: {sealed.AGAIN}") from None
-        if found != self.files[label]:
+        if file != self.files[label]:
             raise ReleaseFileError(f"{path.name}, the part {self.by}={label}, was changed: {sealed.AGAIN}")
         return path
 

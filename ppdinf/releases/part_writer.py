@@ -27,9 +27,8 @@ import numpy as np
 import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path, flush_folder, require_place, unwritable, write_atomically
-from ppdinf._internal.progress import tracked
 from ppdinf._internal.values import Array
-from ppdinf._internal.workers import Workers, run
+from ppdinf._internal.workers import Workers, run_parts
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning, ReleaseFileError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.metadata import Covariates
@@ -246,10 +245,7 @@ def prepare_parts(
     guarantee_of_parts(mechanism, by, nearest=None, fixed=0, cells=0)  # refuses guarantees that do not add up
     job = _Job(mechanism, mechanism.on_part(local), joint, read, by)
 
-    def passes[Task, Result](title: str, function: Callable[[Task], Result], tasks: list[Task]) -> list[Result]:
-        return list(tracked(run(function, tasks, workers), title, len(tasks), disable=not progressbar))
-
-    parts = passes("Validating", job.inspect, labels)
+    parts = run_parts("Validating", job.inspect, labels, workers, progressbar=progressbar)
     for label, part in zip(labels, parts, strict=True):
         if part.dims != parts[0].dims:
             raise LabelError(f"{by}={label} has the dimensions {part.dims}, but {by}={labels[0]} has {parts[0].dims}")
@@ -270,8 +266,8 @@ def prepare_parts(
 
     def draw() -> ReleaseParts:
         with _published(folder) as unfinished:
-            tasks = list(enumerate(zip(labels, parts, strict=True)))
-            written = passes("Releasing", partial(job.write, unfinished), tasks)
+            tasks = enumerate(zip(labels, parts, strict=True))
+            written = run_parts("Releasing", partial(job.write, unfinished), tasks, workers, progressbar=progressbar)
             sums: Counter[str] = Counter()
             for _, values in written:
                 sums.update(values)
@@ -297,14 +293,14 @@ class _Job:
         """Read and validate the table of a part."""
         try:
             draft = self.local.draft(self.read(label))
-            found = pd.unique(draft.public.frame.coordinate(self.by)[1].ravel()).tolist()
+            labels = pd.unique(draft.public.frame.coordinate(self.by)[1].ravel()).tolist()
         except (CountError, LabelError, InvariantError) as error:
             raise type(error)(f"{self.by}={label}: {error}") from error
         except Exception as error:
             error.add_note(f"The error occurred in the part {self.by}={label}.")
             raise
-        if found != [label]:
-            others = ", ".join(repr(other) for other in found if other != label)
+        if labels != [label]:
+            others = ", ".join(repr(other) for other in labels if other != label)
             raise LabelError(f"the table of {self.by}={label!r} must have this label only, found {others}")
         return draft
 

@@ -368,10 +368,10 @@ class Release:
                 "this is the noisy table of a post-processed table: a part of it has no guarantee of its own. Use "
                 "release.table.sel(...) for the numbers"
             )
-        given = {} if indexers is None else indexers
-        if not isinstance(given, Mapping) or (given and labels):
+        by_mapping = {} if indexers is None else indexers
+        if not isinstance(by_mapping, Mapping) or (by_mapping and labels):
             raise LabelError("sel takes labels by dimension as one mapping or as keywords, not both")
-        chosen = {**given, **labels}
+        chosen = {**by_mapping, **labels}
         frame, cells = selected_cells(self.table, chosen)
         kept = restricted_system(self.kept, frame, cells)
         public = kept if self.public is self.kept else restricted_system(self.public, frame, cells)

@@ -87,15 +87,15 @@ def restricted_system(system: System, part: Frame, cells: NDArray[np.int64]) -> 
             if kept not in public.statements:
                 public &= Public((kept,))
                 stated += [keys[row] for row in known]
-    found = bind(public, part, np.zeros(part.size, dtype=np.int64), [values[key] for key in stated])
-    bounds = set(zip(_keys(found.B), found.limits.tolist(), strict=True))
+    system_of_part = bind(public, part, np.zeros(part.size, dtype=np.int64), [values[key] for key in stated])
+    bounds = set(zip(_keys(system_of_part.B), system_of_part.limits.tolist(), strict=True))
     lost = [system.names[row] for row, key in zip(whole, _keys(inside[whole]), strict=True) if key not in set(stated)]
     if lost or bounds != limits:
         raise InvariantError(
             f"the public statement {(lost or ['of bounds'])[0]!r} needs a coordinate that the selection drops: select "
             "a list of labels, which keeps the dimension"
         )
-    return found
+    return system_of_part
 
 
 def _rows_on(

@@ -170,8 +170,8 @@ def append(path: Path, journal: Journal, record: Json) -> None:
 
 
 def _state(handle: int) -> tuple[int, int, int]:
-    found = os.fstat(handle)
-    return found.st_dev, found.st_ino, found.st_size
+    status = os.fstat(handle)
+    return status.st_dev, status.st_ino, status.st_size
 
 
 def _record(line: bytes) -> Json | None:

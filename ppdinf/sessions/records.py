@@ -136,13 +136,13 @@ def require_sound(name: str, journal: Journal) -> None:
             raise SessionError(f"{name}, line {number} is complete but not valid: get a complete copy") from error
 
 
-def partition_of(given: Mapping[str, Sequence[str]] | None) -> tuple[str, tuple[str, ...]]:
+def partition_of(partition: Mapping[str, Sequence[str]] | None) -> tuple[str, tuple[str, ...]]:
     """Parse a partition of everybody such as ``{"region": ["north", "south"]}``: its name and its parts."""
-    if given is None:
+    if partition is None:
         return "", ()
-    if not isinstance(given, Mapping) or len(given) != 1:
+    if not isinstance(partition, Mapping) or len(partition) != 1:
         raise PrivacyError("a partition must have one name, such as partition={'region': ['north', 'south']}")
-    ((by, parts),) = given.items()
+    ((by, parts),) = partition.items()
     if isinstance(parts, str) or not isinstance(parts, Sequence) or not isinstance(by, str) or not by:
         raise PrivacyError("a partition must list its parts, such as partition={'region': ['north', 'south']}")
     if len(parts) < 2 or len(set(parts)) < len(parts) or not all(isinstance(p, str) and p.strip() for p in parts):

@@ -157,8 +157,8 @@ class Session:
         WriteError
             The file cannot be written.
         """
-        path, given, divided = as_path(path, SessionError), (epsilon, delta, rho), partition_of(partition)
-        wanted = None if given == (None, None, None) else Budget(*given)
+        path, amounts, divided = as_path(path, SessionError), (epsilon, delta, rho), partition_of(partition)
+        wanted = None if amounts == (None, None, None) else Budget(*amounts)
         if wanted is None and not path.exists():
             raise PrivacyError(
                 f"{path.name} does not exist: correct its name, or begin a session with a budget "
