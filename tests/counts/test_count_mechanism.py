@@ -54,6 +54,12 @@ def test_undecided_words():
         ).tolist() == [column]
 
 
+def test_draws_have_the_shape_of_the_counts_and_repeat():
+    mechanism = MECHANISMS["heuristic"]()
+    assert mechanism.simulate(np.zeros((3, 4), dtype=int), rng=1).shape == (3, 4)
+    assert (mechanism.simulate([3, 4], rng=1) == mechanism.simulate([3, 4], rng=1)).all()
+
+
 def test_the_histogram_is_preserved():
     """For cells drawn from z the released histogram is z up to sampling, but not without a fixed point."""
     z = distribution("binomial", 21)

@@ -49,9 +49,6 @@ class HyperbolicSecant(IntegerLaw):
     def epsilon_per_unit(self):
         return self.epsilon
 
-    def to_dict(self):
-        return {"name": self.name, "epsilon": str(self.epsilon)}
-
 
 @dataclass(frozen=True)
 class TruncatedCauchy(IntegerLaw):
@@ -72,9 +69,6 @@ class TruncatedCauchy(IntegerLaw):
         """The ratios decrease, then increase up to the limit."""
         ends = (size, self.limit - 1) if size < self.limit else (self.limit,)
         return max((self.weight(k + 1) / self.weight(k) for k in ends), key=float)
-
-    def to_dict(self):
-        return {"name": self.name, "scale": str(self.scale)}
 
 
 LAW = HyperbolicSecant("1/2")
