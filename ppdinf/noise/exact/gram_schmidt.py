@@ -19,6 +19,7 @@ from ppdinf.lattice.margins import HierarchicalTable
 from ppdinf.noise.exact.klein import UNIT, Klein
 
 LARGEST_LOSS = 0.1  # largest loss of acceptance by rounding
+LARGEST = 200  # largest number of vectors that are orthogonalised again
 
 type Orthogonalised = tuple[sparse.csc_array, NDArray[np.float64], sparse.csr_array, float]
 """Basis (n_classes, r), squared lengths (r,), mu (r, r) strictly upper triangular, and growth of rounding."""
@@ -118,9 +119,6 @@ def _require_accurate(loss: float, rank: int) -> None:
             "sampler: the limits are a million cells for complete tables with margins and a rank "
             "of about 2,500 for other crossing sums; publish fewer crossing sums"
         )
-
-
-LARGEST = 200  # largest number of vectors that are orthogonalised again
 
 
 def squares_across(x: Structure, step: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -49,6 +49,7 @@ UNIT = 2.0**-53
 FAR = 2.0**51  # centers are exact: a number of this size minus its nearest integer is a double
 WIDEST = 2.0**80  # largest variance of one coordinate: at least 20 bits of a word choose the block
 ERROR = 2.0**-38  # bound on the relative error of a probability above 2^-60 in `_draw_coordinates`
+KEPT, OPEN, WIDE = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +137,6 @@ class Proposals:
             v, f = ball(variance / g), ball(y - round(y))
             ratio *= enclose_mass(f, v) / enclose_mass(arb(0), v)
         return ball(exponent / (2 * variance)).exp() * ratio
-
-
-KEPT, OPEN, WIDE = 0, 1, 2
 
 
 @jit

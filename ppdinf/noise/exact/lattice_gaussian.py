@@ -30,6 +30,7 @@ BATCH = 2**21  # coordinates per batch
 PILOT = 2**8  # proposals of the pilot run that estimates the acceptance rate
 LEAST = 0.1  # joint acceptance rate below which blocks are drawn one by one
 HOPELESS = 1e-5  # acceptance rate below which a block is declined
+LARGEST_LOSS = 0.01  # largest loss of acceptance by rounding
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
@@ -97,9 +98,6 @@ def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
     size = max(8, min(PILOT, BATCH // max(klein.squares.size, 1)))
     proposals = klein.propose([positive_fraction("sigma_squared", sigma_squared)] * size, seeded_stream(0))
     return float(np.exp(proposals.log_keep()[0]).mean())
-
-
-LARGEST_LOSS = 0.01  # largest loss of acceptance by rounding
 
 
 class ImageLattice:

@@ -14,6 +14,7 @@ from ppdinf._internal.rationals import ball
 
 MEET = 0.16  # about 1/(2 pi), where both series converge equally fast
 FLAT = 4.0  # above this, the shift changes the mass by less than one part in 2^110
+BINS = 64  # number of bins of lengths for bounds on masses
 
 
 @jit
@@ -77,9 +78,6 @@ def enclose_mass(f: arb, v: arb) -> arb:
         total += term(k)
         k += 1
     return scale * (total + arb(0, (2 * bound(k)).upper()))  # from k = 2 on, each bound is below half of the last one
-
-
-BINS = 64  # number of bins of lengths for bounds on masses
 
 
 class GaussianMasses:

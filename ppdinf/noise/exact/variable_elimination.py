@@ -22,6 +22,16 @@ from ppdinf.noise.primitives.stream import BitStream
 
 UNIT = 2.0**-53
 UNDERFLOW = 2.0**-1000  # bound on the sum of entries that doubles round to 0
+BITS = (
+    80,
+    160,
+    320,
+    640,
+)  # mass 2^-bits outside each window: the first value, then larger ones if necessary
+CLEAR = 2.0**30  # a mass this many times the omitted mass is accurate enough
+LARGEST_WORK = 5 * 10**9  # multiplications, about 10 s
+LARGEST_SCOPE = 64  # limit of NumPy arrays
+CHUNK = 2**22  # entries per look-up in a draw
 
 type Numbers = Array
 """Doubles, or an object array of balls."""
@@ -148,18 +158,6 @@ def _trimmed(entries: Numbers, threshold: float) -> tuple[tuple[slice, ...], flo
             kept[axis] = slice(int(above[0]), int(above[-1]) + 1)
             cut = max(cut, 1.01 * float(np.delete(tops, np.arange(above[0], above[-1] + 1)).max(initial=0.0)))
     return tuple(kept), cut
-
-
-BITS = (
-    80,
-    160,
-    320,
-    640,
-)  # mass 2^-bits outside each window: the first value, then larger ones if necessary
-CLEAR = 2.0**30  # a mass this many times the omitted mass is accurate enough
-LARGEST_WORK = 5 * 10**9  # multiplications, about 10 s
-LARGEST_SCOPE = 64  # limit of NumPy arrays
-CHUNK = 2**22  # entries per look-up in a draw
 
 
 @dataclass(eq=False)

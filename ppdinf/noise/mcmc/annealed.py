@@ -31,6 +31,8 @@ from ppdinf.laws.chain_kernels import double_geometric, log_mass
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Ints, Room, gibbs_moves, move_space, step, word
 from ppdinf.noise.mcmc.tv_bound import chains_in_threads
 
+LEVELS = 5  # number of levels per dimension of the lattice
+
 
 class IndependenceProposal(NamedTuple):
     """Input of the compiled chain."""
@@ -180,9 +182,6 @@ def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Ints, Ints
     sign = 1 if divisor > 0 else -1
     whole = np.array([int(v) // common * sign for v in factors.ravel()], dtype=np.int64).reshape(factors.shape)
     return order[others], order[pivots], whole, int(divisor) // common * sign
-
-
-LEVELS = 5  # number of levels per dimension of the lattice
 
 
 class Annealing(NamedTuple):

@@ -31,6 +31,11 @@ from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
 from ppdinf.noise.primitives.stream import BitStream
 
+PAIRS = 200
+LONGER = 3  # length of a chain as a multiple of the slowest meeting time
+VISITS = 30  # lag of lattice Gibbs, in updates of each direction
+LIMIT = 10_000  # steps after the lag within which two chains must meet
+
 type Meeting = Callable[[int, int, np.random.Generator], int]
 """``meeting(lag, limit, rng)`` returns the meeting time, at most `limit`, or -1 if the chains have not met."""
 
@@ -132,12 +137,6 @@ def _annealed_meeting(system: Annealing, lag: int, limit: int, rng: np.random.Ge
         if second:
             behind = offered
     return -1
-
-
-PAIRS = 200
-LONGER = 3  # length of a chain as a multiple of the slowest meeting time
-VISITS = 30  # lag of lattice Gibbs, in updates of each direction
-LIMIT = 10_000  # steps after the lag within which two chains must meet
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,6 +32,7 @@ type Ints = NDArray[np.int64]
 FAR = 2**60  # represents infinity
 LEFT_OUT = 40.0  # largest difference of exponents
 ALMOST_ONE = 1.0 - 2.0**-53
+LISTED = 2**14  # number of directions of the list in addition to the basis
 
 
 type Room = tuple[Ints, NDArray[np.float64]]
@@ -150,9 +151,6 @@ def _window(squares: int, inner: int, length: int, kind: int, scale: float, u: f
             break
         t += 1
     return t
-
-
-LISTED = 2**14  # number of directions of the list in addition to the basis
 
 
 class GibbsMoves(NamedTuple):

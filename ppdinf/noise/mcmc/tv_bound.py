@@ -22,6 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
 
+ENOUGH = 30
+"""Number of pairs from which a normal approximation is used."""
+
 
 def in_threads[Result](
     work: Callable[[np.random.Generator], Result],
@@ -46,10 +49,6 @@ def chains_in_threads(
     """Run chains that return states, shape (draws, d), and the fraction of accepted proposals."""
     states, accepted = zip(*in_threads(run, chains, rng=rng, threads=threads), strict=True)
     return np.stack(states), np.array(accepted)
-
-
-ENOUGH = 30
-"""Number of pairs from which a normal approximation is used."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,10 @@ from numpy.typing import NDArray
 from ppdinf.noise.primitives.stream import BitStream
 
 _one_precision = Lock()  # python-flint has one working precision for all threads
+ROUNDING = 2.0**-48
+"""Bound on the relative error of NumPy's exp (a few units in the last place) and of the following operations."""
+MARGIN = 2.0**-38
+"""Bound on the error of a sum of up to 2^15 probabilities and of a word as a float."""
 
 
 @contextmanager
@@ -61,10 +65,6 @@ def is_below(word: int, probability: Callable[[], arb], bits: int) -> bool | Non
     return True if word < low else False if word >= high else None
 
 
-ROUNDING = 2.0**-48
-"""Bound on the relative error of NumPy's exp (a few units in the last place) and of the following operations."""
-
-
 def draw_bernoulli(
     log_probability: NDArray[np.float64],
     error: NDArray[np.float64] | float,
@@ -86,9 +86,6 @@ def decide_bernoulli(word: np.uint64, probability: Callable[[], arb], stream: Bi
     """Return, by ball arithmetic, whether a uniform u with the first digits `word` is below a probability."""
     return compare_enclosures(word, 64, stream, lambda longer, bits: is_below(longer, probability, bits))
 
-
-MARGIN = 2.0**-38
-"""Bound on the error of a sum of up to 2^15 probabilities and of a word as a float."""
 
 type Row = Callable[[int], list[arb]]
 

@@ -21,6 +21,10 @@ from ppdinf._internal.rationals import ball
 from ppdinf.noise.primitives.enclosures import decide_bernoulli
 from ppdinf.noise.primitives.stream import BitStream, Words
 
+EDGE = 2.0**-26  # words closer to 0 or 1 are left to ball arithmetic
+DOUBT = 2.0**-34  # bound on the error of the acceptance probability
+REJECTED, KEPT, OPEN = 0, 1, 2
+
 
 class LazyReals:
     """A sequence of independent uniform real numbers from a stream."""
@@ -56,10 +60,6 @@ class LazyReals:
         part = int(np.searchsorted(self._starts, index, side="right")) - 1
         return int(self._taken[part][index - self._starts[part]])
 
-
-EDGE = 2.0**-26  # words closer to 0 or 1 are left to ball arithmetic
-DOUBT = 2.0**-34  # bound on the error of the acceptance probability
-REJECTED, KEPT, OPEN = 0, 1, 2
 
 type Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
 

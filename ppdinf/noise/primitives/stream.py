@@ -14,6 +14,8 @@ from ppdinf.errors import PrivacyError
 
 ROW = 2**20  # words per read: 8 MB
 RAW = np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64  # bit generators with 64-bit words
+BLOCK = 2**12  # words per call
+SHORTEST_KEY = 32  # minimum length of a key in bytes
 
 type Words = NDArray[np.uint64]
 type BitStream = Callable[[int], Words]
@@ -59,10 +61,6 @@ def bounded(word: np.uint64, n: np.uint64) -> tuple[np.uint64, bool | np.bool_]:
     if fraction < n:  # otherwise at or above the threshold: avoids the division
         return value, fraction >= (~n + np.uint64(1)) % n  # 2**64 mod n
     return value, True
-
-
-BLOCK = 2**12  # words per call
-SHORTEST_KEY = 32  # minimum length of a key in bytes
 
 
 def keyed_stream(key: bytes, occasion: str) -> BitStream:

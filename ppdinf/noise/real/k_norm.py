@@ -147,17 +147,14 @@ def polytope(points: Reals) -> Polytope:
     return Polytope(forms, corners[solid], np.cumsum(volumes[solid]) / volumes[solid].sum())
 
 
-type RealArray = NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
 class IndependentMoves:
     """The body K as the hull of independent moves, or of all differences of independent points."""
 
-    points: RealArray
-    forms: RealArray
+    points: Reals
+    forms: Reals
 
-    def noise(self, draws: int, stream: BitStream) -> RealArray:
+    def noise(self, draws: int, stream: BitStream) -> Reals:
         """Draw from the density proportional to exp(-|w|_K), shape (draws, k)."""
         k, n = self.points.shape
         if n == k:
@@ -174,7 +171,7 @@ class IndependentMoves:
         return exponentials(stream, draws, k).sum(axis=1, keepdims=True) * weights @ self.points.T
 
 
-def independent_moves(columns: RealArray, *, differences: bool) -> IndependentMoves | None:
+def independent_moves(columns: Reals, *, differences: bool) -> IndependentMoves | None:
     """Return K as `IndependentMoves`; None if the points are too many."""
     points = columns[:, np.unique(columns.round(9), axis=1, return_index=True)[1]]
     k = len(points)

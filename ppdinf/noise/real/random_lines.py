@@ -33,6 +33,7 @@ type Reals = NDArray[np.float64]
 type Chord = Callable[[Reals, Reals], tuple[float, float]]
 
 NEAR = 16  # times m^(-3/2): distance below which pairs are coupled maximally, for a body within the unit ball
+WIDTH = 3.0  # width of the first bracket in units of the direction
 
 
 def hit_and_run(chord: Chord, root: Reals, steps: int, draws: int, stream: BitStream) -> Reals:
@@ -110,8 +111,6 @@ def _log_density(chord: Chord, root: Reals, start: Reals, end: Reals) -> float:
     reach = float(np.linalg.norm(np.linalg.solve(root, end - start)))
     return -math.log((high - low) * reach) - (len(root) - 1) * math.log(reach)
 
-
-WIDTH = 3.0  # width of the first bracket in units of the direction
 
 type Points = NDArray[np.float64]
 

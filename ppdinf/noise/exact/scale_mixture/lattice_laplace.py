@@ -28,6 +28,14 @@ ROUNDS = 12
 REMEMBERED = 2**12
 HELD = 2**22  # entries of cached bases
 EXACT = 2.0**50  # sums of integers of this size are exact in floating point
+LONGEST = 20.0  # longest time of a draw in seconds
+PER_CELL = 2e-7  # seconds per attempt
+PER_STEP = 1e-9  # seconds per multiplication
+REJECTION = 5e-8  # seconds per cell and attempt of `ppdinf.noise.exact.rejection`
+QUICK = 5e-3  # seconds per draw by rejection, fast enough to use it
+PER_ROW = 0.2  # smallest decrease of the log acceptance rate per row of A
+LARGEST_RANK = 300  # largest rank of the lattice
+HIGHEST = Fraction(15, 16)  # largest leverage of a cell
 
 type Vectors = NDArray[np.int64]
 
@@ -173,16 +181,6 @@ def lattice_basis(basis: Vectors, found: Vectors) -> Vectors:
     unimodular = fmpq_mat(Q) * fmpq_mat(Q.hnf()).inv()  # the Hermite form is upper triangular
     product = (fmpq_mat(exact) * unimodular).numer_denom()[0]
     return np.array([[int(x) for x in row] for row in product.tolist()], dtype=np.int64)
-
-
-LONGEST = 20.0  # longest time of a draw in seconds
-PER_CELL = 2e-7  # seconds per attempt
-PER_STEP = 1e-9  # seconds per multiplication
-REJECTION = 5e-8  # seconds per cell and attempt of `ppdinf.noise.exact.rejection`
-QUICK = 5e-3  # seconds per draw by rejection, fast enough to use it
-PER_ROW = 0.2  # smallest decrease of the log acceptance rate per row of A
-LARGEST_RANK = 300  # largest rank of the lattice
-HIGHEST = Fraction(15, 16)  # largest leverage of a cell
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:

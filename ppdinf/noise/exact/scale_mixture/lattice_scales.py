@@ -21,6 +21,7 @@ from ppdinf.noise.primitives.stream import BitStream
 ORDERS = 256  # number of orders of the sums that are tried for a large disjoint family
 LEAST = Fraction(1, 4)  # smallest useful power of a sum that `ppdinf.noise.primitives.lazy_reals.betas` can draw
 STEPS = 2**10  # powers are integer multiples of its inverse, unless they are simple fractions
+ACCURATE = 2.0**-21  # accepted error of a log determinant in floating point; above this, it is enclosed
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +121,6 @@ def _smallest_eigenvalue(matrix: fmpq_mat, identity: fmpq_mat, dimension: int) -
 
 def _diagonal(matrix: fmpq_mat) -> list[Fraction]:
     return [Fraction(int(matrix[e, e].p), int(matrix[e, e].q)) for e in range(matrix.nrows())]
-
-
-ACCURATE = 2.0**-21  # accepted error of a log determinant in floating point; above this, it is enclosed
 
 
 class LeverageScales:

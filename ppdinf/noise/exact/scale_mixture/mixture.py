@@ -25,6 +25,16 @@ from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 PATHS = (*(1 + Fraction(2, s) for s in (8, 4, 3, 2)), Fraction(3), Fraction(5))
 ERROR = 2.0**-30  # bound on the error of the log probabilities below, above FAINT
 FAINT = 1e-12
+CELLS = 2**18  # cells per batch of attempts
+WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # candidates of tau times epsilon^2
+WIDEST = 2**34  # limit of the scale 1 / epsilon: 1/64 of the limit of Klein's sampler
+PILOT = 2**21  # cells of the pilot run that predicts the acceptance rate
+MOST_ATTEMPTS = 2**14  # upper limit of attempts of the pilot run
+PATTERNS = 64  # patterns of wide cells of the pilot run
+DRAWN = 32  # draws of noise of the pilot run
+REPEATS = 16  # Bernoulli draws for each draw of noise
+CHECKED = 256  # attempts of the pilot run whose wide cells are checked
+HOPELESS = 2.0**36  # no pilot run if an estimate of the cells per draw is larger: a draw would take hours
 
 
 def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
@@ -104,18 +114,6 @@ def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
         if tied:
             return root
     return -1
-
-
-CELLS = 2**18  # cells per batch of attempts
-WIDTHS = [Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)]  # candidates of tau times epsilon^2
-WIDEST = 2**34  # limit of the scale 1 / epsilon: 1/64 of the limit of Klein's sampler
-PILOT = 2**21  # cells of the pilot run that predicts the acceptance rate
-MOST_ATTEMPTS = 2**14  # upper limit of attempts of the pilot run
-PATTERNS = 64  # patterns of wide cells of the pilot run
-DRAWN = 32  # draws of noise of the pilot run
-REPEATS = 16  # Bernoulli draws for each draw of noise
-CHECKED = 256  # attempts of the pilot run whose wide cells are checked
-HOPELESS = 2.0**36  # no pilot run if an estimate of the cells per draw is larger: a draw would take hours
 
 
 class ScaleLaw(Protocol):

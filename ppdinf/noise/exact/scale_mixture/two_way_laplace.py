@@ -29,6 +29,8 @@ from ppdinf.noise.primitives.stream import BitStream
 
 LOST_BY_COLUMN = 0.27  # approximate log loss by concavity per column
 STAGE = 0.8  # log loss before the next rows of a table are drawn
+LONGEST = 20.0  # longest time of a draw in seconds
+PER_CELL = 4e-7  # seconds per attempt and cell drawn first
 
 
 class RowScales:
@@ -284,10 +286,6 @@ def _factor_rows(
                 pulls[place, i, j] = lower[c - 1 + j, i] / lower[i, i]
         after = lower[c - 1 :, c - 1 :].copy()
     return squares, mu, pulls, rounding
-
-
-LONGEST = 20.0  # longest time of a draw in seconds
-PER_CELL = 4e-7  # seconds per attempt and cell drawn first
 
 
 def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
