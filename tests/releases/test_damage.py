@@ -10,7 +10,7 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.errors import ReleaseFileError, SessionError, SignatureError
 from ppdinf.invariants import covariates, margin, nonnegative, total
-from ppdinf.laws import DiscreteGaussian
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, Thresholded, TransitionMatrix
 from ppdinf.releases.signatures import new_key, sign, verify
 
 TABLE = ppd.as_table([[30, 4, 12], [0, 7, 5]], dims=("county", "sex"))
@@ -24,10 +24,13 @@ def release(folder):
 
 
 def measurements(folder):
-    seen = ppd.measured(total(), [61], law=DiscreteGaussian(3))
-    ppd.Measurements(TABLE * 0, seen, ppd.measured(margin("county"), [40, 13], law=DiscreteGaussian(2))).save(
-        folder / "m.ppd"
-    )
+    ppd.Measurements(
+        TABLE * 0,
+        ppd.measured(margin("county"), [40, None], law=DoubleGeometric("1/4")),
+        ppd.measured(margin("county"), [40, 13], law=Thresholded(DiscreteGaussian(2), 3)),
+        ppd.measured(total(), [1], law=TransitionMatrix([[0.5, 0.5], [0.25, 0.75]])),
+        public={ppd.invariants.cells({"county": 1, "sex": 0}): 0},
+    ).save(folder / "m.ppd")
     return folder / "m.ppd", ReleaseFileError, lambda: ppd.read_measurements(folder / "m.ppd")
 
 
