@@ -210,8 +210,11 @@ def log_rates(
     at_risk = exposures(release, exposure).ravel()
     fit = rough_fit(release, at_risk, {name: release.frame.codes(name)[0] for name in effects})
     finer, top = sorted(effects, key=lambda name: fit.codes[name].max()), np.zeros(at_risk.size, dtype=np.int64)
-    # the finest coordinate and all coordinates that contain it
-    line = [name for name in finer if is_nested(fit.codes[finer[-1]], fit.codes[name])]
+    # a chain of coordinates from the finest, each within the next; counties can be in states or in regions that cross
+    line: list[str] = []
+    for name in reversed(finer):
+        if not line or is_nested(fit.codes[line[0]], fit.codes[name]):
+            line.insert(0, name)
     crossing = _Sum(np.zeros(at_risk.size), np.zeros(at_risk.size))  # one element per cell
     # effects of crossing labels, relative to the finest labels added before that contain them
     ends: list[tuple[NDArray[np.int64], _Sum]] = [(top, _Sum(np.zeros(1), np.zeros(1)))]

@@ -14,6 +14,7 @@ import ppdinf as ppd
 from ppdinf._internal.pymc_compat import NUMBA_CONSTANT_SIZE_LIMIT, Constant, graph_inputs
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models.label_effects import log_rates
+from ppdinf.models.reparametrize import intercept_given_total
 
 STATES = ["a", "a", "b", "b", "b", "c"]
 PEOPLE = np.array([100, 4000, 50, 3000, 900, 70])
@@ -52,9 +53,13 @@ def areas_and_months(public=None, epsilon=1, seed=1, areas=4, months=6, level=2.
     table = xr.DataArray(
         rng.poisson(np.exp(log_rate)),
         dims=("area", "month"),
-        coords={"region": ("area", region), "season": ("month", np.arange(months) % 2)},
+        coords={
+            "region": ("area", region),
+            "coast": ("area", np.arange(areas) % 2),
+            "season": ("month", np.arange(months) % 2),
+        },
     )
-    statement = (public or ppd.invariants.margin("month")) & ppd.invariants.covariates("region", "season")
+    statement = (public or ppd.invariants.margin("month")) & ppd.invariants.covariates("region", "coast", "season")
     mechanism = ppd.GeneralizedLaplace(statement, epsilon=epsilon)
     return ppd.Release(mechanism.simulate(table, draws=1, rng=seed).squeeze("draw", drop=True), mechanism)
 
@@ -72,6 +77,7 @@ for cells in ([5], [2, 3, 4], [0, 1, 5]):  # of one county, of three, of two sta
         PEOPLE_AT_RISK,
     )
 MODELS["crossed"] = areas_and_months, CROSSED, {}
+MODELS["regions that cross"] = areas_and_months, ["area", "region", "coast"], {}
 MODELS["far off"] = lambda: areas_and_months(epsilon=0.01, seed=2), CROSSED, {}
 EDGES = {"state": [("a", "c")], "county": [("u", "v"), ("v", "w"), ("w", "u"), ("x", "y")], "area": [(0, 2), (2, 3)]}
 NEAR = {name: pd.DataFrame(pairs) for name, pairs in EDGES.items()}  # with islands
@@ -417,3 +423,37 @@ def test_models_of_releases_can_be_copied(norm):
     assert start["mu_level"] == 0
     if norm == "l2":
         assert start["x_noise_scale_log__"] == pytest.approx(np.log(3) / 2)
+
+
+LOG_SIZE = np.log([2.0, 5.0, 30.0])
+COUNTS = np.array([3, 4, 40])
+
+
+def plain():
+    with pm.Model() as model:
+        mu, effect = pm.Normal("mu", -1, 2), pm.Normal("effect", 0, 0.7, shape=3)
+        pm.Poisson("x", pm.math.exp(mu + effect + LOG_SIZE), observed=COUNTS)
+    return model
+
+
+def by_level():
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0, 0.7, shape=3)
+        mu = intercept_given_total("mu", pm.Normal.dist(-1, 2), effect + LOG_SIZE, total=COUNTS.sum())
+        pm.Poisson("x", pm.math.exp(mu + effect + LOG_SIZE), observed=COUNTS)
+    return model
+
+
+def test_density_is_that_of_the_plain_model():
+    one, other, rng = plain().compile_logp(), by_level().compile_logp(), np.random.default_rng(1)
+    for _ in range(5):
+        mu, effect = rng.normal(0, 1), rng.normal(0, 1, 3)
+        level = (mu + np.log(np.exp(effect + LOG_SIZE).sum()) - np.log(47)) * np.sqrt(47)
+        expected = one({"mu": mu, "effect": effect})
+        assert other({"mu_level": level, "effect": effect}) == pytest.approx(expected, abs=1e-10)
+        assert abs(other({"mu_level": mu, "effect": effect}) - expected) > 1e-3  # the level used as the intercept
+
+
+def test_a_total_of_zero_is_refused():
+    with pm.Model(), pytest.raises(ModelError, match="the total of 'mu' must be positive"):
+        intercept_given_total("mu", pm.Normal.dist(), np.zeros(2), total=0)
