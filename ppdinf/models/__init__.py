@@ -22,7 +22,6 @@ pymc_after_sampling  PyMC's `compute_log_likelihood` and `sample_posterior_predi
                      tables.
 rates                A model of rates: Poisson counts with exchangeable gamma rates.
 reparametrize        Intercept of a log-linear model, parametrized by the log of the expected public total.
-scaled               A transform by constant factors, for variables of similar scales.
 starts               Normal variables with initial values for chains.
 whitening            Whitening of effects given a normal likelihood, and its gradients, as compiled kernels and PyTensor
                      Ops.

@@ -34,8 +34,8 @@ from ppdinf._internal.pymc_compat import TensorVariable, Variable
 from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.errors import LabelError, ModelError
+from ppdinf.models.effect_coordinates import Rescaled
 from ppdinf.models.partially_private import PartiallyPrivate
-from ppdinf.models.scaled import Scaled
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import effects, exposures, log_earlier_rates, require_rates
 
@@ -91,9 +91,9 @@ def _precision(release: Release, at_risk: NDArray[np.float64]) -> NDArray[np.flo
     return np.where(at_risk == 0, 0.0, counts**2 / (counts + noise**2))
 
 
-def _scaled(information: NDArray[np.float64], prior_sd: float) -> Scaled:
+def _scaled(information: NDArray[np.float64], prior_sd: float) -> Rescaled:
     """Return the transform by a rough posterior sd, from shares of information that add up over cells."""
-    return Scaled(min(prior_sd, TYPICAL_SPREAD / np.sqrt(max(information.sum(), 1e-300))))
+    return Rescaled(0.0, min(prior_sd, TYPICAL_SPREAD / np.sqrt(max(information.sum(), 1e-300))))
 
 
 def _log_rates(
