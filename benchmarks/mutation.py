@@ -36,7 +36,7 @@ FILES = {
     "ppdinf/fiber/nested_sums/upward_pass.py": "tests/fiber/test_nested_sums.py",
     "ppdinf/samplers/posterior_rejection.py": "tests/samplers/test_rejection.py",
     "ppdinf/samplers/posterior_importance.py": "tests/samplers/test_importance.py",
-    "ppdinf/samplers/posterior_proposal.py": "tests/samplers/test_many_modes.py",
+    "ppdinf/samplers/posterior_proposal.py": "tests/samplers/test_importance.py",
     "ppdinf/mechanisms/expected_error.py": "tests/mechanisms/test_expected_error.py",
     "ppdinf/sessions/journal.py": "tests/sessions/test_session.py",
 }

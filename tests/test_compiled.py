@@ -16,6 +16,8 @@ from types import ModuleType
 
 import numba
 import numba.core.event
+import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -310,3 +312,40 @@ def test_functions_of_pytensor_leave_no_temporary_files(tmp_path, monkeypatch):
     x = pt.vector()
     pytensor.function([x], pt.exp(x).sum() + 1, mode="NUMBA")([1.0])
     assert not list(tmp_path.iterdir())
+
+
+RELEASES = {
+    "pieces": (20, ppdinf.invariants.total()),
+    "rows": (4, ppdinf.invariants.total()),
+    "free": (6, ppdinf.invariants.covariates("people")),
+}
+
+
+def density(cells, public, seed):
+    """Return the log density of a release of a month, and its gradient, at zeros."""
+    rng = np.random.default_rng(seed)
+    table = ppdinf.as_table(rng.poisson(20 + seed, cells), dims=["area"])
+    table = table.assign_coords(people=("area", np.arange(100, 100 + cells)))
+    mechanism = ppdinf.GeneralizedLaplace(public, epsilon="1/4")
+    release = ppdinf.Release(mechanism.simulate(table, draws=1, rng=seed).squeeze("draw", drop=True), mechanism)
+    with pm.Model() as model:
+        log_rate = pm.Normal("log_rate", 3, 1, shape=cells)
+        ppdinf.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(log_rate)), release=release, marginalize=True)
+    with numba.core.event.install_listener("numba:compile", Compiled()) as compiled:
+        value, gradient = model.logp_dlogp_function(ravel_inputs=True)(np.zeros(cells))
+    return len(compiled.names), value, gradient
+
+
+@pytest.mark.parametrize(
+    "case", ["pieces", pytest.param("rows", marks=pytest.mark.deep), pytest.param("free", marks=pytest.mark.deep)]
+)
+def test_nothing_is_compiled_for_a_second_release(case):
+    cells, public = RELEASES[case]
+    first = density(cells, public, 1)
+    second = density(cells, public, 2)
+    assert second[0] == 0
+    assert second[1] != first[1]  # its values differ from those of the first release
+    assert density(cells, public, 1)[1:] == (first[1], pytest.approx(first[2], rel=1e-12))
+    with numba.core.event.install_listener("numba:compile", Compiled()) as compiled:
+        numba.njit(lambda x: x + 1)(1)
+    assert len(compiled.names) == 1

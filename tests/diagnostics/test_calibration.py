@@ -5,6 +5,7 @@ noise has its own sampler. Quantities: theta; the size of the noise |y - x|; the
 last two depend on the release and detect faults that theta does not detect.
 """
 
+import noisy_denominators as denominators
 import numpy as np
 import pytensor.tensor as pt
 import pytest
@@ -274,3 +275,26 @@ def test_uniformity_detects_shift_and_spread():
     assert uniformity(u) > 1e-6
     for wrong in (u**1.2, 0.5 + (u - 0.5) * 0.9, stats.norm.cdf(1.25 * stats.norm.ppf(u))):
         assert uniformity(wrong) < 1e-6
+
+
+ALARM = 1e-4  # for each of two parameters: a correct posterior fails once in 5,000 runs
+
+
+@pytest.mark.deep
+def test_posterior_is_calibrated_where_the_persons_are_noisy():
+    found = denominators.study("1/10", {"right": denominators.summed_out, "naive": denominators.taken_as_true}, 500)
+    p = {name: [uniformity(of["position"]) for of in found[name].values()] for name in found}
+    assert min(p["right"]) > ALARM
+    assert p["naive"][1] < ALARM  # contrast: rural areas are small, and the noise is not
+
+
+def test_model_has_the_posterior_that_was_calibrated():
+    """Marginalized by PyMC's model, at points of the grid, against the posterior on the grid."""
+    _, release, events = denominators.simulate("1/10", np.random.default_rng(3))
+    value = denominators.model(release, events).compile_logp(mode="FAST_COMPILE")
+    chosen = [(3, 4), (10, 10), (12, 5), (17, 16)]
+    expected = np.log([denominators.summed_out(release, events)[at] / denominators.PRIOR[at] for at in chosen])
+    found = np.array(
+        [value({"level": denominators.LEVEL[i], "contrast": denominators.CONTRAST[j]}) for i, j in chosen], dtype=float
+    )
+    np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-9, atol=1e-8)

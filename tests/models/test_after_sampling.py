@@ -5,11 +5,15 @@ table, so that every result has an enumerated expectation. Means are compared wi
 600 comparisons of normal means one false alarm is expected in 3,000 suites with other seeds.
 """
 
+import copy
 import itertools
+import pickle
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-import arviz as az
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -17,7 +21,11 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.diagnostics.problems import fiber_problems
+from ppdinf.distributions.tables import tables_of
+from ppdinf.errors import DiagnosisWarning, LabelError, ModelError
+from ppdinf.models import posterior_tables
+from ppdinf.models.rates import draw_rates
 
 inv = ppd.invariants
 NOTHING = inv.Public()
@@ -393,31 +401,176 @@ def test_likelihood_of_observations_that_exclude_counts(form):
     np.testing.assert_allclose(values.values[0, 0], expected, rtol=1e-6)
 
 
-@pytest.mark.deep
-@pytest.mark.compiled
-@pytest.mark.parametrize("name", list(CASES)[:3])
-def test_posteriors_of_both_forms(name):
-    """Parameters are sampled, too: means of all results differ by at most 5 combined Monte Carlo errors.
+def model_of_two():
+    release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        level, slope = pm.Normal("level"), pm.Normal("slope", shape=2)
+        rate = pm.math.exp(level + slope[0] * np.array([-1, 0, 1]) + slope[1] * np.array([1, -2, 1]))
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+    return model
 
-    About 45 means in all: one false alarm in 30,000 suites.
-    """
-    case, results = CASES[name], []
-    for form in FORMS.values():
-        with build(case, form) as model:
-            idata = pm.sample(
-                2000, tune=500, chains=2, cores=1, random_seed=3, progressbar=False, quiet=True,
-                compute_convergence_checks=False,
-            )  # fmt: skip
-            pm.sample_posterior_predictive(idata, extend_inferencedata=True, progressbar=False, random_seed=4)
-            tables = ppd.sample_confidential(idata, model, random_seed=5, progressbar=False)
-            pm.compute_log_likelihood(idata, progressbar=False)
-        drawn = {"r": idata.posterior.r, "x": tables, **idata.posterior_predictive.data_vars}
-        drawn |= {f"likelihood of {of}": np.exp(idata.log_likelihood[of]) for of in case.dependents}
-        if case.dependents:
-            drawn["t"] = idata.posterior.t
-        results.append(
-            {key: (values.mean(("chain", "draw")), az.mcse(values, method="mean")) for key, values in drawn.items()}
-        )
-    for key, (mean, error) in results[0].items():
-        other, of_other = results[1][key]
-        assert (abs(mean - other) <= 5 * np.hypot(error, of_other)).all(), key
+
+def differ(model, chain):
+    """Return whether a draw has another distribution when all draws are evaluated in turn."""
+    (table,) = tables_of(model)
+    posterior = xr.Dataset(
+        {"level": (("chain", "draw"), [[row[0] for row in chain]]),
+         "slope": (("chain", "draw", "k"), [[row[1:] for row in chain]])}
+    )  # fmt: skip
+    in_turn = posterior_tables.law_of_draws(table, posterior, model)[1]
+    together = np.array([in_turn((0, k)) for k in range(len(chain))])
+    alone = np.array(
+        [posterior_tables.law_of_draws(table, posterior.isel(draw=[k]), model)[1]((0, 0)) for k in range(len(chain))]
+    )
+    return (together != alone).any()
+
+
+STAYS = [
+    (0.1, 0.2, 0.3), (0.1, 0.2, 0.3), (0.1, 0.2, 0.4), (0.1, 0.5, 0.4), (0.7, 0.5, 0.4), (0.1, 0.2, 0.3)
+]  # fmt: skip
+
+
+def test_repeated_draws_reuse_the_distribution_and_others_do_not(monkeypatch):
+    """A chain that repeats draws and moves one number at a time; comparing only the first parameter is detected."""
+    model = model_of_two()
+    assert not differ(model, STAYS)
+    monkeypatch.setattr(posterior_tables, "map", lambda f, one, two: [f(one[0], two[0])], raising=False)
+    assert differ(model, STAYS)
+
+
+def test_missing_draws_are_named():
+    release = ppd.Release(np.array([3, 1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        rate = pm.Gamma("rate", 2, 1, shape=3)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate * pm.HalfNormal("scale", 1)), release=release)
+    draws = xr.Dataset({"scale": (("chain", "draw"), np.random.default_rng(1).gamma(2, size=(4, 500)))})
+    idata = xr.DataTree.from_dict({"posterior": draws})
+    with pytest.raises(ModelError, match="no draws of 'rate', on which the law of the table depends: keep them"):
+        ppd.sample_confidential(idata, model, random_seed=1)
+    with pytest.warns(
+        ppd.errors.DiagnosisWarning, match="windows of 'x' cannot be checked against the posterior: the posterior"
+    ):
+        ppd.diagnose(idata, model)
+
+
+COORDS = {"area": ["A", "B", "C", "D"], "sex": [1, 0]}
+COUNTS = np.array([[500, 480], [30, 35], [4, 9], [120, 90]])
+RELEASE = ppd.Release(
+    xr.DataArray(COUNTS, coords=COORDS), ppd.GeneralizedLaplace(ppd.invariants.margin("sex"), epsilon="1/100")
+)
+ORDERS = {
+    "labels": lambda posterior: posterior.sel(area=list("DBCA")),
+    "labels of both": lambda posterior: posterior.sortby("area", ascending=False).sortby("sex"),
+    "dimensions": lambda posterior: posterior.transpose("draw", "sex", "area", "chain"),
+}
+
+
+def posed(marginalize):
+    with pm.Model(coords=RELEASE.coords) as model:
+        rate = pm.Gamma("rate", 2, 0.02, dims=("area", "sex"))
+        ppd.PartiallyPrivate("cases", pm.Poisson.dist(rate), RELEASE, marginalize=marginalize)
+    return model
+
+
+def posterior(**more):
+    rng = np.random.default_rng(1)
+    draws = {"rate": COUNTS * rng.uniform(0.95, 1.05, (1, 5, 4, 2)), **more}
+    data = xr.Dataset({name: (("chain", "draw", *COORDS), values) for name, values in draws.items()}, COORDS)
+    return xr.DataTree.from_dict({"posterior": data.assign_coords(chain=[0], draw=range(5))})
+
+
+def reordered(idata, change):
+    return xr.DataTree.from_dict({"posterior": change(idata.posterior.to_dataset())})
+
+
+@pytest.mark.parametrize("change", ORDERS.values(), ids=ORDERS)
+def test_marginalized_tables(change):
+    model, idata = posed(True), posterior()
+    again = reordered(idata, change)
+    drawn, same = (ppd.sample_confidential(one, model, random_seed=1) for one in (idata, again))
+    xr.testing.assert_equal(*xr.align(drawn, same.transpose(*drawn.dims), join="left"))
+    assert (abs(drawn.mean(("chain", "draw")) - COUNTS) < 60).all()
+    free = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1)
+    with pm.Model(coords=RELEASE.coords) as model:
+        rate = pm.Gamma("rate", 2, 0.02, dims=("area", "sex"))
+        ppd.PartiallyPrivate("cases", pm.Poisson.dist(rate), ppd.Release(RELEASE.table, free))
+    with pytest.warns(ppd.errors.DiagnosisWarning, match="public groups"):
+        left, right = (ppd.log_likelihood(one, model) for one in (posterior(), reordered(posterior(), change)))
+    np.testing.assert_array_equal(left.values, right.transpose(*left.dims).values)
+
+
+@pytest.mark.parametrize("change", ORDERS.values(), ids=ORDERS)
+def test_sampled_tables(change):
+    model = posed(False)
+    again = reordered(posterior(cases=np.tile(COUNTS, (1, 5, 1, 1))), change)
+    assert fiber_problems(again, model) == []
+    ppd.sample_confidential(again, model)  # warns of windows if cells are exchanged
+
+
+def test_other_labels_are_refused():
+    model, idata = posed(True), posterior()
+    for change in (
+        lambda data: data.sel(area=["A", "B", "C"]),
+        lambda data: data.sel(area=["A", "B", "C", "C"]),
+        lambda data: data.assign_coords(area=list("ABCE")),
+    ):
+        with pytest.raises(ModelError, match="the draws of 'rate' have other labels of 'area' than the model"):
+            ppd.sample_confidential(reordered(idata, change), model)
+
+
+def test_rates_need_the_draws_of_all_labels():
+    ones = {"spread": (("chain", "draw"), np.ones((1, 5))), "mean_rate": (("chain", "draw"), np.ones((1, 5)))}
+    data = xr.Dataset({**ones, "count": (("chain", "draw", *COORDS), np.tile(COUNTS, (1, 5, 1, 1)))}, COORDS)
+    whole = xr.DataTree.from_dict({"posterior": data})
+    assert draw_rates(whole, RELEASE, rng=1).shape == (1, 5, 4, 2)
+    with pytest.raises(LabelError, match="other labels of 'area' than the release"):
+        draw_rates(reordered(whole, lambda one: one.sel(area=["A", "B"])), RELEASE)
+
+
+@pytest.mark.quick_cases(0)
+def test_draws_and_models_are_saved_and_read_back(tmp_path):
+    pytest.importorskip("h5netcdf")
+    release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
+        idata = pm.sample(
+            20, tune=20, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    drawn = ppd.sample_confidential(idata, model, random_seed=1)
+    idata.to_netcdf(tmp_path / "posterior.nc", engine="h5netcdf")
+    again = xr.open_datatree(tmp_path / "posterior.nc", engine="h5netcdf")
+    assert again.posterior["x"].values.tolist() == drawn.values.tolist()
+    assert again.posterior["x"].dtype == np.int64
+    again.close()
+
+    copied = cloudpickle.loads(cloudpickle.dumps(model))  # plain pickle does not support PyMC models
+    point = model.initial_point()
+    assert copied.compile_logp()(point) == pytest.approx(float(model.compile_logp()(point)), abs=1e-12)
+
+
+def test_releases_and_measurements_are_pickled_and_copied():
+    release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    noise = ppd.laws.DoubleGeometric("1/4")
+    measurements = ppd.Measurements({"a": [1, 2]}, ppd.measured(ppd.invariants.margin("a"), {1: 3, 2: -1}, noise))
+    for copied in (lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy):
+        assert copied(release).table.equals(release.table)
+        assert copied(release).mechanism == release.mechanism
+        assert repr(copied(measurements)) == repr(measurements)
+
+
+@pytest.mark.deep
+@pytest.mark.interpreted
+def test_a_model_with_dependents_is_read_by_a_process_that_has_not_imported_the_package(tmp_path):
+    """Without the rules that join a table with its dependents, PyMC finds random variables in the density."""
+    release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
+        pm.Binomial("deaths", x, 0.5, observed=[1, 0, 1])
+    file = tmp_path / "model.pickle"
+    file.write_bytes(cloudpickle.dumps(model))
+    program = "import pickle, sys; model = pickle.load(open(sys.argv[1], 'rb')); " + (
+        "print(float(model.compile_logp(mode='FAST_COMPILE')(model.initial_point())))"
+    )
+    run = subprocess.run([sys.executable, "-c", program, file], capture_output=True, text=True, check=True)
+    assert float(run.stdout) == pytest.approx(float(model.compile_logp()(model.initial_point())), abs=1e-10)

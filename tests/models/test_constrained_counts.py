@@ -5,14 +5,15 @@ import itertools
 import numpy as np
 import pymc as pm
 import pytest
-from chi_square import p_value
+from chi_square import p_value, p_value_of_tables
+from gibbs_draws import gibbs_draws
 from scipy import stats
 from scipy.special import gammaln
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import groups, margin, total
-from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+from ppdinf.lattice.points.fiber_tables import fiber_tables
 
 RARE = 1e-5
 
@@ -21,23 +22,13 @@ def blank(shape, dims):
     return ppd.as_table(np.zeros(shape, dtype=int), dims=dims)
 
 
-def walked(model, draws, seed=1):
-    step = LatticeGibbs([model["x"]], model=model, rng=np.random.default_rng(seed))
-    step.setup_chain(np.random.default_rng(seed), 0, draws)
-    point, found = model.initial_point(), []
-    for _ in range(2 * draws):
-        point, _ = step.step(point)
-        found.append(point["x"])
-    return np.array(found[1::2])
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("odds", [1.0, 4.0])
 def test_two_by_two_is_noncentral_hypergeometric(odds):
     public = (margin("a") & margin("b")).on(blank((2, 2), ("a", "b")), values=[7, 9, 6, 10])
     with pm.Model(coords={"a": [0, 1], "b": [0, 1]}) as model:
         ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public)
-    corner = walked(model, 3000)[:, 0, 0]
+    corner = gibbs_draws(model, 3000)[:, 0]
     law = stats.nchypergeom_fisher.pmf(np.arange(17), 16, 7, 6, odds)
     assert p_value(corner, law) > RARE
     assert p_value(corner, stats.nchypergeom_fisher.pmf(np.arange(17), 16, 7, 6, odds * 1.5)) < RARE
@@ -57,29 +48,10 @@ def test_fixed_margins_against_all_tables(shape):
     bound = margins.on(ppd.as_table(truth, dims=dims))
     with pm.Model(coords={dim: range(n) for dim, n in zip(dims, shape, strict=True)}) as model:
         ppd.models.ConstrainedCounts("x", pm.Poisson.dist(rates), bound)
-    tables = np.array(listed(bound, truth.size))
+    tables = fiber_tables(bound.A, bound.values, np.eye(truth.size, dtype=int), np.zeros(truth.size, int))
     log_weight = (tables * np.log(rates.ravel()) - gammaln(tables + 1)).sum(axis=1)
     law = np.exp(log_weight - log_weight.max())
-    index = {tuple(t): k for k, t in enumerate(tables.tolist())}
-    draws = walked(model, 3000).reshape(-1, truth.size)
-    assert p_value(np.array([index[tuple(x)] for x in draws.tolist()]), law / law.sum()) > RARE
-
-
-def listed(bound, d):
-    """All tables with given margins, cell by cell."""
-    found, A = [], bound.A.toarray()
-
-    def extend(prefix, left):
-        if len(prefix) == d:
-            if not left.any():
-                found.append(prefix)
-            return
-        column = A[:, len(prefix)]
-        for value in range(int(left[column > 0].min()) + 1):
-            extend([*prefix, value], left - value * column)
-
-    extend([], bound.values.copy())
-    return found
+    assert p_value_of_tables(gibbs_draws(model, 3000), tables, law / law.sum()) > RARE
 
 
 def test_nested_sums_are_marginalized():

@@ -73,17 +73,6 @@ def test_measurements_in_every_order():
     np.testing.assert_allclose(found, right[1.5] - right[0.5], rtol=1e-6)
 
 
-@pytest.mark.quick_cases(0)
-def test_releases_in_every_order():
-    totals = TABLES.sum(axis=1) == 6
-    log_noise = np.where(totals, -np.abs(TABLES - RELEASED.values.ravel()).sum(axis=1), -np.inf)
-    right = enumerated(1.5, log_noise) - enumerated(0.5, log_noise)
-    for labels in ORDERS:
-        release = ppd.Release(arranged(RELEASED, labels), ppd.GeneralizedLaplace(inv.total(), epsilon=1))
-        model = model_of(release, labels)
-        assert log_likelihood(model, 1.5) - log_likelihood(model, 0.5) == pytest.approx(right, rel=1e-6)
-
-
 FRAME = RELEASED.to_pandas()
 PERMUTED = {
     "transposed": RELEASED.T,

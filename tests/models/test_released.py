@@ -8,15 +8,14 @@ import pymc as pm
 import pytensor
 import pytest
 import xarray as xr
-from chi_square import p_value
+from chi_square import p_value, p_value_of_tables
+from gibbs_draws import gibbs_draws
 from grids import box
 from pymc.sampling.mcmc import assign_step_methods
-from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, LabelError, ModelError
-from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 inv = ppd.invariants
 RARE = 1e-5
@@ -105,59 +104,15 @@ def listed():
     return tables, np.exp(log_weight - logsumexp(log_weight))
 
 
-def walked(model, draws, name="x", every=2):
-    step = LatticeGibbs([model[name]], model=model, rng=np.random.default_rng(1))
-    step.setup_chain(np.random.default_rng(1), 0, draws)
-    with model:
-        assign_step_methods(model)  # also sets the initial table
-    point, found = model.initial_point(), []
-    for _ in range(every * draws):
-        point, _ = step.step(point)
-        found.append(point[name])
-    return np.array(found[every - 1 :: every])
-
-
-def numbers(draws, tables):
-    index = {tuple(t): k for k, t in enumerate(tables.tolist())}
-    return np.array([index[tuple(x)] for x in draws.reshape(len(draws), -1).tolist()])
-
-
 @pytest.mark.quick_cases(0)
 @pytest.mark.compiled
 def test_posterior_is_that_of_all_tables():
     """False alarms 1e-5; power: rates of one cell a fifth larger."""
     tables, law = listed()
-    draws = numbers(walked(generative(), 6000), tables)
-    assert p_value(draws, law) > RARE
+    draws = gibbs_draws(generative(), 6000)
+    assert p_value_of_tables(draws, tables, law) > RARE
     wrong = law * 1.2 ** tables[:, 1]
-    assert p_value(draws, wrong / wrong.sum()) < RARE
-
-
-@pytest.mark.deep
-def test_partially_private_gives_the_same_posterior():
-    """Joint with a rate: draws of table and rate of both models, compared with each other at 1e-4 each."""
-    release = ppd.Release(ppd.as_table(Y, dims=["area"]).assign_coords(area=list("abc")), MECHANISM)
-    found = []
-    for generatively in (True, False):
-        with pm.Model(coords={"area": list("abc")}) as model:
-            rate = pm.Gamma("rate", 2, 2)
-            if generatively:
-                x = pm.Poisson("x", rate * RATES, dims="area")
-                ppd.models.Released("y", MECHANISM, x, Y)
-            else:
-                ppd.PartiallyPrivate("x", pm.Poisson.dist(rate * RATES), release=release)
-            idata = pm.sample(
-                1500, tune=500, chains=2, cores=1, random_seed=2, progressbar=False, compute_convergence_checks=False
-            )
-            cells = ppd.sample_confidential(idata, model, random_seed=3) if not generatively else idata.posterior["x"]
-        found.append((idata.posterior["rate"].values[:, ::5].ravel(), cells.values[:, ::5].reshape(-1, 3)))
-    (one_rate, one), (other_rate, other) = found
-    assert stats.ks_2samp(one_rate, other_rate).pvalue > 1e-4
-    tables = listed()[0]
-    seen = np.array([np.bincount(numbers(draws, tables), minlength=len(tables)) for draws in (one, other)])
-    often = seen.sum(axis=0) >= 20
-    grouped = np.column_stack([seen[:, often], seen[:, ~often].sum(axis=1)])
-    assert stats.chi2_contingency(grouped).pvalue > 1e-4
+    assert p_value_of_tables(draws, tables, wrong / wrong.sum()) < RARE
 
 
 def test_observe_and_do():
@@ -198,10 +153,10 @@ def test_several_releases_and_a_multinomial_table():
     log_weight = (tables * np.log(p) - gammaln(tables + 1)).sum(axis=1)
     log_weight -= np.abs(tables - [3, 1, 4]).sum(axis=1) + np.abs(tables - [2, 2, 2]).sum(axis=1)
     law = np.exp(log_weight - logsumexp(log_weight))
-    draws = numbers(walked(model, 5000), tables)
-    assert p_value(draws, law) > RARE
+    draws = gibbs_draws(model, 5000)
+    assert p_value_of_tables(draws, tables, law) > RARE
     alone = np.exp(log_weight + np.abs(tables - [2, 2, 2]).sum(axis=1))
-    assert p_value(draws, alone / alone.sum()) < RARE
+    assert p_value_of_tables(draws, tables, alone / alone.sum()) < RARE
 
 
 def test_ops_can_be_pickled_and_copied():

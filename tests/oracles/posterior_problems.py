@@ -3,7 +3,7 @@
 Poisson cells with log rates log(BASE) + level + theta * SLOPE. The public functions compile a model for its release;
 what they compile is built here with the release in shared variables, and everything after that is their code:
 `posterior_rejection._draw` and `posterior_importance.weighted_draws`. Tables that public sums split into groups are
-summed out as `PartiallyPrivate` does it (`test_calibration_routes` compares the likelihoods),
+summed out as `PartiallyPrivate` does it (`test_calibration_of_samplers` compares the likelihoods),
 other fibers table by table.
 
 Quantities: theta; the size of the noise |y - x|; the fit log p(x | theta), with x drawn given theta.

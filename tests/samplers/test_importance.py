@@ -7,11 +7,15 @@ import numpy as np
 import pymc as pm
 import pytest
 from contrast import GRID, contrast_model, law_on_grid
+from posteriors_by_quadrature import POSTERIORS, assert_probabilities, exact, model_of
 from scipy import stats
+from scipy.special import logsumexp
 
 import ppdinf as ppd
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.samplers import importance
+from ppdinf.samplers import importance, posterior_importance, posterior_rejection, rejection
+from ppdinf.samplers import posterior_proposal as module
+from ppdinf.samplers.posterior_proposal import DefensiveMixture, TMixture, fit
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +172,156 @@ def test_reference_posterior_of_twenty_areas():
         sd = np.sqrt((weight * (idata.weighted[name] - mean) ** 2).sum(("chain", "draw")))
         assert np.max(np.abs(mean.values - reference["mean"]) / reference["sd"]) < 0.1
         assert np.max(np.abs(sd.values / np.array(reference["sd"]) - 1)) < 0.1
+
+
+SCALES = np.array([[[2.0, 0.3], [0.3, 0.5]], [[0.2, 0.0], [0.0, 1.0]]])
+TWO = TMixture(np.array([0.3, 0.7]), np.array([[0.0, 1.0], [3.0, -1.0]]), np.linalg.cholesky(SCALES))
+
+
+def density(points, freedom=module.DEGREES):
+    parts = zip(TWO.weight, TWO.mean, SCALES, strict=True)
+    return sum(w * stats.multivariate_t(m, s, df=freedom).pdf(points) for w, m, s in parts)
+
+
+def test_density_is_that_of_the_mixture():
+    points = np.random.default_rng(1).normal(0, 4, (50, 2))
+    np.testing.assert_allclose(np.exp(TWO.log_density(points)), density(points), rtol=1e-12)
+
+
+def test_draws_follow_the_density_and_not_one_with_other_tails():
+    draws = TWO.draw(100_000, np.random.default_rng(2))
+    edges = np.array([-np.inf, -3, -1, 0, 1, 3, np.inf])
+    seen = np.histogram(draws[:, 0], bins=edges)[0]
+    for freedom, right in ((module.DEGREES, True), (50, False)):
+        parts = zip(TWO.weight, TWO.mean[:, 0], np.sqrt(SCALES[:, 0, 0]), strict=True)
+        mass = np.diff(sum(w * stats.t.cdf(edges, freedom, m, s) for w, m, s in parts))
+        assert (stats.chisquare(seen, mass * len(draws)).pvalue > 1e-6) == right
+
+
+def test_one_component_has_the_given_covariance():
+    draws = TMixture.single(np.array([1.0, 2.0]), SCALES[0]).draw(200_000, np.random.default_rng(3))
+    np.testing.assert_allclose(np.cov(draws.T), SCALES[0], atol=0.05)
+
+
+def test_fits_recover_a_mixture():
+    rng = np.random.default_rng(4)
+    points = TWO.draw(4000, rng)
+    found = fit(points, 4000, rng)
+    fresh = TWO.draw(20_000, rng)
+    gap = np.mean(TWO.log_density(fresh) - found.log_density(fresh))  # Kullback-Leibler divergence
+    assert 0 < gap < 0.03
+    one = fit(points, 1, rng)
+    assert one.weight.size == 1
+    assert np.mean(TWO.log_density(fresh) - one.log_density(fresh)) > 0.2
+
+
+def test_few_draws_give_components_that_are_not_too_narrow(monkeypatch):
+    """Without the shared part of their scale matrices, four components fitted to 1,600 draws give poor weights."""
+    law = stats.multivariate_normal(np.zeros(20))
+    points = law.rvs(1600, random_state=5)
+
+    def share():
+        rng = np.random.default_rng(6)
+        proposal = fit(points, 1600, rng)
+        assert proposal.weight.size == 4
+        fresh = proposal.draw(20_000, rng)
+        log_w = law.logpdf(fresh) - proposal.log_density(fresh)
+        return np.exp(2 * logsumexp(log_w) - logsumexp(2 * log_w)) / log_w.size
+
+    with_prior = share()
+    monkeypatch.setattr(module, "SCALE_PRIOR", 0)
+    without = share()
+    assert with_prior > 1.3 * without, (with_prior, without)
+
+
+@pytest.mark.parametrize("points", [np.zeros((50, 2)), np.repeat([[1.0, 2.0]], 9, axis=0)])
+def test_identical_draws_still_give_a_density(points):
+    assert np.isfinite(fit(points, 1, np.random.default_rng(7)).log_density(points)).all()
+
+
+QUICK = ("two modes of one height", "a square and a prior that leans")
+
+
+def check_importance(name, draws):
+    log_evidence, right = exact(name)
+    idata = importance(model_of(name), draws, rng=1)
+    attrs, r = idata.sample_stats.attrs, idata.weighted["r"].values.ravel()
+    weight = np.exp(idata.weighted["log_weight"].values.ravel())
+    assert_probabilities([weight[r > t].sum() for t in POSTERIORS[name][3]], right, attrs["ess"], name)
+    assert attrs["log_evidence"] == pytest.approx(log_evidence, abs=5 / np.sqrt(attrs["ess"]))
+    np.testing.assert_allclose(attrs["log_evidence_halves"], log_evidence, atol=0.1)
+
+
+@pytest.mark.quick_cases(0)
+@pytest.mark.parametrize("name", QUICK)
+def test_importance_finds_all_modes(name):
+    check_importance(name, 800)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_both_samplers_agree_with_quadrature(name, monkeypatch):
+    if name == "waves":  # eight modes: four components cannot approximate them
+        with pytest.warns(DiagnosisWarning, match="k-hat"):
+            check_importance(name, 4000)
+    else:
+        check_importance(name, 4000)
+    _, right = exact(name)
+    for affordable in (1e6, 1):  # a proved bound, and one found by maximization
+        monkeypatch.setattr(posterior_rejection, "AFFORDABLE", affordable)
+        r = rejection(model_of(name), 4000, rng=2, progressbar=False).posterior["r"].values
+        assert_probabilities([np.mean(r > t) for t in POSTERIORS[name][3]], right, 4000, name)
+
+
+@pytest.mark.quick_cases(0)
+def test_searches_that_disagree_are_reported(monkeypatch):
+    """One search finds both modes and the prior, the other one only the left mode."""
+    model, searches = model_of("two modes of one height"), posterior_importance._searches
+    left = TMixture.single(np.array([-2.0]), np.array([[0.1]]))
+    monkeypatch.setattr(
+        posterior_importance,
+        "_searches",
+        lambda target, rng: [searches(target, rng)[0], (left, DefensiveMixture([left], [1.0]))],
+    )
+    with pytest.warns(DiagnosisWarning, match="two searches from different starts"):
+        idata = importance(model, 1000, rng=1)
+    log_evidence, right = exact("two modes of one height")
+    assert idata.sample_stats.attrs["log_evidence"] == pytest.approx(log_evidence, abs=0.1)
+    assert np.mean(idata.posterior["r"].values > 1) == pytest.approx(right[0], abs=0.05)
+    with pytest.warns(DiagnosisWarning, match="Two searches"):
+        assert not ppd.diagnose(idata, model).ok
+
+
+@pytest.mark.quick_cases(0)
+def test_priors_without_density_or_draws_are_replaced_by_a_wide_distribution():
+    """Improper, ordered, and unnormalized priors: weights against two variables by quadrature."""
+    grid = np.linspace(-8, 8, 641)
+    a, b = np.meshgrid(grid, grid, indexing="ij")
+    data = stats.norm.logpdf(1.0, a**2 / 4 + b, 1)
+    cases = {
+        "flat": (lambda: pm.Flat("a"), np.zeros_like(a)),
+        "unnormalized": (
+            lambda: pm.CustomDist("a", 2.0, logp=lambda value, scale: -(value**2) / (2 * scale**2)),
+            -(a**2) / 8,
+        ),
+    }
+    for name, (prior, log_prior) in cases.items():
+        with pm.Model() as model:
+            first, second = prior(), pm.Normal("b", 0, 0.5)
+            pm.Normal("seen", first**2 / 4 + second, 1, observed=1.0)
+        log_p = log_prior + stats.norm.logpdf(b, 0, 0.5) + data
+        density = np.exp(log_p - log_p.max())
+        idata = importance(model, 1000, rng=1)
+        weight = np.exp(idata.weighted["log_weight"].values.ravel())
+        found = (weight * (np.abs(idata.weighted["a"].values.ravel()) > 2)).sum()
+        right = density[np.abs(a) > 2].sum() / density.sum()
+        assert_probabilities([found], [right], idata.sample_stats.attrs["ess"], name)
+        log_evidence = log_p.max() + np.log(density.sum() * (grid[1] - grid[0]) ** 2)
+        assert idata.sample_stats.attrs["log_evidence"] == pytest.approx(log_evidence, abs=0.08)
+    with pm.Model() as model:
+        pair = pm.Normal("pair", 0, 1, shape=2, transform=pm.distributions.transforms.ordered, initval=[-1, 1])
+        pm.Normal("seen", pair[1] - pair[0], 0.5, observed=2.0)
+    gap = np.linspace(0, 10, 10_001)  # twice a normal with variance 2, truncated at 0: the density is not renormalized
+    density = stats.norm.pdf(gap, 0, np.sqrt(2)) * stats.norm.pdf(2, gap, 0.5)
+    idata = importance(model, 1000, rng=1)
+    assert idata.sample_stats.attrs["log_evidence"] == pytest.approx(np.log(density.sum() * 0.001), abs=0.05)

@@ -35,28 +35,6 @@ from ppdinf.cli import app
 
 app(["infer", *sys.argv[2:]])
 """
-INFER = """
-import os, signal, sys
-from ppdinf.samplers.lattice_gibbs import LatticeGibbs
-
-step, steps = LatticeGibbs.step, []
-
-def counted(self, point):
-    steps.append(point)
-    if len(steps) == 330:  # 300 of tuning, and 270 left of this chain
-        os.kill(os.getpid(), signal.SIGINT)
-    return step(self, point)
-
-LatticeGibbs.step = counted
-import numpy as np
-import ppdinf as ppd
-from ppdinf.report import analyse_rates
-
-walked = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4", norm="l2")
-release = ppd.Release(np.array([30, 4, 12, -3, 7, 9]), walked)
-analysis = analyse_rates(release, draws=300, chains=2, cores=1)
-print("kept", analysis.idata.posterior.sizes["draw"], sorted(analysis.table().columns)[:1])
-"""
 
 
 def model_of(marginalize):
@@ -98,14 +76,6 @@ def test_the_signal_handler_of_the_program_is_restored():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)  # a second signal interrupts at once
     assert signal.getsignal(signal.SIGINT) is before
-
-
-@pytest.mark.deep
-def test_an_interrupted_analysis_of_rates_continues_with_its_draws():
-    done = subprocess.run([sys.executable, "-c", INFER], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert "kept" in done.stdout
-    assert 0 < int(done.stdout.split("kept ")[1].split()[0]) < 300
 
 
 def stopped(chains, draws):
