@@ -25,6 +25,8 @@ from scipy import stats
 
 from ppdinf._internal.workers import Workers, run
 
+BINS = 20  # of normalized ranks, for the chi-square test
+
 
 def calibrate[Data](
     simulate: Callable[[np.random.Generator], tuple[Mapping[str, float], Data]],
@@ -51,9 +53,9 @@ def position(truth: float, draws: ArrayLike, rng: np.random.Generator) -> float:
     return float((below + (equal + 1) * rng.random()) / (values.size + 1))
 
 
-def uniformity(positions: ArrayLike, *, bins: int = 20) -> float:
+def uniformity(positions: ArrayLike) -> float:
     """Return the p-value of the hypothesis that normalized ranks are uniform on (0, 1)."""
     values = np.asarray(positions, dtype=float)
-    counts = np.histogram(values, bins=bins, range=(0, 1))[0]
+    counts = np.histogram(values, bins=BINS, range=(0, 1))[0]
     both = stats.kstest(values, "uniform").pvalue, stats.chisquare(counts).pvalue
     return float(min(1.0, 2 * min(both)))
