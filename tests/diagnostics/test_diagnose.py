@@ -9,10 +9,9 @@ from arviz_stats.base import array_stats
 
 import ppdinf as ppd
 from ppdinf.diagnostics import acceptance_by_cell
-from ppdinf.diagnostics.convergence import convergence
+from ppdinf.diagnostics.convergence import convergence, format_rhat, limit
 from ppdinf.diagnostics.diagnose import Diagnosis
 from ppdinf.diagnostics.problems import ESS, _by_chance
-from ppdinf.diagnostics.convergence import format_rhat, limit
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 

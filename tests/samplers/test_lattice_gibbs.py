@@ -17,8 +17,7 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.line_gibbs import walk
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.points.fiber_tables import fiber_tables
-from ppdinf.samplers.lattice_gibbs import dense_steps
-from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs, dense_steps
 
 DRAWS = 200_000
 

@@ -187,7 +187,7 @@ def test_a_bound_that_was_too_low_is_raised_and_earlier_draws_are_tested_again(m
 
     monkeypatch.setattr(module, "_proposals", proposals)
     monkeypatch.setattr(module, "_maximiser", lambda model: lambda starts, best: best)
-    monkeypatch.setattr(module, "proved_bound", lambda model: np.inf)
+    monkeypatch.setattr(module, "log_bound", lambda model: np.inf)
     result = rejection(model, 6000, rng=4, progressbar=False)
     assert len(batches) == 3
     assert result.sample_stats.attrs["bound_raised"] == 1
