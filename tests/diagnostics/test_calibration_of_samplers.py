@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import scipy.sparse as sp
-from positions import noticed
+from noisy_tables import noticed
 from posterior_problems import Compiled, Problem, p_values, seen
 from scipy import stats
 from scipy.special import gammaln, logsumexp
