@@ -19,9 +19,9 @@ def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDAr
     """Return the log probabilities of clipped symmetric noise."""
     n = log_p.size
     rows = np.arange(n)
-    found = log_p[np.abs(rows[:, np.newaxis] - rows)]
-    found[:, 0], found[:, -1] = log_tail[rows], log_tail[rows[::-1]]
-    return found
+    log_matrix = log_p[np.abs(rows[:, np.newaxis] - rows)]
+    log_matrix[:, 0], log_matrix[:, -1] = log_tail[rows], log_tail[rows[::-1]]
+    return log_matrix
 
 
 def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:

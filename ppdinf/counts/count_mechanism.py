@@ -142,13 +142,13 @@ class CountMechanism:
         """Probabilities ``matrix[count, released]``, shape (n, n); entries below about 1e-308 are 0."""
         if self.scales is None:
             assert self._log_matrix is not None
-            found = np.exp(self._log_matrix)
+            matrix = np.exp(self._log_matrix)
         else:
-            found = np.zeros((self.n, self.n))
+            matrix = np.zeros((self.n, self.n))
             table = falling(np.arange(self.n), self.epsilon)
-            add_scales(self.scales.column, self.scales.peak, self.scales.rising, table, found)
-        found.setflags(write=False)
-        return found
+            add_scales(self.scales.column, self.scales.peak, self.scales.rising, table, matrix)
+        matrix.setflags(write=False)
+        return matrix
 
     @cached_property
     def row_error(self) -> float:
@@ -215,15 +215,15 @@ class CountMechanism:
         >>> round(ppd.counts.truncated_geometric(3, epsilon=1).count_error([0.5, 0.3, 0.2]), 4)
         0.4189
         """
-        given = self.z if z is None else as_distribution(z)
-        if given is None:
+        distribution = self.z if z is None else as_distribution(z)
+        if distribution is None:
             raise PrivacyError(
                 "z, the distribution of the true counts, is required: the mechanism does not have a fixed point"
             )
-        if given.size != self.n:
-            raise PrivacyError(f"z must have {self.n} probabilities like the mechanism, found {given.size}")
+        if distribution.size != self.n:
+            raise PrivacyError(f"z must have {self.n} probabilities like the mechanism, found {distribution.size}")
         away = np.abs(np.arange(self.n)[:, np.newaxis] - np.arange(self.n)) ** power
-        return float(given @ (self.matrix * away).sum(axis=1))
+        return float(distribution @ (self.matrix * away).sum(axis=1))
 
     def simulate(self, counts: ArrayLike, rng: int | np.random.Generator | None = None) -> NDArray[np.int64]:
         """Draw a released count for every count, for research; `TwoStage` draws releases.
@@ -264,8 +264,8 @@ class CountMechanism:
         -------
         ndarray of int64, in the shape of `counts`
         """
-        found = require_counts(counts, self.n)
-        return draw_rows(self.matrix, found.ravel(), self.enclosed, stream).reshape(found.shape)
+        cells = require_counts(counts, self.n)
+        return draw_rows(self.matrix, cells.ravel(), self.enclosed, stream).reshape(cells.shape)
 
     def enclosed(self, i: int) -> list[arb]:
         """Enclose the entries of row i at Arb's working precision."""

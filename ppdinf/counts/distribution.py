@@ -16,16 +16,16 @@ ROUNDING = 1e-9  # tolerance for the sum of probabilities
 
 def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
     """Validate a distribution over the counts 0 to n - 1."""
-    found = numbers(z, "a distribution of counts")
-    if found.ndim != 1 or found.size < 2:
+    weights = numbers(z, "a distribution of counts")
+    if weights.ndim != 1 or weights.size < 2:
         raise PrivacyError(
-            f"a distribution of counts must be one-dimensional with at least two entries, found shape {found.shape}"
+            f"a distribution of counts must be one-dimensional with at least two entries, found shape {weights.shape}"
         )
-    if (found < 0).any():
+    if (weights < 0).any():
         raise PrivacyError("a distribution of counts must have non-negative probabilities")
-    if abs(found.sum() - 1) > ROUNDING:
+    if abs(weights.sum() - 1) > ROUNDING:
         raise PrivacyError("the probabilities of a distribution must sum to 1: divide them by their sum")
-    distribution: NDArray[np.float64] = found / found.sum()
+    distribution: NDArray[np.float64] = weights / weights.sum()
     return distribution
 
 
@@ -64,13 +64,13 @@ def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
 def require_counts(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return counts from 0 to n - 1 as int64 in their shape; errors do not show counts."""
     require_size(n)
-    found = numbers(counts, "counts", CountError, integer=True)
-    if ((found < 0) | (found >= n)).any():
+    cells = numbers(counts, "counts", CountError, integer=True)
+    if ((cells < 0) | (cells >= n)).any():
         raise CountError(
             f"counts must be from 0 to n - 1 = {n - 1}; n is public, so choose n without reference to the table, "
             "and top-code larger counts with numpy.minimum(counts, n - 1)"
         )
-    return found
+    return cells
 
 
 def require_size(n: object) -> None:
@@ -108,14 +108,14 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
     >>> to_distribution([6, 5, -1]), to_distribution([6, 5, -1], "clip").round(3)
     (array([0.55, 0.45, 0.  ]), array([0.545, 0.455, 0.   ]))
     """
-    found = numbers(noisy, "noisy")
+    bins = numbers(noisy, "noisy")
     if postprocessing == "clip":
-        clipped = np.maximum(found, 0)
-        return clipped / clipped.sum() if clipped.sum() > 0 else np.full(found.size, 1 / found.size)
+        clipped = np.maximum(bins, 0)
+        return clipped / clipped.sum() if clipped.sum() > 0 else np.full(bins.size, 1 / bins.size)
     if postprocessing != "simplex":
         raise PrivacyError(f"postprocessing must be one of {list(POSTPROCESSING)}, found {postprocessing!r}")
-    total = max(found.sum(), 1.0)
-    nearest = np.maximum(onto_simplices(found / total, np.zeros(found.size, dtype=np.int64), [1.0]), 0)  # rounding
+    total = max(bins.sum(), 1.0)
+    nearest = np.maximum(onto_simplices(bins / total, np.zeros(bins.size, dtype=np.int64), [1.0]), 0)  # rounding
     out: NDArray[np.float64] = nearest / nearest.sum()
     return out
 

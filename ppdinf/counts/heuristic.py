@@ -195,8 +195,8 @@ def heuristic(z: ArrayLike, epsilon: Parameter, selector: Selector = "sandwich")
     z = as_distribution(z)
     exact = as_epsilon(epsilon)
     if selector == "best":
-        found = [heuristic(z, exact, one) for one in SELECTORS]  # type: ignore[arg-type]
-        return min(found, key=lambda mechanism: mechanism.count_error(z))
+        mechanisms = [heuristic(z, exact, one) for one in SELECTORS]  # type: ignore[arg-type]
+        return min(mechanisms, key=lambda mechanism: mechanism.count_error(z))
     kept = np.where(z < NEGLIGIBLE, 0.0, z)
     return _built(kept, exact, columns(kept, selector), selector)
 
@@ -224,13 +224,13 @@ def _built(z: NDArray[np.float64], epsilon: Fraction, order: NDArray[np.int64], 
     rising = np.empty((upper, z.size - 1), dtype=np.bool_)
     size = _fill(z, order, table, column, peak, rising)
     kept = np.flatnonzero(peak[:size] > 0)
-    found = CountMechanism.of_scales(
+    mechanism = CountMechanism.of_scales(
         column[kept], peak[kept], rising[kept], epsilon, name=f"heuristic ({selector})", z=z
     )
-    error = found.row_error
+    error = mechanism.row_error
     if not error <= WORST_ROW:
         raise RoundingError(f"the rows of the mechanism sum to 1 only within {error:.1e}")
-    return found
+    return mechanism
 
 
 @jit

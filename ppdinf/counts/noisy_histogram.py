@@ -42,8 +42,8 @@ class Privatizer(ABC):
         measured = _sums(self, histogram.size) @ histogram
         noisy = measured[self.includes_total :]
         noisy += draw_discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, stream)
-        found: NDArray[np.int64] = measured
-        return found
+        noisy_sums: NDArray[np.int64] = measured
+        return noisy_sums
 
     def size(self, n: int) -> int:
         """Return the number of noisy sums of a histogram of n counts."""
@@ -134,14 +134,14 @@ class Hierarchical(Privatizer):
         sizes = BRANCHES ** np.arange(_levels_of_tree(n) + 1)
         levels = np.split(measured.astype(np.float64), np.cumsum(sizes)[:-1])
         averaged = [levels[-1]]
-        for height, own in enumerate(levels[-2:0:-1], start=2):
+        for height, sums in enumerate(levels[-2:0:-1], start=2):
             b, a = float(BRANCHES**height), float(BRANCHES ** (height - 1))
-            children = averaged[0].reshape(own.size, BRANCHES).sum(axis=1)
-            averaged.insert(0, (b - a) / (b - 1) * own + (a - 1) / (b - 1) * children)
+            children = averaged[0].reshape(sums.size, BRANCHES).sum(axis=1)
+            averaged.insert(0, (b - a) / (b - 1) * sums + (a - 1) / (b - 1) * children)
         parent = levels[0]
-        for own in averaged:
-            missing = parent - own.reshape(parent.size, BRANCHES).sum(axis=1)
-            parent = own + np.repeat(missing / BRANCHES, BRANCHES)
+        for sums in averaged:
+            missing = parent - sums.reshape(parent.size, BRANCHES).sum(axis=1)
+            parent = sums + np.repeat(missing / BRANCHES, BRANCHES)
         return parent[:n]
 
 
@@ -189,11 +189,11 @@ class Privelet(Privatizer):
 
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
         """Compute each half from the interval's sum and difference, from the total down."""
-        found = measured[:1].astype(np.float64)
+        bins = measured[:1].astype(np.float64)
         for level in range(_halvings(n)):
             difference = measured[2**level : 2 ** (level + 1)]
-            found = np.stack([found + difference, found - difference], axis=1).ravel() / 2
-        return found[:n]
+            bins = np.stack([bins + difference, bins - difference], axis=1).ravel() / 2
+        return bins[:n]
 
 
 def _halvings(n: int) -> int:
@@ -263,5 +263,5 @@ def noisy_histogram(
     counts = numbers(histogram, "histogram", integer=True)
     if delta is not None:
         return cyclic_gaussian(counts, exact, as_fraction(delta, "delta"), stream).astype(np.float64)
-    found = PURE[privatizer]
-    return found.estimate(found.measure(counts, exact, stream), counts.size)
+    method = PURE[privatizer]
+    return method.estimate(method.measure(counts, exact, stream), counts.size)

@@ -19,26 +19,26 @@ from ppdinf.errors import PrivacyError, RoundingError
 REFINEMENTS = 10
 SMALL = 1e-15  # largest error of a sum
 
-type _Columns = NDArray[np.float64]  # shape (m, n), or (m, n - 1) for steps
+type Columns = NDArray[np.float64]  # shape (m, n), one row for each column of the mechanism, or (m, n - 1) for steps
 
 
-def slacks(t: _Columns, E: float) -> tuple[_Columns, _Columns]:
+def slacks(t: Columns, E: float) -> tuple[Columns, Columns]:
     """Return the distances ``E t_(i+1) - t_i`` and ``E t_i - t_(i+1)`` of all steps from their bounds."""
     return E * t[:, 1:] - t[:, :-1], E * t[:, :-1] - t[:, 1:]
 
 
-def adjoint(u: _Columns, v: _Columns, E: float) -> _Columns:
+def adjoint(u: Columns, v: Columns, E: float) -> Columns:
     """Apply the transpose of `slacks`: sum the multipliers of the steps in each row."""
-    found = np.zeros((u.shape[0], u.shape[1] + 1))
-    found[:, :-1] = E * v - u
-    found[:, 1:] += E * u - v
-    return found
+    multipliers = np.zeros((u.shape[0], u.shape[1] + 1))
+    multipliers[:, :-1] = E * v - u
+    multipliers[:, 1:] += E * u - v
+    return multipliers
 
 
 class ColumnSystems:
     """The systems of all columns, and the dense system that couples them."""
 
-    def __init__(self, u: _Columns, v: _Columns, z: NDArray[np.float64], E: float) -> None:
+    def __init__(self, u: Columns, v: Columns, z: NDArray[np.float64], E: float) -> None:
         m, n = u.shape[0], z.size
         self.z = z
         self.middle = np.empty(m, dtype=np.int64)
@@ -70,8 +70,8 @@ class ColumnSystems:
                 bump *= 100
 
     def solve(
-        self, rhs: _Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
-    ) -> tuple[_Columns, NDArray[np.float64], NDArray[np.float64]]:
+        self, rhs: Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
+    ) -> tuple[Columns, NDArray[np.float64], NDArray[np.float64]]:
         """Solve for the step of the matrix and of both multipliers, with iterative refinement of the sums."""
         dt, dlam, dmu = self._solved(rhs, rows, fixed)
         off = np.inf
@@ -85,13 +85,13 @@ class ColumnSystems:
         return dt, dlam, dmu
 
     def _solved(
-        self, rhs: _Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
-    ) -> tuple[_Columns, NDArray[np.float64], NDArray[np.float64]]:
+        self, rhs: Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
+    ) -> tuple[Columns, NDArray[np.float64], NDArray[np.float64]]:
         missing = rows - self._columns(rhs, fixed)[0].sum(axis=0)
         dlam = cho_solve(self.dense, missing / self.size) / self.size
         return *self._columns(rhs + dlam, fixed)[:1], dlam, self._columns(rhs + dlam, fixed)[1]
 
-    def _columns(self, rhs: _Columns, fixed: NDArray[np.float64]) -> tuple[_Columns, NDArray[np.float64]]:
+    def _columns(self, rhs: Columns, fixed: NDArray[np.float64]) -> tuple[Columns, NDArray[np.float64]]:
         """Solve ``H dt = rhs + z dmu``, ``z' dt = fixed`` for every column."""
         shape, level = np.einsum("ji,ji->j", self.p, rhs), np.einsum("ji,ji->j", self.h, rhs)
         dmu = (fixed - shape - self.zeta * self.theta * level) / self.kappa
@@ -117,11 +117,11 @@ def _factored(u, v, z, E, middle, pivot, factor, h, theta):  # type: ignore[no-u
             x, y, c = u[j, i], v[j, i], up[i + 1]
             d = c + E * E * x + y
             up[i] = (x + E * E * y) * (c / d) + x * (y / d) * square
-        k, most = 0, -1.0
+        k, largest = 0, -1.0
         for i in range(n):
             term = z[i] * z[i] / (down[i] + up[i])
-            if term > most:
-                k, most = i, term
+            if term > largest:
+                k, largest = i, term
         middle[j] = k
         theta[j] = 1 / (down[k] + up[k])
         pivot[j, k], factor[j, k] = 1.0, 0.0
@@ -145,16 +145,16 @@ def _blocks(middle, pivot, factor, rhs):  # type: ignore[no-untyped-def]
     m, n = rhs.shape
     for j in range(m):
         k = middle[j]
-        own, d, f = x[j], pivot[j], factor[j]
+        column, d, f = x[j], pivot[j], factor[j]
         for i in range(1, k):
-            own[i] += f[i - 1] * own[i - 1]
-        own[k] = 0.0
+            column[i] += f[i - 1] * column[i - 1]
+        column[k] = 0.0
         for i in range(k - 1, -1, -1):
-            own[i] = own[i] / d[i] + f[i] * own[i + 1]
+            column[i] = column[i] / d[i] + f[i] * column[i + 1]
         for i in range(n - 2, k, -1):
-            own[i] += f[i + 1] * own[i + 1]
+            column[i] += f[i + 1] * column[i + 1]
         for i in range(k + 1, n):
-            own[i] = own[i] / d[i] + f[i] * own[i - 1]
+            column[i] = column[i] / d[i] + f[i] * column[i - 1]
     return x
 
 
@@ -191,8 +191,6 @@ WORST_ROW = 1e-9  # largest accepted error of a row sum
 STEPS = 150
 START = 1.0  # smallest reduced cost at the start, in units of the error of the matrix 1 z
 ROUNDING = 2.0**-50  # relative distance of ratios from their bounds
-
-type Columns = NDArray[np.float64]  # shape (m, n): one row for each column of the mechanism
 
 
 def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = None) -> CountMechanism:

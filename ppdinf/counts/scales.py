@@ -43,8 +43,8 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
     while -k > longest:
         x *= table[longest]
         k += longest
-    found: float = x / table[k] if k >= 0 else x * table[-k]
-    return found
+    product: float = x / table[k] if k >= 0 else x * table[-k]
+    return product
 
 
 def as_epsilon(epsilon: Parameter) -> Fraction:
@@ -173,9 +173,9 @@ class Scales:
 
 
 @jit
-def add_scales(column, peak, rising, table, found):  # type: ignore[no-untyped-def]
+def add_scales(column, peak, rising, table, matrix):  # type: ignore[no-untyped-def]
     """Add scales to a matrix: ``peak * table[depth]``."""
-    n = found.shape[0]
+    n = matrix.shape[0]
     depth = np.empty(n, np.int64)
     for k in range(column.size):
         depth[0] = 0
@@ -184,7 +184,7 @@ def add_scales(column, peak, rising, table, found):  # type: ignore[no-untyped-d
             depth[i + 1] = depth[i] + (-1 if rising[k, i] else 1)
             lowest = min(lowest, depth[i + 1])
         for i in range(n):
-            found[i, column[k]] += peak[k] * table[depth[i] - lowest]
+            matrix[i, column[k]] += peak[k] * table[depth[i] - lowest]
 
 
 def scales_ratio(scales: Scales, epsilon: float) -> float:

@@ -144,16 +144,16 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
     >>> affinely_simplified(ppd.counts.heuristic([0.5, 0.3, 0.1, 0.1], epsilon=1))
     True
     """
-    own = _scales(mechanism)
+    mechanism_scales = _scales(mechanism)
     if mechanism.z is None:
         raise PrivacyError("the mechanism must have a fixed point; use linearly_simplified for mechanisms without one")
-    residues = _residues(own)
+    residues = _residues(mechanism_scales)
     share = [Fraction(float(p)) for p in mechanism.z]
     weights = [p.numerator * pow(p.denominator, -1, PRIME) % PRIME for p in share]
     means = [sum(w * s for w, s in zip(weights, row, strict=True)) % PRIME for row in residues]
     differences = []
-    for j in np.unique(own.column).tolist():
-        first, *others = np.flatnonzero(own.column == j).tolist()
+    for j in np.unique(mechanism_scales.column).tolist():
+        first, *others = np.flatnonzero(mechanism_scales.column == j).tolist()
         for other in others:
             a, b = pow(means[other], -1, PRIME), pow(means[first], -1, PRIME)
             pairs = zip(residues[other], residues[first], strict=True)
@@ -167,14 +167,14 @@ def _scales(mechanism: CountMechanism) -> Scales:
     return mechanism.scales
 
 
-def _residues(own: Scales) -> list[list[int]]:
+def _residues(scales: Scales) -> list[list[int]]:
     """Return scales up to a factor, with a random element of the field instead of exp(epsilon)."""
-    n = own.rising.shape[1] + 1
+    n = scales.rising.shape[1] + 1
     base = int(np.random.default_rng().integers(2, PRIME - 1))
     powers = [1]
     for _ in range(n):
         powers.append(powers[-1] * base % PRIME)
-    height = depths(own.rising)
+    height = depths(scales.rising)
     height = height.max(axis=1, keepdims=True) - height
     return [[powers[h] for h in row] for row in height.tolist()]
 

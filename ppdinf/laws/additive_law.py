@@ -48,8 +48,8 @@ class AdditiveLaw(IndependentLaw):
     @property
     def log_quadratic(self) -> tuple[float, float] | None:
         """Rate and curvature of the law of the noise, if it has a formula."""
-        found: tuple[float, float] | None = self.law.log_quadratic
-        return found
+        quadratic: tuple[float, float] | None = self.law.log_quadratic
+        return quadratic
 
     def log_weight(self, y: Symbolic, x: Symbolic, *scale: Symbolic) -> Symbolic:
         """Return the log weight of each released y given the count x, elementwise; NumPy or PyTensor."""

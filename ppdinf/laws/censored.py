@@ -57,9 +57,9 @@ class Censored(PerEntry, IndependentLaw):
 
     @classmethod
     def _of_texts(cls, parameters: Json) -> Censored:
-        own = cls.__dataclass_fields__.keys() & parameters.keys()  # type: ignore[attr-defined]
-        other = {"name" if key == "of" else key: value for key, value in parameters.items() if key not in own}
-        stated = {"law": law_in_file(other)} | {key: parameters[key] for key in own}
+        fields = cls.__dataclass_fields__.keys() & parameters.keys()  # type: ignore[attr-defined]
+        other = {"name" if key == "of" else key: value for key, value in parameters.items() if key not in fields}
+        stated = {"law": law_in_file(other)} | {key: parameters[key] for key in fields}
         return of_texts(cls, stated, f"the law {cls.name!r}")
 
     @cached_property
@@ -73,13 +73,13 @@ class Censored(PerEntry, IndependentLaw):
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log weight of each y (possibly the mark) given the count x, elementwise."""
         y, x = np.broadcast_arrays(np.asarray(y), np.asarray(x))
-        found, marked = np.empty(x.shape), y == self.mark
-        found[~marked] = self._law.log_weight(y[~marked], x[~marked]) - self._law.log_total(1)
-        weights, place = self._below.log_weights, x[marked].astype(np.int64) - self._below.begins[0]
-        left = weights[0] if self._below.left[0] == 0 else -np.inf
-        inside = weights[np.clip(place, 0, weights.size - 1)]
-        found[marked] = np.select([place < 0, place >= weights.size], [left, -np.inf], inside)
-        return found
+        weights, marked = np.empty(x.shape), y == self.mark
+        weights[~marked] = self._law.log_weight(y[~marked], x[~marked]) - self._law.log_total(1)
+        below, place = self._below.log_weights, x[marked].astype(np.int64) - self._below.begins[0]
+        left = below[0] if self._below.left[0] == 0 else -np.inf
+        inside = below[np.clip(place, 0, below.size - 1)]
+        weights[marked] = np.select([place < 0, place >= below.size], [left, -np.inf], inside)
+        return weights
 
     def is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether each number has positive probability for some count."""
@@ -110,14 +110,14 @@ class Censored(PerEntry, IndependentLaw):
     def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column for marks, and the columns of the other law for the rest."""
         (marked,), (there,) = np.nonzero(y == self.mark), np.nonzero(y != self.mark)
-        found = [
+        columns = [
             replace(column, log_weights=column.log_weights - self._law.log_total(1), entries=there[column.entries])
             for column in self._law.columns(y[there])
         ]
         if marked.size:
             begins = np.repeat(self._below.begins, marked.size)
-            found.append(replace(self._below, entries=marked, begins=begins))
-        return found
+            columns.append(replace(self._below, entries=marked, begins=begins))
+        return columns
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
         """Publish by the other law, and replace numbers below the limit by the mark."""

@@ -141,12 +141,12 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
         PrivacyError
             This version does not support the law, or the parameters are not parameters of the law.
         """
-        found = IntegerLaw._named_in(data)
-        if found is None or not isinstance(data, dict):
+        kind = IntegerLaw._named_in(data)
+        if kind is None or not isinstance(data, dict):
             name = data.get("name") if isinstance(data, dict) else None
             raise PrivacyError(f"this version of ppdinf does not know noise with the name {name!r:.60}")
         parameters = {key: value for key, value in data.items() if key != "name"}
-        law: IntegerLaw = of_texts(found, parameters, f"{found.name} noise")
+        law: IntegerLaw = of_texts(kind, parameters, f"{kind.name} noise")
         return law
 
     def log_mass(self, z: ArrayLike) -> float:

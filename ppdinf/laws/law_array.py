@@ -75,26 +75,26 @@ def law_array(kind: type[PerEntry], args: tuple[Any, ...], kwargs: dict[str, Any
     arrays += [(name, -1, value) for name, value in kwargs.items() if np.ndim(value) or isinstance(value, LawArray)]
     if len(arrays) > 1:
         raise PrivacyError(f"at most one parameter of {kind.name} noise may be an array, found {len(arrays)}")
-    name, position, given = arrays[0]
+    name, position, parameter = arrays[0]
 
     def law_of(value: object) -> Any:
         by_place = (*args[:position], value, *args[position + 1 :]) if position >= 0 else args
         return kind(*by_place, **kwargs | ({name: value} if name else {}))
 
-    if isinstance(given, LawArray):
-        return LawArray(tuple(law_of(law) for law in given.laws), given.number)
-    laws: LawArray = law_of_each(law_of, given)
+    if isinstance(parameter, LawArray):
+        return LawArray(tuple(law_of(law) for law in parameter.laws), parameter.number)
+    laws: LawArray = law_of_each(law_of, parameter)
     return laws
 
 
-def law_of_each(law_of: Callable[[Any], Any], given: Any) -> Any:
+def law_of_each(law_of: Callable[[Any], Any], parameter: Any) -> Any:
     """Return the law of a number, or a `LawArray` with the law of each entry of an array."""
-    is_labelled = isinstance(given, xr.DataArray | pd.Series | pd.DataFrame)
-    labelled = given if is_labelled else unmasked(given, "parameters", PrivacyError)
+    is_labelled = isinstance(parameter, xr.DataArray | pd.Series | pd.DataFrame)
+    labelled = parameter if is_labelled else unmasked(parameter, "parameters", PrivacyError)
     if not labelled.ndim:
-        return law_of(given)
-    if isinstance(given, list | tuple) and labelled.dtype.kind == "U":
-        labelled = np.asarray(given, dtype=object)  # NumPy would convert the numbers of the list to text
+        return law_of(parameter)
+    if isinstance(parameter, list | tuple) and labelled.dtype.kind == "U":
+        labelled = np.asarray(parameter, dtype=object)  # NumPy would convert the numbers of the list to text
     missing = np.asarray(pd.isna(np.asarray(labelled)))
     different, inverse = _different(np.asarray(labelled)[~missing])
     number = np.full(missing.shape, NONE)

@@ -160,8 +160,10 @@ class Likelihood:
 
     def log_of_table(self, cells: NDArray[np.int64]) -> float:
         """Return the log density of noisy sums of the table's histogram, minus the log normaliser if it has a sum."""
-        found = 0.0 if self.histogram is None else self.histogram.log_density(cells)
-        return found if self.normaliser is None or self.normaliser.log is None else found - self.normaliser.log(cells)
+        log_density = 0.0 if self.histogram is None else self.histogram.log_density(cells)
+        if self.normaliser is None or self.normaliser.log is None:
+            return log_density
+        return log_density - self.normaliser.log(cells)
 
     def log_cells(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log weight of each released y given the count x, elementwise, if it `is_fixed_by_cell`."""
@@ -179,10 +181,10 @@ class Likelihood:
         taken = () if self.auxiliary is None else self.auxiliary.of_weights(*auxiliary)
         y = self.shifted(y, *auxiliary)
         if isinstance(self.form, NoiseNorm):
-            found = self.form.of(self.form.image(y - answers))
+            log_weight = self.form.of(self.form.image(y - answers))
         else:
-            found = self.form.log_weight(y, answers, *taken).sum()
-        return found - self.log_prior_in_weights(*auxiliary)
+            log_weight = self.form.log_weight(y, answers, *taken).sum()
+        return log_weight - self.log_prior_in_weights(*auxiliary)
 
     def shifted(self, y: Symbolic, *auxiliary: Symbolic) -> Symbolic:
         """Return the released table, shape (d,), before a projection of its noise; NumPy or PyTensor."""

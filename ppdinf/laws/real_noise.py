@@ -212,8 +212,8 @@ class Gaussian(RealNoise):
 
     def log_distribution(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the log probability of noise of at most z."""
-        found: NDArray[np.float64] = special.log_ndtr(z / self.sd)
-        return found
+        log_p: NDArray[np.float64] = special.log_ndtr(z / self.sd)
+        return log_p
 
     def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw noise in double precision."""

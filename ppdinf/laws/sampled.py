@@ -117,12 +117,12 @@ class Sampled(PerEntry, IndependentLaw):
         """
         quantile = normal_quantile(confidence)
         try:
-            given = xr.align(xr.DataArray(estimates), xr.DataArray(margin), join="exact")
+            aligned = xr.align(xr.DataArray(estimates), xr.DataArray(margin), join="exact")
         except ValueError:
-            given = xr.DataArray(0), xr.DataArray([0])
-        if given[0].dims != given[1].dims:
+            aligned = xr.DataArray(0), xr.DataArray([0])
+        if aligned[0].dims != aligned[1].dims:
             raise LabelError("estimates and margins must have the same labels in the same order, and the same shape")
-        y, half = (values.values.astype(np.float64).ravel() for values in given)
+        y, half = (values.values.astype(np.float64).ravel() for values in aligned)
         used = (y > 0) & ~np.isnan(half)
         if (half < 0).any():
             raise PrivacyError(f"margins of error must be at least 0, found {half[half < 0][0]:g}: write nan for codes")
@@ -174,26 +174,26 @@ class Sampled(PerEntry, IndependentLaw):
         The probability of at most n sampled units is that of at least ``x - n`` failures before success n + 1.
         """
         n, p = self._sampled(y), 1 / self.weight
-        least = np.ceil(n)
+        smallest = np.ceil(n)
         if self.weight == 1 or tail_probability <= 0:
-            return least, least if self.weight == 1 else np.full(n.shape, np.inf)
+            return smallest, smallest if self.weight == 1 else np.full(n.shape, np.inf)
         above = stats.nbinom.isf(tail_probability, n + 1, p)
         below = stats.nbinom.ppf(tail_probability, np.where(n > 0, n, 1.0), p)
-        return np.where(n > 0, np.maximum(np.floor(n + below), least), 0.0), np.ceil(n + above)
+        return np.where(n > 0, np.maximum(np.floor(n + below), smallest), 0.0), np.ceil(n + above)
 
     def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column for each different sampled number, with quadratic tails where weights are negligible."""
         different, number = np.unique(self._sampled(y), return_inverse=True)
         order, ends = np.argsort(number, kind="stable"), np.cumsum([0, *np.bincount(number)]).tolist()
         lower, upper = self.support_bounds(different * self.weight, TAIL)
-        found = []
+        columns = []
         for k, (n, low, high) in enumerate(zip(different.tolist(), lower.tolist(), upper.tolist(), strict=True)):
-            own = order[ends[k] : ends[k + 1]]
+            entries = order[ends[k] : ends[k + 1]]
             log_p = self.log_weight(n * self.weight, np.arange(low, high + 1))
             left = (np.inf, 0.0) if low == np.ceil(n) else (log_p[1] - log_p[0], 2 * log_p[1] - log_p[0] - log_p[2])
             right = (np.inf, 0.0) if self.weight == 1 else (log_p[-2] - log_p[-1], 0.0)
-            found.append(Column(log_p, own, np.full(own.size, int(low)), left=left, right=right))
-        return found
+            columns.append(Column(log_p, entries, np.full(entries.size, int(low)), left=left, right=right))
+        return columns
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:  # type: ignore[override]
         """Draw samples, and return their estimates."""

@@ -30,7 +30,7 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import VALUE
 from ppdinf.releases.release import Release, as_drawn
 
-type _Points = NDArray[np.float64]
+type Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +42,13 @@ class GradientLaw:
     norm: str
     rate: float
 
-    def log_density(self, y: _Points) -> _Points:
+    def log_density(self, y: Points) -> Points:
         """Return the log density of answers without the normalizer, shape (n, d)."""
         size = np.linalg.norm(self.objective.gradient(self.records, y), K_NORMS[self.norm], axis=1)
         inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
         return np.where(inside, -self.rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
 
-    def by_chain(self, basis: _Points, draws: int, stream: BitStream) -> _Points:
+    def by_chain(self, basis: Points, draws: int, stream: BitStream) -> Points:
         """Draw answers in the span of orthonormal columns, each by a separate chain, shape (draws, d)."""
         m, radius = basis.shape[1], self.objective.ball()
         optimum = least_squares(
@@ -86,8 +86,6 @@ SAVED: dict[str, type[Objective]] = {
 
 SLACK = Fraction(1, 10**10)
 """Share of epsilon that is reserved for records slightly beyond their bounds and for rounding of gradients."""
-
-type Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
