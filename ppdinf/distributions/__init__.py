@@ -10,7 +10,6 @@ data_model_checks      Refusals of data models: other shapes or dimensions, rows
 data_models            Data models: the distribution that a user passes, as a distribution of the cells of a table in
                        double precision.
 factors                Densities of dependents of a confidential table, split by the cell on which each element depends.
-gamma_sums_op          PyTensor Op of sums of such cells: value and gradient in compiled code.
 latent_tables          Latent integers of plain models as tables with exactly known sums and optional releases.
 marginal_logp          Marginal likelihood of a noisy table with public totals.
 marginal_rewrite       Marginal likelihood of a release and all dependents of its table.

@@ -41,9 +41,8 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor, factors_in
-from ppdinf.distributions.gamma_sums_op import logp_gamma
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
-from ppdinf.distributions.ops import logp_nested_natural, logp_nested_table
+from ppdinf.distributions.ops import logp_gamma, logp_nested_natural, logp_nested_table
 from ppdinf.distributions.random_variables import ReleasedRV, table_of
 from ppdinf.errors import ModelError
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numba
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from numba import types
 from numpy.typing import NDArray
@@ -27,9 +28,14 @@ from ppdinf._internal.pymc_compat import (
     register_funcify_default_op_cache_key,
 )
 from ppdinf._internal.values import Array
+from ppdinf.distributions.weight_forms import GammaForm
 from ppdinf.errors import ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals.value_and_gradient import SIZES, TOTALS, through_pointers
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import PARAMETERS
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES as GAMMA_SIZES
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import pack as pack_ratios
+from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import ratios_through_pointers
 
 
 class StopGradient(CallbackOp):
@@ -135,10 +141,36 @@ def no_second_derivative(op: Op, position: int, x: Variable) -> Variable:
     return missing
 
 
-class SumsGivenTotals(CallbackOp):
+class CellSums(CallbackOp):
+    """Log weights of all tables with given totals, and for each cell the posterior that is their gradient.
+
+    The first input varies. The second has all constants, from `blocks` on the total of each cell.
+    """
+
+    blocks: ClassVar[int]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Only the first input is differentiable."""
+        return [[True, True], *([False, False] for _ in node.inputs[1:])]
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return the posterior of each cell times the gradient in the log weight of its total."""
+        varying, packed, *_ = inputs
+        fixed = [disconnected_type() for _ in inputs[1:]]
+        if not isinstance(cotangents[1].type, DisconnectedType):
+            return [no_second_derivative(self, 0, varying), *fixed]
+        block = packed[self.blocks : self.blocks + varying.shape[0]]
+        by_cell = cotangents[0][block][:, None] * outputs[1]  # block -1 is the last entry, that of the free cells
+        return [by_cell[:, 0] if varying.ndim == 1 else by_cell, *fixed]
+
+
+class SumsGivenTotals(CellSums):
     """Log coefficients, with the posterior means (``as_means``) or marginals of the cells."""
 
     __props__ = ("as_means",)
+    blocks = SIZES
 
     def __init__(self, as_means: bool) -> None:
         self.as_means = as_means
@@ -170,22 +202,6 @@ class SumsGivenTotals(CallbackOp):
     def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
         """Return shapes from the numbers of totals and of cells."""
         return [(node.inputs[1][TOTALS] + 1,), (shapes[0][0], 1 if self.as_means else shapes[0][1])]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Natural parameters (means) or log weights (marginals) are differentiable, other inputs are constant."""
-        return [[True, True], *([False, False] for _ in node.inputs[1:])]
-
-    def pullback(
-        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
-    ) -> list[Variable]:
-        """Return posterior marginals for the log weights, posterior means for the natural parameters."""
-        varying, packed, *totals = inputs
-        fixed = [disconnected_type() for _ in (packed, *totals)]
-        if not isinstance(cotangents[1].type, DisconnectedType):
-            return [no_second_derivative(self, 0, varying), *fixed]
-        block = packed[SIZES : SIZES + varying.shape[0]]
-        by_cell = cotangents[0][block]  # block -1 is the last entry, that of the free cells
-        return [by_cell * outputs[1][:, 0] if self.as_means else by_cell[:, None] * outputs[1], *fixed]
 
 
 # -- numba ----------------------------------------------------------------------------------------------
@@ -222,6 +238,63 @@ def _compiled_sums(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[
         return with_totals(varying, packed, packed[SIZES + 3 * varying.shape[0] :])
 
     return sums_given_totals, 9
+
+
+class GammaSums(CellSums):
+    """Log coefficients and posterior means of the derivatives of log weights."""
+
+    __props__ = ()
+    blocks = GAMMA_SIZES
+
+    def make_node(self, parameters: pt.TensorLike, packed: pt.TensorLike) -> Apply:
+        """Apply to a matrix of float64 and a vector of int64."""
+        inputs = [pt.as_tensor(parameters).astype("float64"), pt.as_tensor(packed, dtype="int64")]
+        return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=inputs[0].type.shape)])
+
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
+    ) -> None:
+        """Evaluate in compiled code."""
+        parameters, packed = (np.ascontiguousarray(x) for x in inputs)
+        value, out = np.zeros(packed[TOTALS] + 1), np.zeros(parameters.shape)
+        sizes = parameters.shape[0], packed.size
+        if not _GAMMA_KERNEL.provide().ctypes(*pointers(parameters, packed), *sizes, *pointers(value, out)):
+            raise ModelError(MISFIT)
+        output_storage[0][0], output_storage[1][0] = value, out
+
+    def infer_shape(self, node: Apply, shapes: list[tuple[Variable, ...]]) -> list[tuple[Variable | int, ...]]:
+        """Return shapes from the numbers of totals and of cells."""
+        return [(node.inputs[1][TOTALS] + 1,), shapes[0]]
+
+
+_GAMMA_SIGNATURE = types.int64(_REALS, _INTEGERS, *[types.int64] * 2, _REALS, _REALS)
+_GAMMA_KERNEL = External("ppdinf_gamma_sums", _GAMMA_SIGNATURE, ratios_through_pointers)
+_gamma_sums = _GAMMA_KERNEL.call
+
+
+@register_funcify_default_op_cache_key(GammaSums)
+def _compiled_gamma_sums(op: GammaSums, node: Apply, **kwargs: object) -> tuple[Kernel, int]:
+    _GAMMA_KERNEL.provide()
+    columns = PARAMETERS
+
+    @numba_njit
+    def gamma_sums(parameters, packed):  # type: ignore[no-untyped-def]
+        value, out = np.zeros(packed[TOTALS] + 1), np.zeros((parameters.shape[0], columns))
+        arrays = np.ascontiguousarray(parameters), np.ascontiguousarray(packed)
+        fits = _gamma_sums(
+            arrays[0].ctypes, arrays[1].ctypes, parameters.shape[0], packed.size, value.ctypes, out.ctypes
+        )
+        if not fits:
+            raise ModelError(MISFIT)
+        return value, out
+
+    return gamma_sums, 2
+
+
+def logp_gamma(form: GammaForm, total: NDArray[np.int64], block: NDArray[np.int64]) -> TensorVariable:
+    """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
+    packed = pytensor.shared(pack_ratios(form.has, form.segment, form.first, total, block), name="fixed", borrow=True)
+    return GammaSums()(form.parameters, packed)[0].sum() + form.constant
 
 
 class NestedWeight(CallbackOp):

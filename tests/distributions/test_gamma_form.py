@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp
 import ppdinf as ppd
 from ppdinf._internal.pymc_compat import ancestors
 from ppdinf.distributions.confidential_rv import ConfidentialRV
-from ppdinf.distributions.gamma_sums_op import GammaSums
+from ppdinf.distributions.ops import GammaSums
 from ppdinf.distributions.weight_forms import noise_segments
 
 X = np.array([9, 30, 0, 54, 17, 120, 3, 61, 28, 75, 12, 44, 8, 33, 90, 21, 5, 66])
