@@ -37,7 +37,29 @@ from ppdinf.tables.table import TableLike, labelled_reals
 from ppdinf.tables.totals import exempt_labels, refuse_totals
 
 
-class ReleasedRV(RandomVariable):
+class DrawnRV(RandomVariable):
+    """A random variable that the sampler of a mechanism draws, in Python; a second input is for densities only."""
+
+
+@numba_core_rv_funcify.register(DrawnRV)
+def _drawn_numba(op: DrawnRV, node: Apply) -> tuple[Callable[..., Array], None]:
+    out_type = numba.types.Array(numba.types.int64 if op.dtype == "int64" else numba.types.float64, op.ndim_supp, "C")
+
+    @numba_njit
+    def draw(rng, x):  # type: ignore[no-untyped-def]
+        with numba.objmode(out=out_type):
+            out = np.ascontiguousarray(op.rng_fn(rng, x))
+        return out  # noqa: RET504  (numba's object mode returns variables, not expressions)
+
+    @numba_njit
+    def draw_without_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
+        return draw(rng, x)
+
+    # excluded from PyTensor's disk cache: releases and mechanisms are part of the function
+    return draw if len(op.ndims_params) == 1 else draw_without_auxiliary, None
+
+
+class ReleasedRV(DrawnRV):
     """The noisy table given the confidential table; forward draws use the mechanism's sampler."""
 
     name = "released"
@@ -93,26 +115,6 @@ def _released_logp(
         return log_density
     within = pt.all(pt.ge(sums_of_cells(system.B, x.ravel()), system.limits))
     return pt.switch(within, log_density, -np.inf)
-
-
-@numba_core_rv_funcify.register(ReleasedRV)
-def _released_numba(op: ReleasedRV, node: Apply) -> tuple[Callable[..., Array], None]:
-    cell = numba.types.int64 if op.observed.is_integer else numba.types.float64
-    out_type = numba.types.Array(cell, op.observed.noisy.ndim, "C")
-
-    @numba_njit
-    def of_table(rng, x):  # type: ignore[no-untyped-def]
-        with numba.objmode(out=out_type):
-            out = np.ascontiguousarray(op.rng_fn(rng, x))
-        return out  # noqa: RET504  (numba's object mode returns variables, not expressions)
-
-    @numba_njit
-    def of_table_and_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
-        return of_table(rng, x)
-
-    random_fn = of_table if op.observed.likelihood.auxiliary is None else of_table_and_auxiliary
-
-    return random_fn, None  # excluded from PyTensor's disk cache: the release is part of the function
 
 
 KNOWN = 256  # sets of public sums whose mechanism and plan are cached
@@ -173,7 +175,7 @@ class ReleaseLaw:
         return self._known[sums]
 
 
-class MechanismRV(RandomVariable):
+class MechanismRV(DrawnRV):
     """A release of a table."""
 
     name = "mechanism"
@@ -256,22 +258,6 @@ def _mechanism_logp(
         return op.law.log_density(both[:d].astype(integer), np.rint(both[d:]).astype(np.int64))
 
     return of_table(log_density, pt.concatenate([y.ravel().astype("float64"), x.ravel().astype("float64")]))
-
-
-@numba_core_rv_funcify.register(MechanismRV)
-def _mechanism_numba(
-    op: MechanismRV, node: Apply
-) -> tuple[Callable[[np.random.Generator, NDArray[np.int64]], Array], None]:
-    cell = numba.types.int64 if op.law.mechanism.is_integer else numba.types.float64
-    out_type = numba.types.Array(cell, len(op.law.frame.dims), "C")
-
-    @numba_njit
-    def release(rng, x):  # type: ignore[no-untyped-def]
-        with numba.objmode(out=out_type):
-            out = np.ascontiguousarray(op.rng_fn(rng, x))
-        return out  # noqa: RET504  (numba's object mode returns variables, not expressions)
-
-    return release, None  # excluded from PyTensor's disk cache: the mechanism is part of the function
 
 
 class ObservedPotentialRV(RandomVariable):
