@@ -165,6 +165,20 @@ def test_rows_are_named_after_their_own_cells_where_a_rate_has_a_dimension_of_th
         assert found.loc[f"x[{i}, {j}]", "ess_bulk"] == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("length", [3, 4])
+def test_elements_without_statistics(length):
+    """nan for a draw that is not finite, for fewer than four draws, and for the R-hat of one chain or of a constant."""
+    draws = np.random.default_rng(1).normal(size=(2, length, 3))
+    draws[0, 0, 1], draws[..., 2] = np.nan, 7
+    both = convergence(xr.DataArray(draws, dims=("chain", "draw", "k"), name="v"))
+    one = convergence(xr.DataArray(draws[:1], dims=("chain", "draw", "k"), name="v"))
+    known = [length > 3, False, length > 3]
+    assert both["ess_bulk"].notna().tolist() == both["ess_tail"].notna().tolist() == known
+    assert both["r_hat"].notna().tolist() == [length > 3, False, False]
+    assert one["r_hat"].isna().all()
+    assert one["ess_bulk"].notna().tolist() == known
+
+
 @pytest.mark.deep
 def test_a_table_with_an_empty_column_and_a_rate_for_each_column_has_no_problems():
     margins = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
