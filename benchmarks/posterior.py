@@ -219,7 +219,7 @@ def work(problem, method, channel):
     clock = time.perf_counter if parallel else time.process_time
     begun = clock()
     with METHODS[method](problem, data):
-        from ppdinf.samplers.lattice_gibbs import dense_steps
+        from ppdinf.samplers import dense_steps
 
         idata = pm.sample(
             DRAWS[problem][method],

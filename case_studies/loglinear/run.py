@@ -22,7 +22,7 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.datasets.table_file import public_folder
 from ppdinf.invariants import margin
-from ppdinf.samplers.lattice_gibbs import dense_steps
+from ppdinf.samplers import dense_steps
 
 from .._shared.estimates import Estimate, if_enough
 from .._shared.study import Study

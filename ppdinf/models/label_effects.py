@@ -169,7 +169,7 @@ def log_rates(
     The function adds these variables to the model: ``intercept`` ~ Normal(log of the overall rate, 2.5),
     ``{label}_spread`` ~ HalfNormal(1) and ``{label}_effect`` ~ Normal(0, spread), one element per label in order of
     appearance. The sampled variables are ``level`` and ``{label}_level``: effects plus log sums over finer labels.
-    Effects of spatial and temporal labels have a BYM2 prior (see the module) with ``{label}_mixing`` ~ Uniform(0, 1);
+    Effects of spatial and temporal labels have a BYM2 prior with ``{label}_mixing`` ~ Uniform(0, 1);
     their levels are in the eigenvectors of the prior covariance. Prior predictive draws include all variables. For many
     labels, `ppdinf.samplers.FixedLengthHMC` needs half as many gradients as NUTS.
 

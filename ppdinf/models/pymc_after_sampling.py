@@ -146,6 +146,18 @@ def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Re
     return result
 
 
+def _warn_of_unknown_constants(names: Sequence[str], model: pm.Model) -> None:
+    """Warn if log likelihoods of a release lack the constant of its noise."""
+    for table in tables_of(model):
+        if table.released.name in names and table.law.observed.log_constant is None:
+            warnings.warn(
+                f"the log likelihoods of {table.released.name!r} lack the normalizing constant of the noise, which is "
+                "not known: compare them only between models of this release with the same noise",
+                DiagnosisWarning,
+                stacklevel=3,
+            )
+
+
 def _compute_log_likelihood(
     own_function: Callable[..., Any],
     idata: xr.DataTree,
@@ -161,6 +173,7 @@ def _compute_log_likelihood(
     follow_data(model)
     observed = [var for var in model.observed_RVs if not isinstance(var.owner.op, ObservedPotentialRV)]
     names = [var.name for var in observed] if var_names is None else list(var_names)
+    _warn_of_unknown_constants(names, model)
     own = [var.name for var in observed if var.name in names and isinstance(of_one_table(var, model), OfOneTable)]
     result = xr.Dataset()
     if others := [name for name in names if name not in own]:

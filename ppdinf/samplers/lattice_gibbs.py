@@ -307,7 +307,43 @@ STEP_METHODS.append(LatticeGibbs)  # in place: PyMC's sampler references this li
 
 
 def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
-    """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters."""
+    """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters.
+
+    PyMC combines other step methods with a diagonal metric. With up to tens of parameters a dense metric adapts to
+    their correlations at negligible cost. On a 4 x 4 table (`benchmarks/posterior.py`) it takes half the gradients and
+    yields 3 times the effective draws.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        A model with one table by ``PartiallyPrivate(..., marginalize=False)``, or one that is not marginalizable.
+
+    Returns
+    -------
+    list of step methods
+        For ``pm.sample(step=...)``.
+
+    Raises
+    ------
+    ModelError
+        The model has no such table or several, or no other variable.
+
+    See Also
+    --------
+    ppdinf.samplers.LatticeGibbs, ppdinf.samplers.FixedLengthHMC
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, ppdinf as ppd
+    >>> public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+    >>> release = ppd.Release(np.array([[3, 1], [2, 5]]), ppd.GeneralizedLaplace(public, epsilon=1))
+    >>> with pm.Model(coords=release.coords):
+    ...     rate = pm.Gamma("rate", 2, 1)
+    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+    ...     steps = ppd.samplers.dense_steps()
+    >>> [step.name for step in steps]
+    ['lattice_gibbs', 'nuts']
+    """
     model = pm.modelcontext(model)
     tables = [v for v in model.free_RVs if LatticeGibbs.competence(v, has_grad=False) is Competence.IDEAL]
     parameters = [v for v in model.free_RVs if v not in tables]

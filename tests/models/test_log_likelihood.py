@@ -240,3 +240,26 @@ def test_one_of_several_tables():
     sampling = {"draws": 20, "tune": 20, "chains": 1, "random_seed": 1, "progressbar": False, "quiet": True}
     left_out = ppd.models.leave_one_out(model, name="y", **sampling, compute_convergence_checks=False)
     assert left_out.index.tolist() == ["state=x", "state=y"]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_log_likelihoods_without_the_constant_of_the_noise_are_reported(known, recwarn):
+    """The weights of an l2 loss within bounds have a constant that depends on the table."""
+    public = ppd.invariants.total() if known else ppd.invariants.total() & ppd.invariants.nonnegative()
+    mechanism = ppd.WassersteinExponential(public, 4, 2, "any two", loss="l2")
+    with pm.Model() as model:
+        scale = pm.Gamma("scale", 2, 2)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(scale * np.ones(3)), ppd.Release(np.array([3, 1, 2]), mechanism))
+    point = {
+        name: (("chain", "draw", *"abc"[: np.ndim(value)]), np.array(value)[None, None])
+        for name, value in {"scale": 1.0, "x_noise_scale": 1.0, "x": [3, 1, 2]}.items()
+    }
+    idata = xr.DataTree.from_dict({"posterior": xr.Dataset(point)})
+    pm.compute_log_likelihood(idata, model=model, progressbar=False)
+    said = [
+        str(one.message)
+        for one in recwarn
+        if "normalizing constant of the noise, which is not known" in str(one.message)
+    ]
+    assert len(said) == (not known)
+    assert all("'x_release'" in message for message in said)
