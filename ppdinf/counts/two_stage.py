@@ -111,7 +111,7 @@ class TwoStage(CellLaw):
     The noisy sums are published; the first share of epsilon covers them, and the second stage depends on them. The
     likelihood has both stages, ``p(measured | histogram of x) prod_i P(y_i | x_i)``, where `measured` determines the
     matrix P. The first factor depends on the table as a whole. The table is therefore a variable of the model, sampled
-    by exact full conditionals (`ppdinf.fiber.gibbs.histogram_gibbs`).
+    by exact full conditionals (`ppdinf.fiber.gibbs.line_gibbs`).
 
     Examples
     --------

@@ -25,8 +25,8 @@ from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs.cell_quantiles import knots_of, log_weights_at
 from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlock, Noise, gaussian_block, joint_moves
+from ppdinf.fiber.gibbs.line_gibbs import walk_by_slices
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, Mixtures, draw_scales, no_sums
-from ppdinf.fiber.gibbs.slice_walk import walk_by_slices
 from ppdinf.fiber.gibbs.table_update import Directions, advance, directions, random_truncation
 from ppdinf.lattice.points.supports import Support
 

@@ -17,7 +17,7 @@ from scipy.special import gammaln
 
 from ppdinf.diagnostics.calibration import calibrate, position, uniformity
 from ppdinf.distributions.marginal_logp import logp_natural
-from ppdinf.fiber.gibbs.line_gibbs import walk
+from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.lattice.moves import connected_moves
 
@@ -157,7 +157,6 @@ def draw_theta(log_p, log_rates, x, rng):
     return np.searchsorted(cdf, rng.random() * cdf[-1], side="right")
 
 
-@njit
 def chain_through(k, x, starts, cells, steps, log_noise, log_rates, log_prior, before, length, rng):
     """Run the kernel backward for the steps before the truth and forward for the others, both from the truth."""
     thetas, tables, lower = np.empty(length, np.int64), np.empty((length, x.size), np.int64), np.zeros(x.size, np.int64)
@@ -170,7 +169,7 @@ def chain_through(k, x, starts, cells, steps, log_noise, log_rates, log_prior, b
         if n < before:
             at = draw_theta(log_prior, log_rates, table, rng)
         weights = log_noise + np.outer(log_rates[at], counts)
-        walk(table, starts[n * each : (n + 1) * each + 1], cells, steps, lower, weights, rng)
+        walk(table, starts[n * each : (n + 1) * each + 1], cells, steps, cell_weights(lower, weights), *NO_SUMS, rng)
         if n >= before:
             at = draw_theta(log_prior, log_rates, table, rng)
         thetas[n], tables[n] = at, table

@@ -16,7 +16,7 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.fiber.gibbs.line_gibbs import walk
+from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk
 from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.points.fiber_tables import fiber_tables
@@ -93,7 +93,7 @@ class Bounded:
         counts = np.arange(int(y.sum()) + 1)
         log_w = -self.believed * np.abs(y[:, None] - counts) - gammaln(counts + 1) + np.log(RATES[k])[:, None] * counts
         after = x.copy()
-        walk(after, *next(self.directions), np.zeros(4, dtype=np.int64), log_w, rng)
+        walk(after, *next(self.directions), cell_weights(np.zeros(4, dtype=np.int64), log_w), *NO_SUMS, rng)
         _, log_c = fiber(int(y.sum()))
         if self.fault == "C(x) dropped" or np.log(rng.random()) < log_c[tuple(x)] - log_c[tuple(after)]:
             return after

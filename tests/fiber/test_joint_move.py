@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pytest
 from chi_square import p_value
+from scipy import stats
 from scipy.special import gammaln
 
 import ppdinf as ppd
@@ -18,7 +19,7 @@ from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs import joint_move
 
 inv, laws = ppd.invariants, ppd.laws
-MOST, MOVES, RARE = 7, 8000, 1e-6
+MOST, MOVES, DRAWS, RARE = 7, 8000, 4000, 1e-6
 TABLES = np.array(list(itertools.product(range(MOST + 1), repeat=4)))
 ROWS = {"a": [[1, 1, 0, 0], [0, 0, 1, 1]], "b": [[1, 0, 1, 0], [0, 1, 0, 1]]}
 TRUTH = np.array([3, 1, 5, 2])
@@ -136,3 +137,20 @@ def test_constant_cells_are_in_no_block():
     block, partner = walk.block(np.zeros(9))
     assert not walk.fiber.fixed[block.cells].any()
     assert (partner[walk.fiber.fixed] == joint_move.HELD).all()
+
+
+def test_discrete_gaussians_around_any_centre():
+    """Chi-square tests of draws from a list and by rejection, and masses against sums."""
+    rng = np.random.default_rng(2)
+    for center, variance in ((0.3, 0.05), (-0.45, 1.0), (0.3, 3.2), (0.5, 60.0)):
+        k = np.arange(-120, 121)
+        weight = np.exp(-((k - center) ** 2) / (2 * variance))
+        assert joint_move._log_mass(center, 1 / variance) == pytest.approx(np.log(weight.sum()), abs=1e-12)
+        found = np.array([joint_move._discrete_gaussian(center, 1 / variance, rng) for _ in range(DRAWS)])
+        expected = DRAWS * weight / weight.sum()
+        often = expected > 5
+        counted = np.array([(found == at).sum() for at in k])
+        assert (
+            stats.chisquare(counted[often], expected[often] * counted[often].sum() / expected[often].sum()).pvalue
+            > RARE
+        )

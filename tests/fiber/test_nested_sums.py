@@ -6,7 +6,6 @@ from chi_square import p_value_of_tables
 from nested_enumeration import CONTRADICTIONS, SYSTEMS, problems
 from scipy.special import gammaln, logsumexp
 
-from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import LogTable, NestedSums, OutOfReachError
 from ppdinf.fiber.nested_sums.upward_pass import set_tilts
 from ppdinf.fiber.sums_given_totals import totals
@@ -117,27 +116,20 @@ def test_wrong_variants_differ_from_enumeration():
     assert forgotten > 20
 
 
-def test_draws_have_the_enumerated_law():
-    """All 40 p-values are above 1e-6 (false alarm rate 1 in 25,000 runs); ignoring exact values is detected."""
+@pytest.mark.parametrize(("number", "far", "draws"), [(40, 0, 3000), (15, 400, 1000)])
+def test_draws_have_the_enumerated_law(number, far, draws):
+    """All 55 p-values are above 1e-6 (false alarm rate 1 in 18,000 runs); ignoring exact values is detected."""
     least = 1.0
-    for n, p in enumerate(problems(40, seed=11)):
+    for n, p in enumerate(problems(number, seed=far or 11, contradiction=far)):
         law = p.posterior()
-        x = plan_of(p).evaluate(p.log_weight, p.slope).draw(3000, rng=n)
+        x = plan_of(p).evaluate(p.log_weight, p.slope).draw(draws, rng=n)
         assert p_value_of_tables(x, p.tables, law, least=8) > 1e-6
         exact = np.flatnonzero(p.least == p.most)
-        if exact.size:
-            wrong = plan_of(p, without=exact).evaluate(p.log_weight, p.slope).draw(3000, rng=n)
+        if exact.size and not far:
+            wrong = plan_of(p, without=exact).evaluate(p.log_weight, p.slope).draw(draws, rng=n)
             with np.errstate(divide="ignore"):
                 least = min(least, p_value_of_tables(wrong, p.tables, law, least=8))
-            if n > 20 and least < 1e-6:
-                break
-    assert least < 1e-6
-
-
-def test_draws_far_from_the_prior():
-    for n, p in enumerate(problems(15, seed=400, contradiction=400)):
-        x = plan_of(p).evaluate(p.log_weight, p.slope).draw(1000, rng=n)
-        assert p_value_of_tables(x, p.tables, p.posterior(), least=8) > 1e-6  # false alarm rate 1 in 60,000 runs
+    assert far or least < 1e-6
 
 
 def poisson(rate, width):
@@ -317,90 +309,6 @@ def test_a_cell_without_a_possible_value_is_detected():
     assert caught.value.node == 0
 
 
-SOUND = {"low": [0, 0], "width": [3, 3], "node": [0, 1], "parent": [1, -1]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"parent": [1, 0]}, "its own ancestor"),
-        ({"parent": [0, -1]}, "its own ancestor"),
-        ({"parent": [1, 2]}, "parent"),
-        ({"node": [1, 1]}, "sum 0 must have cells"),
-        ({"node": [0, 2]}, "node"),
-        ({"node": [0.0, 1.0]}, "integers"),
-        ({"width": [3, 0]}, "width must be at least 1"),
-        ({"low": [2**52, 0]}, "doubles"),
-        ({"measured": ([2], [0], [0])}, "measured"),
-        ({"measured": ([0], [0], [1])}, "laws"),
-        ({"measured": ([0], [0, 1], [0])}, "same length"),
-        ({"least": [0]}, "least"),
-    ],
-)
-def test_inconsistent_arrays_raise(changes, message):
-    with pytest.raises(InvariantError, match=message):
-        NestedSums(**(SOUND | {"laws": [LogTable([0.0])]} | changes))
-
-
-@pytest.mark.parametrize(
-    "law", [LogTable([np.nan]), LogTable([-np.inf]), LogTable([0.0], (-1, 0)), LogTable([-np.inf, 0.0], (1, 0))]
-)
-def test_laws_are_log_weights(law):
-    with pytest.raises(ModelError, match="law 0"):
-        NestedSums(**SOUND, measured=([0], [0], [0]), laws=[law])
-
-
-@pytest.mark.parametrize(
-    ("changes", "node"),
-    [
-        ({"least": [3, 0], "most": [5, 9]}, 0),
-        ({"least": [2, 0], "most": [2, 1]}, 1),
-        ({"least": [0, 1], "most": [2, 0]}, 1),
-        ({"measured": ([0], [7], [0]), "laws": [LogTable([0.0, 0.0])]}, 0),
-        ({"measured": ([1, 1], [0, 3], [0, 0]), "laws": [LogTable([0.0, 0.0])]}, 1),
-    ],
-)
-def test_contradictions_name_the_sum(changes, node):
-    with pytest.raises(OutOfReachError, match=f"sum {node}") as caught:
-        NestedSums(**SOUND, **changes)
-    assert caught.value.node == node
-
-
-def test_contradictions_by_weights_name_the_sum():
-    plan = NestedSums(**SOUND, least=[1, 0], most=[1, 9])
-    evaluated = plan.evaluate([0, -np.inf, 0, 0, 0, 0])
-    assert evaluated.value[0] == -np.inf
-    assert (evaluated.posteriors().log_weight == 0).all()
-    with pytest.raises(OutOfReachError, match="cell 0") as caught:
-        evaluated.draw()
-    assert caught.value.node == 0
-    even = np.tile([0, -np.inf, 0], 2)
-    odd = NestedSums(low=[0, 0], width=[3, 3], node=[0, 0], parent=[1, -1], least=[3, 0], most=[3, 9])
-    with pytest.raises(OutOfReachError, match="sum 0") as caught:
-        odd.evaluate(even).draw()
-    assert caught.value.node == 0
-    with pytest.raises(OutOfReachError, match="cell 1"):
-        plan.evaluate([0, 0, 0, -np.inf, -np.inf, -np.inf]).draw()
-    both = {"low": [0, 0], "width": [3, 3], "node": [0, 0], "parent": [1, -1]}
-    told = NestedSums(**both, measured=([0], [3], [0]), laws=[LogTable([0.0])])
-    assert told.evaluate(np.zeros(6)).value[0] == pytest.approx(np.log(2))
-    assert told.evaluate(even).value[0] == -np.inf  # even numbers cannot give the measured 3
-
-
-@pytest.mark.parametrize(
-    ("weights", "slope"), [([0] * 5, None), ([0] * 5 + [np.nan], None), ([0] * 6, [0]), ([0] * 6, [np.inf, 0])]
-)
-def test_invalid_weights_raise(weights, slope):
-    with pytest.raises(ModelError):
-        NestedSums(**SOUND).evaluate(weights, slope)
-
-
-@pytest.mark.parametrize("tolerance", [0, 1, np.nan])
-def test_a_tolerance_is_a_relative_error(tolerance):
-    with pytest.raises(ModelError, match="tolerance"):
-        NestedSums(**SOUND, tolerance=tolerance)
-
-
 @pytest.mark.parametrize("total", [2000, 6000, 9000])
 def test_tilts_of_wide_sums_converge(total):
     """Tilts converge; with damping from the first step on they would still move by 0.4 to 2.5."""
@@ -423,18 +331,3 @@ def test_tilts_of_wide_sums_converge(total):
         set_tilts(tree, found._weights, found._factors, 0, tree.root[0] + 1)
         moved.append(abs(tilt - before).max())
     assert moved[1] < 1e-4 < 1 < moved[0]
-
-
-def test_invalid_missing_masses_and_totals_raise():
-    for possible, missing, message in (
-        (None, [0.0, 0.0], "requires sums with possible values"),
-        (([0, 0], [9, 9]), [0.0], "shape"),
-        (([0, 0], [9, 9]), [0.0, np.inf], "below inf"),
-    ):
-        with pytest.raises(ModelError, match=message):
-            NestedSums(**SOUND, possible=possible).evaluate(np.zeros(6), log_missing=missing)
-    evaluated = NestedSums(low=[0, 1], width=[3, 3], node=[0, 0], parent=[-1]).evaluate([0, -np.inf, 0, 0, -np.inf, 0])
-    assert evaluated.draw(2, 1, np.array([1, 5])).tolist() == [[0, 1], [2, 3]]
-    for given, message in (([1, 2], "total 2 has the weight 0"), ([1, 9], "total 9"), ([1], "shape")):
-        with pytest.raises(ModelError, match=message):
-            evaluated.draw(2, 1, np.array(given))

@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import numba
 import numpy as np
 import pytest
 from grids import box
@@ -10,7 +9,7 @@ from lattice_laws import KINDS, exact_draws, log_masses, random_system
 from scipy import stats
 from test_chains import by_annealing, gibbs, independent, published
 
-from ppdinf.fiber.gibbs.line_gibbs import walk
+from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.laws import DoubleGeometric
@@ -141,13 +140,12 @@ def test_two_way_tables_are_drawn_by_pairs_of_rows(A):
 WIDTH = 5
 
 
-@numba.njit
 def gibbs_tables(x, starts, cells, steps, lower, log_weights, draws, each, rng):
     """Return tables after `each` directions from a random position of a long list of directions."""
-    out = np.empty((draws, x.size), np.int64)
+    out, weights = np.empty((draws, x.size), np.int64), cell_weights(lower, log_weights)
     for k in range(draws):
         first = int(rng.random() * (starts.size - 1 - each))
-        walk(x, starts[first : first + each + 1], cells, steps, lower, log_weights, rng)
+        walk(x, starts[first : first + each + 1], cells, steps, weights, *NO_SUMS, rng)
         out[k] = x
     return out
 

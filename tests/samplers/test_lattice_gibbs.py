@@ -7,14 +7,13 @@ import scipy.sparse as sp
 from chi_square import p_value_of_tables
 from enumeration import fiber_points, total_variation
 from gibbs_draws import gibbs_draws
-from numba import njit
 from pymc.sampling.mcmc import assign_step_methods
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, ModelError
-from ppdinf.fiber.gibbs.line_gibbs import walk
+from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs, dense_steps
@@ -51,12 +50,11 @@ def chain(start, labels, weights, seed, draws=DRAWS):
     return run(start.copy(), *parts, weights, draws, np.random.default_rng(seed))
 
 
-@njit
 def run(x, starts, cells, steps, weights, draws, rng):
     out = np.empty((draws, x.size), dtype=np.int64)
-    each = (starts.size - 1) // draws
+    each, of_cells = (starts.size - 1) // draws, cell_weights(np.zeros_like(x), weights)
     for k in range(draws):
-        walk(x, starts[k * each : (k + 1) * each + 1], cells, steps, np.zeros_like(x), weights, rng)
+        walk(x, starts[k * each : (k + 1) * each + 1], cells, steps, of_cells, *NO_SUMS, rng)
         out[k] = x
     return out
 

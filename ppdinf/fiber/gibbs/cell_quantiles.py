@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 
+type Ints = NDArray[np.int64]
+type Reals = NDArray[np.float64]
+
 LEAST, MOST = 1e-250, 1e250
 """Weights outside of this range are summed in logarithms."""
 
 NEGLIGIBLE = 1e-20
 """Relative weight below which decreasing tails are omitted, per count."""
-
-type Reals = NDArray[np.float64]
 
 
 @jit
@@ -111,11 +112,8 @@ LOG_NEGLIGIBLE = -46.0
 SMALL = 1e-4
 """Rise of the log weight between two knots below which a geometric sum is expanded (relative error 1e-13)."""
 
-type Ints = NDArray[np.int64]
-type RealArray = NDArray[np.float64]
 
-
-def knots_of(log_noise: RealArray) -> Ints:
+def knots_of(log_noise: Reals) -> Ints:
     """Choose knots of windows, columns of `log_noise` from the first to the last finite one, shape (d, m)."""
     rows = []
     for row in log_noise:
@@ -130,7 +128,7 @@ def knots_of(log_noise: RealArray) -> Ints:
 
 
 @jit
-def log_weights_at(noise: RealArray, lower: Ints, knots: Ints, log_h: RealArray, out: RealArray) -> None:
+def log_weights_at(noise: Reals, lower: Ints, knots: Ints, log_h: Reals, out: Reals) -> None:
     """Write the log weights of the counts at the knots without their slopes, shape (d, m)."""
     a = math.exp(log_h[1])
     log_gamma = math.lgamma(a)
@@ -160,9 +158,7 @@ def _exp(log_weight: float) -> float:
 
 
 @jit
-def _sums(
-    at_knots: RealArray, slope: float, lower: int, knots: Ints, log_unit: float, number: int, sums: RealArray
-) -> float:
+def _sums(at_knots: Reals, slope: float, lower: int, knots: Ints, log_unit: float, number: int, sums: Reals) -> float:
     """Write the sums of g from each of the first knots to the next, in a unit given by its log; return their sum."""
     total, log_here = 0.0, at_knots[0] + slope * (lower + knots[0]) - log_unit
     here = _exp(log_here)
@@ -179,7 +175,7 @@ def _sums(
 
 
 @jit
-def coarse_total(at_knots: RealArray, slope: float, lower: int, knots: Ints, shares: RealArray) -> float:
+def coarse_total(at_knots: Reals, slope: float, lower: int, knots: Ints, shares: Reals) -> float:
     """Return the log of the sum G of the weights g."""
     last, top = knots.size - 1, -np.inf
     for j in range(knots.size):
@@ -192,7 +188,7 @@ def coarse_total(at_knots: RealArray, slope: float, lower: int, knots: Ints, sha
 
 
 @jit
-def _rise(at_knots: RealArray, slope: float, knots: Ints, j: int) -> float:
+def _rise(at_knots: Reals, slope: float, knots: Ints, j: int) -> float:
     """Return the rise of the log weight per count from knot j to the next."""
     n = knots[j + 1] - knots[j] if j + 1 < knots.size else 0
     return (at_knots[j + 1] - at_knots[j]) / n + slope if n > 0 else 0.0
@@ -214,14 +210,14 @@ def _within(s: float, n: int, share: float) -> int:
 
 @jit
 def coarse_step(
-    log_row: RealArray,
+    log_row: Reals,
     lower: int,
     knots: Ints,
     x: int,
-    before: tuple[RealArray, RealArray, float],
-    after: tuple[RealArray, RealArray, float],
+    before: tuple[Reals, Reals, float],
+    after: tuple[Reals, Reals, float],
     log_before: float,
-    shares: RealArray,
+    shares: Reals,
     uniform: float,
     anew: bool,
 ) -> tuple[int, float, float]:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.errors import InvariantError
-from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums
+from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, log_weights_of
 from ppdinf.invariants import System
 from ppdinf.lattice.moves import Moves
 from ppdinf.lattice.points.decision_diagram import EDGES, DecisionDiagram, decision_diagram
@@ -44,7 +44,7 @@ class TableDiagram:
 
     def draw(self, log_weights: Reals, measured: Measured | None, rng: np.random.Generator) -> Ints | None:
         """Draw a table by the weights of cells and of the sums in the diagram; None if all weights are 0."""
-        of_sums = np.zeros(0) if measured is None else log_weight_of(measured, self.sum_of, self.sum_values)
+        of_sums = np.zeros(0) if measured is None else log_weights_of(self.sum_of, self.sum_values, measured)
         weights = np.concatenate([log_weights.ravel()[self.at], of_sums, np.zeros(self.padding)])
         return self._table(self.diagram.draw(weights, rng))
 
@@ -66,20 +66,6 @@ class TableDiagram:
         table = self.known.copy()
         table[self.free] = solution[: self.free.size]
         return table
-
-
-def log_weight_of(measured: Measured, of: Ints, values: Ints) -> Reals:
-    """Return log weights of values of noisy sums; ``of`` is the sum of each value."""
-    _, _, _, y, precision, rate, ends, first, log_weights = measured
-    away = (y[of] - values).astype(np.float64)
-    found = -0.5 * precision[of] * away**2 - rate[of] * np.abs(away)
-    tabulated = (ends[of + 1] > ends[of]) & (precision[of] == 0) & (rate[of] == 0)
-    at = values - first[of]
-    inside = (at >= 0) & (at < ends[of + 1] - ends[of])
-    if tabulated.any():
-        place = np.where(tabulated & inside, ends[of] + at, 0)
-        found = np.where(tabulated, np.where(inside, log_weights[place], -np.inf), found)
-    return np.asarray(found)
 
 
 def table_diagram(system: System, support: Support, coupling: MeasuredSums | None, largest: int) -> TableDiagram | None:

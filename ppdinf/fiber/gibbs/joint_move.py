@@ -12,8 +12,11 @@ from scipy.linalg import cholesky
 from ppdinf._internal.numba_jit import jit
 from ppdinf.fiber.gibbs.cell_quantiles import coarse_step, coarse_total, log_prior, log_total, quantile, shares
 from ppdinf.fiber.gibbs.fiber import Fiber
-from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums
+from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, log_weight_of_all
 from ppdinf.lattice.blocks import structure
+
+type Ints = NDArray[np.int64]
+type Reals = NDArray[np.float64]
 
 AWAY = 4.0
 """Smallest distance of a cell from impossible counts, in standard deviations of its noise."""
@@ -24,9 +27,7 @@ FEWEST, MOST = 8, 1500
 SMOOTH = 3.0
 """Variance from which the mass of a discrete Gaussian does not depend on its centre, within 1e-25."""
 
-type IntArray = NDArray[np.int64]
-type RealArray = NDArray[np.float64]
-type Block = tuple[IntArray, IntArray, IntArray, IntArray, RealArray]
+type Block = tuple[Ints, Ints, Ints, Ints, Reals]
 """Cells; the basis by columns, ``indptr, indices, data``; R."""
 
 
@@ -63,7 +64,7 @@ def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator
 
 
 @jit
-def _along(R: RealArray, g: RealArray, step: float) -> RealArray:
+def _along(R: Reals, g: Reals, step: float) -> Reals:
     """Return ``R mean`` of a proposal, whose mean is a multiple of ``H^-1 g`` with ``H = R' R``."""
     z = (1.0 - np.sqrt(1.0 - step * step)) * g
     for i in range(z.size):  # solves R' z = g by rows of R
@@ -74,7 +75,7 @@ def _along(R: RealArray, g: RealArray, step: float) -> RealArray:
 
 
 @jit
-def _rest(R: RealArray, z: RealArray, u: IntArray, i: int) -> float:
+def _rest(R: Reals, z: Reals, u: Ints, i: int) -> float:
     """Return the center of u_i given the later coordinates, times ``R[i, i]``."""
     rest = z[i]
     for j in range(i + 1, z.size):
@@ -83,7 +84,7 @@ def _rest(R: RealArray, z: RealArray, u: IntArray, i: int) -> float:
 
 
 @jit
-def propose(R: RealArray, g: RealArray, step: float, rng: np.random.Generator, u: IntArray) -> float:
+def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) -> float:
     """Draw u by Klein's algorithm and return its log probability."""
     z, found = _along(R, g, step), 0.0
     for i in range(z.size - 1, -1, -1):
@@ -94,7 +95,7 @@ def propose(R: RealArray, g: RealArray, step: float, rng: np.random.Generator, u
 
 
 @jit
-def log_probability(R: RealArray, g: RealArray, step: float, u: IntArray) -> float:
+def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
     """Return the log of the probability that `propose` draws u."""
     z, found = _along(R, g, step), 0.0
     for i in range(z.size):
@@ -107,9 +108,9 @@ def log_probability(R: RealArray, g: RealArray, step: float, u: IntArray) -> flo
 class GaussianBlock:
     """Cells that are updated together."""
 
-    cells: IntArray
+    cells: Ints
     basis: sp.csc_array
-    root: RealArray
+    root: Reals
 
     @property
     def arrays(self) -> Block:
@@ -122,7 +123,7 @@ NOBODY = GaussianBlock(np.zeros(0, dtype=np.int64), sp.csc_array((0, 0), dtype=n
 """No cells."""
 
 
-def gaussian_block(fiber: Fiber, precision: RealArray, away: RealArray) -> GaussianBlock:
+def gaussian_block(fiber: Fiber, precision: Reals, away: Reals) -> GaussianBlock:
     """Return the cells that can be updated together; none if noise of sums is not Gaussian or the cells are too few."""
     measured = fiber.coupling
     if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():
@@ -142,28 +143,9 @@ def gaussian_block(fiber: Fiber, precision: RealArray, away: RealArray) -> Gauss
 FREE, HELD = -1, -2
 """Codes for no partner: a cell without exact sums is free; a cell with exact sums but without a partner is held."""
 
-type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
 type Bounds = tuple[Ints, Ints, Ints]
 type Noise = tuple[Reals, Reals, Ints, Ints, Ints, Reals]
 type Prior = tuple[Reals, Reals, Reals, Reals]
-
-
-@jit
-def _log_sums(sums: Ints, measured: Measured) -> float:
-    """Return the log weight of all measured sums."""
-    _, _, _, y, precision, rate, ends, first, log_weights = measured
-    found = 0.0
-    for i in range(sums.size):
-        away = float(y[i] - sums[i])
-        found -= 0.5 * precision[i] * away * away + rate[i] * abs(away)
-        size = ends[i + 1] - ends[i]
-        if size > 0 and precision[i] == 0.0 and rate[i] == 0.0:
-            at = sums[i] - first[i]
-            if not 0 <= at < size:
-                return -np.inf
-            found += log_weights[ends[i] + at]
-    return found
 
 
 @jit(inline="always")
@@ -302,7 +284,7 @@ def joint_move(
             log_totals[cells[k]] = totals_new[k]
         return accepted
     # 2. partners preserve exact sums
-    ratio -= _log_sums(sums, measured)
+    ratio -= log_weight_of_all(sums, measured)
     _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
     if not _inside(x, own, lower, log_noise):  # partners may be outside of their windows
         _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)
@@ -319,7 +301,7 @@ def joint_move(
             ratio += log_prior(x[i], log_h_new) + slope_new[i] * x[i]
             # the ratio of the parameters alone, as for held cells
             ratio -= log_prior(stayed[k], log_h_new) + slope_new[i] * stayed[k]
-        ratio += _log_sums(sums, measured)
+        ratio += log_weight_of_all(sums, measured)
     _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)  # start of the reverse move
     accepted = accepted and _inside(x, own, lower, log_noise)
     if accepted:

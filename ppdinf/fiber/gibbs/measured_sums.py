@@ -1,4 +1,4 @@
-"""Gibbs updates of a table along lines given noisy sums, with exact full conditionals.
+"""Noisy sums of a table, and their log weights along the lines of Gibbs updates.
 
 The sums Q x are updated with x. A direction v changes the sums with ``(Q v)_k != 0``, and only these enter the law
 along its line. Gaussian noise of all of them together is one parabola, double geometric noise is piecewise linear for
@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.fiber.gibbs.line_gibbs import _add_log_weights, _changed, _drawn, _move, _range
 from ppdinf.laws.l2_laplace import mixing_precision
+from ppdinf.laws.noise_norm import NoiseNorm
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
@@ -25,9 +25,6 @@ type Measured = tuple[Ints, Ints, Ints, Reals, Reals, Reals, Ints, Ints, Reals]
 
 type Mixtures = tuple[Ints, Ints, Reals]
 """Start of the sums of each group with joint l2 noise, these sums, and epsilon of each group."""
-
-NEGLIGIBLE = 60.0
-"""Log weight below which ends of a line are omitted: 1e-26 relative to the table, times the points of the line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,22 +51,19 @@ class MeasuredSums:
 
     def log_density(self, cells: Ints) -> float:
         """Return the log weight of all measured sums given a table, up to a constant."""
-        sums = self.matrix @ cells
-        away = self.y - sums
-        precision = self.precision.copy()
-        smooth = -float(self.rate @ np.abs(away))
+        sums, precision, total = self.matrix @ cells, self.precision.copy(), 0.0
         for rows, epsilon in self.mixtures:
             precision[rows] = 0
-            smooth -= epsilon * float(np.sqrt(away[rows] @ away[rows]))
-        smooth -= 0.5 * float(precision @ away**2)
-        return smooth + _tabulated(sums, self.ends, self.first, self.log_weights)
+            total -= epsilon * float(np.linalg.norm((self.y - sums)[rows]))
+        return total + log_weight_of_all(sums, (*self.arrays[:4], precision, *self.arrays[5:]))
 
     @cached_property
     def arrays(self) -> Measured:
         """Input of the kernel."""
         m = self.matrix
-        own = (m.indptr.astype(np.int64), m.indices.astype(np.int64), m.data.astype(np.int64))
-        return (*own, self.y, self.precision, self.rate, self.ends, self.first, self.log_weights)
+        data = m.data.astype(np.result_type(m.data, np.int64))
+        columns = m.indptr.astype(np.int64), m.indices.astype(np.int64), data
+        return *columns, self.y, self.precision, self.rate, self.ends, self.first, self.log_weights
 
     @cached_property
     def mixture_arrays(self) -> Mixtures:
@@ -94,6 +88,15 @@ def draw_scales(mixtures: Mixtures, sums: Ints, measured: Measured, rng: np.rand
             precision[i] = drawn
 
 
+def sums_of_norm(norm: NoiseNorm, y: Reals) -> MeasuredSums:
+    """Return noise whose log density is minus a norm as sums with Gaussian (l2) or Laplace noise (l1)."""
+    k = y.size
+    return MeasuredSums(
+        norm.matrix, y, np.full(k, float(norm.order == 2)), np.full(k, float(norm.order == 1)),
+        np.zeros(k + 1, dtype=np.int64), np.zeros(k, dtype=np.int64), np.zeros(0),
+    )  # fmt: skip
+
+
 def no_sums(d: int) -> MeasuredSums:
     """Return `MeasuredSums` without published sums, for d cells."""
     none, nothing = np.zeros(0), np.zeros(0, dtype=np.int64)
@@ -102,30 +105,58 @@ def no_sums(d: int) -> MeasuredSums:
 
 
 @jit
-def _tabulated(sums: Ints, ends: Ints, first: Ints, log_weights: Reals) -> float:
-    """Return the log weight of all tabulated sums."""
-    found = 0.0
-    for i in range(sums.size):
-        if ends[i + 1] > ends[i]:
-            at = sums[i] - first[i]
-            found += log_weights[ends[i] + at] if 0 <= at < ends[i + 1] - ends[i] else -np.inf
+def log_weight(i: int, value: int, measured: Measured) -> float:
+    """Return the log weight of a value of sum i."""
+    _, _, _, y, precision, rate, ends, first, log_weights = measured
+    away = float(y[i] - value)
+    size, at = ends[i + 1] - ends[i], value - first[i]
+    if size == 0 or precision[i] > 0.0 or rate[i] > 0.0:
+        return -0.5 * precision[i] * away * away - rate[i] * abs(away)
+    return log_weights[ends[i] + at] if 0 <= at < size else -np.inf
+
+
+@jit
+def log_weights_of(which: Ints, values: Ints, measured: Measured) -> Reals:
+    """Return the log weights of values of sums; `which` is the sum of each value."""
+    found = np.empty(which.size)
+    for n in range(which.size):
+        found[n] = log_weight(which[n], values[n], measured)
     return found
 
 
 @jit
-def _changed_sums(touched: Ints, c: Ints, seen: NDArray[np.bool_]) -> int:
-    """Keep on the list only sums that a direction changes, return their number, and clear `seen`."""
-    kept = 0
-    for i in touched:
+def log_weight_of_all(sums: Ints, measured: Measured) -> float:
+    """Return the log weight of all sums."""
+    total = 0.0
+    for i in range(sums.size):
+        total += log_weight(i, sums[i], measured)
+    return total
+
+
+@jit
+def changed(
+    cells: Ints, steps: Ints, d: int, measured: Measured, c: Ints | Reals, seen: NDArray[np.bool_], touched: Ints
+) -> Ints:
+    """Return the sums that a direction changes, a part of `touched`, and add their changes to c."""
+    first, rows, values = measured[:3]
+    n = kept = 0
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        if cell < d:  # the remaining entries are slacks
+            for j in range(first[cell], first[cell + 1]):
+                if not seen[rows[j]]:
+                    seen[rows[j]], touched[n] = True, rows[j]
+                    n += 1
+                c[rows[j]] += step * values[j]
+    for i in touched[:n]:
         seen[i] = False
         if c[i] != 0:
             touched[kept] = i
             kept += 1
-    return kept
+    return touched[:kept]
 
 
 @jit
-def _parabola(moved: Ints, c: Ints, sums: Ints, measured: Measured) -> tuple[float, float]:
+def parabola(moved: Ints, c: Ints | Reals, sums: Ints | Reals, measured: Measured) -> tuple[float, float]:
     """Return slope and curve of the Gaussian log weight along a line, ``t (slope - t curve / 2)``."""
     y, precision = measured[3], measured[4]
     slope, curve = 0.0, 0.0
@@ -137,23 +168,7 @@ def _parabola(moved: Ints, c: Ints, sums: Ints, measured: Measured) -> tuple[flo
 
 
 @jit
-def _within(
-    least: int, most: int, slope: float, curve: float, x: Ints, cells: Ints, lower: Ints, top: Reals, log_weights: Reals
-) -> tuple[int, int]:
-    """Omit the ends of a line where Gaussian noise alone makes the weight negligible relative to the table."""
-    if curve <= 0.0:
-        return least, most
-    ahead = NEGLIGIBLE
-    for cell in cells:
-        if cell < lower.size:
-            ahead += top[cell] - log_weights[cell, x[cell] - lower[cell]]
-    center = slope / curve
-    reach = np.sqrt(center * center + 2.0 * ahead / curve)
-    return max(least, int(np.floor(center - reach))), min(most, int(np.ceil(center + reach)))
-
-
-@jit
-def _add_sums(line: Reals, least: int, moved: Ints, c: Ints, sums: Ints, measured: Measured) -> None:
+def add_sums(line: Reals, least: int, moved: Ints, c: Ints | Reals, sums: Ints | Reals, measured: Measured) -> None:
     """Add the log weights of changed sums with non-Gaussian noise at every point of the line."""
     _, _, _, y, precision, rate, ends, first, log_weights = measured
     for i in moved:
@@ -164,51 +179,30 @@ def _add_sums(line: Reals, least: int, moved: Ints, c: Ints, sums: Ints, measure
             for k in range(line.size):
                 line[k] -= rate[i] * abs(away - (least + k) * c[i])
         else:
+            at, step = int(sums[i]) - first[i] + least * int(c[i]), int(c[i])
             for k in range(line.size):
-                at = sums[i] + (least + k) * c[i] - first[i]
-                line[k] += log_weights[ends[i] + at] if 0 <= at < ends[i + 1] - ends[i] else -np.inf
+                inside = 0 <= at < ends[i + 1] - ends[i]
+                line[k] += log_weights[ends[i] + at] if inside else -np.inf
+                at += step
 
 
 @jit
-def walk_measured(
-    x: Ints,
-    starts: Ints,
-    cells: Ints,
-    steps: Ints,
-    lower: Ints,
-    log_weights: Reals,
-    measured: Measured,
-    sums: Ints,
-    rng: np.random.Generator,
-) -> None:
-    """Update a table in place along each direction in turn, like `ppdinf.fiber.gibbs.line_gibbs.walk`."""
-    matrix = measured[:3]
-    c, seen = np.zeros(sums.size, dtype=np.int64), np.zeros(sums.size, dtype=np.bool_)
-    touched = np.empty(sums.size, dtype=np.int64)
-    buffer, top = np.empty(log_weights.shape[1]), np.empty(lower.size)
-    for i in range(lower.size):
-        top[i] = log_weights[i].max()
-    for r in range(starts.size - 1):
-        v, uniform = slice(starts[r], starts[r + 1]), rng.random()
-        least, most = _range(x, cells[v], steps[v], lower, log_weights.shape[1])
-        if least == most:
-            continue
-        # changed sums, and their Gaussian log weight as a parabola in t
-        n = _changed(cells[v], steps[v], lower.size, matrix, c, seen, touched)
-        kept, others = _changed_sums(touched[:n], c, seen), False
-        for i in touched[:kept]:
-            others |= measured[4][i] == 0.0
-        slope, curve = _parabola(touched[:kept], c, sums, measured)
-        if not others:
-            least, most = _within(least, most, slope, curve, x, cells[v], lower, top, log_weights)
-        # the law along the line: parabola, cells, other sums
-        line = buffer[: most - least + 1]
-        for k in range(line.size):
-            line[k] = (least + k) * (slope - 0.5 * (least + k) * curve)
-        _add_log_weights(line, x, cells[v], steps[v], least, lower, log_weights)
-        _add_sums(line, least, touched[:kept], c, sums, measured)
-        t = least + _drawn(line, uniform)
-        _move(x, cells[v], steps[v], t)
-        for i in touched[:kept]:
-            sums[i] += t * c[i]
-            c[i] = 0
+def subtract_largest(line: Reals, least: int, c: Ints | Reals, sums: Ints | Reals, y: Reals) -> None:
+    """Subtract the largest absolute difference of published and true sums at every point of the line."""
+    largest, constant = np.zeros(line.size), 0.0
+    for i in range(sums.size):
+        if c[i] == 0.0:
+            constant = max(constant, abs(y[i] - sums[i]))
+        else:
+            for k in range(line.size):
+                largest[k] = max(largest[k], abs(y[i] - sums[i] - (least + k) * c[i]))
+    for k in range(line.size):
+        line[k] -= max(largest[k], constant)
+
+
+@jit
+def move_sums(sums: Ints | Reals, moved: Ints, c: Ints | Reals, t: int) -> None:
+    """Move the sums by t steps along a direction, and set their changes to 0."""
+    for i in moved:
+        sums[i] += t * c[i]
+        c[i] = 0

@@ -9,10 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.fiber.gibbs.fiber import Fiber, log_weight_of, table_diagram
-from ppdinf.fiber.gibbs.histogram_gibbs import walk_histogram
-from ppdinf.fiber.gibbs.line_gibbs import _linear, _walk, walk_coupled
-from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, walk_measured
+from ppdinf.fiber.gibbs.fiber import Fiber, table_diagram
+from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk, walk_histogram
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, log_weights_of, sums_of_norm
 from ppdinf.laws.noise_norm import NoiseNorm
 
 WHOLE = 1 / 16  # share of the draws with complete windows
@@ -156,7 +155,7 @@ def _drawn_jointly(
     for x, sign in ((proposed, 1), (table, -1)):
         if isinstance(coupling, MeasuredSums) and measured is not None:
             others = np.setdiff1d(np.arange(coupling.y.size), diagram.sums)
-            log_ratio += sign * log_weight_of(measured, others, (coupling.matrix @ x)[others]).sum()
+            log_ratio += sign * log_weights_of(others, (coupling.matrix @ x)[others], measured).sum()
         elif isinstance(coupling, NoiseNorm):
             log_ratio += sign * float(coupling.of(conditional[1] - coupling.matrix @ x))
         if log_factor is not None:
@@ -174,39 +173,35 @@ def _along_lines(
     lower: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
     """Update a table along directions."""
-    lower = fiber.lower if lower is None else lower
-    x, log_weights = np.concatenate([table, fiber.slack(table)]), np.ascontiguousarray(conditional[0])
-    if fiber.histogram is not None:
-        noise = fiber.histogram
+    d, coupling, noise = table.size, fiber.coupling, fiber.histogram
+    x = np.concatenate([table, fiber.slack(table)])
+    with_sums = coupling is not None or noise is not None
+    weights = cell_weights(fiber.lower if lower is None else lower, conditional[0], with_sums=with_sums)
+    if noise is not None:
         changes = (_wide(noise.steps.indptr), _wide(noise.steps.indices), noise.steps.data)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
-            left = noise.left(x[: table.size])
-            walk_histogram(x, *along, lower, log_weights, changes, noise.rate, noise.shifted, left, rng)
-    elif fiber.coupling is None:
-        weights = _linear(log_weights)
+            left = noise.left(x[:d])
+            walk_histogram(x, *along, weights, changes, noise.rate, noise.shifted, left, rng)
+    elif coupling is None:
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
-            _walk(x, *along, lower, weights, log_weights, rng)
-    elif isinstance(fiber.coupling, MeasuredSums):
-        measured = fiber.coupling
-        arrays = measured.given(measured.matrix @ table, rng)
-
-        def move(x: NDArray[np.int64], along: Directions) -> None:
-            walk_measured(x, *along, lower, log_weights, arrays, measured.matrix @ x[: table.size], rng)
+            walk(x, *along, weights, *NO_SUMS, rng)
     else:
-        image, order = fiber.coupling.matrix, float(fiber.coupling.order)
-        columns = (_wide(image.indptr), _wide(image.indices), image.data)
+        if isinstance(coupling, NoiseNorm):
+            sums, largest = sums_of_norm(coupling, conditional[1]), coupling.order == np.inf
+        else:
+            sums, largest = coupling, False
+        measured = sums.given(sums.matrix @ table, rng)
 
         def move(x: NDArray[np.int64], along: Directions) -> None:
-            w = conditional[1] - image @ x[: table.size]
-            walk_coupled(x, *along, lower, log_weights, order, columns, w, rng)
+            walk(x, *along, weights, measured, sums.matrix @ x[:d], largest, rng)
 
     if log_factor is None:
         move(x, along)
     else:
-        _propose(x, move, along, rng, lambda x: log_factor(x[: table.size]))
-    return x[: table.size]
+        _propose(x, move, along, rng, lambda x: log_factor(x[:d]))
+    return x[:d]
 
 
 def _propose(
