@@ -42,6 +42,72 @@ NEAR = 1.0  # largest distance of mean and total, in standard deviations of the 
 
 
 @vectorised
+def waves(x: NDArray, u: float, largest: float, cosine: NDArray, sine: NDArray) -> None:
+    """Compute cosines and sines of ``u x`` at nodes; ``|x|`` is at most `largest`."""
+    # series of a halved angle, then repeated doubling
+    halvings, angle = 0, u * largest
+    while angle > 0.5:
+        angle *= 0.5
+        halvings += 1
+    scale = u * 0.5**halvings
+    for j in range(x.size):
+        a = scale * x[j]
+        t = a * a
+        c = 1.0 - t / 132.0 * (1.0 - t / 182.0)
+        c = 1.0 - t / 30.0 * (1.0 - t / 56.0 * (1.0 - t / 90.0 * c))
+        cosine[j] = 0.5 * t * (1.0 - t / 12.0 * c)  # 1 - cos, which is accurate under doubling
+        s = 1.0 - t / 110.0 * (1.0 - t / 156.0)
+        sine[j] = a * (1.0 - t / 6.0 * (1.0 - t / 20.0 * (1.0 - t / 42.0 * (1.0 - t / 72.0 * s))))
+    for _ in range(halvings):
+        for j in range(x.size):
+            c, s = cosine[j], sine[j]
+            cosine[j] = 2.0 * s * s
+            sine[j] = 2.0 * s * (1.0 - c)
+    for j in range(x.size):
+        cosine[j] = 1.0 - cosine[j]
+
+
+@vectorised
+def times(a: NDArray, b: NDArray, out: NDArray) -> None:
+    """Multiply two rows of complex numbers."""
+    n = a.size // 2
+    for j in range(n):
+        x, y, u, v = a[j], a[n + j], b[j], b[n + j]
+        out[j] = x * u - y * v
+        out[n + j] = x * v + y * u
+
+
+@vectorised
+def products(phi: NDArray) -> NDArray:
+    """Return the products over the cells from each one on, shape (d + 1, 2 frequencies)."""
+    d, n = phi.shape[0], phi.shape[1] // 2
+    after = np.ones((d + 1, 2 * n))
+    after[d, n:] = 0.0
+    for i in range(d - 1, -1, -1):
+        times(phi[i], after[i + 1], after[i])
+    return after
+
+
+@vectorised
+def inverse(
+    whole: NDArray, error: NDArray, modulus: int, room: int, count: int, before: NDArray
+) -> tuple[float, float]:
+    """Return the probability of a total and its error bound, from the product over all cells and its relative errors.
+
+    `before` receives the factors of the first `count` frequencies.
+    """
+    n, unit, total, lost = whole.size // 2, 2.0 * np.pi / modulus, 1.0 / modulus, 0.0
+    before[:] = 0.0
+    for k in range(count):
+        weight = (1.0 if 2 * (k + 1) == modulus else 2.0) / modulus
+        angle = unit * (((k + 1) * room) % modulus)
+        before[k], before[n + k] = weight * math.cos(angle), -weight * math.sin(angle)
+        total += before[k] * whole[k] - before[n + k] * whole[n + k]
+        lost += weight * math.sqrt(whole[k] ** 2 + whole[n + k] ** 2) * error[k]
+    return total, lost
+
+
+@vectorised
 def _placed(pieces: NodePieces, w: Weights, cells: NDArray, tilt: float, number: NDArray) -> bool:
     """Find the piece of every cell; return whether all cells have one."""
     start = pieces.start
@@ -79,36 +145,10 @@ def _weighed(piece: NDArray, s: float, p: NDArray) -> tuple[float, float, float]
 
 
 @vectorised
-def _turns(x: NDArray, u: float, largest: float, cosine: NDArray, sine: NDArray) -> None:
-    """Compute cosines and sines of ``u x`` by series of the halved angle and repeated doubling."""
-    halvings, angle = 0, u * largest
-    while angle > 0.5:
-        angle *= 0.5
-        halvings += 1
-    scale = u * 0.5**halvings
-    for j in range(NODES):
-        a = scale * x[j]
-        t = a * a
-        c = 1.0 - t / 132.0 * (1.0 - t / 182.0)
-        c = 1.0 - t / 30.0 * (1.0 - t / 56.0 * (1.0 - t / 90.0 * c))
-        cosine[j] = 0.5 * t * (1.0 - t / 12.0 * c)  # 1 - cos, which is accurate under doubling
-        s = 1.0 - t / 110.0 * (1.0 - t / 156.0)
-        sine[j] = a * (1.0 - t / 6.0 * (1.0 - t / 20.0 * (1.0 - t / 42.0 * (1.0 - t / 72.0 * s))))
-    for _ in range(halvings):
-        for j in range(NODES):
-            c, s = cosine[j], sine[j]
-            cosine[j] = 2.0 * s * s
-            sine[j] = 2.0 * s * (1.0 - c)
-    for j in range(NODES):
-        cosine[j] = 1.0 - cosine[j]
-
-
-@vectorised
 def _transformed(x: NDArray, p: NDArray, cosine: NDArray, sine: NDArray, phi: NDArray, slope: NDArray) -> None:
     """Compute ``E exp(iux)`` and ``E x exp(iux)`` at the multiples of a frequency, real parts first."""
-    count = phi.size // 2
-    real, imaginary = p.copy(), np.zeros(NODES)
-    for k in range(count):
+    n, real, imaginary = phi.size // 2, p.copy(), np.zeros(NODES)
+    for k in range(n):
         a = b = c = d = 0.0
         for j in range(NODES):
             re = real[j] * cosine[j] - imaginary[j] * sine[j]
@@ -118,17 +158,10 @@ def _transformed(x: NDArray, p: NDArray, cosine: NDArray, sine: NDArray, phi: ND
             b += im
             c += re * x[j]
             d += im * x[j]
-        phi[k], phi[count + k], slope[k], slope[count + k] = a, b, c, d
-
-
-@vectorised
-def _times(a: NDArray, b: NDArray, out: NDArray) -> None:
-    """Multiply two rows of complex numbers, real parts first."""
-    n = a.size // 2
-    for j in range(n):
-        x, y, u, v = a[j], a[n + j], b[j], b[n + j]
-        out[j] = x * u - y * v
-        out[n + j] = x * v + y * u
+        phi[k] = a
+        phi[n + k] = b
+        slope[k] = c
+        slope[n + k] = d
 
 
 @vectorised
@@ -193,35 +226,27 @@ def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: 
     for i in range(d):
         piece = table[number[i]]
         x = piece[NODE : NODE + NODES]
-        _turns(x, unit, max(-x[0], x[NODES - 1]), cosine, sine)
+        waves(x, unit, max(-x[0], x[NODES - 1]), cosine, sine)
         _transformed(x, p[i], cosine, sine, phi[i], slope[i])
         for k in range(count):
             smallest[k] = min(smallest[k], phi[i, k] ** 2 + phi[i, count + k] ** 2)
             g = int(unit * (k + 1) * piece[GRID]) + 1
             error[k] += piece[ERROR + g] if g <= STEPS else 1.0
-    after = np.ones((d + 1, 2 * count))
-    after[d, count:] = 0.0
-    for i in range(d - 1, -1, -1):
-        _times(phi[i], after[i + 1], after[i])
-    before, others = np.empty(2 * count), np.empty(2 * count)
+    after, before, others = products(phi), np.empty(2 * count), np.empty(2 * count)
     # inverse Fourier transform at the total, and 5. the error bound
-    total, lost = 1.0 / modulus, 2.0 * math.exp(-small)
     for k in range(count):
-        weight = (1.0 if 2 * (k + 1) == modulus else 2.0) / modulus
-        angle = unit * (((k + 1) * room) % modulus)
-        before[k], before[count + k] = weight * math.cos(angle), -weight * math.sin(angle)
-        total += before[k] * after[0, k] - before[count + k] * after[0, count + k]
-        size = weight * math.sqrt(after[0, k] ** 2 + after[0, count + k] ** 2)
-        lost += size * (error[k] / math.sqrt(smallest[k]) + 1e-15 * math.sqrt(1.0 * d))
+        error[k] = error[k] / math.sqrt(smallest[k]) + 1e-15 * math.sqrt(1.0 * d)
+    total, lost = inverse(after[0], error, modulus, room, count, before)
+    lost += 2.0 * math.exp(-small)
     if not total * ENOUGH > lost:
         return np.nan
     # posterior means from the products over all other cells
     for i in range(d):
-        _times(before, after[i + 1], others)
+        times(before, after[i + 1], others)
         part = own[i] / modulus
         for k in range(count):
             part += others[k] * slope[i, k] - others[count + k] * slope[i, count + k]
         mean[i] = table[number[i], MIDDLE] + part / total
-        _times(before, phi[i], others)
+        times(before, phi[i], others)
         before, others = others, before
     return log_z + math.log(total) - tilt * target

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
+from ppdinf.fiber.sums_given_totals.node_sums import inverse, products, times, waves
 from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     ALPHA,
     BEGIN,
@@ -138,36 +139,9 @@ def _weighed(x: NDArray, log_weight: NDArray, shift: float, p: NDArray) -> tuple
 
 
 @vectorised
-def _cosines(x: NDArray, u: float, cosine: NDArray, sine: NDArray) -> None:
-    """Compute cosines and sines of ``u x`` by series of the halved angle and repeated doubling."""
-    halvings, angle = 0, 0.0
-    for j in range(x.size):
-        angle = max(angle, abs(u * x[j]))
-    while angle > 0.5:
-        angle *= 0.5
-        halvings += 1
-    scale = u * 0.5**halvings
-    for j in range(x.size):
-        a = scale * x[j]
-        t = a * a
-        c = 1.0 - t / 132.0 * (1.0 - t / 182.0)
-        c = 1.0 - t / 30.0 * (1.0 - t / 56.0 * (1.0 - t / 90.0 * c))
-        cosine[j] = 0.5 * t * (1.0 - t / 12.0 * c)  # 1 - cos, which is accurate under doubling
-        s = 1.0 - t / 110.0 * (1.0 - t / 156.0)
-        sine[j] = a * (1.0 - t / 6.0 * (1.0 - t / 20.0 * (1.0 - t / 42.0 * (1.0 - t / 72.0 * s))))
-    for _ in range(halvings):
-        for j in range(x.size):
-            c, s = cosine[j], sine[j]
-            cosine[j] = 2.0 * s * s
-            sine[j] = 2.0 * s * (1.0 - c)
-    for j in range(x.size):
-        cosine[j] = 1.0 - cosine[j]
-
-
-@vectorised
 def _transformed(p: NDArray, cosine: NDArray, sine: NDArray, count: int, phi: NDArray) -> None:
-    """Compute ``E exp(iux)`` at the first multiples of a frequency, shape (2, frequencies)."""
-    real, imaginary = p.copy(), np.zeros(p.size)
+    """Compute ``E exp(iux)`` at the first multiples of a frequency, real parts first."""
+    n, real, imaginary = phi.size // 2, p.copy(), np.zeros(p.size)
     for k in range(count):
         a = b = 0.0
         for j in range(p.size):
@@ -176,17 +150,19 @@ def _transformed(p: NDArray, cosine: NDArray, sine: NDArray, count: int, phi: ND
             real[j], imaginary[j] = re, im
             a += re
             b += im
-        phi[0, k], phi[1, k] = a, b
+        phi[k], phi[n + k] = a, b
 
 
 @vectorised
-def _waves(p: NDArray, cosine: NDArray, sine: NDArray, others: NDArray, count: int, first: float, out: NDArray) -> None:
+def _posterior(
+    p: NDArray, cosine: NDArray, sine: NDArray, others: NDArray, count: int, first: float, out: NDArray
+) -> None:
     """Compute ``p Re(first + sum_k others_k exp(iu_k x))`` at nodes with probabilities p."""
-    real, imaginary = p.copy(), np.zeros(p.size)
+    n, real, imaginary = others.size // 2, p.copy(), np.zeros(p.size)
     for j in range(p.size):
         out[j] = first * p[j]
     for k in range(count):
-        a, b = others[0, k], others[1, k]
+        a, b = others[k], others[n + k]
         for j in range(p.size):
             re = real[j] * cosine[j] - imaginary[j] * sine[j]
             im = real[j] * sine[j] + imaginary[j] * cosine[j]
@@ -195,16 +171,7 @@ def _waves(p: NDArray, cosine: NDArray, sine: NDArray, others: NDArray, count: i
 
 
 @vectorised
-def _times(a: NDArray, b: NDArray, count: int, out: NDArray) -> None:
-    """Multiply two rows of complex numbers, shape (2, frequencies)."""
-    for k in range(count):
-        x, y, u, v = a[0, k], a[1, k], b[0, k], b[1, k]
-        out[0, k] = x * u - y * v
-        out[1, k] = x * v + y * u
-
-
-@vectorised
-def _expect(cells: GammaRatios, i: int, nodes: Nodes, n: int, p: NDArray, total: float, out: NDArray) -> None:
+def _expect(nodes: Nodes, n: int, p: NDArray, total: float, out: NDArray) -> None:
     """Write the derivatives by the parameters of a cell: means of x and of digamma functions."""
     first, mean, up, down = nodes.start[n], 0.0, 0.0, 0.0
     for j in range(p.size):
@@ -314,7 +281,7 @@ def _with_margin(
     if not found:
         return np.nan
     if free:
-        _expect(cells, members[0], nodes, 0, p, 1.0, out[members[0]])
+        _expect(nodes, 0, p, 1.0, out[members[0]])
         return log_z[0]
     spread, room, start = 0.0, target, nodes.start
     for i in range(d):
@@ -359,11 +326,11 @@ def _with_margin(
     if count > FREQUENCIES:
         return np.nan
     # 5. characteristic functions; frequencies with negligible products are dropped
-    unit, drop = 2.0 * np.pi / modulus, math.exp(-small)
-    phi, cosine, sine = np.empty((d, 2, count)), np.empty(start[d]), np.empty(start[d])
+    unit, drop, frequencies = 2.0 * np.pi / modulus, math.exp(-small), count
+    phi, cosine, sine = np.zeros((d, 2 * count)), np.empty(start[d]), np.empty(start[d])
     product, smallest, error, lost = np.ones(count), np.ones(count), np.zeros(count), 2.0 * drop
     for i in range(d):
-        begin, end, parts = start[i], start[i + 1], int(nodes.plan[i, ERRORS])
+        begin, end, parts, reach = start[i], start[i + 1], int(nodes.plan[i, ERRORS]), 0.0
         bound, growth = np.empty(parts), np.empty(parts)
         for n in range(parts):
             size, away, along = nodes.bound[i, n]
@@ -372,32 +339,30 @@ def _with_margin(
                 math.exp(unit * along),
             )
             lost += bound[n] / modulus
-        _cosines(nodes.x[begin:end], unit, cosine[begin:end], sine[begin:end])
+        for j in range(begin, end):
+            reach = max(reach, abs(nodes.x[j]))
+        waves(nodes.x[begin:end], unit, reach, cosine[begin:end], sine[begin:end])
         _transformed(p[begin:end], cosine[begin:end], sine[begin:end], count, phi[i])
         for k in range(count):
             off = 0.0
             for n in range(parts):
                 bound[n] *= growth[n]
                 off += bound[n]
-            size, largest = math.sqrt(phi[i, 0, k] ** 2 + phi[i, 1, k] ** 2), peak[i] / math.sin(0.5 * unit * (k + 1))
+            size, largest = (
+                math.sqrt(phi[i, k] ** 2 + phi[i, frequencies + k] ** 2),
+                peak[i] / math.sin(0.5 * unit * (k + 1)),
+            )
             error[k] += min(off, size + largest) / size
             size = min(size + off, largest, 1.0)
             product[k] *= max(size, smallest[k])
             smallest[k] = min(smallest[k], size)
         while count > 0 and product[count - 1] < drop:
             count -= 1
-    after = np.ones((d + 1, 2, count))
-    after[d, 1] = 0.0
-    for i in range(d - 1, -1, -1):
-        _times(phi[i], after[i + 1], count, after[i])
-    before, others, total = np.empty((2, count)), np.empty((2, count)), 1.0 / modulus
+    after, before, others = products(phi), np.empty(2 * frequencies), np.empty(2 * frequencies)
     for k in range(count):
-        weight = (1.0 if 2 * (k + 1) == modulus else 2.0) / modulus
-        angle = unit * (((k + 1) * room) % modulus)
-        before[0, k], before[1, k] = weight * math.cos(angle), -weight * math.sin(angle)
-        total += before[0, k] * after[0, 0, k] - before[1, k] * after[0, 1, k]
-        size = weight * math.sqrt(after[0, 0, k] ** 2 + after[0, 1, k] ** 2)
-        lost += size * (error[k] + 1e-15 * math.sqrt(1.0 * d))
+        error[k] += 1e-15 * math.sqrt(1.0 * d)
+    total, left_out = inverse(after[0], error, modulus, room, count, before)
+    lost += left_out
     # 6. the error bound
     if not total * ENOUGH > lost:
         return np.nan
@@ -405,10 +370,10 @@ def _with_margin(
     for i in range(d):
         begin, end = start[i], start[i + 1]
         value += log_z[i] + shift * nodes.plan[i, CENTRE]
-        _times(before, after[i + 1], count, others)
+        times(before, after[i + 1], others)
         law = np.empty(end - begin)
-        _waves(p[begin:end], cosine[begin:end], sine[begin:end], others, count, 1.0 / modulus, law)
-        _expect(cells, members[i], nodes, i, law, total, out[members[i]])
-        _times(before, phi[i], count, others)
+        _posterior(p[begin:end], cosine[begin:end], sine[begin:end], others, count, 1.0 / modulus, law)
+        _expect(nodes, i, law, total, out[members[i]])
+        times(before, phi[i], others)
         before, others = others, before
     return value
