@@ -1,18 +1,14 @@
 """Compilation of kernels, the inner loops of the package.
 
-Numba caches the machine code of a function, including the functions it calls, and treats it as valid while the
-file of the function is unchanged. A kernel that calls a kernel of another file, or reads a number from it,
-would run old code after an edit of that file. The cache of kernels compiled here is valid only while all files are
-unchanged from which their file imports kernels, named tuples or numbers, directly or indirectly. Otherwise this module
-uses numba's rules: machine code is stored next to the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache if the
-sources are read-only. Copies of the package with equal files share the machine code in ``NUMBA_CACHE_DIR``.
+Numba caches the machine code of a function while the file of the function is unchanged. A kernel that calls a kernel of
+another file would run old code after an edit of that file. The cache of kernels compiled here is valid only while all
+files are unchanged from which their file imports kernels, named tuples or numbers, directly or indirectly. Machine code
+is stored next to the sources, in ``NUMBA_CACHE_DIR``, or in the user's cache if the sources are read-only. Copies of
+the package with equal files share the machine code in ``NUMBA_CACHE_DIR``.
 
-Numba optimizes a kernel, generates machine code and caches it, and repeats all of this in every kernel that calls it.
-Here only kernels called from Python are processed in this way. A kernel called by a kernel is translated to LLVM code
-and linked into its caller without optimization. It is then optimized once with the caller, and is not cached alone.
-
-Numba compiles a kernel again for each literal number in a call, such as ``kernel(x, 0)``. Kernels compiled here are
-compiled once; inlining still propagates the number as a constant.
+Only kernels called from Python are optimized and cached. A kernel called by a kernel is translated to LLVM code, linked
+into its caller, and optimized once with the caller. Kernels are compiled once for all literal numbers in calls such as
+``kernel(x, 0)``; inlining still propagates the number as a constant.
 """
 
 import hashlib

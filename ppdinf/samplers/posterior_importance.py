@@ -4,20 +4,18 @@ Target: pi(theta) L(theta), L(theta) = p(y, Z | theta) the marginal likelihood, 
 of the model, u. Weights: w(u) = pi(u) L(u) / g(u), self-normalized and Pareto-smoothed. The shape k-hat of
 their tail indicates whether the weighted means are reliable.
 
-Seeman, Reimherr and Slavkovic, "Formal privacy for partially private data", Algorithm 2, weights pairs of
-theta and a table x drawn from p(x | theta, Z) by p(y | x, Z). The mean of their weights over x given theta,
-times P(Z | theta), is L(theta). The weights here are the Rao-Blackwellized form, which does not increase the variance.
+They are the Rao-Blackwellized form of the weights of pairs (theta, table) in Algorithm 2 of Seeman, Reimherr and
+Slavkovic, "Formal privacy for partially private data", which does not increase the variance.
 
 Proposal g: two mixtures of multivariate t distributions (`ppdinf.samplers.posterior_proposal`), one per search:
 
-1. Gaussian approximations at all modes that an optimizer reaches from several starts, including draws of the prior
-   (`ppdinf.samplers.posterior_proposal`). No diagnostic of the weights detects a mode that every proposal misses.
-2. Rounds of draws: each round weights all draws by the mixture of all proposals, and refits to the weighted draws.
-   Weights are tempered while few draws carry all the weight. Every proposal includes a share for the modes and a share
-   for a distribution similar to the prior, so that modes missed by a fit are still drawn (a defensive mixture).
+1. Gaussian approximations at all modes that an optimizer reaches from several starts, including draws of the prior. No
+   diagnostic of the weights detects a mode that every proposal misses.
+2. Rounds of draws: each round weights all draws by the mixture of all proposals, with tempered weights while few draws
+   carry all the weight, and refits. Every proposal includes a share for the modes and a share for a distribution
+   similar to the prior (a defensive mixture).
 
-Half of the draws are from the proposal of each search, and all draws are weighted by the mixture of the two. The
-evidence estimates of the two halves are compared: a mode that only one search reached shows as a difference.
+The evidence estimates of the two searches are compared: a mode that only one search reached shows as a difference.
 
 References
 ----------

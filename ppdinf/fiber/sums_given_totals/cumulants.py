@@ -1,17 +1,11 @@
 r"""Sums of many cells from their cumulants, for exponential families in which no cell has a large share in the sum.
 
-With ``K_i`` the log normalisers of the cells, tilted until the mean of their sum is near its total,
-
-    log E exp(iuS) = sum_r Lambda_r (iu)^r,    Lambda_r = sum_i K_i^(r) / r!,
-
-so 16 sums over the cells are sufficient for any number of frequencies. The posterior mean of cell i is
-``sum_r K_i^(r + 1) M_r / r!``, with the moments ``M_r`` of ``iu`` under the integrand: one short sum per cell. The
-coefficients ``K_i^(r) / r!`` come from :mod:`ppdinf.fiber.sums_given_totals.piecewise_polynomials`, shifted from the
-centre of a piece to the cell.
+The log characteristic function of the sum is a power series in the frequency (docs/mathematics/marginal_likelihood.md).
+16 sums over the cells are therefore sufficient for any number of frequencies. One short sum gives the posterior mean of
+a cell. The coefficients come from :mod:`ppdinf.fiber.sums_given_totals.piecewise_polynomials`.
 
 Cells with a large share in the sum (their pieces do not cover the relevant frequencies) keep separate characteristic
-functions, as in :mod:`ppdinf.fiber.sums_given_totals.fourier`. If the error bounds are too large, the result is nan,
-and the caller uses the full rows of all cells.
+functions. If the error bounds are too large, the result is nan, and the caller uses the full rows of all cells.
 """
 
 import math

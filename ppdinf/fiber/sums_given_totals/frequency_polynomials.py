@@ -1,26 +1,12 @@
 r"""Characteristic functions of cells at fixed frequencies, as polynomials in their natural parameters, with bounds.
 
-Let cell i be a sum over k of ``exp(logw[k] + eta k)``. About the centre of a piece
-(:mod:`ppdinf.fiber.sums_given_totals.piecewise_polynomials`),
+About the centre of a piece (:mod:`ppdinf.fiber.sums_given_totals.piecewise_polynomials`), the characteristic function
+of a cell at a frequency 2 pi j / N is an entire function of the distance from the centre. A polynomial of degree
+`TERMS` - 1 is accurate to 1e-12, and Taylor's formula bounds its remainder.
 
-    T_j(x) = E exp((x + i u_j)(k - m)),    u_j = 2 pi j / N,   j = 0, ..., n - 1,
-
-is an entire function of the distance x from the centre for every cell. A polynomial of degree `TERMS` - 1 is accurate
-to 1e-12, and Taylor's formula bounds its remainder.
-
-Every piece has two bounds: on ``|phi(u_j)|`` at all frequencies above the grid, and on
-``f = K(eta + s) - K(eta) - s K'(eta)`` for s of both signs. Both are computed at points and hold between them
-(:func:`_between`). Let a be the slope of K between two points at distance delta, g = T exp(-a x) and Z = exp(K - a x).
-Then
-
-- Z is convex and equal at both points. Between them it is at least exp(-drop) times this value, where drop follows from
-  the intersection of its tangents.
-- ``|g''| <= E_0 (k - a)^2 exp((k - a) x)``, which is convex and therefore at most its value at one of the points. A
-  function exceeds its chord by at most delta^2 / 8 times this bound. Therefore
-  ``|phi| <= (largest at the two + M delta^2 / 8) exp(drop)``, M the larger second moment of k about a.
-- Because ``K'' <= E (k - a)^2 <= V = M exp(drop)``, K is at most ``V delta^2 / 8`` below its chord. K', whose slope is
-  between 0 and V with mean c, differs from its chord by at most ``delta c (1 - c / V)``. ``K(eta + s)`` is below its
-  chord.
+Every piece has two bounds: on ``|phi(u)|`` at all frequencies above the grid, and on
+``K(eta + s) - K(eta) - s K'(eta)`` for s of both signs. Both are computed at points and hold between them
+(:func:`_between`; proof in docs/mathematics/marginal_likelihood.md).
 """
 
 import numpy as np

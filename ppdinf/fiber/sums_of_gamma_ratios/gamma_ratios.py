@@ -9,14 +9,8 @@ each of a few segments. The ratios ``(c)_x`` are computed without cancellation, 
 Poisson (a = 1), negative binomial (alpha, a = 1), binomial with n trials (a = 1, c = n + 1), beta-binomial (also alpha
 and beta), each also with a binomial number v of the x persons observed (a = 1 - v).
 
-A bound off the real line follows from ``|Gamma(x)/Gamma(x + iy)|^2 = prod_n (1 + y^2/(x + n)^2)``, which is at most
-``exp(y^2 sum_n 1 / (x + n)^2)``. In a ratio with ``alpha >= a``, all factors cancel except the first ``ceil(alpha -
-a)``; with ``alpha < a`` the ratio is at most 1. Sums are bounded by integrals: ``1/x^2 + 1/x`` for all terms.
-
-References
-----------
-M. Abramowitz, I. A. Stegun, "Handbook of Mathematical Functions" (1964), 6.1.25 (the product), 6.1.40, 6.3.18 and
-6.4.12 (asymptotic series).
+Bounds off the real line are derived in docs/mathematics/gauss_nodes.md. Asymptotic series: M. Abramowitz,
+I. A. Stegun, "Handbook of Mathematical Functions" (1964), 6.1.40, 6.3.18 and 6.4.12.
 """
 
 import math

@@ -1,22 +1,11 @@
 r"""Panels: runs of consecutive integers that a few real nodes replace in sums of smooth weights, with error bounds.
 
-The Gauss rule of N consecutive integers with m nodes is exact for polynomials of degree 2 m - 1, and its weights are
-positive. The error of a sum is therefore at most 2 N times the error of the best such polynomial. Consider the ellipse
-with the foci at the ends of the panel and the half axes A = h (r + 1/r) / 2 and B = h (r - 1/r) / 2. A function that is
-bounded by M on it has a polynomial with error at most ``2 M r^(1 - 2 m) / (r - 1)``, so
+The Gauss rule of N consecutive integers with m nodes has the error bound 4 N M r^(1 - 2 m) / (r - 1), where M bounds
+the weights on an ellipse around the panel (docs/mathematics/gauss_nodes.md). M follows from the value and the slope at
+the centre and from `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.bends`.
 
-    |error| <= 4 N M r^(1 - 2 m) / (r - 1).
-
-M follows from the value and the slope at the centre and from `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.bends`.
-The same bound holds for weights times ``exp((s + iu) x)`` with the further factor ``exp(|s| A + |u| B)``.
-
-Panels of a cell start at its mode and go in both directions. They end where the noise has another formula. Concave log
-weights bound the sum of all further weights by a geometric series; panels stop when it is negligible. Short runs, also
-near poles, remain single integers.
-
-References
-----------
-L. N. Trefethen, "Approximation Theory and Approximation Practice" (2013), theorems 8.2 and 19.3.
+Panels of a cell start at its mode and go in both directions. They end where the noise has another formula, or where a
+geometric series bounds all further weights by a negligible sum. Short runs, also near poles, remain single integers.
 """
 
 import math

@@ -1,25 +1,12 @@
 r"""Double geometric noise under lower bounds and disjoint public sums of many cells: a few cells given all others.
 
-The releases y of a group of cells with the total t have the law proportional to
+Split a group of cells with the total t into a few cells K and the rest R; P(s) is the weight of all K with the sum s.
 
-    prod_i w_i(y_i)    on {y : sum_i y_i = t, y_i >= low_i},        w_i(y) = exp(-epsilon |y - x_i| + theta (y - x_i)).
-
-The factor with theta is constant on this set, so every theta gives the same law
-(`ppdinf.mechanisms.bounded.table_sums`). Split the group into a few cells K and the rest R, and let P(s) be the
-total weight of all values of K with the sum s.
-
-1. Draw the cells of R independently, each with weights w_i.
+1. Draw the cells of R independently.
 2. Accept them with probability P(t - sum of R) / max P; otherwise repeat 1.
 3. Draw the cells of K given that their sum is t - sum of R, by elimination.
 
-Accepted values of R have weights prod_R w_i P(t - sum of R), and step 3 divides the weights of K by P, so that y has
-the stated law. All decisions are exact: inversion in 1, enclosures of P in 2, elimination in 3. theta is chosen such
-that the sum of all noise has the mean 0. The acceptance rate is then about the spread of the sum of K, relative to that
-of all cells.
-
-Reference
----------
-J. von Neumann, "Various techniques used in connection with random digits", NBS Applied Mathematics Series 12, 1951.
+All decisions are exact. The proof is in docs/mathematics/conditioning.md.
 """
 
 from __future__ import annotations

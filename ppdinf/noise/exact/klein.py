@@ -1,31 +1,13 @@
 r"""Sequential proposals for Gaussian laws on a lattice, and their exact acceptance probability.
 
-A lattice vector z = sum_i x_i b_i of a basis with orthogonal (Gram-Schmidt) parts of squared lengths g_i has
+Write z = sum_i x_i b_i with Gram-Schmidt vectors of squared lengths g_i, so that |z|^2 = sum_i g_i (x_i + c_i)^2 with
+c_i = sum_{j > i} mu_ij x_j, and v_i = v / g_i. Klein's sampler draws x_m, ..., x_1 in turn, x_i from the discrete
+Gaussian of variance v_i around -c_i. A vector is accepted with probability
 
-    |z|^2 = sum_i g_i (x_i + c_i)^2,    c_i = sum_{j > i} mu_ij x_j.
+    exp(sum_i g_i (x_i + c_i)^2 / 2v - |z|^2 / 2v)  prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z).
 
-With v_i = v / g_i, the Gaussian weight exp(-|z|^2 / 2v) is a product of one-dimensional weights. Klein's sampler draws
-x_m, ..., x_1 in turn, x_i from the discrete Gaussian of variance v_i around -c_i. Its law differs from the target by
-the factors rho_{v_i}(Z + c_i), which depend on the path. Accepting the vector with probability
-prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z) <= 1 corrects this (Brakerski et al., Lemma 2.3).
-
-Rounding: g and mu are floating-point numbers and c_i is the result of a floating-point sum. All of them are treated as
-exact numbers and affect only the proposal. The acceptance probability of a vector is
-
-    exp(sum_i g_i (x_i + c_i)^2 / 2v - |z|^2 / 2v)  prod_i rho_{v_i}(Z + c_i) / rho_{v_i}(Z),
-
-with the integer |z|^2, so the law of accepted vectors is exact. The probability is at most 1 because g is shortened by
-a factor 1 - `slack` that exceeds all rounding errors. The errors are bounded by the backward error of QR and of dot
-products (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapters 3 and 19).
-
-One-dimensional draws: a fair bit selects k >= 0 or -1 - k. The block of 2^j integers that contains k has a geometric
-number with ratio 1/2. k is accepted with a probability that is compared exactly; about half are accepted.
-
-References
-----------
-P. Klein, "Finding the closest lattice vector when it's unusually close", SODA 2000.
-Z. Brakerski, A. Langlois, C. Peikert, O. Regev, D. Stehle, "Classical hardness of learning with errors",
-STOC 2013, section 2.
+Rounded g, mu and c affect only the proposal, because g is shortened by a factor 1 - `slack` that exceeds all rounding
+errors. Proofs and references: docs/mathematics/lattice_gaussian.md.
 """
 
 import math

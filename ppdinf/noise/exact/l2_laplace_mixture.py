@@ -1,29 +1,12 @@
 r"""Exact l2 Laplace noise on any lattice, P(z) proportional to exp(-epsilon |z|_2).
 
-The law is a mixture of Gaussians of random variance. With x = epsilon |z| and v > 0,
-
-    exp(-x) = sqrt(2/pi) integral of exp(-x^2 / 2v^2 - v^2 / 2) dv,
-
-The sum over the nodes v_j = (j + 1/2) h, j = 0, 1, ..., h = 1/32, instead of the integral is exp(-x) R(x), where
-R(x) = h sqrt(2/pi) sum_j exp(-(x/v_j - v_j)^2 / 2) is between 0.995 and 1.005 for all x >= 0. The algorithm is:
+The law is a mixture of Gaussians over the nodes v_j = (j + 1/2) / 32. With x = epsilon |z|:
 
 1. draw a node j with probability proportional to exp(-v_j^2 / 2) prod_i rho_{v_j^2 / (epsilon^2 g_i)}(Z),
-2. draw z at variance (v_j / epsilon)^2 by Klein's sampler and accept it with the sampler's probability, which gives the
-   joint weight exp(-v_j^2 / 2 - x^2 / 2v_j^2),
-3. accept it with probability RATIO_BOUND / R(x), RATIO_BOUND = 0.998 < min R.
+2. draw z at variance (v_j / epsilon)^2 by Klein's sampler and accept it with the sampler's probability,
+3. accept it with probability RATIO_BOUND / R(x), where exp(-x) R(x) is the sum of the mixture at x.
 
-Nodes and variances are rational. All three decisions and therefore the law of z are exact.
-
-The tests check R > RATIO_BOUND by ball arithmetic up to x = 1/2. For larger x, Poisson summation expresses R(x) - 1 as
-twice an alternating sum over w = 2 pi k / h of the Fourier transform of the summand. Rotating its path of integration
-by an angle t <= pi/6 bounds it by the integral over r > 0 of exp(x - cos(2t) (x^2 / r^2 + r^2) / 2 - w r sin(t)). The
-integral is below 1e-4 for t = pi/6 up to x = 1000 and for t = w / (4 sqrt(x)) beyond.
-
-References
-----------
-D. Andrews, C. Mallows, "Scale mixtures of normal distributions", Journal of the Royal Statistical
-Society B 36(1), 1974. L. Trefethen, J. Weideman, "The exponentially convergent trapezoidal rule", SIAM
-Review 56(3), 2014.
+All three decisions and therefore the law of z are exact. Proofs and references: docs/mathematics/lattice_gaussian.md.
 """
 
 import math

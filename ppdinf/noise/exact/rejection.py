@@ -11,12 +11,7 @@ acceptance rate:
 - The remaining dependent cells decide the acceptance. The acceptance rate decreases exponentially with their number. It
   is estimated beforehand.
 
-Every decision is exact, because the exponent is a rational times an integer.
-
-References
-----------
-J. von Neumann, "Various techniques used in connection with random digits", NBS Applied Mathematics
-Series 12, 1951.
+Every decision is exact, because the exponent is a rational times an integer (von Neumann, 1951).
 """
 
 from dataclasses import dataclass

@@ -1,18 +1,10 @@
 """Double geometric noise of a class of cells given its sum.
 
-n cells have independent noise with law proportional to exp(-epsilon |z_i|), conditional on z_1 + ... + z_n = s. Write
-z = U - V with independent geometric U_i, V_i of ratio exp(-epsilon). Given the sum, t = V_1 + ... + V_n has the law
+Given the sum s, the noise is U - V with independent uniform compositions of t + s and of t into n parts, where t has
 
     P(t)  proportional to  C(t+s+n-1, n-1) C(t+n-1, n-1) exp(-2 epsilon t),    t >= max(0, -s).
 
-Given t, U and V are independent uniform compositions of t+s and of t into n parts >= 0. t is drawn by exact inversion,
-and the compositions by Polya's urn. For a table that is split into classes with known sums, this law applies to each
-class.
-
-References
-----------
-N. L. Johnson and S. Kotz, Urn Models and Their Application (Wiley, 1977), chapter 4: Polya's urn,
-started with one ball of each colour, gives the uniform law on compositions.
+t is drawn by exact inversion, and the compositions by Polya's urn. Proofs: docs/mathematics/class_sampler.md.
 """
 
 from fractions import Fraction

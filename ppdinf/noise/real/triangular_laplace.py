@@ -1,27 +1,11 @@
 r"""Exact Laplace noise in orthogonal coordinates of a lattice: mass proportional to exp(-rate |R x|_1).
 
-x are the coordinates of a lattice vector z = B x. R is an upper triangular integer matrix: Q'B, scaled and rounded, for
-the Gram-Schmidt basis Q of B. The noise has the law of independent Laplace coordinates in Q, conditional on the
-lattice. The coordinates are drawn one after the other, x_m first, as in Klein's sampler
-(`ppdinf.noise.exact.klein`). Given all later coordinates,
+x are the coordinates of a lattice vector z = B x, and R is an upper triangular integer matrix. The coordinates are
+drawn in turn, x_m first. Given all later coordinates, v_i = R_ii x_i + t_i has mass exp(-rate |v_i|) on the integers
+that are congruent to t_i modulo R_ii: a geometric variable on either side of 0. The vector is accepted with a
+probability that corrects the total masses. All numbers are integers or rationals, and Bernoulli draws are exact.
 
-    v_i = R_ii x_i + t_i,    t_i = sum_{j > i} R_ij x_j,
-
-has mass exp(-rate |v_i|) on the integers that are congruent to t_i modulo R_ii; let f_i be the remainder. Values from 0
-up are f_i plus R_ii times a geometric variable. Values below 0 are f_i - R_ii minus R_ii times a geometric variable.
-The total mass is
-
-    M(f) = (exp(-rate f) + exp(-rate (R_ii - f))) / (1 - exp(-rate R_ii)) <= M(0).
-
-It depends on the path. A vector is therefore accepted with probability prod_i M(f_i) / M(0). All numbers are integers
-or rationals, and Bernoulli draws are exact (`ppdinf.noise.primitives.enclosures`). The binary digits of a geometric
-variable are independent; digit j is 1 with probability 1 / (1 + exp(rate R_ii 2^j)). Digits that are 1 with probability
-below exp(-700) are set to 0.
-
-References
-----------
-P. Klein, "Finding the closest lattice vector when it's unusually close", SODA 2000. L. Devroye, Non-Uniform Random
-Variate Generation (Springer, 1986), chapter X.2.
+Proofs and references: docs/mathematics/lattice_gaussian.md.
 """
 
 from __future__ import annotations

@@ -3,13 +3,9 @@ r"""Noise on a lattice given its scales, by Klein's sampler in the metric of the
 For noise B x the law has density proportional to exp(-x' G x / 2), G = B' T^-1 B. The integers x are drawn one after
 the other, the last one first, with the triangular factors of G.
 
-Rounding: the factors affect only the proposal; the law of accepted noise is exact. Variances are increased by a factor
-1 + `SLACK`, so that the quadratic form of the proposal stays below the true form for every x. `triangle` bounds the
-rounding of each matrix that it factors. Let G = D H D with unit diagonal of H, and let entries have errors of u units
-times D_i D_j. Then factors have errors of at most (m + u + 2) units (N. Higham, Accuracy and Stability of Numerical
-Algorithms, 2002, theorem 10.3). The relative error of the form is at most m (m + u + 2) trace(H^-1) units. Centers are
-sums of m terms and add 3 (m + 1) sqrt(m trace(H^-1)) units; scales add the error of their logarithms. The entries of
-B' T^-1 B are sums of d terms.
+Rounding affects only the proposal; the law of accepted noise is exact. Variances are increased by a factor 1 + `SLACK`,
+so that the quadratic form of the proposal stays below the true form for every x. `triangle` bounds the rounding of each
+matrix that it factors (docs/crossing.md).
 """
 
 from dataclasses import dataclass
