@@ -1,7 +1,6 @@
 """Errors and warnings of ppdinf.
 
-Every message names the row, label or field and states a remedy; no message contains a
-confidential value.
+Every message names the row, label or field and states a remedy; no message contains a confidential value.
 """
 
 __all__ = [

@@ -243,10 +243,9 @@ def read_nmf(
     Warns
     -----
     DiagnosisWarning
-        A geounit is missing in the files: it has constraints but no measurements, or the total or the lower limits of
-        a geounit differ from the sums over its children. The false-alarm probability is 1e-4 for each reading. A
-        missing geounit is not detected if its count is below about 4.5 standard deviations of the noise of the sum:
-        380 persons if three other blocks of its block group are in the files of persons of 2020.
+        A geounit is missing in the files: it has constraints but no measurements, or the total or the lower limits of a
+        geounit differ from the sums over its children. The false-alarm probability is 1e-4 for each reading. Small
+        geounits are not detected (docs/measurements.md).
 
     See Also
     --------

@@ -164,6 +164,9 @@ def read_rows(
 ) -> pd.DataFrame:
     """Read noisy measurements, or constraints, of the chosen geounits.
 
+    Tolerated: every width of integers, no column ``sign`` (constraints are equalities then), ``==`` for ``=``, further
+    columns, names of partitions as numbers (``State=44``), levels without a file, any names of files.
+
     Parameters
     ----------
     root : path
@@ -186,25 +189,15 @@ def read_rows(
 
     Raises
     ------
-    ReleaseFileError
-        A missing folder; a missing column or a column of another type; a missing entry.
-    LabelError
-        Unknown groupings and signs.
-    CountError
-        Arrays whose shape differs from the shape of their query.
-    PrivacyError
-        Variances that are not positive. Messages name file, row and column.
+    ReleaseFileError, LabelError, CountError, PrivacyError
+        A folder, column or entry is missing, or a column has another type; unknown groupings or signs; arrays of
+        another shape than their query; variances that are not positive. Messages name file, row and column.
     ModuleNotFoundError
         pyarrow is not installed: it comes with the extra ``census``.
 
     See Also
     --------
     ppdinf.census.read_nmf
-
-    Notes
-    -----
-    Tolerated: every width of integers, no column ``sign`` (constraints are equalities then), ``==`` for ``=``, further
-    columns, names of partitions as numbers (``State=44``), levels without a file, any names of files.
 
     Examples
     --------

@@ -40,6 +40,8 @@ def simulate_nmf(
 ) -> None:
     """Write noisy measurement files of a table, in the schema of the 2020 Census.
 
+    Noise is drawn by inversion in double precision: a simulation, not a release.
+
     Parameters
     ----------
     table : xarray.DataArray of int64
@@ -73,10 +75,6 @@ def simulate_nmf(
     See Also
     --------
     ppdinf.census.read_nmf, ppdinf.census.Strategy
-
-    Notes
-    -----
-    Noise is drawn by inversion in double precision: a simulation, not a release.
 
     Examples
     --------

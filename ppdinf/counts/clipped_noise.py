@@ -110,8 +110,7 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     n : int
         Number of possible counts, at least 2.
     epsilon, delta : int, float, str or Fraction
-        The noise is the narrowest that satisfies (epsilon, delta) between a count and the next one, before
-        clipping.
+        The noise is the narrowest that satisfies (epsilon, delta) between a count and the next one, before clipping.
 
     Returns
     -------
@@ -143,6 +142,8 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
 def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechanism:
     """Construct the mechanism of smallest error for counts with distribution z, without a fixed point (Algorithm 2).
 
+    The cost is O(n^2).
+
     Parameters
     ----------
     z : array_like of float, shape (n,)
@@ -158,10 +159,6 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
     See Also
     --------
     ppdinf.counts.optimal, ppdinf.counts.heuristic
-
-    Notes
-    -----
-    The cost is O(n^2).
 
     Examples
     --------

@@ -221,10 +221,6 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
     --------
     ppdinf.counts.heuristic, ppdinf.counts.CountMechanism
 
-    Notes
-    -----
-    A step costs O(n^3): 300 counts take seconds, 1,000 counts about a minute. `ppdinf.counts.heuristic` is faster.
-
     Examples
     --------
     >>> from ppdinf.counts import optimal

@@ -119,6 +119,8 @@ def linearly_simplified(mechanism: CountMechanism) -> bool:
 def affinely_simplified(mechanism: CountMechanism) -> bool:
     """Return whether a representation is extreme among those with its fixed point (Definition 8, Theorem 4).
 
+    The cost is the rank of a matrix of order n over a prime field: 1 s for 1,000 counts.
+
     Parameters
     ----------
     mechanism : CountMechanism
@@ -132,10 +134,6 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
     See Also
     --------
     ppdinf.counts.linearly_simplified, ppdinf.counts.representation
-
-    Notes
-    -----
-    The cost is the rank of a matrix of order n over a prime field: 1 s for 1,000 counts.
 
     Examples
     --------

@@ -105,24 +105,18 @@ class TwoStage(CellLaw):
     stages read secure words.
 
     If rounding prevents the constructor from reaching its epsilon, the mechanism is that of "best", or otherwise the
-    truncated geometric one. With "optimal" this affects a few privatized histograms in a thousand. A release therefore
-    does not fail after the histogram is drawn.
+    truncated geometric one, so a release does not fail after the histogram is drawn.
 
-    The noisy sums are published; the first share of epsilon covers them, and the second stage depends on them. The
-    likelihood has both stages, ``p(measured | histogram of x) prod_i P(y_i | x_i)``, where `measured` determines the
-    matrix P. The first factor depends on the table as a whole. The table is therefore a variable of the model, sampled
-    by exact full conditionals (`ppdinf.fiber.gibbs.line_gibbs`).
+    The table is a variable of the model: `measured` determines the matrix of the cells, and its own probability depends
+    on the table as a whole (docs/counts.md).
 
     Examples
     --------
     >>> from ppdinf.counts import TwoStage
-    >>> import numpy as np, ppdinf as ppd
-    >>> teachers = np.array([12, 7, 0, 9, 12, 3, 5, 0])
-    >>> release = TwoStage(epsilon=1, n=20).release(teachers)
-    >>> release.table.shape, release.guarantee.epsilon
-    ((8,), Fraction(1, 1))
-    >>> release.mechanism.mechanism.n, release.mechanism.budgets
-    (20, (Fraction(136221, 1000000), Fraction(863779, 1000000)))
+    >>> import ppdinf as ppd
+    >>> release = TwoStage(epsilon=1, n=20).release([12, 7, 0, 9, 12, 3, 5, 0])
+    >>> release.guarantee.epsilon, release.mechanism.budgets
+    (Fraction(1, 1), (Fraction(136221, 1000000), Fraction(863779, 1000000)))
     """
 
     kind: ClassVar[str] = "two-stage"

@@ -79,9 +79,8 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
     Returns
     -------
     xarray.Dataset
-        ``cases`` and ``deaths``, int64 of shape (county 67, month 24); coordinates ``fips`` (five digits as
-        text; the state number 99 is unused) and ``population`` by county; months as text from ``2020-03`` to
-        ``2022-02``.
+        ``cases`` and ``deaths``, int64 of shape (county 67, month 24); coordinates ``fips`` (five digits as text; the
+        state number 99 is unused) and ``population`` by county; months as text from ``2020-03`` to ``2022-02``.
 
     See Also
     --------

@@ -217,8 +217,7 @@ def read_table(
     count : str
         Column of the counts.
     dims : sequence of str
-        Columns of labels: one row for every combination, zeros included. Labels remain
-        text, exactly as written.
+        Columns of labels: one row for every combination, zeros included. Labels remain text, exactly as written.
     coordinates : sequence of str
         Columns that describe cells: populations, groups. Columns of integers become integers, all others
         remain text. A column that a single dimension determines becomes a coordinate of that dimension.

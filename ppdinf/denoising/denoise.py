@@ -149,16 +149,9 @@ def denoise(
     Notes
     -----
     If any two noisy or exact sums are nested or disjoint, tables are drawn exactly given their prior (about 2 us per
-    cell). Otherwise they are sampled by Markov chain: a sweep of a county of 2,016 cells with 11 overlapping queries
-    takes about 8 ms, and a draw has four sweeps. After Ctrl-C, the draws that all chains have are returned; with
-    `workers`, the finished chains.
-
-    The prior of a count is negative binomial with a log mean of a level, normal a priori with mean 0 and standard
-    deviation 5, plus one effect of its label in each dimension or coordinate of at least two labels. Dimensions with
-    more labels than a third of the cells (and more than 2), or more than 5,000, have no effects, and the plan of the
-    result names them. The same values of a coordinate are one label, also if they are decimals. Effects are normal
-    with a standard deviation that is half-normal with scale 1.5. The log of the shape is normal with mean -1 and
-    standard deviation 2.
+    cell). Otherwise they are sampled by Markov chain (docs/speed.md). After Ctrl-C, the draws that all chains have are
+    returned; with `workers`, the finished chains. Dimensions with many labels have no effects, and the plan of the
+    result names them. The prior is stated in docs/measurements.md.
 
     Draws are stored as int32 if every possible count is below 2**30, otherwise as int64. The sum of two cells cannot
     overflow; sums by statement, or by xarray and NumPy, are int64.

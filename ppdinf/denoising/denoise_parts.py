@@ -315,18 +315,13 @@ def denoise_parts(
 
     Notes
     -----
-    With a binomial prior, the window of a cell is its support within public bounds, so that the draws have the law of
-    the posterior up to the error bound. With a flat prior, the noise truncates windows as in `ppdinf.denoise`, with a
-    tail probability of 1e-12. The bound does not include this truncation.
+    With a binomial prior, the draws have the law of the posterior up to the error bound. With a flat prior, the noise
+    truncates the windows of counts with a tail probability of 1e-12, which the bound does not include.
 
-    Each part is checked when it is loaded, and is loaded twice. In between, only the weights of its total are kept, in
-    memory and in the folder. After an interruption, the same call resumes: it loads the parts to check that they have
-    not changed, and repeats neither weights nor Parquet files that exist. The draws are the same. Digests of all files
-    are stored. A file that differs from its digest is refused by name; after it is deleted, the same call makes it
-    again.
-
-    A cell with 18 possible counts takes about 6 microseconds to load and 7 to weigh, both twice, and 0.1 per draw.
-    Memory is that of the largest part, about 2.5 kB per cell with six labels and 100 draws.
+    Each part is loaded twice. In between, only the weights of its total are kept, in memory and in the folder. After an
+    interruption, the same call resumes with the same draws: it loads the parts to check that they have not changed. A
+    file that differs from its stored digest is refused by name; after it is deleted, the same call makes it again.
+    Memory is that of the largest part. Times are in docs/speed.md.
 
     A given binomial prior is narrow: the sum of 100,000 units with p = 0.9 has a standard deviation of 95. If noisy
     sums contradict the prior, counts are pulled towards it. A flat prior of sparse tables fits the noise.

@@ -59,11 +59,9 @@ def identified_bounds(
 
     Notes
     -----
-    If any two sums are nested or disjoint, the cost is linear in the cells (0.2 s for 63,000 cells). Otherwise integer
-    programmes are solved by HiGHS: 0.5 s for 67 x 12 cells with 417 suppressed cells and both margins exact, 30 s for
-    40,000 cells of four dimensions with 7,538 suppressed cells and two margins of three dimensions. With all six
-    margins of two dimensions, finding a single such table takes more than 100 s. If the values that a published number
-    permits have holes, only the smallest and the largest are used.
+    If any two sums are nested or disjoint, the cost is linear in the cells. Otherwise integer programmes are solved by
+    HiGHS, in seconds to minutes (docs/speed.md). If the values that a published number permits have holes, only the
+    smallest and the largest are used.
 
     See Also
     --------
@@ -80,11 +78,10 @@ def identified_bounds(
     >>> inv = ppd.invariants
     >>> counts = ppd.measured(inv.margin("area", "sex"), [["<5", "<5"], ["20", "<5"]], ppd.laws.Interval())
     >>> seen = ppd.Measurements({"area": ["A", "B"], "sex": ["f", "m"]}, counts, public={inv.margin("area"): [6, 23]})
-    >>> found = ppd.identified_bounds(seen)
-    >>> found.lower.tolist(), found.upper.tolist(), found.disclosed.tolist()
-    ([2, 2, 20, 3], [4, 4, 20, 3], [False, False, False, True])
-    >>> found = ppd.identified_bounds(seen, of=inv.margin("sex"))
-    >>> found.index.tolist(), found.lower.tolist(), found.upper.tolist()
+    >>> ppd.identified_bounds(seen).disclosed.tolist()
+    [False, False, False, True]
+    >>> by_sex = ppd.identified_bounds(seen, of=inv.margin("sex"))
+    >>> by_sex.index.tolist(), by_sex.lower.tolist(), by_sex.upper.tolist()
     (['sex=f', 'sex=m'], [22, 5], [24, 7])
     """
     if isinstance(data, Release | list | tuple):

@@ -111,6 +111,9 @@ def coupling_bound(
 ) -> TVBound:
     """Bound the distance between the table after t draws and its posterior given the parameters, by coupled chains.
 
+    Compiles one function, which takes seconds. A pair costs twice its meeting time in draws. Stores 16 tables of log
+    weights, each d x width.
+
     Parameters
     ----------
     idata : xarray.DataTree
@@ -139,11 +142,6 @@ def coupling_bound(
     See Also
     --------
     ppdinf.diagnose, ppdinf.diagnostics.tv_bound
-
-    Notes
-    -----
-    Compiles one function, which takes seconds. A pair costs twice its meeting time in draws: half a second in all for
-    20 cells with a public total, which meet within about 20 draws. Stores 16 tables of log weights, each d x width.
 
     Examples
     --------

@@ -191,11 +191,6 @@ def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Struc
     --------
     ppdinf.lattice.Structure, ppdinf.lattice.kernel
 
-    Notes
-    -----
-    The algorithm uses one column per class, so the time for ten million cells with 51 totals is mainly their grouping
-    (about 5 s). 20 stacked margins of 14 x 24 tables take 0.2 s.
-
     Examples
     --------
     >>> from ppdinf.lattice import structure

@@ -107,6 +107,8 @@ class Moves:
     def draw(self, size: int, *, rng: int | np.random.Generator) -> sparse.csc_array:
         """Draw random directions; every move of the set has positive probability.
 
+        The cost is linear in the drawn entries; moves are not listed.
+
         Parameters
         ----------
         size : int
@@ -119,10 +121,6 @@ class Moves:
             One direction per column, in random order. Families have probabilities proportional to their rank, and
             directions across classes are at least as frequent as those within. A chain may move any integer multiple
             along a direction.
-
-        Notes
-        -----
-        The cost is linear in the drawn entries; moves are not listed.
 
         Examples
         --------
@@ -175,11 +173,6 @@ def connected_moves(
     See Also
     --------
     ppdinf.lattice.margin_moves, ppdinf.lattice.Moves
-
-    Notes
-    -----
-    The cost is that of `ppdinf.lattice.blocks.structure` and of 4ti2: one second for the margins of eight
-    dimensions.
 
     Examples
     --------

@@ -262,6 +262,8 @@ def noise_distribution(pmf: object, what: str) -> tuple[int, NDArray[np.float64]
 def read_ptable(path: str | PathLike[str]) -> BandedNoise:
     r"""Read a perturbation table of the cell-key method, as the R package ptable writes it.
 
+    Cells with the same records have the same cell key and the same noise. Such cells must be stated once.
+
     Parameters
     ----------
     path : str or path
@@ -282,10 +284,6 @@ def read_ptable(path: str | PathLike[str]) -> BandedNoise:
     See Also
     --------
     ppdinf.laws.BandedNoise
-
-    Notes
-    -----
-    Cells with the same records have the same cell key and the same noise. Such cells must be stated once.
 
     Examples
     --------

@@ -224,9 +224,6 @@ class Thresholded(Censored):
     >>> cut = Thresholded(ppd.laws.DoubleGeometric(1), threshold=5)
     >>> np.exp(cut.log_weight(np.full(3, cut.absent), np.array([0, 4, 8]))).round(3)
     array([0.995, 0.731, 0.013])
-    >>> rounded = Thresholded(ppd.laws.Rounded(5), threshold=10)
-    >>> rounded.support_bounds(np.array([rounded.absent, 10]), 0.0)
-    (array([-inf,   8.]), array([ 7., 12.]))
     """
 
     name: ClassVar[str] = "thresholded"

@@ -30,7 +30,8 @@ WIDE = 4  # variance from which sums over lattices {sum z = 0} are integrals in 
 class DiscreteGaussian(IntegerLaw):
     """Discrete Gaussian noise.
 
-    Weight ``exp(-k**2 / (2 sigma**2))``: zCDP with rho = ``1 / (2 sigma**2)`` per unit of squared l2 distance.
+    Weight ``exp(-k**2 / (2 sigma**2))``: zCDP with rho = ``1 / (2 sigma**2)`` per unit of squared l2 distance. An array
+    as the parameter gives one law for each entry (`ppdinf.laws.LawArray`).
 
     Parameters
     ----------
@@ -46,10 +47,6 @@ class DiscreteGaussian(IntegerLaw):
     See Also
     --------
     ppdinf.laws.Gaussian, ppdinf.laws.DoubleGeometric, ppdinf.GeneralizedGaussian
-
-    Notes
-    -----
-    An array as the parameter gives one law for each entry (`ppdinf.laws.LawArray`).
 
     Examples
     --------

@@ -46,8 +46,7 @@ class LawArray:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import ppdinf as ppd
+    >>> import numpy as np, ppdinf as ppd
     >>> by_level = ppd.laws.DiscreteGaussian(variance=[4.95, 10, np.nan, 4.95])
     >>> by_level.number
     array([ 0,  1, -1,  0])

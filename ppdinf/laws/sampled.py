@@ -50,13 +50,11 @@ class Sampled(PerEntry, IndependentLaw):
     -----
     State estimates of disjoint sums only: a total of the same sample contains the sampled units of its cells again.
 
-    The law does not model unequal weights, clusters, strata, nonresponse, and totals to which weights are calibrated.
-    An effective weight, `of_margin_of_error`, accounts for their effect on the variance. Estimates are then not
-    multiples of the weight, and ``estimate / weight`` is an effective sampled number: factorials are gamma functions
-    [1]_. The probability is exact for multiples of the weight, also if they were rounded to integers.
-
-    The margin of error of an estimate depends on the sampled number, so that small estimates have small margins. If
-    the margins are stated as the scale of Gaussian noise, sums are biased towards 0.
+    The law does not model unequal weights, clusters, strata, nonresponse, and calibrated totals. An effective weight,
+    `of_margin_of_error`, accounts for their effect on the variance. Estimates are then not multiples of the weight, and
+    factorials of ``estimate / weight`` are gamma functions [1]_. The probability is exact for multiples of the weight,
+    also if they were rounded to integers. Do not state margins of error as scales of Gaussian noise: small estimates
+    have small margins, so sums are biased towards 0.
 
     References
     ----------

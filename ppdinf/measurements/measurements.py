@@ -102,8 +102,6 @@ class Measurements:
     ... )
     >>> seen
     <Measurements (county: 2, sex: 2): 6 noisy sums, 1 exact; Published exactly: the total.>
-    >>> seen.to_dataframe().released.tolist()
-    [30, 12, 20, 7, 8, 8]
     """
 
     def __init__(

@@ -87,23 +87,16 @@ def read_published_csv(
 
     See Also
     --------
-    ppdinf.denoise : The posterior of the table.
-    ppdinf.identified_bounds : The counts that agree with all certain statements.
-    ppdinf.laws.Suppressed : The same rule in Python.
+    ppdinf.denoise, ppdinf.identified_bounds, ppdinf.laws.Suppressed
 
     Examples
     --------
-    >>> from pathlib import Path
-    >>> from ppdinf.measurements import read_published_csv
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
+    >>> import pathlib, tempfile, ppdinf as ppd
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "deaths.csv").write_text("county,sex,n\nA,f,1-9\nA,m,31\nB,f,S\nB,m,0\n")
     >>> _ = (folder / "counties.csv").write_text("county,n\nA,36\nB,4\n")
-    >>> seen = read_published_csv(
-    ...     folder / "deaths.csv", value="n", dims=["county", "sex"], suppressed="1-9", public=[folder / "counties.csv"]
-    ... )
-    >>> import ppdinf as ppd
-    >>> ppd.identified_bounds(seen).upper.tolist()
+    >>> rule = dict(value="n", dims=["county", "sex"], suppressed="1-9", public=[folder / "counties.csv"])
+    >>> ppd.identified_bounds(ppd.measurements.read_published_csv(folder / "deaths.csv", **rule)).upper.tolist()
     [5, 31, 4, 0]
     """
     rule = _rule(suppressed, marks, empty)

@@ -180,9 +180,8 @@ def plan(
         The error depends on the counts, as for mechanisms with bounds, base measures or post-processing; or losses are
         not a sequence; or sizes or gaps are not positive integers.
     InvariantError
-        Where sums cross, the error is computed from simulated draws: for one of the losses they would take more than
-        20 seconds, or no sampler applies. The message states the time that they would take, and names the losses that
-        can be planned if the time was estimated before any draw.
+        Where sums cross, the error is computed from simulated draws: for one of the losses they would take more than 20
+        seconds, or no sampler applies. The message names the losses that can be planned.
 
     See Also
     --------

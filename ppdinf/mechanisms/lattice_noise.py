@@ -130,14 +130,10 @@ class GeneralizedLaplace(LatticeNoise):
 
     Notes
     -----
-    l1 noise has the distribution of independent double geometric noise conditioned on ``A z = 0``. Draws are exact. If
-    every cell is in at most one public sum after redundant sums are removed, a draw takes O(d) operations. Crossing
-    sums in small systems use elimination or rejection. Both margins of a two-way table use a scale mixture
-    (`ppdinf.noise.exact.scale_mixture.two_way_laplace`; at epsilon 1/4, 10 x 10 take 1 ms, 30 x 30 take 0.2 s). A scale
-    mixture also draws about 30 other crossing sums over up to 300 cells
-    (`ppdinf.noise.exact.scale_mixture.lattice_laplace`). Larger systems need a Markov chain, ``release(...,
-    allow_mcmc=True)``. l2 noise is exact on every lattice (`ppdinf.noise.exact.l2_laplace_mixture`; 30 x 30
-    margins take 1 ms).
+    l1 noise has the distribution of independent double geometric noise conditioned on ``A z = 0``. Draws are exact: in
+    O(d) operations if every cell is in at most one public sum after redundant sums are removed, otherwise by
+    elimination, rejection, or a scale mixture (docs/crossing.md). Larger systems of crossing sums need a Markov chain,
+    ``release(..., allow_mcmc=True)``. l2 noise is exact on every lattice. Limits of size are in docs/guarantees.md.
 
     Examples
     --------
@@ -185,7 +181,9 @@ class GeneralizedGaussian(LatticeNoise):
     """Integer Gaussian noise that keeps all public sums exact.
 
     The noise z has mass proportional to ``exp(-|z|_2**2 / (2 sigma**2))`` among all integer z with ``A z = 0``, where
-    the rows of A are the public sums.
+    the rows of A are the public sums. For every calibration, the noise is zCDP with ``1 / (2 sigma**2)`` per unit of
+    squared distance. Draws are exact (`ppdinf.noise.exact.lattice_gaussian`): 3 microseconds for 4 x 4 margins, 0.3 s
+    for 3,143 x 51.
 
     Parameters
     ----------
@@ -213,11 +211,6 @@ class GeneralizedGaussian(LatticeNoise):
     See Also
     --------
     ppdinf.GeneralizedLaplace, ppdinf.SubspaceGaussian, ppdinf.privacy.to_approximate, ppdinf.plan
-
-    Notes
-    -----
-    For every calibration, the noise is zCDP with ``1 / (2 sigma**2)`` per unit of squared distance. Draws are
-    exact (`ppdinf.noise.exact.lattice_gaussian`): 3 microseconds for 4 x 4 margins, 0.3 s for 3,143 x 51.
 
     Examples
     --------

@@ -129,7 +129,8 @@ class LinearRegression(Objective):
 class LogisticRegression(Objective):
     """Logistic regression of a response of 0 or 1, over coefficients in a ball.
 
-    Data are a pair ``(features, response)``.
+    Data are a pair ``(features, response)``. The gradient of one record is ``x (p - response)`` with ``|p - response|
+    <= 1 / (1 + exp(-features |y|))``.
 
     Parameters
     ----------
@@ -141,10 +142,6 @@ class LogisticRegression(Objective):
     See Also
     --------
     ppdinf.mechanisms.LinearRegression, ppdinf.KNormGradient
-
-    Notes
-    -----
-    The gradient of one record is ``x (p - response)`` with ``|p - response| <= 1 / (1 + exp(-features |y|))``.
 
     Examples
     --------

@@ -282,8 +282,10 @@ class TableMechanism(Mechanism):
     def dist(self, table: TableLike, labels: object = None) -> Symbolic:
         """Return the release of a table that is itself a random variable, as an unnamed PyMC distribution.
 
-        Use it in generative models: draws from the prior predictive distribution are releases, and the published
-        table is observed. `ppdinf.models.Released` adds a named release to a model.
+        Use it in generative models: draws from the prior predictive distribution are releases, and the published table
+        is observed. `ppdinf.models.Released` adds a named release to a model. Given an observed release, `pm.sample`
+        samples the table by `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. Where the table can be marginalized,
+        `ppdinf.PartiallyPrivate` states the same posterior for NUTS alone.
 
         Parameters
         ----------
@@ -304,11 +306,6 @@ class TableMechanism(Mechanism):
             Labels that do not fit the table or the public statements.
         ModelError
             The mechanism answers queries instead of releasing the cells.
-
-        Notes
-        -----
-        Given an observed release, `pm.sample` samples the table by `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. Where
-        the table can be marginalized, `ppdinf.PartiallyPrivate` states the same posterior for NUTS alone.
 
         Examples
         --------

@@ -98,6 +98,9 @@ def _(law: CellLaw) -> TransitionMatrix:
 class Transition(CellLaw):
     """Cells released independently by a matrix of probabilities.
 
+    The guarantee is computed from the matrix, between each count and the next. If all ratios of neighbouring rows are
+    finite, it is epsilon; otherwise epsilon is 0 and delta is the largest total variation distance between these rows.
+
     Parameters
     ----------
     matrix : array_like of float, shape (n, m)
@@ -121,20 +124,12 @@ class Transition(CellLaw):
     --------
     ppdinf.counts.TwoStage, ppdinf.mechanisms.random_rounding, ppdinf.laws.TransitionMatrix
 
-    Notes
-    -----
-    The guarantee is computed from the matrix, between each count and the next. If all ratios of neighbouring rows are
-    finite, it is epsilon; otherwise epsilon is 0 and delta is the largest total variation distance between these rows.
-
     Examples
     --------
     >>> import ppdinf as ppd
     >>> rounding = ppd.mechanisms.random_rounding(3, upper=6)
-    >>> rounding.probabilities[:4].round(2)
-    array([[1.  , 0.  , 0.  , 0.  , 0.  , 0.  , 0.  ],
-           [0.67, 0.  , 0.  , 0.33, 0.  , 0.  , 0.  ],
-           [0.33, 0.  , 0.  , 0.67, 0.  , 0.  , 0.  ],
-           [0.  , 0.  , 0.  , 1.  , 0.  , 0.  , 0.  ]])
+    >>> rounding.probabilities[1].round(2)
+    array([0.67, 0.  , 0.  , 0.33, 0.  , 0.  , 0.  ])
     >>> released = rounding.release([4, 0, 5]).table.values
     >>> bool((released % 3 == 0).all())
     True

@@ -162,9 +162,8 @@ def summary(draws: xr.DataArray, probability: float = 0.9, *, simultaneous: bool
     pandas.DataFrame
         One row per number, indexed by its labels. Columns: ``estimate`` (posterior mean), ``sd``, ``lower`` and
         ``upper`` (equal-tailed interval), and ``margin_of_error`` (half of the interval's length). Columns for bool:
-        ``estimate`` (posterior probability that the statement is true) and ``monte_carlo_error``, the standard
-        error of this probability for the number of effective draws. The error is nan for fewer than four draws per
-        chain.
+        ``estimate`` (posterior probability that the statement is true) and ``monte_carlo_error``, the standard error of
+        this probability for the number of effective draws. The error is nan for fewer than four draws per chain.
 
     Raises
     ------

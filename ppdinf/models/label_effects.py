@@ -170,8 +170,8 @@ def log_rates(
     ``{label}_spread`` ~ HalfNormal(1) and ``{label}_effect`` ~ Normal(0, spread), one element per label in order of
     appearance. The sampled variables are ``level`` and ``{label}_level``: effects plus log sums over finer labels.
     Effects of spatial and temporal labels have a BYM2 prior with ``{label}_mixing`` ~ Uniform(0, 1);
-    their levels are in the eigenvectors of the prior covariance. Prior predictive draws include all variables. For many
-    labels, `ppdinf.samplers.FixedLengthHMC` needs half as many gradients as NUTS.
+    their levels are in the eigenvectors of the prior covariance. Prior predictive draws include all variables.
+    docs/inference.md has a spatial and temporal example.
 
     Examples
     --------
@@ -184,16 +184,6 @@ def log_rates(
     ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     >>> [variable.name for variable in model.free_RVs]
     ['dim_1_spread', 'dim_1_level', 'dim_0_spread', 'dim_0_level', 'level']
-
-    Neighbouring labels of ``dim_0`` and successive labels of ``dim_1`` have similar rates, counts are overdispersed:
-
-    >>> with pm.Model(coords=release.coords) as model:
-    ...     near = {0: [1], 1: [0, 2], 2: [1]}
-    ...     eta = log_rates(release, ["dim_0", "dim_1"], spatial={"dim_0": near}, temporal="dim_1")
-    ...     counts = pm.NegativeBinomial.dist(mu=pm.math.exp(eta), alpha=pm.HalfNormal("alpha", 10))
-    ...     x = ppd.PartiallyPrivate("x", counts, release=release)
-    >>> [variable.name for variable in model.free_RVs][:3]
-    ['dim_1_spread', 'dim_1_mixing', 'dim_1_level']
     """
     if isinstance(effects, str):
         raise ModelError(f"effects must be a list of names, such as [{effects!r}]")

@@ -173,8 +173,7 @@ def log_likelihood(
 
     Examples
     --------
-    >>> import pymc as pm, xarray as xr
-    >>> import pandas as pd, ppdinf as ppd
+    >>> import pymc as pm, xarray as xr, pandas as pd, ppdinf as ppd
     >>> table = xr.DataArray(range(20), dims="area", coords={"area": range(20), "state": ("area", [*range(10)] * 2)})
     >>> release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.groups("state"), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
@@ -360,8 +359,9 @@ def _first(law: ConfidentialRV, cells: NDArray[np.int64]) -> str:
 def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **sampling: Any) -> pd.DataFrame:
     """Return the log predictive density of each public group of a release given all other groups.
 
-    For each group the model is sampled without the likelihood of this group. ``az.loo`` approximates this from a single
-    sample, which needs about 10 groups or more, and fails where one group matters much.
+    For each group the model is sampled without the likelihood of this group, at the cost of one run of `pm.sample`.
+    ``az.loo`` approximates this from a single sample, which needs about 10 groups or more, and fails where one group
+    matters much.
 
     Parameters
     ----------
@@ -390,10 +390,6 @@ def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **s
     -----
     DiagnosisWarning
         Without a group, the posterior of a cell exceeds its truncation window.
-
-    Notes
-    -----
-    The cost is that of one run of `pm.sample` per group.
 
     See Also
     --------

@@ -24,6 +24,9 @@ UNOBSERVED, OBSERVED = "_unobserved", "_observed"  # suffixes of PyMC
 def marginalize_missing(model: pm.Model) -> pm.Model:
     """Return a copy of a model in which missing values of observed variables are marginalized.
 
+    To draw missing values afterwards, draw them from their distribution given draws of the table by
+    `ppdinf.sample_confidential`.
+
     Parameters
     ----------
     model : pymc.Model
@@ -43,11 +46,6 @@ def marginalize_missing(model: pm.Model) -> pm.Model:
     See Also
     --------
     ppdinf.PartiallyPrivate, ppdinf.sample_confidential
-
-    Notes
-    -----
-    A copy of the model, as of `pymc.do`, costs less than a second. To draw missing values afterwards, draw them from
-    their distribution given draws of the table by `ppdinf.sample_confidential`.
 
     Examples
     --------

@@ -65,10 +65,6 @@ class OneSidedTest:
     --------
     ppdinf.PartiallyPrivate
 
-    Notes
-    -----
-    A p-value costs time proportional to the number of likely values of the count. Nothing is simulated.
-
     Examples
     --------
     >>> from ppdinf.models import OneSidedTest

@@ -104,29 +104,12 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
 
     Notes
     -----
-    Counts are truncated to a window. Its complement has noise probability below 1e-12, unless draws of the prior show
-    that the data model or the data of a dependent favour counts further away
-    (`ppdinf.distributions.windows`). A window has a ``width`` of about
-    ``70 / epsilon`` counts. Costs of a gradient and of a table draw are given in docs/speed.md.
+    Counts are truncated to a window of about ``70 / epsilon`` counts. Its complement has noise probability below 1e-12,
+    unless draws of the prior show that the data model or the data of a dependent favour counts further away
+    (`ppdinf.distributions.windows`). docs/speed.md states the cost of a gradient and of a draw.
 
-    Cost of a gradient of the marginalized model:
-
-    =====================  =========================================  =================
-    cells                  exponential family in one parameter        other ``dist``
-    =====================  =========================================  =================
-    20                     about 10 us                                about 40 us
-    12,000 in 24 groups    about 0.7 ms                               about 7 ms
-    =====================  =========================================  =================
-
-    A draw of a sampled table evaluates ``d * width`` log densities. Noise that couples the cells adds one pass over a
-    window for every row of its norm that a move changes.
-
-    A sampled table mixes slowly with one rate per cell where the noise is wide compared with the spread of the counts:
-    the table and the rates are then strongly correlated. Example: 20 cells with counts near 8, extended Laplace noise
-    of scale 8, and 2,000 draws. With known rates the draws were nearly independent. With a log-normal rate per cell,
-    the effective sample size was 66 with 125 divergences (non-centered) or 23 (centered). Integrate such effects out,
-    as ``pm.NegativeBinomial.dist(mu, alpha)`` does for gamma rates (78, no divergences), and take more draws.
-    With projected noise the table can be marginalized (279).
+    A sampled table mixes slowly with one rate per cell where the noise is wide compared with the spread of the counts.
+    Integrate such effects out, as ``pm.NegativeBinomial.dist(mu, alpha)`` does for gamma rates (docs/inference.md).
 
     Examples
     --------
@@ -137,16 +120,6 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release)
     >>> [v.name for v in model.free_RVs], [v.name for v in model.observed_RVs]
     (['rate'], ['counts_release'])
-
-    A linear query of two overlapping age groups: the cells are a variable of the model.
-
-    >>> groups = np.array([[1, 1, 0], [0, 1, 1]])
-    >>> ages = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=groups)
-    >>> release = ages.release(np.array([2, 3, 3]))
-    >>> with pm.Model(coords={**release.coords, "age": ["0-17", "18-64", "65+"]}) as model:
-    ...     counts = ppd.PartiallyPrivate("counts", pm.Poisson.dist(2.0), release=release, dims="age")
-    >>> model.named_vars_to_dims
-    {'counts': ('age',), 'counts_release': ('answer',)}
     """
     model = pm.modelcontext(None)
     root = model.root
@@ -236,7 +209,8 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     """Give a distribution to an integer table of which only exact sums are public.
 
     Examples are contingency tables with fixed margins, voters by group and party (ecological inference), and counts
-    behind totals. PyMC has no sampler for latent integers with a given sum.
+    behind totals. PyMC has no sampler for latent integers with a given sum. The model also contains an observed
+    variable ``{name}_release`` with no elements, which represents the sums.
 
     Parameters
     ----------
@@ -268,16 +242,11 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     --------
     ppdinf.PartiallyPrivate, ppdinf.samplers.LatticeGibbs
 
-    Notes
-    -----
-    The model also contains an observed variable ``{name}_release`` with no elements, which represents the sums.
-
     Examples
     --------
     Two groups, two outcomes, both margins known: given the odds ratio, a cell is noncentral hypergeometric (Fisher).
 
-    >>> import numpy as np
-    >>> import pymc as pm, ppdinf as ppd
+    >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> margins = ppd.invariants.margin("group") & ppd.invariants.margin("answer")
     >>> labels = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("group", "answer"))
     >>> public = margins.on(labels, values=[3, 4, 2, 5])

@@ -102,7 +102,9 @@ def sample_confidential(
     """Return posterior draws of the confidential table; each draw satisfies everything public.
 
     For a marginalized table, draw one exact, independent table per posterior draw of the parameters, and store the
-    draws in ``idata.posterior`` (replacing earlier ones). For a sampled table, return its draws.
+    draws in ``idata.posterior`` (replacing earlier ones). For a sampled table, return its draws. A cell on which no
+    published number and no other variable depends is drawn from its data model without truncation. A draw takes about 1
+    us per cell, with all cores.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def sample_confidential(
         Name of the table, if the model has several.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool, default True
-        Where the standard output is not a terminal, a line at most every 10 seconds instead of a bar.
+        As for `ppdinf.denoise`.
 
     Returns
     -------
@@ -136,15 +138,9 @@ def sample_confidential(
     --------
     ppdinf.PartiallyPrivate, ppdinf.models.summary, ppdinf.models.aggregate, ppdinf.sample_release
 
-    Notes
-    -----
-    A cell on which no published number and no other variable depends is drawn from its data model without truncation.
-    A draw takes about 1 us per cell, with all cores.
-
     Examples
     --------
-    >>> import numpy as np, pymc as pm
-    >>> import ppdinf as ppd
+    >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
     ...     rate = pm.Gamma("rate", 2, 1)

@@ -22,7 +22,8 @@ from ppdinf.errors import ModelError
 def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorVariable, total: int) -> TensorVariable:
     """Give an intercept its prior, parametrized by the log of the expected total.
 
-    The posterior is that of ``intercept ~ prior``: the change of variables has a constant Jacobian.
+    The posterior is that of ``intercept ~ prior``: the change of variables has a constant Jacobian. The level has a
+    flat prior, so `pm.sample_prior_predictive` cannot draw it.
 
     Parameters
     ----------
@@ -45,12 +46,6 @@ def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorV
     ------
     ModelError
         The total is not positive.
-
-    Notes
-    -----
-    The level has a flat prior, so `pm.sample_prior_predictive` cannot draw it. For 20 areas with noise of
-    epsilon = 0.02 (`benchmarks/posterior.py`), divergences vanish and the effective sample size per second is 6 times
-    larger.
 
     Examples
     --------

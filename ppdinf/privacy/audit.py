@@ -44,8 +44,7 @@ class Audit:
     ----------
     tables : ndarray of int64, shape (n, d)
     log_p : ndarray of float64, shape (n, m)
-        Log probability of every release given every table; for post-processed noise, jointly with noise within
-        reach.
+        Log probability of every release given every table; for post-processed noise, jointly with noise within reach.
     loss : ndarray of float64, shape (n, n)
         Largest log ratio of probabilities, over all releases.
 

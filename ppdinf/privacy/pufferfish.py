@@ -337,6 +337,9 @@ def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
 def delta_z_normal(covariance: ArrayLike, width: float) -> float:
     """Return Delta_z of a statistic that is jointly normal with a person's value and public statistics.
 
+    Given the person's value v and the public statistics z, the laws of the statistic are shifts of each other. Between
+    v and v' the vector of Example 1 is (v - v', 0): z cancels in equation (16), which prints (Delta, z - mean).
+
     Parameters
     ----------
     covariance : array_like, shape (2 + k, 2 + k)
@@ -359,12 +362,6 @@ def delta_z_normal(covariance: ArrayLike, width: float) -> float:
     See Also
     --------
     ppdinf.privacy.delta_z
-
-    Notes
-    -----
-    Given the person's value v and the public statistics z, the statistic is normal with a variance that does not depend
-    on v and a mean linear in v, so its laws are shifts of each other. Between v and v' the vector of Example 1
-    is (v - v', 0): z cancels in equation (16), which prints (Delta, z - mean).
 
     Examples
     --------

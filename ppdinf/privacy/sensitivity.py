@@ -35,6 +35,9 @@ LARGEST_POLYTOPE = 2**27
 def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced") -> float:
     """Return the largest l_p distance between the answers on two neighbouring tables.
 
+    Linear in the entries of W for added records; at worst quadratic in the columns of each component for replaced
+    records.
+
     Parameters
     ----------
     query : array_like or scipy sparse, shape (q, d)
@@ -56,11 +59,6 @@ def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced
     See Also
     --------
     ppdinf.privacy.sensitivity_polytope, ppdinf.invariants.unit
-
-    Notes
-    -----
-    Linear in the entries of W for added records. For replaced records, at worst quadratic in the columns of
-    each component: the null space of both margins of 20 tables of 14 x 24 takes 4 s.
 
     References
     ----------

@@ -198,9 +198,9 @@ def release_parts(
 
     Notes
     -----
-    A part of 1,000,000 cells with a label and two coordinates takes about 10 s, 1 GB of memory and 32 MB on the disk.
     The noise of each part is read from its own secure stream. If a worker of a cluster is lost, its part is drawn
-    again, and nothing of the first draw is published. A killed run can leave a hidden folder ``.*.unfinished``.
+    again, and nothing of the first draw is published. A killed run can leave a hidden folder ``.*.unfinished``. Times:
+    docs/speed.md.
 
     Examples
     --------
@@ -212,9 +212,8 @@ def release_parts(
     ...     return xr.DataArray(counts[state], dims="age", coords={"state": ("age", [state] * 3)})
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.hierarchy("state"), epsilon="1/2")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     parts = release_parts(
-    ...         mechanism, read, ["A", "B"], by="state", folder=Path(folder, "out"), progressbar=False
-    ...     )
+    ...     out = Path(folder, "out")
+    ...     parts = release_parts(mechanism, read, ["A", "B"], by="state", folder=out, progressbar=False)
     ...     parts.sums, int(parts["B"].table.sum())
     ({'total': 12}, 6)
     """

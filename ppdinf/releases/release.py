@@ -321,6 +321,9 @@ class Release:
     def sel(self, indexers: Mapping[str, object] | None = None, **labels: object) -> Release:
         """Select a part by labels whose public sums stay whole; the part is a release.
 
+        Choose the labels independently of the noisy counts. Otherwise a posterior from the part alone ignores that the
+        counts determined the choice. ``release.table.sel(...)`` selects numbers without these conditions.
+
         Parameters
         ----------
         indexers : mapping of dimension to labels, optional
@@ -348,11 +351,6 @@ class Release:
             real-valued noise, histograms of counts.
         PrivacyError
             This is the noisy table of a post-processed table, whose guarantee is that of the complete publication.
-
-        Notes
-        -----
-        Choose the labels independently of the noisy counts. Otherwise a posterior from the part alone ignores that the
-        counts determined the choice. ``release.table.sel(...)`` selects numbers without these conditions.
 
         Examples
         --------

@@ -43,10 +43,6 @@ def read_release(path: str | PathLike[str]) -> Release:
     --------
     ppdinf.Release, ppdinf.denoise, ppdinf.PartiallyPrivate
 
-    Notes
-    -----
-    10,000,000 cells take about 30 s and 5 GB.
-
     Examples
     --------
     >>> import pathlib, tempfile, ppdinf as ppd

@@ -44,11 +44,9 @@ JITTER = 0.15  # relative variation of trajectory lengths, against periodic traj
 class FixedLengthHMC(pm.HamiltonianMC):
     """PyMC step method: Hamiltonian trajectories of length pi/2 by a three-stage integrator.
 
-    For models whose unconstrained variables are nearly standard normal, above all those of
-    `ppdinf.models.log_rates`. For 3,143 counties its draws are nearly independent with 6 gradients each;
-    leapfrog steps take 12 and NUTS 15 (`benchmarks/nation.py`). Use NUTS where scales differ by more than the diagonal
-    metric adapts to: fixed-length trajectories are then inefficient or periodic. Use NUTS also where the density has
-    a sharp edge (a potential of -inf). The posterior is the same in every case.
+    For models whose unconstrained variables are nearly standard normal, above all those of `ppdinf.models.log_rates`:
+    half the gradients of NUTS (docs/speed.md). Use NUTS where scales differ by more than the diagonal metric adapts to,
+    and where the density has a sharp edge (a potential of -inf). The posterior is the same in every case.
 
     Parameters
     ----------
@@ -72,15 +70,10 @@ class FixedLengthHMC(pm.HamiltonianMC):
 
     Notes
     -----
-    Along a direction with standard deviation s in units of the metric, trajectories give draws with an autocorrelation
-    near cos(pi / (2 s)): 0 for s = 1, but 0.7 for s = 2 and 1 for s = 1/4, where trajectories return to their start.
-    The autocorrelation of the first 200 draws after tuning is measured for every coordinate, and PyMC logs a warning
-    if an absolute value exceeds 0.8.
-
-    A trajectory of k steps takes 3 k gradients, which ``sample_stats`` and progress bars report as ``n_steps``. The
-    gradient at its start is known from the previous trajectory, unless other step methods have updated variables.
-
-    References: see the module, `ppdinf.samplers.fixed_length_hmc`.
+    If standard deviations differ from 1 in units of the metric, draws are correlated (docs/speed.md). The
+    autocorrelation of the first 200 draws after tuning is measured for every coordinate, and PyMC logs a warning if an
+    absolute value exceeds 0.8. A trajectory of k steps takes 3 k gradients, which ``sample_stats`` and progress bars
+    report as ``n_steps``.
 
     Examples
     --------

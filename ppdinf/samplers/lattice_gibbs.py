@@ -59,15 +59,17 @@ class LatticeGibbsState(StepMethodState):
 class LatticeGibbs(BlockedStep):
     """PyMC step method for confidential tables and for integers with given sums; PyMC assigns it automatically.
 
+    Variables and potentials that depend on the table cell by cell multiply the weights of the counts. If a variable
+    depends on several cells, for example on a total as a regressor, each step along a line is a Metropolis proposal.
+
     Parameters
     ----------
     vars : list
         The table, a single variable: a table of `ppdinf.PartiallyPrivate`, a latent multinomial, integers whose sums
         are observed (``pm.DiracDelta("total", x.sum(), observed=10)``), or integers released by ``mechanism.dist(x)``.
     sweeps : int, default 4
-        Directions per draw, in multiples of the number of cells. Each direction takes a few passes over the window of
-        a cell (about ``70 / epsilon`` multiplications). Given the parameters, draws of a 30 x 30 table with both
-        margins public are nearly independent: 1,100 effective draws of 1,200.
+        Directions per draw, in multiples of the number of cells. Each direction takes a few passes over the window of a
+        cell (about ``70 / epsilon`` multiplications).
     model : pymc.Model, optional
     rng : numpy.random.Generator, optional
     initial_point, compile_kwargs, blocked
@@ -76,12 +78,6 @@ class LatticeGibbs(BlockedStep):
     See Also
     --------
     ppdinf.PartiallyPrivate, ppdinf.diagnostics.coupling_bound
-
-    Notes
-    -----
-    Variables and potentials that depend on the table cell by cell multiply the weights of the counts. If a variable
-    depends on several cells, for example on a total as a regressor, each step along a line is a Metropolis proposal.
-    Each proposal takes about 20 us and one evaluation of the variable's density.
 
     Examples
     --------
@@ -310,8 +306,7 @@ def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
     """Return steps for `pm.sample`: `LatticeGibbs` for the table, NUTS with a dense metric for the parameters.
 
     PyMC combines other step methods with a diagonal metric. With up to tens of parameters a dense metric adapts to
-    their correlations at negligible cost. On a 4 x 4 table (`benchmarks/posterior.py`) it takes half the gradients and
-    yields 3 times the effective draws.
+    their correlations at negligible cost.
 
     Parameters
     ----------

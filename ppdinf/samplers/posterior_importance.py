@@ -127,9 +127,7 @@ def importance(
     neither search reaches is missing without a warning. This can happen to modes that are narrow compared with the
     prior in several dimensions. ``initval=`` of the parameters adds a start.
 
-    Compilation takes seconds. Then each weighted draw costs one marginal likelihood (20 us for 20 cells). The method
-    is suitable for tens of parameters; use pm.sample() for more. Of 40,000 weighted draws of 22 parameters of 20 areas
-    (`benchmarks/posterior.py`, p1), 5,400 to 9,200 were effective, after 7 CPU seconds without compilation.
+    The method is suitable for tens of parameters; use pm.sample() for more. Times: docs/speed.md.
 
     References
     ----------
@@ -137,8 +135,7 @@ def importance(
 
     Examples
     --------
-    >>> import numpy as np, pymc as pm
-    >>> import ppdinf as ppd
+    >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
     ...     rate = pm.Gamma("rate", 2, 1)

@@ -147,8 +147,7 @@ def rejection(
     and noise whose distribution does not depend on the table. They are sharp for Poisson cells: each cell beyond the
     number of parameters increases M by a factor of about 1.6.
 
-    Compilation takes seconds. Then a proposal takes about 10 us and one marginal likelihood (20 us for 20 cells). The
-    expected number of proposals is ``draws * M / p(y, Z)``.
+    The expected number of proposals is ``draws * M / p(y, Z)``. Times: docs/speed.md.
 
     References
     ----------
@@ -156,8 +155,7 @@ def rejection(
 
     Examples
     --------
-    >>> import numpy as np, pymc as pm
-    >>> import ppdinf as ppd
+    >>> import numpy as np, pymc as pm, ppdinf as ppd
     >>> release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with pm.Model(coords=release.coords) as model:
     ...     rate = pm.Gamma("rate", 2, 1)

@@ -135,8 +135,7 @@ class Session:
         epsilon, delta, rho : int, float, str or Fraction, optional
             The budget: epsilon, epsilon and delta, or rho. For an existing file, omit it or give the same budget.
         unit : str, optional
-            The protected unit, by default a person. Mechanisms state the unit with
-            `ppdinf.invariants.unit`.
+            The protected unit, by default a person. Mechanisms state the unit with `ppdinf.invariants.unit`.
         contributions : int, optional
             Largest number of records of one unit in each table, by default 1.
         partition : mapping, optional

@@ -306,8 +306,7 @@ def suppressed(
 
     Examples
     --------
-    >>> import ppdinf as ppd
-    >>> import pandas as pd
+    >>> import ppdinf as ppd, pandas as pd
     >>> shown = pd.Series({"A": "17", "B": "S", "C": None}, dtype=object)
     >>> ppd.suppressed(shown, below=5, least=1, empty="missing").tolist()
     ['17', '1-4', None]

@@ -185,10 +185,6 @@ def as_table(
     --------
     ppdinf.Measurements, ppdinf.datasets.read_table
 
-    Notes
-    -----
-    10,000,000 cells take about 1 s, 10,000,000 distinct labels several seconds.
-
     Examples
     --------
     >>> import numpy as np, pandas as pd, ppdinf as ppd

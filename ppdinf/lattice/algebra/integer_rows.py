@@ -130,6 +130,9 @@ class RowAlgebra:
 def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> RowAlgebra:
     """Split the rows of A into independent rows and rational combinations of them exactly.
 
+    Equal columns are merged first. The time is then linear for groups and hierarchies; 740 margin rows over 6,720 cells
+    take about 0.2 s. Remaining rows without unit entries require one dense exact row reduction.
+
     Parameters
     ----------
     A : array_like or scipy sparse of int, shape (k, d)
@@ -148,11 +151,6 @@ def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Row
     See Also
     --------
     ppdinf.lattice.RowAlgebra, ppdinf.lattice.rank
-
-    Notes
-    -----
-    Equal columns are merged first. The time is then linear for groups and hierarchies; 740 margin rows over 6,720 cells
-    take about 0.2 s. Remaining rows without unit entries require one dense exact row reduction.
 
     Examples
     --------
@@ -178,6 +176,8 @@ def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Row
 def rank(A: MatrixLike) -> int:
     """Return the exact rank of an integer matrix.
 
+    The cost is that of `row_algebra`.
+
     Parameters
     ----------
     A : array_like or scipy sparse of int, shape (k, d)
@@ -194,10 +194,6 @@ def rank(A: MatrixLike) -> int:
     See Also
     --------
     ppdinf.lattice.row_algebra
-
-    Notes
-    -----
-    The cost is that of `row_algebra`.
 
     Examples
     --------
@@ -235,10 +231,6 @@ def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = N
     --------
     ppdinf.lattice.check_consistent
 
-    Notes
-    -----
-    The cost is that of `row_algebra`.
-
     Examples
     --------
     >>> from ppdinf.lattice import contradiction
@@ -260,6 +252,8 @@ def check_consistent(
 ) -> None:
     """Raise an error if the right-hand side contradicts itself.
 
+    The cost is that of `row_algebra`.
+
     Parameters
     ----------
     A : array_like or scipy sparse of int, shape (k, d)
@@ -277,10 +271,6 @@ def check_consistent(
     See Also
     --------
     ppdinf.lattice.contradiction, ppdinf.lattice.integer_solution
-
-    Notes
-    -----
-    The cost is that of `row_algebra`.
 
     Examples
     --------

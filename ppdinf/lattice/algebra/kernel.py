@@ -38,20 +38,11 @@ def certify(A: MatrixLike, B: MatrixLike) -> str:
     --------
     ppdinf.lattice.kernel, ppdinf.lattice.structure
 
-    Notes
-    -----
-    The test is exact. It uses sparse products and eliminations, and one dense Hermite form for the part of B without
-    unit entries.
-
     Examples
     --------
     >>> from ppdinf.lattice import certify
     >>> certify([[1, 1, 1]], [[1, 0], [0, 1], [-1, -1]])
     'A B = 0; identity block'
-    >>> certify([[1, 1, 1]], [[1, 1], [-1, 1], [0, -2]])
-    Traceback (most recent call last):
-    ...
-    ppdinf.errors.InvariantError: The basis is not saturated: it does not generate all integer solutions.
     """
     matrix, basis = integer_matrix(A), integer_matrix(B, name="B")
     if matrix.shape[1] != basis.shape[0]:
@@ -208,6 +199,8 @@ class Lattice:
 def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     """Compute a saturated basis of {z in Z^d : A z = 0}, with a certificate.
 
+    All arithmetic is exact. Components of rank above 1,000 are not LLL-reduced, which the certificate states.
+
     Parameters
     ----------
     A : array_like or scipy sparse of int, shape (k, d)
@@ -227,12 +220,6 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     See Also
     --------
     ppdinf.lattice.margin_kernel, ppdinf.lattice.structure
-
-    Notes
-    -----
-    All arithmetic is exact. Times on one core: 1 ms for 51 groups over 3,143 cells, 0.1 s for 20 stacked margins of 14
-    x 24 tables, 0.15 s for a random 0/1 matrix of 40 x 200, and 3 s for ten million cells with 51 totals (without the
-    basis). Components of rank above 1,000 are not LLL-reduced, which the certificate states.
 
     Examples
     --------

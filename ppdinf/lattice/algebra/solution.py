@@ -54,19 +54,11 @@ def integer_solution(A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | 
     --------
     ppdinf.lattice.nearest_feasible, ppdinf.lattice.check_consistent
 
-    Notes
-    -----
-    The algorithm is exact. The cost is that of `ppdinf.lattice.algebra.kernel.kernel` without reduction.
-
     Examples
     --------
     >>> from ppdinf.lattice import integer_solution
     >>> integer_solution([[1, 1, 1, 0], [0, 0, 2, 3]], [4, 7])
     {0: -10, 2: 14, 3: -7}
-    >>> integer_solution([[2, 4]], [3], row_names=["pairs"])
-    Traceback (most recent call last):
-    ...
-    ppdinf.errors.InvariantError: No integer table has the totals of row 0 ('pairs'): the solutions are fractions.
     """
     matrix = integer_matrix(A, row_names)
     totals = integer_vector(a, matrix.shape[0], row_names)

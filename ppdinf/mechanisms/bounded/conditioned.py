@@ -47,10 +47,9 @@ class Conditioned(Weighted):
     Notes
     -----
     With bounds, the probability C(x) that noise around x satisfies them differs between tables. It enters the guarantee
-    as gamma (`ppdinf.privacy.conditioning_cost`) and the likelihood as a normalizer. Draws are exact, by elimination:
-    seconds of set-up for tables with tens of cells under crossing sums. Many cells with lower bounds and disjoint
-    public sums are drawn by rejection: double geometric noise on 100,000 cells under one total takes 0.1 to 16 s.
-    Inference computes C(x) by elimination and is refused where that would take too long.
+    as gamma (`ppdinf.privacy.conditioning_cost`) and the likelihood as a normalizer. Draws are exact, by elimination,
+    or by rejection for many cells with lower bounds and disjoint public sums. Inference computes C(x) by elimination
+    and is refused where that would take too long.
 
     Examples
     --------

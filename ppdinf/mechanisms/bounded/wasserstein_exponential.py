@@ -183,13 +183,6 @@ class WassersteinExponential(Weighted):
     >>> mechanism = ppd.WassersteinExponential(public, epsilon=1, sensitivity=2, secrets="whether one person is a case")
     >>> int(mechanism.release(np.array([3, 0, 2])).table.sum())
     5
-
-    Cases and deaths of two persons, one of whom is a case: the first person died, or the second one did.
-
-    >>> died = {(1, 1, 0, 0): 1}, {(0, 0, 1, 1): 1}
-    >>> ppd.WassersteinExponential(public, 1, sensitivity=2, secrets="who died", models=[died])
-    Traceback (most recent call last):
-    ppdinf.errors.PrivacyError: sensitivity must be at least 4, the l1 distance between the laws of `models`; it is 2
     """
 
     kind: ClassVar[str] = "wasserstein-exponential"

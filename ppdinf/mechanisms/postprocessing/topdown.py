@@ -74,6 +74,8 @@ def _level(target: FeasibleTables, G: sparse.csr_array, noisy: NDArray[np.int64]
 class TopDown(PostProcessed):
     """Noise at every level of a hierarchy, fitted from the top down to consistent counts.
 
+    The noisy sums above the cells are used but not published: `noisy` of a release holds the cells only.
+
     Parameters
     ----------
     public : Public
@@ -96,10 +98,6 @@ class TopDown(PostProcessed):
     See Also
     --------
     ppdinf.PostProcessed, ppdinf.invariants.hierarchy, ppdinf.denoise
-
-    Notes
-    -----
-    The noisy sums above the cells are used but not published: `noisy` of a release holds the cells only.
 
     Examples
     --------

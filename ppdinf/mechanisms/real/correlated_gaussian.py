@@ -71,10 +71,9 @@ class CorrelatedGaussian(SubspaceMechanism):
     Notes
     -----
     The mean squared error is within a factor O(log^2 m log(1/delta)) of the optimum, for small epsilon and delta. The
-    mechanism is useful for overlapping queries: the error of 128 cumulative counts is 1/15 of the error of spherical
-    noise. For single cells, where all directions are similar, `SubspaceGaussian` has a smaller error. All changes by
-    one person are enumerated, d^2 / 2 for replaced records, so tables can have several hundred cells. Draws on a grid
-    are exact.
+    mechanism is useful for overlapping queries, such as cumulative counts; for single cells `SubspaceGaussian` has a
+    smaller error. All changes by one person are enumerated, d^2 / 2 for replaced records, so tables can have several
+    hundred cells. Draws on a grid are exact.
 
     Examples
     --------

@@ -84,15 +84,12 @@ class KNorm(SubspaceMechanism):
 
     Notes
     -----
-    The guarantee is pure. The squared error is near the optimum if K has similar extent in all directions. For the
-    cells under one total and replaced records, ``|z|_K`` is half the l1 norm. Draws follow the law exactly if no change
-    by a record is a combination of other changes and no change violates a public sum (cells under one total or none, as
-    many independent queries as cells). Otherwise, in up to 8 free dimensions, they follow it up to double precision and
-    are rounded to the grid, by rejection. Every table with the same public sums can then give the released one;
-    guarantee and plan state the role of double precision. Enumerating the faces takes between 1 ms and 12 s. In higher
-    dimensions, hit-and-run chains (``allow_mcmc=True``) run for as many steps as 50 coupled pairs needed to meet. The
-    upper limit of their distance from the law, at least 0.06 for so few pairs, enters the guarantee: use them for
-    research only. For 11 cells and added records, measuring takes 1 minute and a draw 0.7 s.
+    The guarantee is pure. The squared error is near the optimum if K has similar extent in all directions. Draws follow
+    the law exactly if no change by a record is a combination of other changes and no change violates a public sum
+    (cells under one total or none, as many independent queries as cells). Otherwise, in up to 8 free dimensions, they
+    follow it up to double precision, as guarantee and plan state. In higher dimensions, hit-and-run chains
+    (``allow_mcmc=True``) add the upper limit of their distance from the law to the guarantee, at least 0.06: use them
+    for research only (docs/guarantees.md).
 
     Examples
     --------

@@ -116,8 +116,7 @@ class SharedKey(TableMechanism):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import ppdinf as ppd
+        >>> import numpy as np, ppdinf as ppd
         >>> whole = ppd.as_table(np.array([30, 4, 12, 7]), dims=["county"])
         >>> mechanism = ppd.SubspaceGaussian(ppd.invariants.total(), epsilon=1, delta="1e-6")
         >>> shared = {"key": bytes(range(32)), "occasion": "2024-Q1"}

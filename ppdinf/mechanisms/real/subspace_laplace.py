@@ -81,11 +81,10 @@ class SubspaceLaplace(SubspaceMechanism):
 
     Notes
     -----
-    Draws on a grid are exact, as for `SubspaceGaussian`. Extended noise keeps every public sum of the doubles. The
-    projection is computed in doubles from the noisy answers and public sums alone; it keeps sums up to rounding and
-    reveals nothing more. The density of projected noise has a closed form if public sums split the cells into groups;
-    otherwise `logp` raises an error. Inference needs no closed form: it samples the removed component together with
-    the parameters.
+    Draws on a grid are exact, as for `SubspaceGaussian`. Extended noise keeps every public sum of the doubles;
+    projected noise keeps sums up to rounding and reveals nothing more. Its density has a closed form if public sums
+    split the cells into groups; otherwise `logp` raises an error. Inference needs no closed form: it samples the
+    removed component.
 
     Examples
     --------
