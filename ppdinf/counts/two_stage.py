@@ -113,7 +113,6 @@ class TwoStage(CellLaw):
     Examples
     --------
     >>> from ppdinf.counts import TwoStage
-    >>> import ppdinf as ppd
     >>> release = TwoStage(epsilon=1, n=20).release([12, 7, 0, 9, 12, 3, 5, 0])
     >>> release.guarantee.epsilon, release.mechanism.budgets
     (Fraction(1, 1), (Fraction(136221, 1000000), Fraction(863779, 1000000)))

@@ -1,15 +1,9 @@
 """The real null space N of public sums: projection onto it, and an orthonormal basis.
 
-Cells of a class have equal columns, so the sums depend on z only through s_c = (sum of z over class c) / sqrt(n_c). Let
-E be the matrix of the unit vectors of classes, and R an orthonormal basis of the combinations of the s_c that the sums
-determine. The projection is z - E R R' E' z. For a partition R is the identity, and the mean of every class is
-subtracted. R is computed by one singular value decomposition per block of crossing sums.
-
-The basis Q of N is a Haar basis within each class (differences of halves, then quarters, ...) and the Gram-Schmidt
-basis of the lattice of class sums. It is sparse, with n log n entries for a class of n cells, and determined by the
-lattice. It is also the Gram-Schmidt basis of a lattice basis B, so that Q'B is upper triangular. B has one cell of the
-first half minus one cell of the second half for every Haar vector, small intervals first (a tree of differences that
-spans the class). The class sums follow, assigned to the representatives.
+The projection subtracts the part of z that the public sums determine: for a partition, the mean of every class. The
+basis of N is a Haar basis within each class and the Gram-Schmidt basis of the lattice of class sums. It is sparse,
+determined by the lattice, and also the Gram-Schmidt basis of a lattice basis. Derivation:
+docs/mathematics/real_noise.md.
 """
 
 from __future__ import annotations

@@ -9,14 +9,10 @@ with priors intercept ~ Normal(log of the overall rate, 2.5), slope ~ Normal(1, 
 (mean 1/2), and, where the table has several dimensions, effects Normal(0, 1) that sum to zero over the labels of each.
 Where nobody is at risk, e_i = 0, the count is 0.
 
-Where the table can be marginalized (`ppdinf.models.partially_private`), the rates are variables of the model. Given the
-rates, counts are Poisson. Poisson weights have an exponential-family form, which is marginalized in a small fraction of
-the time of negative binomials of unknown size (67 x 6 cells, epsilon = 1/10: 0.4 ms per gradient).
-
-Under noise with an auxiliary variable (l2), and where public sums are crossed, the table is sampled and the rates are
-integrated out: x_i is then negative binomial. Otherwise the chain would have to move each noisy cell's count and rate
-together, which takes small steps. The model is the same. `draw_rates` draws the rates from their conditional
-distribution Gamma(1 / spread**2 + x_i).
+Where the table can be marginalized (`ppdinf.models.partially_private`), the rates are variables of the model: Poisson
+weights are marginalized faster than negative binomials of unknown size. Under noise with an auxiliary variable (l2),
+and where public sums are crossed, the table is sampled and the rates are integrated out, so that x_i is negative
+binomial. `draw_rates` then draws them from Gamma(1 / spread**2 + x_i). The model is the same (docs/inference.md).
 
 References: Clayton and Kaldor, Biometrics 43 (1987), section 3, for rates of small areas. Papaspiliopoulos, Roberts,
 Skoeld, Statistical Science 22 (2007), 59-73, for partially centered effects.

@@ -2,18 +2,9 @@
 
 The changes by one person, projected onto the null space, have a smallest enclosing ellipsoid. Its shorter half-axes
 receive noise of one width, the longest change along them. The remaining directions are treated recursively with a new
-ellipsoid, down to the last axis. This is the base decomposition of Nikolov, Talwar and Zhang, which starts with the
-short axes: if it started with the long axes, short axes would receive the width of long axes.
+ellipsoid, down to the last axis. All parts are calibrated jointly, by the longest change in the norm of the noise.
 
-They then scale the noise by the square root of the number of parts. Here all parts are calibrated jointly, by the
-longest change in the norm of the noise, which is at most as large and usually smaller.
-
-On a grid the noise is discrete Gaussian with weight exp(-|M z|^2 / 2 tau^2) on the lattice spanned by the changes. M is
-the whitening matrix F^+ with integer entries, and tau is the width that M requires. The argument for spherical noise
-(`ppdinf.mechanisms.real.real_noise`) holds in the coordinates M z.
-
-A. Nikolov, K. Talwar, L. Zhang, "The geometry of differential privacy: the sparse and approximate cases",
-STOC 2013. J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, Theorem 3.11.
+Derivation and references: docs/mathematics/real_noise.md.
 """
 
 from __future__ import annotations

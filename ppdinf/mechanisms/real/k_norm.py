@@ -1,22 +1,12 @@
 """The K-norm mechanism: the level sets of the noise are multiples of the sensitivity polytope.
 
-K is the convex hull of the changes by one person, projected onto the null space of the public sums, and |z|_K the
-smallest factor by which K must be scaled to contain z. The density proportional to exp(-epsilon |z|_K) changes by a
-factor of at most exp(epsilon) under any such change, because |z + a|_K <= |z|_K + 1. A draw is a uniform point of K
-times a Gamma(k + 1, 1 / epsilon) radius, where k is the dimension of K.
+K is the convex hull of the changes by one person, projected onto the null space of the public sums. |z|_K is the
+smallest factor by which K must be scaled to contain z. The density is proportional to exp(-epsilon |z|_K). A draw is a
+uniform point of K times a Gamma(k + 1, 1 / epsilon) radius, where k is the dimension of K. On a grid, a draw of real
+numbers is rounded to multiples and accepted with a probability that gives the stated mass; changes that are independent
+and keep the public sums have an l1 law that is drawn exactly.
 
-K depends on the adjacency. For added records it is the hull of the columns of Q'W and their negatives. For replaced
-records it is the hull of the differences of columns, which is smaller than twice the former. If the number of changes
-is minimal, norm and draws are simple in every dimension (`ppdinf.noise.real.k_norm`).
-
-On a grid, noise has mass proportional to exp(-epsilon |z|_K) on the multiples with ``A z = 0``, and the bound still
-holds: two tables with the same public sums, at distance k, differ by a vector h of multiples with |h|_K <= k. If the
-number of changes is minimal and all changes keep the public sums, z counts changed records; these integers have an l1
-law that is drawn exactly. Otherwise a draw w of real numbers is rounded to multiples z by a fixed rule,
-and accepted with probability exp(epsilon (|w|_K - |z|_K - r)), where r is the largest |w - z|_K.
-
-M. Hardt, K. Talwar, "On the geometry of differential privacy", STOC 2010. J. Gao, R. Gong, F.-Y. Yu, "Subspace
-differential privacy", AAAI 2022, Section 3.4.
+Derivation and references: docs/mathematics/real_noise.md.
 """
 
 from __future__ import annotations

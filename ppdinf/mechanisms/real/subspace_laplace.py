@@ -1,19 +1,10 @@
 """Laplace noise on the null space of public sums, projected or extended.
 
 Projected: P e with independent Laplace noise e of scale Delta_1(W) / epsilon, projected onto N (Corollary 3.8).
-Extended: Q w with independent Laplace coordinates w of scale Delta_1(Q'W) / epsilon in an orthonormal basis Q of N
-(Corollary 3.9, which prints A(x) + Q w instead of Q w). The extended law depends on the basis, which is computed by
-`ppdinf.lattice.null_space`. Mean squared error over all cells: 2 m scale^2 with m = dim N, for either scale.
+Extended: Q w with independent Laplace coordinates w of scale Delta_1(Q'W) / epsilon in an orthonormal basis Q of N,
+computed by `ppdinf.lattice.null_space` (Corollary 3.9). Mean squared error over all cells: 2 m scale^2 with m = dim N.
 
-On a grid g, projected noise is P e for integer multiples e of g, double geometric with parameter g epsilon /
-Delta_1(W). The release is a function of W x + e and of the public sums of W x, and W x + e alone has the guarantee,
-between any two neighbours. Its density is the sum of exp(-|e|_1 / scale) over all e with the same projection. In
-inference an integral approximates this sum, with a relative error of about d (g / scale)^2, by default 2e-10 d;
-coarse grids are refused there. Extended noise has mass proportional to exp(-|Q' z|_1 / scale) on the multiples with
-``A z = 0``, the same for all tables with the same public sums. The mass changes by at most exp(k epsilon) between
-tables at distance k, whose difference h has ``|Q' h|_1 <= k Delta_1(Q' W)``.
-
-J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
+J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022. Noise on a grid: docs/mathematics/real_noise.md.
 """
 
 from __future__ import annotations
