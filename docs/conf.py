@@ -34,7 +34,7 @@ myst_heading_anchors = 3
 
 autosummary_generate = False  # `generated_pages` writes the pages
 autosummary_imported_members = True
-autodoc_typehints = "none"  # numpydoc sections give the types
+autodoc_typehints = "none"  # numpydoc sections give the types; `generated_pages` adds results without a section
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"  # the navigation of a class page lists "release()" alone
 numpydoc_show_class_members = False

@@ -98,6 +98,14 @@ def test_the_page_of_a_class_describes_each_method_that_the_package_defines(gene
             assert [key for key in methods if f".. automethod:: {name}.{key}\n" not in page] == []
 
 
+def test_a_result_without_a_section_is_in_the_signature(generated_pages):
+    def shown(name):
+        return generated_pages.result_in_signature(None, "function", name, attribute(name), None, "()", None)
+
+    assert shown("ppdinf.invariants.total") == ("()", "Public")
+    assert shown("ppdinf.denoise") is None
+
+
 def test_methods_that_pages_name_exist(generated_pages):
     named = re.findall(r"\{meth\}`(ppdinf[\w.]+)`", (ROOT / "docs" / "how_to.md").read_text(encoding="utf-8"))
     assert len(named) >= 13

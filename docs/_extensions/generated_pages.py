@@ -205,8 +205,21 @@ def links_to_reference(app, document):
             link += literal
 
 
+def result_in_signature(app, what, name, value, options, signature, annotation):
+    """Show the type of a result in the signature if the docstring has no section about it."""
+    result = getattr(value, "__annotations__", {}).get("return")
+    if (
+        what in ("function", "method")
+        and result not in (None, "None")
+        and "Returns\n---" not in (inspect.getdoc(value) or "")
+    ):
+        return signature, str(result)
+    return None
+
+
 def setup(app):
     """Register the extension."""
+    app.connect("autodoc-process-signature", result_in_signature)
     app.connect("config-inited", lambda app, config: write_pages(app))
     app.connect("source-read", links_to_studies)
     app.connect("source-read", alternative_texts)

@@ -57,10 +57,6 @@ def citation() -> str:
     (``gao2022subspace``), conditioning on mandated totals (``gong2020congenial``), mechanisms that preserve the
     histogram of counts (``kohli2026preserving``).
 
-    Returns
-    -------
-    str
-
     See Also
     --------
     ppdinf.privacy.ReleaseGuarantee : the guarantee of a release in words, to cite with its numbers.

@@ -34,10 +34,6 @@ def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
     epsilon : int, float, str or Fraction
         Privacy loss between a count and the next one.
 
-    Returns
-    -------
-    CountMechanism
-
     Raises
     ------
     PrivacyError
@@ -74,10 +70,6 @@ def staircase(n: int, epsilon: Parameter) -> CountMechanism:
         The width of the first stair is ``1 / (1 + exp(epsilon / 2))``, which minimises the absolute error for real
         numbers.
 
-    Returns
-    -------
-    CountMechanism
-
     See Also
     --------
     ppdinf.counts.truncated_geometric, ppdinf.counts.discrete_gaussian
@@ -111,10 +103,6 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
         Number of possible counts, at least 2.
     epsilon, delta : int, float, str or Fraction
         The noise is the narrowest that satisfies (epsilon, delta) between a count and the next one, before clipping.
-
-    Returns
-    -------
-    CountMechanism
 
     See Also
     --------
@@ -151,10 +139,6 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
     epsilon : int, float, str or Fraction
     power : int
         Exponent of the error ``|released - count|^power``, at least 1.
-
-    Returns
-    -------
-    CountMechanism
 
     See Also
     --------

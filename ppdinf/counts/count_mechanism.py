@@ -160,10 +160,6 @@ class CountMechanism:
 
         The cost is O(n k) for k scales and O(n^2) for log probabilities: 0.1 s for 2,000 counts.
 
-        Returns
-        -------
-        MechanismAudit
-
         Examples
         --------
         >>> import ppdinf as ppd
@@ -202,10 +198,6 @@ class CountMechanism:
             Distribution of the true counts; by default the fixed point.
         power : int
             1 for ``E|released - count|``, 2 for the squared error.
-
-        Returns
-        -------
-        float
 
         Examples
         --------

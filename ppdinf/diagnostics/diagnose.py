@@ -114,10 +114,6 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
         The model, outside its context. Any model with integer variables is accepted, with or without
         `PartiallyPrivate`.
 
-    Returns
-    -------
-    Diagnosis
-
     Raises
     ------
     ModelError

@@ -106,10 +106,6 @@ def cells(where: Mapping[str, object]) -> Public:
     where : mapping of coordinate to label or list of labels
         Cells that match every coordinate.
 
-    Returns
-    -------
-    Public
-
     Raises
     ------
     LabelError
@@ -137,10 +133,6 @@ def zeros(where: Mapping[str, object]) -> Public:
     ----------
     where : mapping of coordinate to label or list of labels
         As for `cells`.
-
-    Returns
-    -------
-    Public
 
     See Also
     --------
@@ -255,10 +247,6 @@ class AtLeast(Statement):
 def nonnegative() -> Public:
     """State that every count is at least 0.
 
-    Returns
-    -------
-    Public
-
     See Also
     --------
     ppdinf.invariants.at_least, ppdinf.invariants.between
@@ -279,10 +267,6 @@ def between(low: int | None, high: int | None) -> Public:
     ----------
     low, high : int or None
         Limits; None for an unlimited side.
-
-    Returns
-    -------
-    Public
 
     Raises
     ------
@@ -312,10 +296,6 @@ def at_least(larger: str | int, smaller: str | int, *, dim: str) -> Public:
         Labels of `dim`.
     dim : str
         A dimension of the table.
-
-    Returns
-    -------
-    Public
 
     Raises
     ------

@@ -144,10 +144,6 @@ def linear(A: MatrixLike | pd.DataFrame, labels: Sequence[str] | None = None) ->
     labels : sequence of str, optional
         Names of the rows.
 
-    Returns
-    -------
-    Public
-
     Raises
     ------
     InvariantError
@@ -178,10 +174,6 @@ def inequality(B: MatrixLike | pd.DataFrame, limits: Sequence[int], labels: Sequ
     limits : sequence of int, length l
     labels : sequence of str, optional
         Names of the rows.
-
-    Returns
-    -------
-    Public
 
     Raises
     ------

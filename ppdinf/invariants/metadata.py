@@ -63,10 +63,6 @@ def covariates(*names: str) -> Public:
     *names : str
         Coordinates of the table, of strings, integers or decimals.
 
-    Returns
-    -------
-    Public
-
     Raises
     ------
     LabelError
@@ -212,10 +208,6 @@ def unit(unit: str, *, contributions: int = 1) -> Public:
         In the singular: "person", "household", "visit".
         Largest number of records of one unit. A table does not show whose records it counts, so this is not checked:
         drop additional records before the table is made.
-
-    Returns
-    -------
-    Public
 
     Raises
     ------

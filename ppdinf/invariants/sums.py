@@ -150,10 +150,6 @@ def total(*, weights: str | None = None) -> Public:
     weights : str, optional
         An integer coordinate that multiplies the counts (persons per household).
 
-    Returns
-    -------
-    Public
-
     See Also
     --------
     ppdinf.invariants.margin, ppdinf.invariants.groups
@@ -176,10 +172,6 @@ def margin(*dims: str, weights: str | None = None) -> Public:
         Names of dimensions or coordinates to keep; the table is summed over all others.
     weights : str, optional
         An integer coordinate that multiplies the counts.
-
-    Returns
-    -------
-    Public
 
     Raises
     ------
@@ -213,10 +205,6 @@ def groups(coordinate: str, parents: Mapping[Any, Any] | pd.Series | None = None
         with `parents`, a dimension whose labels are mapped to groups.
     parents : mapping or pandas.Series, optional
         Group of every label of `coordinate`. It is published; labels that the table lacks are allowed.
-
-    Returns
-    -------
-    Public
 
     Raises
     ------

@@ -178,10 +178,6 @@ def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Struc
     row_names : sequence of str, optional
         Labels for error messages.
 
-    Returns
-    -------
-    Structure
-
     Raises
     ------
     InvariantError

@@ -161,10 +161,6 @@ def connected_moves(
         Shape of the table whose cells, in C order, are the columns of A. If A contains margins of the table, their
         swaps are among the moves.
 
-    Returns
-    -------
-    Moves
-
     Raises
     ------
     InvariantError
@@ -222,10 +218,6 @@ def margin_moves(
         Dimensions of each margin.
     bounds, seconds
         As for `connected_moves`.
-
-    Returns
-    -------
-    Moves
 
     Raises
     ------

@@ -271,10 +271,6 @@ def read_ptable(path: str | PathLike[str]) -> BandedNoise:
         ``p`` (probability), and ``j`` (published count) or ``v`` (noise, ``j - i``). Other columns are ignored. The
         largest ``i`` also applies to all larger counts.
 
-    Returns
-    -------
-    BandedNoise
-
     Raises
     ------
     PrivacyError

@@ -269,10 +269,6 @@ class Measurements:
         Parameters
         ----------
         other : Measurements
-
-        Returns
-        -------
-        bool
         """
         return pack_measurements(self) == pack_measurements(other)
 

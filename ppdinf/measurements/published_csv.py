@@ -70,10 +70,6 @@ def read_published_csv(
     not_totals : sequence of str
         Labels that are not totals, as for `ppdinf.Measurements`.
 
-    Returns
-    -------
-    Measurements
-
     Raises
     ------
     LabelError

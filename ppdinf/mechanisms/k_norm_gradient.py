@@ -282,10 +282,6 @@ class KNormGradient(Mechanism):
             Records, as in `release`.
         allow_mcmc : bool
             As in `release`.
-
-        Returns
-        -------
-        Plan
         """
         settled, records = self._settled(data)
         law = settled._law(records)

@@ -127,10 +127,6 @@ class TableMechanism(Mechanism):
         table : xarray.DataArray, pandas object or numpy.ndarray of counts
         allow_mcmc : bool
             As in `release`.
-
-        Returns
-        -------
-        Plan
         """
         system = self.public.on(table)
         return self.on(system).plan_on(system, allow_mcmc=allow_mcmc)

@@ -222,10 +222,6 @@ def random_rounding(base: int, upper: int, public: Public | None = None) -> Tran
     public : Public, optional
         As in `Transition`.
 
-    Returns
-    -------
-    Transition
-
     See Also
     --------
     ppdinf.laws.RandomRounding, ppdinf.Transition

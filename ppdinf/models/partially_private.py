@@ -295,10 +295,6 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     dims : str or sequence of str, optional
         Dimensions of the release in the model.
 
-    Returns
-    -------
-    TensorVariable
-
     Raises
     ------
     LabelError, InvariantError, ModelError

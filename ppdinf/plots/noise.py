@@ -43,10 +43,6 @@ def plot_noise(release: Release) -> Figure:
         About 200,000 new values of its noise are drawn. The released counts are not used, and the new noise is
         independent of the noise of the release.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     PrivacyError
@@ -127,10 +123,6 @@ def plot_plan(
     cv, at : (float, str or Fraction) and int, optional
         Wanted coefficient of variation of a count of `at` persons, as in ``ErrorPlan.loss_for``. The figure marks it
         and the loss that it requires.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Raises
     ------

@@ -103,10 +103,6 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
         this distance, by default 2. The outcome together with the event that noise is within reach is also a
         post-processing, so the guarantee holds for these outcomes.
 
-    Returns
-    -------
-    Audit
-
     Raises
     ------
     InvariantError

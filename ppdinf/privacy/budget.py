@@ -237,10 +237,6 @@ class Ledger:
         delta : float
         distance : float
             Distance in the metric of `guarantee`.
-
-        Returns
-        -------
-        float
         """
         events = [to_event(release.joint_guarantee, distance=distance) for release in self.releases]
         import dp_accounting  # `to_event` raises an error with instructions if it is missing
@@ -256,12 +252,7 @@ class Ledger:
         return f"<Ledger: {len(self.releases)} releases, {self._name} = {spent} of {self.budget} spent>"
 
     def describe(self) -> str:
-        """Describe the spent loss and the public information in paragraphs.
-
-        Returns
-        -------
-        str
-        """
+        """Describe the spent loss and the public information in paragraphs."""
         spent = self.budget - self.remaining
         head = (
             f"{len(self.releases)} releases have spent {self._name} = {float(spent):.6g} of {float(self.budget):.6g}."

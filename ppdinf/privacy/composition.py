@@ -113,10 +113,6 @@ def compose_parallel(
         Required for Pufferfish guarantees: whether under every model the data of the parts are independent given the
         public information, and each secret is about one part. PPD Lemma 7 needs both (docs/errata.md).
 
-    Returns
-    -------
-    Guarantee
-
     Raises
     ------
     PrivacyError

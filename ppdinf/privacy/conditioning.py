@@ -299,10 +299,6 @@ def conditioning_cost(
     rng : int or numpy.random.Generator
         Generator of the search.
 
-    Returns
-    -------
-    ConditioningCost
-
     See Also
     --------
     ppdinf.privacy.ConditioningCost, ppdinf.Conditioned
@@ -378,10 +374,6 @@ def erosion(system: System) -> Erosion:
     Parameters
     ----------
     system : System
-
-    Returns
-    -------
-    Erosion
 
     See Also
     --------

@@ -85,10 +85,6 @@ def gaussian_sigma(
         The smallest possible sigma (Balle and Wang), or ``(1 + sqrt(1 + ln(1/delta))) / epsilon`` times the
         sensitivity, as printed by Gao et al.
 
-    Returns
-    -------
-    float
-
     Raises
     ------
     PrivacyError

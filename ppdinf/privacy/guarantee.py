@@ -205,12 +205,7 @@ class Guarantee:
         return float(group_delta(self, distance))
 
     def describe(self) -> str:
-        """Describe the guarantee in two paragraphs for lay readers; the first number is the loss of one unit.
-
-        Returns
-        -------
-        str
-        """
+        """Describe the guarantee in two paragraphs for lay readers; the first number is the loss of one unit."""
         return "\n\n".join([self._open(), f"{self._closed()} {self._limits()}".rstrip()])
 
     def describe_unit(self) -> str:

@@ -56,10 +56,6 @@ def zcdp_epsilon(rho: Parameter, delta: Parameter) -> float:
     delta : int, float, str or Fraction
         Above 0 and below 1.
 
-    Returns
-    -------
-    float
-
     Raises
     ------
     PrivacyError
@@ -90,10 +86,6 @@ def zcdp_rho(epsilon: Parameter, delta: Parameter) -> float:
     Parameters
     ----------
     epsilon, delta : int, float, str or Fraction
-
-    Returns
-    -------
-    float
 
     Raises
     ------

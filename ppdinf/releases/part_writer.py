@@ -170,10 +170,6 @@ def release_parts(
         Processes, or a Dask cluster with access to `folder` and to the files of `read`; by default this process.
     progressbar : bool, default True
 
-    Returns
-    -------
-    ReleaseParts
-
     Raises
     ------
     InvariantError

@@ -287,10 +287,6 @@ class Release:
         ----------
         name : str
 
-        Returns
-        -------
-        xarray.DataArray
-
         Raises
         ------
         LabelError
@@ -388,10 +384,6 @@ class Release:
         ----------
         *dims : str
             Dimensions in the new order.
-
-        Returns
-        -------
-        xarray.DataArray
         """
         return self.table.transpose(*dims)
 

@@ -29,10 +29,6 @@ def read_release(path: str | PathLike[str]) -> Release:
     ----------
     path : str or path
 
-    Returns
-    -------
-    Release
-
     Raises
     ------
     ReleaseFileError

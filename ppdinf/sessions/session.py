@@ -142,10 +142,6 @@ class Session:
             Name and parts of a partition of everybody: ``{"region": ["north", "south"]}``. It must be
             stated when the session begins; every record is in exactly one part, in every table.
 
-        Returns
-        -------
-        Session
-
         Raises
         ------
         PrivacyError
@@ -262,10 +258,6 @@ class Session:
             As for `ppdinf.releases.release_parts`.
         name : str, optional
             As for `release`.
-
-        Returns
-        -------
-        ReleaseParts
 
         Raises
         ------

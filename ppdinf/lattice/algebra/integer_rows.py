@@ -139,10 +139,6 @@ def row_algebra(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Row
     row_names : sequence of str, optional
         Labels for error messages.
 
-    Returns
-    -------
-    RowAlgebra
-
     Raises
     ------
     InvariantError
@@ -181,10 +177,6 @@ def rank(A: MatrixLike) -> int:
     Parameters
     ----------
     A : array_like or scipy sparse of int, shape (k, d)
-
-    Returns
-    -------
-    int
 
     Raises
     ------

@@ -208,10 +208,6 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     row_names : sequence of str, optional
         Labels for error messages.
 
-    Returns
-    -------
-    Lattice
-
     Raises
     ------
     InvariantError

@@ -190,10 +190,6 @@ class PostProcessed(TableMechanism):
         table : xarray.DataArray, pandas object or numpy.ndarray of counts
             Confidential. Every coordinate other than the labels of the dimensions must be declared public.
 
-        Returns
-        -------
-        PostProcessedRelease
-
         Raises
         ------
         CountError, LabelError, InvariantError, PrivacyError

@@ -65,10 +65,6 @@ class SharedKey(TableMechanism):
             For agents who share a key (`distributed`). A release assembled from their parts is
             ``Release(parts, mechanism, plan=mechanism.sampler_plan(labels, shared=True))``; its guarantee states the
             consequences of the key.
-
-        Returns
-        -------
-        Plan
         """
         plan = super().sampler_plan(answer(self.query, table), allow_mcmc=allow_mcmc)
         if not shared:

@@ -199,10 +199,6 @@ def tv_bound(
     threads : int, optional
         Number of threads; it does not affect the result.
 
-    Returns
-    -------
-    TVBound
-
     Raises
     ------
     PrivacyError
