@@ -4,13 +4,8 @@ A count T with a monotone likelihood ratio in theta (binomial, Poisson, negative
 double geometric noise, P(Z = z) proportional to exp(-rate |z|). The noise is log-concave, so Y also has a monotone
 likelihood ratio. Rejecting theta <= theta_0 for large Y is therefore uniformly most powerful.
 
-Post-processing of Y cannot increase the power. It loses power at levels whose critical value falls among merged values
-with different likelihood ratios, as with rounding. Theorem 15 states that the loss is strict whenever post-processing
-changes Y. However, outside the range of T this noise has a constant ratio. Clamping Y to that range therefore costs
-nothing, unless the test does not randomize.
+Post-processing of Y cannot increase the power, and does not always reduce it (Theorem 15 in docs/errata.md).
 
-References
-----------
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 15.
 J. Awan, A. Slavkovic, "Differentially private uniformly most powerful tests for binomial data", NeurIPS 2018.
 """

@@ -158,9 +158,9 @@ def as_probability(value: Parameter, name: str) -> Fraction:
 def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
     """Return the guarantee of a pure mechanism whose output is conditioned on public information.
 
-    Let a mechanism with loss epsilon run until its output Y lies in a public set X*, the same for every
-    table. Its loss is at most doubled: ``P(Y in B | Y in X*)`` is a ratio whose numerator and denominator both change
-    by a factor of at most exp(epsilon).
+    Let a mechanism with loss epsilon run until its output Y lies in a public set X*, the same for every table. Its loss
+    is at most doubled: ``P(Y in B | Y in X*)`` is a ratio whose numerator and denominator both change by a factor of at
+    most exp(epsilon).
 
     Parameters
     ----------
@@ -318,12 +318,8 @@ def delta_z_counts(n: int, z0: Parameter, z1: Parameter) -> int:
 
     Notes
     -----
-    Figure 4 of Seeman et al. The paper bounds the probability given one secret by z1 from above only, and
-    the probability given the other secret by z0 from below only. This allows 0 and 1 in the wrong order, at
-    distance n - 2 for all z0 and z1. Here both probabilities are in [z0, z1], and `secret_pair` is the worst pair.
-    Proof: let F be the distribution function of Bin(n - 1, z0) and G that of 1 + Bin(n - 1, z1). Every law given "not
-    counted" has a function between those of Bin(n - 1, z1) and F. Every law given "counted" has a function between G
-    and that of 1 + Bin(n - 1, z0). So F(x) <= G(x + h) implies the same for all of them.
+    Figure 4 of Seeman et al., with both probabilities in [z0, z1]; `secret_pair` is then the worst pair. The bounds of
+    the text are one-sided, which allows a distance of n - 2 for all z0 and z1 (docs/errata.md, with a proof).
 
     Examples
     --------

@@ -2,21 +2,16 @@
 
     W(p, q)  =  inf over couplings (X, X') of p and q of  ess sup |X - X'|
 
-It is the sensitivity of Pufferfish mechanisms (`ppdinf.privacy.delta_z`). On the line the coupling by common
-quantiles is optimal, so W = sup_u |F^-(u) - G^-(u)|. One sign is attained at a jump level of F, the other at a jump
-level of G, so the levels of both laws are needed. In higher dimensions it is a bottleneck transport problem: the
-smallest t for which all mass flows along pairs of points at distance at most t. It is solved by bisection over the
-distances with one maximum flow each.
+It is the sensitivity of Pufferfish mechanisms (`ppdinf.privacy.delta_z`). On the line W = sup_u |F^-(u) - G^-(u)| over
+the jump levels of both laws (equation (35) in docs/errata.md). In higher dimensions it is the smallest t for which all
+mass flows along pairs of points at distance at most t, found by bisection with one maximum flow each.
 
 Probabilities given as int or Fraction are used exactly. W jumps if probabilities that should be equal differ
 in the last digit, so floats have a tolerance: levels that agree to 1e-10 of the smaller tail count as equal,
 and in higher dimensions a mass of 1e-12 may remain unmoved.
 
-References
-----------
 S. Song, Y. Wang, K. Chaudhuri, "Pufferfish privacy mechanisms for correlated data", SIGMOD 2017.
-J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 9 and equation (35),
-which uses the levels of one law only. This is sufficient if that law is stochastically smaller.
+J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", Theorem 9.
 """
 
 from __future__ import annotations
@@ -68,9 +63,9 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
     Raises
     ------
     PrivacyError
-        Probabilities that are negative, not finite or do not sum to 1; values that are not numbers or differ
-        in length; frozen distributions that are neither finite nor of one family; an unknown norm; more than 1,000,000
-        values, or in higher dimensions pairs of values.
+        Probabilities that are negative, not finite or do not sum to 1; values that are not numbers or differ in length;
+        frozen distributions that are neither finite nor of one family; an unknown norm; more than 1,000,000 values, or
+        in higher dimensions pairs of values.
 
     See Also
     --------
@@ -78,10 +73,9 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
 
     Notes
     -----
-    If probabilities are floats, a guarantee based on this distance omits a delta of the size of the tolerance:
-    up to 1e-10 of a tail. Give fractions for a guarantee that holds exactly.
-
-    On the line the cost is O(n log n), in higher dimensions about log2(n m) maximum flows on n m arcs (docs/speed.md).
+    If probabilities are floats, a guarantee based on this distance omits a delta of up to 1e-10 of a tail; fractions
+    are exact. On the line the cost is O(n log n), in higher dimensions about log2(n m) maximum flows on n m arcs
+    (docs/speed.md).
 
     Examples
     --------

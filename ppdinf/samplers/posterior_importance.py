@@ -4,18 +4,17 @@ Target: pi(theta) L(theta), L(theta) = p(y, Z | theta) the marginal likelihood, 
 of the model, u. Weights: w(u) = pi(u) L(u) / g(u), self-normalized and Pareto-smoothed. The shape k-hat of
 their tail indicates whether the weighted means are reliable.
 
-They are the Rao-Blackwellized form of the weights of pairs (theta, table) in Algorithm 2 of Seeman, Reimherr and
+The weights are the Rao-Blackwellized form of the weights of pairs (theta, table) in Algorithm 2 of Seeman, Reimherr and
 Slavkovic, "Formal privacy for partially private data", which does not increase the variance.
 
-Proposal g: two mixtures of multivariate t distributions (`ppdinf.samplers.posterior_proposal`), one per search:
+Proposal g: two mixtures of multivariate t distributions (`ppdinf.samplers.posterior_proposal`), one per search. Each
+search starts with Gaussian approximations at all modes that an optimizer reaches from several starts, including draws
+of the prior. Rounds of draws follow: each round weights all draws by the mixture of all proposals, with tempered
+weights while few draws carry all the weight, and refits. Every proposal includes a share for the modes and a share for
+a distribution similar to the prior (a defensive mixture).
 
-1. Gaussian approximations at all modes that an optimizer reaches from several starts, including draws of the prior. No
-   diagnostic of the weights detects a mode that every proposal misses.
-2. Rounds of draws: each round weights all draws by the mixture of all proposals, with tempered weights while few draws
-   carry all the weight, and refits. Every proposal includes a share for the modes and a share for a distribution
-   similar to the prior (a defensive mixture).
-
-The evidence estimates of the two searches are compared: a mode that only one search reached shows as a difference.
+The evidence estimates of the two searches are compared: a mode that only one search reached shows as a difference. No
+diagnostic of the weights detects a mode that every proposal misses.
 
 References
 ----------

@@ -76,11 +76,11 @@ class SharedKey(TableMechanism):
 
         Agents share a secret key and the labels of the whole table. Each agent draws the noise of all cells and adds
         the noise of the agent's cells. No count leaves an agent without noise, and every public sum over all agents is
-        kept.
+        kept (Gao et al., Section 4).
 
-        Everyone who holds the key can subtract the noise of *every* cell, including the cells of other agents. So
-        agents are not protected from each other, nor from anyone who obtains the key. Noise that is unknown to all
-        agents requires a cryptographic protocol, which this method does not implement.
+        Everyone who holds the key can subtract the noise of *every* cell. So agents are not protected from each other,
+        nor from anyone who obtains the key. Noise that is unknown to all agents requires a cryptographic protocol,
+        which this method does not implement.
 
         Parameters
         ----------
@@ -105,10 +105,6 @@ class SharedKey(TableMechanism):
             The part has dimensions or labels that the whole table does not have, or undeclared coordinates.
         PrivacyError
             The mechanism answers queries, which no single agent can compute; or the key is too short.
-
-        References
-        ----------
-        Gao et al., Section 4, "distributed privatization".
 
         Examples
         --------
