@@ -131,9 +131,10 @@ class KNormGradient(Mechanism):
     narrower than the ball. Everything else requires ``allow_mcmc=True``, for research only: nothing certifies the
     chain, and the guarantee allows a distance of 1 from the law (docs/guarantees.md).
 
-    Without a grid, the guarantee is about real numbers. Coefficients in a ball are therefore truncated to 24 bits, and
-    the guarantee states the remaining assumption. For means on R^d the normalizer does not depend on the records, and
-    the loss is at most epsilon / 2.
+    Without a grid, the guarantee is about real numbers, whose low-order bits can reveal the records (I. Mironov, "On
+    significance of the least significant bits for differential privacy", CCS 2012). Coefficients in a ball are
+    therefore truncated to 24 bits, and the guarantee states the remaining assumption. For means on R^d the normalizer
+    does not depend on the records, and the loss is at most epsilon / 2.
 
     Examples
     --------

@@ -13,7 +13,8 @@ of the prior. Rounds of draws follow: each round weights all draws by the mixtur
 weights while few draws carry all the weight, and refits. Every proposal includes a share for the modes and a share for
 a distribution similar to the prior (a defensive mixture).
 
-The evidence estimates of the two searches are compared: a mode that only one search reached shows as a difference. No
+Half of the draws are from the proposal of each search, and all draws are weighted by the mixture of the two. The
+evidence estimates of the two halves are compared: a mode that only one search reached shows as a difference. No
 diagnostic of the weights detects a mode that every proposal misses.
 
 References
