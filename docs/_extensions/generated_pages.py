@@ -219,6 +219,7 @@ def result_in_signature(app, what, name, value, options, signature, annotation):
 
 def setup(app):
     """Register the extension."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-signature", result_in_signature)
     app.connect("config-inited", lambda app, config: write_pages(app))
     app.connect("source-read", links_to_studies)
