@@ -225,8 +225,8 @@ class ReleaseGuarantee(Guarantee):
             )
         reach = "" if self.nearest is None else super()._limits()
         selected = (
-            f" The table is a part of a release ({self.part}). A selection is post-processing, so the guarantee of the "
-            "complete release also holds for the part."
+            f" The table is a part of a release ({self.part}). Selecting costs no privacy: the guarantee of "
+            "the complete release also holds for the part."
             if self.part
             else ""
         )

@@ -331,8 +331,8 @@ class Release:
         -------
         Release
             The noisy cells of the part with its labels, coordinates and public sums. Its noise has the exact marginal
-            distribution, so that inference from the part is exact. A selection is post-processing: the guarantee of
-            the complete release holds for the part.
+            distribution, so that inference from the part is exact. Selecting costs no privacy: the guarantee of the
+            complete release holds for the part.
 
         Raises
         ------

@@ -129,10 +129,8 @@ def _opposite_columns(found: Structure) -> bool:
 
 
 def _cheapest_step(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
-    """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None.
-
-    The k-th unit of a cell, up or down, costs ``costs[k]``, which must not decrease in k.
-    """
+    """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None."""
+    # the k-th unit of a cell, up or down, costs costs[k], which must not decrease in k
     programme = Programme()
     parts: list[Variables] = []
     for cost, units in zip(*np.unique(costs, return_counts=True), strict=True):
