@@ -205,4 +205,4 @@ def test_nothing_else_in_the_package_writes_files():
             tables = tables and not isinstance(node.args[0], ast.Name)  # a buffer
             if name in writers or opens or tables:
                 found.append(path.relative_to(PACKAGE).as_posix())
-    assert sorted(set(found)) == ["_internal/atomic_files.py", "lattice/moves/markov.py"]
+    assert sorted(set(found)) == ["_internal/atomic_files.py", "lattice/moves.py"]

@@ -177,7 +177,7 @@ class _Cache(FunctionCache):
 
 
 def _stamp(function: Callable[..., Any]) -> str:
-    """Digest of this file, a kernel's file, files of the kernels and named tuples that it imports, and its numbers."""
+    """Digest of this file, of modules of a kernel and of kernels and named tuples that it imports, and their numbers."""
     behind = {function.__module__: (function.__code__.co_filename, function.__globals__)}
     waiting = list(behind)
     packages = {name.partition(".")[0] for name in (__name__, function.__module__)}
@@ -190,9 +190,9 @@ def _stamp(function: Callable[..., Any]) -> str:
                     behind[home] = sys.modules[home].__file__ or "", vars(sys.modules[home])
                     waiting.append(home)
     parts = [_contents(__file__)]  # how kernels call each other
-    for _, (file, names) in sorted(behind.items()):
+    for module, (file, names) in sorted(behind.items()):
         numbers = sorted((name, value) for name, value in names.items() if isinstance(value, int | float))
-        parts.append(f"{_contents(file)} {numbers}")
+        parts.append(f"{module} {_contents(file)} {numbers}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -231,13 +231,13 @@ def _compiled_sums(op: SumsGivenTotals, node: Apply, **kwargs: object) -> tuple[
         return value, out
 
     if len(node.inputs) == 3:
-        return with_totals, 9
+        return with_totals, 10
 
     @numba_njit
     def sums_given_totals(varying, packed):  # type: ignore[no-untyped-def]
         return with_totals(varying, packed, packed[SIZES + 3 * varying.shape[0] :])
 
-    return sums_given_totals, 9
+    return sums_given_totals, 10
 
 
 class GammaSums(CellSums):

@@ -132,9 +132,9 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if model.name_for(name) in model.named_vars:
         raise ModelError(f"the model already has a variable {name!r}: choose another name for the table")
     # 1. what is observed
+    refuse_second_use(release, root)
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
-    refuse_second_use(release, root)
     dist = as_distribution(dist, dims or release.dims, root)
     observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
     # 2. the distribution of the cells, and whether the table is summed out

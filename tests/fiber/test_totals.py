@@ -1,6 +1,7 @@
 """Sums of windowed integers given their totals, against convolution and enumeration."""
 
 import itertools
+from math import factorial
 
 import numpy as np
 import pytest
@@ -160,6 +161,28 @@ def test_many_cells(kind):
             if kind is smooth and target == off:  # a wrong variant: only the first two moments
                 tilt = (target - mean.sum()) / var.sum()
                 assert np.abs(mean + tilt * var - means).max() > 1e-6
+
+
+def test_the_oracle_rejects_too_few_moments():
+    """Wrong variant: four moments of each cell instead of twelve, centred and at the same frequencies."""
+    logw = smooth(np.random.default_rng(5), 400, 10)
+    p = np.exp(logw - logsumexp(logw, axis=1, keepdims=True))
+    k = np.arange(10) - np.rint(p @ np.arange(10))[:, None]
+    target = round(float((p @ np.arange(10)).sum()))
+    modulus = int(16 * np.sqrt((p * k**2).sum()))
+    u = 2 * np.pi * (np.arange(modulus) - modulus // 2) / modulus
+    # relevant frequencies: above them the characteristic function of the sum is below 1e-14
+    u = u[np.abs(u) < 8 / np.sqrt((p * k**2).sum())]
+
+    def log_mass(order):
+        powers = [(1j * u) ** r / factorial(r) * (p * k**r).sum(axis=1)[:, None] for r in range(order)]
+        phi = np.prod(sum(powers), axis=0)
+        shift = target - np.rint(p @ np.arange(10)).sum()
+        return np.log((phi * np.exp(-1j * u * shift)).real.sum() / modulus) + logsumexp(logw, axis=1).sum()
+
+    right = convolve(logw)[target]
+    assert abs(log_mass(13) - right) < 1e-9
+    assert abs(log_mass(5) - right) > 1e-6
 
 
 def test_the_oracle_rejects_too_few_frequencies():
