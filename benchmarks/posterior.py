@@ -94,7 +94,7 @@ def log_rates(problem, data):
         rows, columns = pm.math.concatenate([[0.0], a]), pm.math.concatenate([[0.0], b])
         return mu + rows[:, None] + columns[None, :] + beta * np.outer(u, u)
     if problem == "months":
-        from ppdinf.models.reparametrize import intercept_given_total
+        from ppdinf.models.label_effects import intercept_given_total
 
         effects = [
             pm.ZeroSumNormal(name, pm.HalfNormal(f"tau_{name}", 1), shape=n)
@@ -117,7 +117,7 @@ def log_rates_of_areas(problem, data):
         mu, centred = pm.Normal("mu", -5, 2), information / (information + usual)
         z = pm.Normal("z", centred * mu, tau**centred, shape=pop.size)
         return pm.Deterministic("eta", mu + tau ** (1 - centred) * (z - centred * mu))
-    from ppdinf.models.reparametrize import intercept_given_total
+    from ppdinf.models.label_effects import intercept_given_total
 
     effect = tau * pm.Normal("z", 0, 1, shape=pop.size)
     mu = intercept_given_total("mu", pm.Normal.dist(-5, 2), np.log(pop) + effect, data["Y"].sum())
@@ -185,7 +185,7 @@ def relaxed(problem, data):
 def nearest(Y):
     """Return a table of positive counts with the public sums of Y, the start of PyMC models."""
     from ppdinf.lattice import margin_matrix
-    from ppdinf.lattice.points.feasible import nearest_feasible
+    from ppdinf.lattice.feasible import nearest_feasible
 
     A = np.ones((1, Y.size), dtype=int) if Y.ndim == 1 else margin_matrix(Y.shape, [(0,), (1,)])
     cells = np.eye(Y.size, dtype=int)

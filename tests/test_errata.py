@@ -10,7 +10,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice import kernel
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric, Mean
 from ppdinf.noise.mcmc.coupled_noise import isdp_meeting
 from ppdinf.noise.mcmc.isdp import isdp, jumps

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 import ppdinf as ppd
 from ppdinf.invariants import margin
-from ppdinf.lattice.points.shortest import shortest_distance
+from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.privacy import gaussian_delta, gaussian_sigma, zcdp_epsilon, zcdp_rho
 from ppdinf.privacy.lattice_gaussian import theorem14_sigma
 

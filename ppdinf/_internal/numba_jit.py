@@ -177,7 +177,7 @@ class _Cache(FunctionCache):
 
 
 def _stamp(function: Callable[..., Any]) -> str:
-    """Digest of this file, of modules of a kernel and of kernels and named tuples that it imports, and their numbers."""
+    """Digest of this file, modules of a kernel and of kernels and named tuples that it imports, and their numbers."""
     behind = {function.__module__: (function.__code__.co_filename, function.__globals__)}
     waiting = list(behind)
     packages = {name.partition(".")[0] for name in (__name__, function.__module__)}

@@ -13,7 +13,7 @@ from ppdinf.distributions.count_ranges import is_contradictory, possible_counts
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
 from ppdinf.invariants.statement import CellNames, Joined
-from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.feasible import nearest_feasible
 
 LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512 MB
 HIGHEST = 2**27  # largest count, whose prior weights take 1 GB per chain

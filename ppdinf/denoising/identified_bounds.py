@@ -13,7 +13,7 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.identified_sums import Rows, identified_sums
 from ppdinf.invariants import Public
 from ppdinf.invariants.statement import Joined
-from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 

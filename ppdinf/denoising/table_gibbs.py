@@ -28,7 +28,7 @@ from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlo
 from ppdinf.fiber.gibbs.line_gibbs import walk_by_slices
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, Mixtures, draw_scales, no_sums
 from ppdinf.fiber.gibbs.table_update import Directions, advance, directions, random_truncation
-from ppdinf.lattice.points.supports import Support
+from ppdinf.lattice.supports import Support
 
 LENGTHS = (0.3, 1.0, 3.0)
 """Lengths of steps of effects, from short to long, so that chains leave and return to empty labels."""

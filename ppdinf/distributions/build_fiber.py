@@ -24,9 +24,9 @@ from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.invariants import System
 from ppdinf.invariants.statement import CellNames, Joined
-from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.lattice.points.supports import Support, nearest_table
+from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.support_moves import support_moves
+from ppdinf.lattice.supports import Support, nearest_table
 from ppdinf.laws.noise_norm import NoiseNorm
 
 NEARLY = 0.01  # maximum weight of all other counts of a nearly known cell

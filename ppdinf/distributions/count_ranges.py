@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.identified_sums import Rows, bounds_of_sums
 from ppdinf.invariants import System
-from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.measurements.entries import Entries
 
 type Ends = NDArray[np.float64]

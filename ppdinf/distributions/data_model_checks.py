@@ -31,7 +31,7 @@ from ppdinf.distributions.data_models import at_initial_point, known
 from ppdinf.distributions.observed import Observed
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
-from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.feasible import nearest_feasible
 
 Axes = tuple[frozenset[str], ...]
 

@@ -30,12 +30,12 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.values import Array
 from ppdinf.distributions.weight_forms import GammaForm
 from ppdinf.errors import ModelError
+from ppdinf.fiber.gamma_ratios import PARAMETERS
+from ppdinf.fiber.gamma_sums import SIZES as GAMMA_SIZES
+from ppdinf.fiber.gamma_sums import pack as pack_ratios
+from ppdinf.fiber.gamma_sums import ratios_through_pointers
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals.value_and_gradient import SIZES, TOTALS, through_pointers
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import PARAMETERS
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import SIZES as GAMMA_SIZES
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import pack as pack_ratios
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import ratios_through_pointers
 
 
 class StopGradient(CallbackOp):

@@ -28,7 +28,7 @@ from ppdinf.distributions.ops import of_table
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.invariants import System
 from ppdinf.invariants.public import bind
-from ppdinf.lattice.algebra.systems import exact_product
+from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_plan import Plan

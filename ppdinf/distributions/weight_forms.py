@@ -120,7 +120,7 @@ EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of
 
 
 class GammaForm(NamedTuple):
-    """Parameters of cells (symbolic) as in `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.GammaRatios`."""
+    """Parameters of cells (symbolic) as in `ppdinf.fiber.gamma_ratios.GammaRatios`."""
 
     parameters: TensorVariable
     constant: TensorVariable

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from ppdinf._internal.progress import progress
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.nested_sums.join_tree import Forest, forest_of
-from ppdinf.lattice.points.fiber_tables import EXACT, PASSES, cell_intervals
-from ppdinf.lattice.points.programme import Programme
+from ppdinf.lattice.fiber_tables import EXACT, PASSES, cell_intervals
+from ppdinf.lattice.programme import Programme
 
 GOALS = 40  # largest number of programmes with random goals per block
 GAP = 0.02  # accepted relative distance of a random goal from its optimum

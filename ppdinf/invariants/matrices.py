@@ -16,7 +16,7 @@ from ppdinf._internal.values import Json
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Rows, Statement, as_integer, as_label, as_text
-from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix, integer_vector
+from ppdinf.lattice.systems import MatrixLike, integer_matrix, integer_vector
 from ppdinf.tables.frame import LARGEST, Frame
 
 

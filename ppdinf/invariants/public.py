@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from ppdinf._internal.values import Array, Json
 from ppdinf.errors import CountError, InvariantError, LabelError
 from ppdinf.invariants.statement import Chosen, Joined, Statement, no_rows, rows_of
-from ppdinf.lattice.algebra.integer_rows import check_consistent
-from ppdinf.lattice.algebra.systems import exact_product, integer_vector
 from ppdinf.lattice.blocks import structure
-from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.lattice.points.fiber_tables import fixed_cells
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.fiber_tables import fixed_cells
+from ppdinf.lattice.integer_rows import check_consistent
+from ppdinf.lattice.systems import exact_product, integer_vector
 from ppdinf.tables.frame import LARGEST, Frame
 from ppdinf.tables.table import TableLike, labelled_cells
 
 if TYPE_CHECKING:
-    from ppdinf.lattice.algebra.kernel import Lattice
     from ppdinf.lattice.blocks import Structure
+    from ppdinf.lattice.kernel import Lattice
 
 
 Values = Sequence[int] | Array | Mapping[str, int] | pd.Series
@@ -93,7 +93,7 @@ class System:
         """Cells that are determined by the public sums and bounds together.
 
         All determined cells if bounds leave at most 100 cells undecided. In larger tables, the cells that are
-        determined by successive single sums and bounds (`ppdinf.lattice.points.fiber_tables`).
+        determined by successive single sums and bounds (`ppdinf.lattice.fiber_tables`).
         """
         return fixed_cells(self.structure, self.A, self.values, self.B, self.limits)
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.lattice.algebra.kernel import Lattice, kernel, support_components
-from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, integer_matrix
 from ppdinf.lattice.class_sums import CoreSums, core_sums, proportional_rows
+from ppdinf.lattice.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.margins import HierarchicalTable, hierarchical
+from ppdinf.lattice.systems import IntVector, MatrixLike, integer_matrix
 
 Mask = NDArray[np.bool_]
 

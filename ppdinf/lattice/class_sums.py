@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.integer_rows import row_algebra
-from ppdinf.lattice.algebra.systems import IntVector, equal_columns
+from ppdinf.lattice.integer_rows import row_algebra
+from ppdinf.lattice.systems import IntVector, equal_columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.kernel import Lattice, support_components
-from ppdinf.lattice.algebra.systems import IntVector
+from ppdinf.lattice.kernel import Lattice, support_components
+from ppdinf.lattice.systems import IntVector
 
 
 def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> Lattice:

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.lattice.algebra.kernel import Lattice
-from ppdinf.lattice.algebra.systems import IntVector
+from ppdinf.lattice.kernel import Lattice
 from ppdinf.lattice.margins import margin_matrix, maximal_generators
+from ppdinf.lattice.systems import IntVector
 
 
 class Family(Protocol):

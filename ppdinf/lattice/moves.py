@@ -13,7 +13,6 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, distinct_rows, exact_product
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.margins import HierarchicalTable, margin_matrix, two_way_table
 from ppdinf.lattice.move_families import (
@@ -31,6 +30,7 @@ from ppdinf.lattice.move_families import (
     margin_swaps,
     margins_of,
 )
+from ppdinf.lattice.systems import IntVector, MatrixLike, distinct_rows, exact_product
 
 Kind = Literal["markov", "graver"]
 

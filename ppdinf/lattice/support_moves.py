@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.lattice.algebra.systems import IntVector
 from ppdinf.lattice.blocks import Structure
+from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.lattice.move_families import Combinations, Family
 from ppdinf.lattice.moves import Moves, connected_moves
-from ppdinf.lattice.points.fiber_tables import cell_intervals
-from ppdinf.lattice.points.supports import Support, presolve
+from ppdinf.lattice.supports import Support, presolve
+from ppdinf.lattice.systems import IntVector
 
 type Mask = NDArray[np.bool_]
 

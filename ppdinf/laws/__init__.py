@@ -2,11 +2,10 @@
 
 Rule: this package states laws. It does not draw noise.
 
-additive_law       Laws of published numbers that depend only on the noise ``y - x``.
+additive_law       Noise that is added to a count, with a compiled kernel for Markov chains.
 banded_noise       Integer noise with any distribution of finite support, which can depend on the band of the count.
 censored           Numbers of another law, of which those below a limit are replaced: clipped, or not published below a
                    threshold.
-chain_kernels      The same log masses for compiled Markov chains.
 discrete_gaussian  Discrete Gaussian noise: exp(-z^2 / (2 sigma^2)).
 double_geometric   Double geometric noise: exp(-epsilon |z|), or l1 Laplace noise on a lattice.
 interval           Laws that only exclude counts, and ranges of counts that are known with certainty, such as "1-9" or

@@ -1,4 +1,8 @@
-"""Laws of published numbers that depend only on the noise ``y - x``."""
+"""Laws of published numbers that depend only on the noise ``y - x``, and compiled log masses of chains of noise.
+
+These depend on |z|_1 or |z|_2^2, which are integers: chains update them for the cells that
+move, without rounding errors.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,37 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.values import Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model
+
+L1, L2, GAUSSIAN = 0, 1, 2
+
+
+@jit
+def log_mass(kind: int, scale: float, absolute: int, squares: int) -> float:
+    """Return the log mass, up to a constant, given |z|_1 and |z|_2^2."""
+    if kind == L1:
+        return -scale * absolute
+    if kind == L2:
+        return -scale * math.sqrt(squares)
+    return -0.5 * squares / (scale * scale)
+
+
+@jit
+def double_geometric(rate: float, rng: np.random.Generator) -> int:
+    """Draw from the law proportional to exp(-rate |k|) on the integers by inversion of one uniform variable."""
+    a = math.exp(-rate)
+    u = rng.random() * (1.0 + a)
+    if u < 1.0 - a:
+        return 0
+    u = (u - (1.0 - a)) / a  # uniform on [0, 2): selects the sign and the tail probability
+    side = 1 if u < 1.0 else -1
+    tail = 1.0 - (u if u < 1.0 else u - 1.0)  # in (0, 1]
+    return side * (1 + int(math.log(tail) / -rate))
+
 
 NEGLIGIBLE = -700.0
 """Log weight at which tabulated weights end, for laws without a formula for their tails."""

@@ -20,7 +20,7 @@ from flint import arb
 from ppdinf._internal.rationals import as_fraction, ball
 from ppdinf._internal.values import Symbolic, assign
 from ppdinf.errors import PrivacyError
-from ppdinf.laws.chain_kernels import GAUSSIAN
+from ppdinf.laws.additive_law import GAUSSIAN
 from ppdinf.laws.law import IntegerLaw
 
 WIDE = 4  # variance from which sums over lattices {sum z = 0} are integrals in double precision
@@ -83,7 +83,7 @@ class DiscreteGaussian(IntegerLaw):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.additive_law`."""
         return GAUSSIAN, float(self.sigma)
 
     def log_weight(self, z: Symbolic) -> Symbolic:

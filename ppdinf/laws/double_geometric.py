@@ -18,7 +18,7 @@ from flint import arb
 
 from ppdinf._internal.rationals import as_fraction, ball
 from ppdinf._internal.values import Symbolic, assign
-from ppdinf.laws.chain_kernels import L1
+from ppdinf.laws.additive_law import L1
 from ppdinf.laws.law import IntegerLaw
 
 
@@ -57,7 +57,7 @@ class DoubleGeometric(IntegerLaw):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.additive_law`."""
         return L1, float(self.epsilon)
 
     def log_weight(self, z: Symbolic) -> Symbolic:

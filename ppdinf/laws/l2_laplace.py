@@ -17,8 +17,7 @@ from scipy.special import gammainccinv, logsumexp
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.values import Json, Symbolic, as_texts, assign, of_texts
-from ppdinf.laws.additive_law import AdditiveLaw
-from ppdinf.laws.chain_kernels import L2
+from ppdinf.laws.additive_law import L2, AdditiveLaw
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric
 from ppdinf.laws.law import Law
@@ -97,7 +96,7 @@ class L2Laplace(Law):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`."""
+        """Identifier and scale of the law in `ppdinf.laws.additive_law`."""
         return L2, float(self.epsilon)
 
     def log_mass(self, z: ArrayLike) -> float:

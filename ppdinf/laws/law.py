@@ -53,7 +53,7 @@ class Law(ABC):
 
     @property
     def kernel_id(self) -> tuple[int, float]:
-        """Identifier and scale of the law in `ppdinf.laws.chain_kernels`, for Markov chains.
+        """Identifier and scale of the law in `ppdinf.laws.additive_law`, for Markov chains.
 
         Raises
         ------

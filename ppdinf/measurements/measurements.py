@@ -19,7 +19,7 @@ from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.public import bind
 from ppdinf.invariants.statement import Chosen, Joined, cell_names
 from ppdinf.invariants.sums import SelectedSums
-from ppdinf.lattice.algebra.integer_rows import check_consistent
+from ppdinf.lattice.integer_rows import check_consistent
 from ppdinf.laws.interval import Interval
 from ppdinf.laws.l2_laplace import JointL2
 from ppdinf.laws.likelihood import MixingScale

@@ -8,8 +8,8 @@ from scipy import sparse
 
 from ppdinf._internal.values import Array, numbers
 from ppdinf.errors import CountError, InvariantError, PrivacyError
-from ppdinf.lattice.algebra.kernel import kernel
 from ppdinf.lattice.blocks import Structure, structure
+from ppdinf.lattice.kernel import kernel
 from ppdinf.lattice.null_space import NullSpace
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope
 from ppdinf.tables.frame import LARGEST

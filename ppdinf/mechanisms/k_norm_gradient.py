@@ -20,11 +20,11 @@ from ppdinf.invariants import Public, System
 from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws
 from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
-from ppdinf.mechanisms.real.real_noise import Grid, as_grid, grid_below, real_sampler
+from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
+from ppdinf.noise.k_norm import K_NORMS
 from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stream
-from ppdinf.noise.real.k_norm import K_NORMS
-from ppdinf.noise.real.random_lines import slice_lines
+from ppdinf.noise.random_lines import slice_lines
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import VALUE

@@ -16,7 +16,7 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import Json, assign
 from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.points.shortest import nearest_steps, shortest_distance
+from ppdinf.lattice.shortest import nearest_steps, shortest_distance
 from ppdinf.laws import LAPLACE, DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.values import unmasked
 from ppdinf.errors import PrivacyError
-from ppdinf.mechanisms.real.real_noise import FINE, grid_below
+from ppdinf.mechanisms.real_noise import FINE, grid_below
+from ppdinf.noise.k_norm import K_NORMS, draw_integer_k_norm, k_norm, one_of, uniforms
 from ppdinf.noise.primitives.integers import uniform_integers
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.real.k_norm import K_NORMS, draw_integer_k_norm, k_norm, one_of, uniforms
 
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is attributed to rounding
 

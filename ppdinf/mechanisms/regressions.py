@@ -16,8 +16,8 @@ from scipy.special import expit
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.objectives import Draw, Objective, record_rows, require_positive, require_within
+from ppdinf.noise.k_norm import K_NORMS, k_norm, uniforms
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
-from ppdinf.noise.real.k_norm import K_NORMS, k_norm, uniforms
 
 type Points = NDArray[np.float64]
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ppdinf._internal.values import Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanisms.input_checks import require_public

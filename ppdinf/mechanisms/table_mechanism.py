@@ -15,7 +15,7 @@ from ppdinf._internal.values import Array, Symbolic
 from ppdinf.errors import InternalError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.public import bind
-from ppdinf.lattice.algebra.systems import exact_product
+from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws, validate_input, warn_fixed, warn_leaky_labels

@@ -3,7 +3,6 @@
 The subpackage holds the functions with which an analyst states, fits and compares models.
 
 aggregates           Sums and ranks of posterior draws of a table, by label; estimates, intervals and probabilities.
-comparators          Analyses that ignore the privacy mechanism; baselines for comparisons, not for use.
 compare              Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
 effect_coordinates   Transforms of effects of labels under which NUTS takes long steps, given an approximate normal
                      likelihood.
@@ -21,18 +20,17 @@ posterior_tables     Posterior draws of the confidential table, and their probab
 pymc_after_sampling  PyMC's `compute_log_likelihood` and `sample_posterior_predictive` for models with confidential
                      tables.
 rates                A model of rates: Poisson counts with exchangeable gamma rates.
-reparametrize        Intercept of a log-linear model, parametrized by the log of the expected public total.
 starts               Normal variables with initial values for chains.
 whitening            Whitening of effects given a normal likelihood, and its gradients, as compiled kernels and PyTensor
                      Ops.
 """
 
 from ppdinf.models import label_effects as label_effects
-from ppdinf.models import reparametrize as reparametrize
 from ppdinf.models.aggregates import aggregate as aggregate
 from ppdinf.models.aggregates import ranks as ranks
 from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
+from ppdinf.models.label_effects import intercept_given_total as intercept_given_total
 from ppdinf.models.label_effects import log_rates as log_rates
 from ppdinf.models.log_likelihood import leave_one_out as leave_one_out
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
@@ -51,13 +49,13 @@ __all__ = [
     "Released",
     "aggregate",
     "compare",
+    "intercept_given_total",
     "label_effects",
     "leave_one_out",
     "log_likelihood",
     "log_rates",
     "marginalize_missing",
     "ranks",
-    "reparametrize",
     "sample_confidential",
     "sample_release",
     "summary",

@@ -1,4 +1,8 @@
-"""Comparison of mechanisms and analyses: bias, error, coverage and interval width over simulated releases."""
+"""Comparison of mechanisms and analyses: bias, error, coverage and interval width over simulated releases.
+
+The baselines do not condition on the mechanism and are not for use: `noisy_as_true`, `clipped` and `projected` estimate
+the confidential table, which any PyMC model can observe; `gaussian` treats the noise as normal and independent.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,56 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+import scipy.sparse as sp
 import xarray as xr
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.values import Array, Symbolic
 from ppdinf._internal.workers import Workers, run_parts
 from ppdinf.errors import LabelError, ModelError
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.laws.additive_law import AdditiveLaw
+from ppdinf.laws.likelihood import MixingScale
 from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.input_checks import require_draws
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
 from ppdinf.tables.table import TableLike, as_table
+
+
+def noisy_as_true(release: Release) -> xr.DataArray:
+    """Return the noisy table unchanged; negative cells may be outside the support of a data model."""
+    return release.table
+
+
+def clipped(release: Release) -> xr.DataArray:
+    """Set negative cells to zero; the public sums are then violated."""
+    return release.table.clip(min=0)
+
+
+def projected(release: Release) -> xr.DataArray:
+    """Return the non-negative integer table nearest in l1 that satisfies everything public, as agencies publish."""
+    system, y = release.public, release.table.values.ravel()
+    B = sp.vstack([sp.eye_array(y.size, dtype=np.int64), system.B], format="csr")
+    limits = np.concatenate([np.zeros(y.size, dtype=np.int64), system.limits])
+    nearest = nearest_feasible(system.A, system.values, B, limits, near=y, row_names=system.names)
+    return release.table.copy(data=nearest.reshape(release.shape))
+
+
+def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) -> TensorVariable:
+    """Observe the noisy table as normal with the data model's moments and independent noise in every cell."""
+    likelihood = release.likelihood
+    if not isinstance(likelihood.form, AdditiveLaw):
+        raise ModelError("the normal approximation needs noise that is added cell by cell: use ppd.PartiallyPrivate")
+    noise = np.arange(-likelihood.support_radius, likelihood.support_radius + 1)
+    scale = (likelihood.auxiliary.typical,) if isinstance(likelihood.auxiliary, MixingScale) else ()
+    mass = np.exp(likelihood.form.law.log_weight(noise, *scale))
+    spread = float((mass @ noise**2) / mass.sum())
+    sd = pt.sqrt(variance + spread)
+    return pm.Normal(f"{name}_release", mean, sd, observed=release.table.values, dims=release.dims)
+
 
 Analysis = Callable[[Release], xr.DataArray | pm.Model]
 type Job = tuple[Release, Analysis, str | None, float, int]
@@ -48,7 +91,7 @@ def compare(
         omitted if users cannot compute these quantiles from the published values alone, because the distribution of
         the noise depends on the confidential counts or is unknown (public bounds, matrices, post-processing). An
         analysis takes a `Release`. It returns either an estimate of the confidential table without intervals (the
-        functions of `ppdinf.models.comparators`), or a `pymc.Model`, whose posterior `pm.sample` draws.
+        functions of `ppdinf.models.compare`), or a `pymc.Model`, whose posterior `pm.sample` draws.
     table : xarray.DataArray, pandas object or numpy.ndarray of counts
         For research only: the result depends on the confidential table.
     draws : int, default 1000
@@ -92,7 +135,7 @@ def compare(
     Examples
     --------
     >>> import numpy as np, ppdinf as ppd
-    >>> from ppdinf.models.comparators import clipped
+    >>> from ppdinf.models.compare import clipped
     >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/2")
     >>> methods = {"conditioned": mechanism, "clipped": (mechanism, clipped)}
     >>> scores = ppd.compare(methods, np.array([0, 1, 30]), draws=500, rng=1, progressbar=False)

@@ -295,3 +295,52 @@ def _spectra(
         for name in labels
     }
     return {name: scaled_icar(edges[name], labels[name].size) for name in edges}
+
+
+def intercept_given_total(name: str, prior: TensorVariable, log_weights: TensorVariable, total: int) -> TensorVariable:
+    """Give an intercept its prior, parametrized by the log of the expected total.
+
+    The posterior is that of ``intercept ~ prior``: the change of variables has a constant Jacobian. The level has a
+    flat prior, so `pm.sample_prior_predictive` cannot draw it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the intercept in the posterior. ``{name}_level`` is the log of the expected total minus the log of the
+        total, in units of the standard error ``1 / sqrt(total)``.
+    prior : unnamed PyMC distribution
+        Prior of the intercept, a scalar, such as ``pm.Normal.dist(-5, 2)``.
+    log_weights : TensorVariable
+        Log rates without the intercept, of all cells under the total: effects plus log exposures.
+    total : int
+        The public total, a positive integer, at which chains start.
+
+    Returns
+    -------
+    TensorVariable
+        The intercept; the log rates are ``log_weights + intercept``.
+
+    Raises
+    ------
+    ModelError
+        The total is not positive.
+
+    See Also
+    --------
+    ppdinf.models.log_rates : Log rates with effects of labels, for any amount of noise.
+
+    Examples
+    --------
+    >>> import pymc as pm, ppdinf as ppd
+    >>> with pm.Model() as model:
+    ...     effect = pm.Normal("effect", 0, 1, shape=3)
+    ...     mu = ppd.models.intercept_given_total("mu", pm.Normal.dist(0, 2), effect, total=30)
+    >>> [variable.name for variable in model.free_RVs]
+    ['effect', 'mu_level']
+    """
+    if not total > 0:
+        raise ModelError(f"the total of {name!r} must be positive: an expected total of 0 has no finite logarithm")
+    level = np.log(total) + pm.Flat(f"{name}_level") / np.sqrt(total)
+    intercept = pm.Deterministic(name, level - pm.math.logsumexp(log_weights))
+    pm.Potential(f"{name}_prior", pm.logp(prior, intercept))
+    return intercept

@@ -16,7 +16,7 @@ from ppdinf._internal.rationals import Parameter
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.privacy.guarantee import Guarantee
 
 NEGLIGIBLE = 1e-10

@@ -19,7 +19,7 @@ from ppdinf.errors import BudgetError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import System
 from ppdinf.invariants.statement import rows_of
 from ppdinf.lattice import structure
-from ppdinf.lattice.points.fiber_tables import fixed_cells
+from ppdinf.lattice.fiber_tables import fixed_cells
 from ppdinf.privacy.composition import compose_partition
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.restatement import to_event, to_zcdp

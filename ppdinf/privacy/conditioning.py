@@ -25,12 +25,12 @@ from scipy.special import gammaln
 from ppdinf._internal.values import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
-from ppdinf.lattice.algebra.systems import distinct_rows
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
 from ppdinf.lattice.margins import two_way_table
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.lattice.points.fiber_tables import cell_intervals, fiber_tables
-from ppdinf.lattice.points.shortest import shortest_distance
+from ppdinf.lattice.shortest import shortest_distance
+from ppdinf.lattice.systems import distinct_rows
 from ppdinf.laws import DoubleGeometric, IntegerLaw
 
 LISTED = 5000  # enumerated tables of a block, up to the order of cells with equal bounds

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ppdinf._internal.values import Json
 from ppdinf.lattice.blocks import structure
-from ppdinf.lattice.points.shortest import shortest_step
+from ppdinf.lattice.shortest import shortest_step
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import (
     ADDED,

@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ppdinf._internal.values import numbers
 from ppdinf.errors import PrivacyError
-from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.privacy.unit_loss import ADDED, REPLACED
 
 type Neighbours = Literal["replaced", "added"]

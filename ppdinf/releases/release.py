@@ -18,7 +18,7 @@ from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
-from ppdinf.lattice.algebra.integer_rows import check_consistent
+from ppdinf.lattice.integer_rows import check_consistent
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanism import Mechanism
 from ppdinf.noise.sampler_plan import Plan

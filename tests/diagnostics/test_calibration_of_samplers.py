@@ -18,8 +18,8 @@ import ppdinf as ppd
 from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk
 from ppdinf.invariants import nonnegative, total
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric
 from ppdinf.noise.primitives.stream import seeded_stream
 

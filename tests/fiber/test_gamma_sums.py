@@ -6,8 +6,8 @@ import pytest
 from scipy.special import digamma, gammaln, loggamma, logsumexp
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
-from ppdinf.fiber.sums_of_gamma_ratios import panel_sums
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
+from ppdinf.fiber import panel_sums
+from ppdinf.fiber.gamma_ratios import (
     ALPHA,
     BETA,
     ETA,
@@ -20,8 +20,8 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     level,
     log_weights,
 )
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_sums import evaluate_ratios
-from ppdinf.fiber.sums_of_gamma_ratios.panels import (
+from ppdinf.fiber.gamma_sums import evaluate_ratios
+from ppdinf.fiber.panels import (
     BOUND,
     CENTRE,
     ERRORS,

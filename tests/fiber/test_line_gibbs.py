@@ -27,8 +27,8 @@ from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.fiber.gibbs.table_update import advance, directions
 from ppdinf.invariants import Public, margin, nonnegative
 from ppdinf.lattice import connected_moves, margin_matrix
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.lattice.moves import connected_moves as moves_of
-from ppdinf.lattice.points.fiber_tables import fiber_tables
 
 SWEEPS, CHAINS, DRAWS = 4, 2, 1000
 LEAST = 500  # required effective draws

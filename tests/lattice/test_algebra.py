@@ -25,8 +25,8 @@ from ppdinf.lattice import (
     rank,
     row_algebra,
 )
-from ppdinf.lattice.algebra.integer_rows import eliminate_units
-from ppdinf.lattice.algebra.systems import equal_columns, integer_matrix
+from ppdinf.lattice.integer_rows import eliminate_units
+from ppdinf.lattice.systems import equal_columns, integer_matrix
 
 fixed = settings(deadline=None, derandomize=True, max_examples=150)
 
@@ -100,7 +100,7 @@ def test_equal_columns_by_definition(A):
 
 
 def test_hash_collisions_do_not_merge_classes(monkeypatch):
-    from ppdinf.lattice.algebra import systems
+    from ppdinf.lattice import systems
 
     honest, rounds = systems._column_hash, []
 

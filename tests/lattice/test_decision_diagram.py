@@ -7,7 +7,7 @@ import pytest
 from chi_square import p_value_of_tables
 from scipy import sparse
 
-from ppdinf.lattice.points.decision_diagram import decision_diagram
+from ppdinf.lattice.decision_diagram import decision_diagram
 
 RARE = 1e-6  # 60 tests: false alarm rate 1 in 17,000 runs
 

@@ -8,9 +8,9 @@ from lattice_laws import two_way
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import connected_moves, kernel, margin_matrix, margin_moves, structure
-from ppdinf.lattice.algebra.systems import integer_matrix
 from ppdinf.lattice.move_families import MarginSwaps, junction_tree, margin_swaps, margins_of
 from ppdinf.lattice.moves import computed_basis, program
+from ppdinf.lattice.systems import integer_matrix
 
 DRAWS = 4000
 ORDER = np.random.default_rng(3).permutation(16)

@@ -10,10 +10,10 @@ from lattice_laws import two_way
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
+from ppdinf.lattice import fiber_tables as module
 from ppdinf.lattice import nearest_feasible, structure
-from ppdinf.lattice.points import fiber_tables as module
-from ppdinf.lattice.points.fiber_tables import cell_intervals, fiber_tables, fixed_cells
-from ppdinf.lattice.points.shortest import nearest_steps, shortest_distance, shortest_step
+from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables, fixed_cells
+from ppdinf.lattice.shortest import nearest_steps, shortest_distance, shortest_step
 
 fixed = settings(deadline=None, derandomize=True, max_examples=100)
 

@@ -14,9 +14,9 @@ import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.lattice import null_space as module
-from ppdinf.lattice.algebra.systems import integer_matrix
 from ppdinf.lattice.class_sums import elimination_order
 from ppdinf.lattice.null_space import null_space
+from ppdinf.lattice.systems import integer_matrix
 
 fixed = settings(deadline=None, derandomize=True, max_examples=120)
 

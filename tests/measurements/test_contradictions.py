@@ -5,8 +5,8 @@ import pytest
 
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import integer_matrix
-from ppdinf.lattice.points.feasible import conflicting_rows
+from ppdinf.lattice.feasible import conflicting_rows
+from ppdinf.lattice.systems import integer_matrix
 
 inv = ppd.invariants
 LABELS = {"a": ["x", "y"], "b": ["u", "v", "w"]}

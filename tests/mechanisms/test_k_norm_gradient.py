@@ -21,8 +21,8 @@ from ppdinf.mechanisms import (
     Mean,
     Quantile,
 )
+from ppdinf.noise.k_norm import K_NORMS, draw_integer_k_norm, one_of
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.k_norm import K_NORMS, draw_integer_k_norm, one_of
 
 
 def on_grid(mechanism, data, grid):

@@ -16,7 +16,7 @@ import ppdinf as ppd
 from ppdinf.cli.release_commands import show_session
 from ppdinf.errors import CountError, InternalError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, at_least, between, cells, covariates, groups, linear, nonnegative, total, zeros
-from ppdinf.lattice.algebra.systems import exact_product, integer_matrix
+from ppdinf.lattice.systems import exact_product, integer_matrix
 from ppdinf.mechanisms import table_mechanism
 
 CONFIDENTIAL = (7_654_321, 8_123_457, 9_031_333)

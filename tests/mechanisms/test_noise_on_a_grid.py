@@ -15,10 +15,10 @@ from ppdinf.errors import InvariantError, LabelError, ModelError, PrivacyError
 from ppdinf.invariants import Public, cells, covariates, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms.counting_queries import moved_structure
-from ppdinf.mechanisms.real.real_noise import as_grid
+from ppdinf.mechanisms.real_noise import as_grid
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.triangular_laplace import triangular_laplace
 from ppdinf.noise.sampler_plan import Plan
+from ppdinf.noise.triangular_laplace import triangular_laplace
 
 DRAWS = 60_000
 MARGINS = margin("dim_0") & margin("dim_1")
@@ -246,7 +246,7 @@ def test_the_plan_states_that_no_grid_is_possible(monkeypatch, tmp_path):
     def refuse(*arguments):
         raise InvariantError("The basis is too ill-conditioned.")
 
-    monkeypatch.setattr("ppdinf.mechanisms.real.subspace_gaussian.exact_noise", refuse)
+    monkeypatch.setattr("ppdinf.mechanisms.subspace_gaussian.exact_noise", refuse)
     release = gaussian(total()).release(THREE)
     assert release.mechanism.grid is None
     assert not release.plan.exact

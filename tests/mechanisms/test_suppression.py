@@ -12,7 +12,7 @@ from scipy import special, stats
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, between, margin, nonnegative, total
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.privacy import Ledger, audit, compose
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}

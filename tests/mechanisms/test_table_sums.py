@@ -15,11 +15,10 @@ import ppdinf as ppd
 from ppdinf import invariants as inv
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
-from ppdinf.lattice.points.fiber_tables import fiber_tables
-from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase
-from ppdinf.mechanisms.bounded import few_given_rest, table_sums
-from ppdinf.mechanisms.bounded.few_given_rest import FewGivenRest, lower_bounds_and_groups
-from ppdinf.mechanisms.bounded.table_sums import sides, tilts
+from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.mechanisms import DiscreteGaussian, DoubleGeometric, Staircase, few_given_rest, table_sums
+from ppdinf.mechanisms.few_given_rest import FewGivenRest, lower_bounds_and_groups
+from ppdinf.mechanisms.table_sums import sides, tilts
 from ppdinf.noise.exact import variable_elimination as elimination
 from ppdinf.noise.primitives.stream import seeded_stream
 

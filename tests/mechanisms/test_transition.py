@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 import ppdinf as ppd
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.mechanisms import Mechanism, random_rounding
-from ppdinf.models.comparators import gaussian
+from ppdinf.models.compare import gaussian
 from ppdinf.noise.primitives.stream import seeded_stream
 
 THREE = random_rounding(3, upper=12)

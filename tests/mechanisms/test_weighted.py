@@ -15,7 +15,7 @@ from scipy import special
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import at_least, between, groups, inequality, margin, nonnegative, total
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Staircase
 from ppdinf.privacy import conditioning_cost, erosion, posterior_range
 
@@ -300,7 +300,7 @@ def test_impossible_tables_have_no_density(name):
 
 def test_slacks_end_at_the_public_limits():
     """Noise with a rate of 1e-6 per person reaches millions of slack values; bounds and sums leave few."""
-    from ppdinf.mechanisms.bounded.table_sums import eliminated_releases
+    from ppdinf.mechanisms.table_sums import eliminated_releases
 
     public = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
     system, x = public.on(CASES), CASES.values.ravel()

@@ -8,8 +8,7 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.invariants import groups, total
-from ppdinf.models.comparators import clipped, gaussian, noisy_as_true, projected
-from ppdinf.models.compare import compare
+from ppdinf.models.compare import clipped, compare, gaussian, noisy_as_true, projected
 
 QUIET = {"progressbar": False, "rng": 1}
 TABLE = xr.DataArray([0, 1, 2, 40], dims="county", coords={"state": ("county", ["A", "A", "B", "B"])})

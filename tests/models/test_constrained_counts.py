@@ -13,7 +13,7 @@ from scipy.special import gammaln
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import groups, margin, total
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 
 RARE = 1e-5
 

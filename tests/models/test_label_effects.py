@@ -13,8 +13,7 @@ from scipy.stats import halfnorm, multivariate_normal, norm
 import ppdinf as ppd
 from ppdinf._internal.pymc_compat import NUMBA_CONSTANT_SIZE_LIMIT, Constant, graph_inputs
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.models.label_effects import log_rates
-from ppdinf.models.reparametrize import intercept_given_total
+from ppdinf.models.label_effects import intercept_given_total, log_rates
 
 STATES = ["a", "a", "b", "b", "b", "c"]
 PEOPLE = np.array([100, 4000, 50, 3000, 900, 70])
@@ -416,7 +415,7 @@ def test_models_of_releases_can_be_copied(norm):
     )
     with pm.Model() as model:
         effect = pm.Normal("effect", 0, 1, shape=3)
-        level = ppd.models.reparametrize.intercept_given_total("mu", pm.Normal.dist(2, 2), effect, 46)
+        level = ppd.models.intercept_given_total("mu", pm.Normal.dist(2, 2), effect, 46)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.math.exp(level + effect)), release=noisy)
     start, copied = model.initial_point(), model.copy().initial_point()
     assert {name: value.tolist() for name, value in copied.items()} == {k: v.tolist() for k, v in start.items()}

@@ -16,7 +16,7 @@ from scipy.special import gammaln, logsumexp
 import ppdinf as ppd
 from ppdinf.errors import DiagnosisWarning, ModelError, PrivacyError
 from ppdinf.invariants import Public, margin, nonnegative, total
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.laws.l2_laplace import JointL2, mixing_precision
 from ppdinf.mechanisms import DirichletMultinomial, DoubleGeometric
 

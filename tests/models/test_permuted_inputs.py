@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.errors import LabelError
-from ppdinf.mechanisms.bounded.base_measure import DirichletMultinomial
+from ppdinf.mechanisms.base_measure import DirichletMultinomial
 
 inv = ppd.invariants
 LABELS = {"a": ["x", "y"], "b": [7, 3]}

@@ -14,7 +14,7 @@ from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, log_masses,
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
-from ppdinf.laws.chain_kernels import double_geometric
+from ppdinf.laws.additive_law import double_geometric
 from ppdinf.noise.mcmc.annealed import (
     anneal,
     annealed,

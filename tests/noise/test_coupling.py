@@ -11,7 +11,7 @@ from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, p_value
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DoubleGeometric
-from ppdinf.laws.chain_kernels import double_geometric
+from ppdinf.laws.additive_law import double_geometric
 from ppdinf.noise.mcmc.annealed import annealing
 from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, coupled_jump, gibbs_meeting, isdp_meeting, isdp_pair_step
 from ppdinf.noise.mcmc.isdp import jumps

@@ -12,7 +12,7 @@ from scipy import sparse, stats
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix, structure
-from ppdinf.lattice.points.shortest import nearest_steps
+from ppdinf.lattice.shortest import nearest_steps
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.noise.exact.gram_schmidt import klein, squares_across
 from ppdinf.noise.exact.klein import Klein

@@ -8,10 +8,10 @@ from scipy import stats
 
 from ppdinf.invariants import total
 from ppdinf.mechanisms import KNorm
+from ppdinf.noise.k_norm import K_NORMS, independent_moves, k_norm, polytope, uniforms
 from ppdinf.noise.primitives.continuous import exponentials, laplaces, normals
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.k_norm import K_NORMS, independent_moves, k_norm, polytope, uniforms
-from ppdinf.noise.real.random_lines import hull_chord
+from ppdinf.noise.random_lines import hull_chord
 from ppdinf.privacy.sensitivity import sensitivity_polytope
 
 LAWS = [(normals, stats.norm), (laplaces, stats.laplace), (exponentials, stats.expon)]
@@ -205,7 +205,7 @@ def test_a_uniform_number_of_gaining_points_is_rejected(monkeypatch):
     expected = hull(columns, True).noise(20_000, seeded_stream(2))
     body = independent_moves(columns, differences=True)
     assert stats.ks_2samp(body.noise(20_000, seeded_stream(1)).max(axis=1), expected.max(axis=1)).pvalue > 1e-6
-    monkeypatch.setattr("ppdinf.noise.real.k_norm.gammaln", np.zeros_like)
+    monkeypatch.setattr("ppdinf.noise.k_norm.gammaln", np.zeros_like)
     assert stats.ks_2samp(body.noise(20_000, seeded_stream(1)).max(axis=1), expected.max(axis=1)).pvalue < 1e-6
 
 

@@ -5,11 +5,11 @@ import pytest
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
+from ppdinf.noise import random_lines as module
+from ppdinf.noise.k_norm import K_NORMS, k_norm, polytope
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real import random_lines as module
-from ppdinf.noise.real.k_norm import K_NORMS, k_norm, polytope
-from ppdinf.noise.real.random_lines import hit_and_run, hit_and_run_meeting, hull_chord, slice_lines
+from ppdinf.noise.random_lines import hit_and_run, hit_and_run_meeting, hull_chord, slice_lines
 from ppdinf.privacy.sensitivity import enclosing_ellipsoid, sensitivity_polytope
 
 POINTS = sensitivity_polytope(np.linalg.svd(np.ones((1, 5)))[2][1:]) * np.array([[1], [1], [1], [6]])

@@ -21,7 +21,7 @@ from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.distributions.ops import SumsGivenTotals
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.value_and_gradient import pack
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.samplers import posterior_importance, posterior_rejection
 from ppdinf.samplers.posterior_rejection import saturated_bound
 from ppdinf.samplers.posterior_target import target_of

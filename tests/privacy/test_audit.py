@@ -10,7 +10,7 @@ from scipy import special
 import ppdinf as ppd
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import at_least, between, covariates, groups, margin, nonnegative, total
-from ppdinf.lattice.points.shortest import shortest_step
+from ppdinf.lattice.shortest import shortest_step
 from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Staircase
 from ppdinf.privacy import audit
 from ppdinf.privacy.lattice_gaussian import lattice_delta, theorem14_sigma

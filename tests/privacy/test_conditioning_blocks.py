@@ -9,7 +9,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.invariants import at_least, between, groups, margin, nonnegative, total
-from ppdinf.lattice.points.fiber_tables import fiber_tables
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric, Staircase
 from ppdinf.privacy import conditioning_cost
 from ppdinf.privacy.conditioning import cost_by_blocks

@@ -14,8 +14,8 @@ from scipy.special import gammaln, logsumexp
 import ppdinf as ppd
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk
+from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.lattice.points.fiber_tables import fiber_tables
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs, dense_steps
 
 DRAWS = 200_000

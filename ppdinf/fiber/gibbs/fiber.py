@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, log_weights_of
 from ppdinf.invariants import System
+from ppdinf.lattice.decision_diagram import EDGES, DecisionDiagram, decision_diagram
+from ppdinf.lattice.fiber_tables import fixed_cells
 from ppdinf.lattice.moves import Moves
-from ppdinf.lattice.points.decision_diagram import EDGES, DecisionDiagram, decision_diagram
-from ppdinf.lattice.points.fiber_tables import fixed_cells
-from ppdinf.lattice.points.supports import Support, random_vertex
+from ppdinf.lattice.supports import Support, random_vertex
 from ppdinf.laws.likelihood import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
 

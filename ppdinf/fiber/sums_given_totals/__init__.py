@@ -11,7 +11,6 @@ gauss_nodes            Cells of exponential families as a few weighted real node
                        bounds.
 node_sums              Sums of cells given their total, from the Gauss nodes of every cell.
 piecewise_polynomials  Log normalisers of exponential families as piecewise polynomials with error bounds.
-taylor                 Characteristic functions of cells with a small share in the sum, from moments.
 totals                 Sums of independent windowed integers, given their totals: log coefficients, marginals and exact
                        draws.
 value_and_gradient     Log coefficients of blocks of cells given their totals, and their gradient, the posterior of each

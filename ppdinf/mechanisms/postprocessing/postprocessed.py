@@ -19,9 +19,9 @@ from ppdinf._internal.values import Array, Json, assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.invariants.public import bind
-from ppdinf.lattice.algebra.solution import integer_solution
 from ppdinf.lattice.blocks import structure
-from ppdinf.lattice.points.feasible import nearest_feasible
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.solution import integer_solution
 from ppdinf.mechanism import PreparedRelease
 from ppdinf.mechanisms.input_checks import refuse_seed, require_public, validate_input, warn_fixed
 from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace

@@ -10,7 +10,7 @@ from scipy.sparse import linalg
 
 from ppdinf._internal.values import numbers
 from ppdinf.errors import CountError, InvariantError
-from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.lattice.systems import MatrixLike
 
 
 def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.float64]:

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import MatrixLike, exact_product
-from ppdinf.lattice.points.programme import Programme
+from ppdinf.lattice.programme import Programme
+from ppdinf.lattice.systems import MatrixLike, exact_product
 
 WHOLE = 1e-6  # distance within which a solver's number counts as an integer
 

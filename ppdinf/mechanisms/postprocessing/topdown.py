@@ -27,7 +27,7 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import Array, Json, assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.algebra.systems import exact_product
+from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables, Levels, PostProcessed, _coordinates
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds

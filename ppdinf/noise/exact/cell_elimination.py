@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.lattice.algebra.integer_rows import row_algebra
-from ppdinf.lattice.algebra.systems import MatrixLike, equal_columns
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.class_sums import elimination_order
+from ppdinf.lattice.integer_rows import row_algebra
+from ppdinf.lattice.systems import MatrixLike, equal_columns
 from ppdinf.laws import DoubleGeometric, IntegerLaw, Law
 from ppdinf.noise.exact.potentials import symmetric
 from ppdinf.noise.exact.sampler_offer import Answer, Declined, Offer, is_one_block

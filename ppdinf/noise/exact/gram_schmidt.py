@@ -12,10 +12,10 @@ from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import spsolve_triangular
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.kernel import Lattice, kernel, support_components
-from ppdinf.lattice.algebra.systems import IntVector
 from ppdinf.lattice.blocks import Structure, structure
+from ppdinf.lattice.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.margins import HierarchicalTable
+from ppdinf.lattice.systems import IntVector
 from ppdinf.noise.exact.klein import UNIT, Klein
 
 LARGEST_LOSS = 0.1  # largest loss of acceptance by rounding

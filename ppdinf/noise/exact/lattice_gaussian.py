@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import MatrixLike
 from ppdinf.lattice.blocks import Structure
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import DiscreteGaussian, Law
 from ppdinf.noise.exact.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.klein import UNIT, Klein

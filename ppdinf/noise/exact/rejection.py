@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.rationals import ball
-from ppdinf.lattice.algebra.integer_rows import eliminate_units, sparse_rows
-from ppdinf.lattice.algebra.kernel import Lattice
 from ppdinf.lattice.blocks import Structure
+from ppdinf.lattice.integer_rows import eliminate_units, sparse_rows
+from ppdinf.lattice.kernel import Lattice
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.exact.single_sums import draw_class

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.integer_rows import row_algebra
-from ppdinf.lattice.algebra.systems import MatrixLike, equal_columns, integer_matrix
 from ppdinf.lattice.class_sums import elimination_order
+from ppdinf.lattice.integer_rows import row_algebra
+from ppdinf.lattice.systems import MatrixLike, equal_columns, integer_matrix
 from ppdinf.noise.exact.potentials import Potential, Window
 from ppdinf.noise.primitives.enclosures import compare_enclosures, integer_bounds, precision
 from ppdinf.noise.primitives.stream import BitStream

@@ -24,10 +24,10 @@ from scipy import sparse
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.lattice.algebra.systems import MatrixLike, integer_matrix
 from ppdinf.lattice.blocks import Structure, structure
+from ppdinf.lattice.systems import MatrixLike, integer_matrix
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.laws.chain_kernels import double_geometric, log_mass
+from ppdinf.laws.additive_law import double_geometric, log_mass
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Ints, Room, gibbs_moves, move_space, step, word
 from ppdinf.noise.mcmc.tv_bound import chains_in_threads
 

@@ -23,7 +23,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import Law
-from ppdinf.laws.chain_kernels import double_geometric
+from ppdinf.laws.additive_law import double_geometric
 from ppdinf.noise.mcmc.annealed import Annealing, anneal, annealed, annealing, own_rates
 from ppdinf.noise.mcmc.isdp import Jumps, jump, metropolis, move
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Ints, gibbs_moves, move_space, noise_gibbs, step, word

@@ -23,9 +23,9 @@ from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import InvariantError, PrivacyError
-from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import Law
-from ppdinf.laws.chain_kernels import double_geometric, log_mass
+from ppdinf.laws.additive_law import double_geometric, log_mass
 from ppdinf.noise.mcmc.lattice_gibbs_noise import Ints
 from ppdinf.noise.mcmc.tv_bound import chains_in_threads
 
@@ -49,7 +49,7 @@ def jumps(basis: MatrixLike, law: Law, a: float) -> Jumps:
     columns = sparse.csc_array(basis)
     if columns.dtype.kind not in "iu":
         raise InvariantError(
-            f"basis must have integer entries, found {columns.dtype}; use ppdinf.lattice.algebra.kernel(A).basis"
+            f"basis must have integer entries, found {columns.dtype}; use ppdinf.lattice.kernel(A).basis"
         )
     kind, scale = law.kernel_id
     return Jumps(

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.lattice.algebra.systems import MatrixLike
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.move_families import Cycles
 from ppdinf.lattice.moves import connected_moves
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import DoubleGeometric, Law
-from ppdinf.laws.chain_kernels import L1, L2, log_mass
+from ppdinf.laws.additive_law import L1, L2, log_mass
 from ppdinf.noise.mcmc.tv_bound import in_threads
 
 type Ints = NDArray[np.int64]

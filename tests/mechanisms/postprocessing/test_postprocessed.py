@@ -10,7 +10,7 @@ import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, at_least, between, groups, hierarchy, margin, nonnegative, total, zeros
 from ppdinf.mechanisms.postprocessing import PostProcessed, TopDown
-from ppdinf.models.comparators import noisy_as_true
+from ppdinf.models.compare import noisy_as_true
 
 RNG = np.random.default_rng(1)
 TABLE = xr.DataArray(

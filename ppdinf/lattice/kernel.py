@@ -12,8 +12,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.integer_rows import SparseRow, dense_integers, eliminate_units, rank, sparse_rows
-from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, equal_columns, integer_matrix
+from ppdinf.lattice.integer_rows import SparseRow, dense_integers, eliminate_units, rank, sparse_rows
+from ppdinf.lattice.systems import IntVector, MatrixLike, equal_columns, integer_matrix
 
 
 def certify(A: MatrixLike, B: MatrixLike) -> str:

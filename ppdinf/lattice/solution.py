@@ -11,14 +11,14 @@ from flint import fmpz_mat
 from numpy.typing import ArrayLike
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.integer_rows import (
+from ppdinf.lattice.integer_rows import (
     SparseRow,
     check_consistent,
     dense_integers,
     eliminate_units,
     sparse_rows,
 )
-from ppdinf.lattice.algebra.systems import MatrixLike, equal_columns, integer_matrix, integer_vector, row_label
+from ppdinf.lattice.systems import MatrixLike, equal_columns, integer_matrix, integer_vector, row_label
 
 
 class _FractionalError(Exception):
@@ -43,7 +43,7 @@ def integer_solution(A: MatrixLike, a: ArrayLike, *, row_names: Sequence[str] | 
     dict of int to int
         Nonzero entries of one solution by cell, as integers of any size. Only the first cell of each class of equal
         columns is used. For a solution near a given table, or within bounds, see
-        `ppdinf.lattice.points.feasible.nearest_feasible`.
+        `ppdinf.lattice.feasible.nearest_feasible`.
 
     Raises
     ------

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf.lattice.algebra.systems import IntVector, exact_product
-from ppdinf.lattice.points.fiber_tables import cell_intervals
-from ppdinf.lattice.points.programme import Programme
+from ppdinf.lattice.fiber_tables import cell_intervals
+from ppdinf.lattice.programme import Programme
+from ppdinf.lattice.systems import IntVector, exact_product
 
 PASSES = 20
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ppdinf.errors import PrivacyError
+from ppdinf.noise.k_norm import uniforms
 from ppdinf.noise.primitives.continuous import exponentials, normals
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.noise.real.k_norm import uniforms
 
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream

@@ -8,8 +8,11 @@ from scipy import sparse
 
 from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.solution import integer_solution
-from ppdinf.lattice.algebra.systems import (
+from ppdinf.lattice.blocks import Structure
+from ppdinf.lattice.blocks import structure as find_structure
+from ppdinf.lattice.programme import Programme
+from ppdinf.lattice.solution import integer_solution
+from ppdinf.lattice.systems import (
     LARGEST,
     IntVector,
     MatrixLike,
@@ -18,9 +21,6 @@ from ppdinf.lattice.algebra.systems import (
     integer_vector,
     row_label,
 )
-from ppdinf.lattice.blocks import Structure
-from ppdinf.lattice.blocks import structure as find_structure
-from ppdinf.lattice.points.programme import Programme
 
 LARGEST_PROGRAMME = 20_000  # largest number of rows and columns of the linear program
 ZERO = 1e-7

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import IntVector, equal_columns
 from ppdinf.lattice.blocks import Structure, structure
-from ppdinf.lattice.points.fiber_tables import fiber_tables
-from ppdinf.lattice.points.programme import Programme, Variables
+from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.programme import Programme, Variables
+from ppdinf.lattice.systems import IntVector, equal_columns
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:

@@ -14,8 +14,8 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws import IntegerLaw
 from ppdinf.mechanism import Mechanism
-from ppdinf.mechanisms.bounded.weighted import Weighted, is_bounded
 from ppdinf.mechanisms.input_checks import require_public
+from ppdinf.mechanisms.weighted import Weighted, is_bounded
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.conditioning import conditioning_cost
 from ppdinf.privacy.guarantee import Guarantee

@@ -23,8 +23,8 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import null_space
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
-from ppdinf.mechanisms.real.real_noise import SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps, unless_noisy
-from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
+from ppdinf.mechanisms.real_noise import SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps, unless_noisy
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
 from ppdinf.noise.exact.lattice_gaussian import ImageLattice
 from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.primitives.stream import BitStream

@@ -15,9 +15,9 @@ from scipy.optimize import brentq
 
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
-from ppdinf.lattice.points.fiber_tables import cell_intervals
+from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.laws import IntegerLaw
-from ppdinf.mechanisms.bounded.base_measure import BaseMeasure
+from ppdinf.mechanisms.base_measure import BaseMeasure
 from ppdinf.noise.exact.cell_elimination import elimination_work
 from ppdinf.noise.exact.potentials import Potential, Window
 from ppdinf.noise.exact.variable_elimination import LARGEST_WORK, Elimination

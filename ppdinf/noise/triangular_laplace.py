@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import MatrixLike
+from ppdinf.lattice.systems import MatrixLike
 from ppdinf.noise.primitives.enclosures import draw_bernoulli
 
 if TYPE_CHECKING:

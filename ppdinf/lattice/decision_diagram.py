@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf.lattice.algebra.kernel import support_components
-from ppdinf.lattice.algebra.systems import IntVector
+from ppdinf.lattice.kernel import support_components
+from ppdinf.lattice.systems import IntVector
 
 BASE = 2.0**200  # base of the exponents of weights
 LOG_BASE = 200 * 0.6931471805599453

@@ -24,7 +24,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.mechanisms.real.real_noise import (
+from ppdinf.mechanisms.real_noise import (
     NARROWEST,
     SubspaceNoise,
     grid_below,
@@ -32,11 +32,11 @@ from ppdinf.mechanisms.real.real_noise import (
     laplace_reach,
     unless_noisy,
 )
-from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import laplaces
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.real.triangular_laplace import triangular_laplace
+from ppdinf.noise.triangular_laplace import triangular_laplace
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 
 COARSE = 0.05  # relative error of an integral over the removed component

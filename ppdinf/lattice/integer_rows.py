@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import (
+from ppdinf.lattice.systems import (
     IntVector,
     MatrixLike,
     equal_columns,

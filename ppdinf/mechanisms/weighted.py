@@ -27,10 +27,10 @@ from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.l2_laplace import log_l2_total
 from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser, unknown_constant
-from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, log_base_measure
-from ppdinf.mechanisms.bounded.few_given_rest import FewGivenRest, lower_bounds_and_groups
-from ppdinf.mechanisms.bounded.table_sums import eliminated_releases, work_of
+from ppdinf.mechanisms.base_measure import BaseMeasure, log_base_measure
+from ppdinf.mechanisms.few_given_rest import FewGivenRest, lower_bounds_and_groups
 from ppdinf.mechanisms.table_mechanism import TableMechanism
+from ppdinf.mechanisms.table_sums import eliminated_releases, work_of
 from ppdinf.noise.exact.variable_elimination import LARGEST_WORK, Elimination, steps
 from ppdinf.noise.log_total import log_total
 from ppdinf.noise.primitives.enclosures import draw_bernoulli

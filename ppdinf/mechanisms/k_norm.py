@@ -30,13 +30,13 @@ from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
-from ppdinf.mechanisms.real.real_noise import RARE, SubspaceNoise, grid_below, in_steps, unless_noisy
-from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism
+from ppdinf.mechanisms.real_noise import RARE, SubspaceNoise, grid_below, in_steps, unless_noisy
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
+from ppdinf.noise.k_norm import IndependentMoves, Polytope, independent_moves, polytope
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.continuous import exponentials
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.real.k_norm import IndependentMoves, Polytope, independent_moves, polytope
-from ppdinf.noise.real.random_lines import hit_and_run, hit_and_run_meeting, hull_chord
+from ppdinf.noise.random_lines import hit_and_run, hit_and_run_meeting, hull_chord
 from ppdinf.noise.sampler_plan import exact_noise
 from ppdinf.privacy.sensitivity import Neighbours, enclosing_ellipsoid
 

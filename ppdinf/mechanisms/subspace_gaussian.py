@@ -6,7 +6,7 @@ are N(0, sigma^2 P) with P the projection onto N, which is also spherical noise 
 (Theorem 4.2). The mean squared error over all cells is m sigma^2 with m = dim N.
 
 On a grid, the noise is discrete Gaussian on the multiples with ``A z = 0``, wide enough for the guarantee of real
-numbers (`ppdinf.mechanisms.real.real_noise`): tables at distance k differ by at most k Delta_2, of W or of Q'W.
+numbers (`ppdinf.mechanisms.real_noise`): tables at distance k differ by at most k Delta_2, of W or of Q'W.
 
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 """
@@ -28,7 +28,7 @@ from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
-from ppdinf.mechanisms.real.real_noise import (
+from ppdinf.mechanisms.real_noise import (
     NARROWEST,
     SubspaceNoise,
     gaussian_on_grid,
@@ -36,7 +36,7 @@ from ppdinf.mechanisms.real.real_noise import (
     in_steps,
     unless_noisy,
 )
-from ppdinf.mechanisms.real.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import exact_noise

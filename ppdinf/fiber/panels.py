@@ -2,7 +2,7 @@ r"""Panels: runs of consecutive integers that a few real nodes replace in sums o
 
 The Gauss rule of N consecutive integers with m nodes has the error bound 4 N M r^(1 - 2 m) / (r - 1), where M bounds
 the weights on an ellipse around the panel (docs/mathematics/gauss_nodes.md). M follows from the value and the slope at
-the centre and from `ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios.bends`.
+the centre and from `ppdinf.fiber.gamma_ratios.bends`.
 
 Panels of a cell start at its mode and go in both directions. They end where the noise has another formula, or where a
 geometric series bounds all further weights by a negligible sum. Short runs, also near poles, remain single integers.
@@ -13,8 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
+from ppdinf.fiber.gamma_ratios import (
     BEGIN,
     END,
     HIGH,
@@ -28,6 +27,7 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     is_convex,
     level,
 )
+from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
 STEP = 4  # numbers of nodes are multiples of this
 LARGEST = 32  # largest number of nodes of a panel

@@ -2,7 +2,7 @@ r"""Sums of cells whose log weights are ratios of gamma functions, given their t
 
 As in :mod:`ppdinf.fiber.sums_given_totals.fourier`, the coefficient is a mean of products of characteristic functions
 over N frequencies. The characteristic function of a cell is a sum over the nodes of its panels
-(:mod:`ppdinf.fiber.sums_of_gamma_ratios.panels`), which are chosen anew in each evaluation. The cost of a cell is about
+(:mod:`ppdinf.fiber.panels`), which are chosen anew in each evaluation. The cost of a cell is about
 50 nodes for every noise scale and count, and nothing is computed when a model is built. Steps:
 
 1. divide all cells into panels, and compute log weights at the nodes;
@@ -19,9 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
-from ppdinf.fiber.sums_given_totals.node_sums import inverse, products, times, waves
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
+from ppdinf.fiber.gamma_ratios import (
     ALPHA,
     BEGIN,
     BETA,
@@ -34,7 +32,7 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     level,
     log_weights,
 )
-from ppdinf.fiber.sums_of_gamma_ratios.panels import (
+from ppdinf.fiber.panels import (
     BOUND,
     CENTRE,
     CONCAVE,
@@ -50,6 +48,8 @@ from ppdinf.fiber.sums_of_gamma_ratios.panels import (
     place,
     plan,
 )
+from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
+from ppdinf.fiber.sums_given_totals.node_sums import inverse, products, times, waves
 
 DROP = 30.0  # omitted frequencies and aliasing are below exp(-DROP) relative to the density at the mean
 FREQUENCIES = 128  # largest number of frequencies

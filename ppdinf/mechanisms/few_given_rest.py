@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 
 from ppdinf._internal.rationals import ball
 from ppdinf.invariants import System
-from ppdinf.lattice.algebra.integer_rows import row_algebra
+from ppdinf.lattice.integer_rows import row_algebra
 from ppdinf.noise.exact.potentials import Potential, log_concave
 from ppdinf.noise.exact.variable_elimination import Elimination
 from ppdinf.noise.primitives.enclosures import draw_bernoulli, precision

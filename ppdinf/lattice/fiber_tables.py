@@ -5,10 +5,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.algebra.systems import IntVector, MatrixLike, exact_product
 from ppdinf.lattice.blocks import Structure, structure
-from ppdinf.lattice.points.feasible import nearest_feasible
-from ppdinf.lattice.points.programme import Programme
+from ppdinf.lattice.feasible import nearest_feasible
+from ppdinf.lattice.programme import Programme
+from ppdinf.lattice.systems import IntVector, MatrixLike, exact_product
 
 PARTIAL = 4 * 10**6  # largest number of partial tables
 ENTRIES = 2**24  # largest number of entries of dense rows

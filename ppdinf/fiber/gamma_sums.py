@@ -1,6 +1,6 @@
 """Sums of cells whose log weights are ratios of gamma functions, given their totals: value and gradient.
 
-Each group is evaluated at the nodes of panels (:mod:`ppdinf.fiber.sums_of_gamma_ratios.panel_sums`). If the bounds on
+Each group is evaluated at the nodes of panels (:mod:`ppdinf.fiber.panel_sums`). If the bounds on
 their errors are too large, the integers of all windows of the group are used.
 """
 
@@ -14,9 +14,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import Deferred
-from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, row_of, upper_envelope, vectorised
-from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped, has_digits
-from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
+from ppdinf.fiber.gamma_ratios import (
     ALPHA,
     BEGIN,
     BETA,
@@ -30,8 +28,10 @@ from ppdinf.fiber.sums_of_gamma_ratios.gamma_ratios import (
     domain,
     log_weights,
 )
-from ppdinf.fiber.sums_of_gamma_ratios.panel_sums import by_panels
-from ppdinf.fiber.sums_of_gamma_ratios.panels import RULES, panel_rules
+from ppdinf.fiber.panel_sums import by_panels
+from ppdinf.fiber.panels import RULES, panel_rules
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, row_of, upper_envelope, vectorised
+from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped, has_digits
 
 SIZES = 6
 """Number of sizes at the start of the integers: cells, totals, and whether cells have alpha, beta and c, and segments.

@@ -15,14 +15,14 @@ from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.values import Array, Json, assign, construct
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
-from ppdinf.lattice.points.fiber_tables import fiber_tables
-from ppdinf.lattice.points.shortest import shortest_distance
+from ppdinf.lattice.fiber_tables import fiber_tables
+from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.laws import LAPLACE, DoubleGeometric, L2Laplace
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.mechanism import Mechanism
-from ppdinf.mechanisms.bounded.base_measure import BaseMeasure, DirichletMultinomial, log_base_measure
-from ppdinf.mechanisms.bounded.weighted import Weighted
+from ppdinf.mechanisms.base_measure import BaseMeasure, DirichletMultinomial, log_base_measure
 from ppdinf.mechanisms.input_checks import require_public
+from ppdinf.mechanisms.weighted import Weighted
 from ppdinf.noise.exact.potentials import table
 from ppdinf.noise.exact.variable_elimination import Elimination
 from ppdinf.noise.primitives.stream import BitStream
@@ -150,7 +150,7 @@ class WassersteinExponential(Weighted):
         tables, given as arrays of the table's shape. Then ``|y - x| / sensitivity`` above is ``loss / sigma``, where
         sigma is the largest change of the loss of a release between tables at l1 distance `sensitivity`, computed by
         enumeration. At most 1,000 tables may satisfy the public statements, and release files cannot store the loss
-        (`ppdinf.mechanisms.bounded.wasserstein_exponential`).
+        (`ppdinf.mechanisms.wasserstein_exponential`).
     models : iterable of (law, law), optional
         Pairs of distributions of the table given the public statements: one pair for each model and each secret pair,
         as mappings from tuples of all counts, in the order of the table's cells, to probabilities. A sensitivity below
