@@ -12,9 +12,10 @@ from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "ppdinf": {"code lines": 32_500, "files": 300, "lines": 60_000},
-    "tests": {"files": 200, "lines": 38_000},
+    "ppdinf": {"code lines": 35_400, "files": 300, "lines": 61_500},
+    "tests": {"files": 232, "lines": 50_200},
 }
+"""What a change adds, it or something older pays for; lower these numbers when a change leaves room."""
 LENGTHS, DEPTHS = (46, 109), (1, 3)
 """Median and 95th percentile of the characters of a statement, and of the blocks around it."""
 LAYOUT = {

@@ -36,15 +36,7 @@ type Cells = dict[tuple[str, ...], Row]
 
 @dataclass(frozen=True)
 class TextFile:
-    """Rows of a CSV file as text: all readers of tables start from it.
-
-    Attributes
-    ----------
-    name : str
-        Name of the file, for messages.
-    header : list of str
-    rows : list of Row
-    """
+    """Rows of a CSV file as text: all readers of tables start from it. Messages contain its `name`."""
 
     name: str
     header: list[str]
@@ -52,10 +44,8 @@ class TextFile:
 
     @classmethod
     def read(cls, path: Path) -> TextFile:
-        """Read a CSV file in UTF-8, with or without a byte order mark.
-
-        Fields are separated by commas; without a comma in the header, by tabs, semicolons or vertical bars.
-        """
+        """Read a CSV file in UTF-8, with or without a byte order mark."""
+        # without a comma in the header, fields are separated by tabs, semicolons or vertical bars
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
@@ -129,13 +119,7 @@ class TextFile:
 
 
 def parse_count(where: str, text: str) -> int:
-    """Read a count; the error of an invalid count does not show it.
-
-    Examples
-    --------
-    >>> parse_count("cases.csv line 2, column 'cases'", "12")
-    12
-    """
+    """Read a count; the error of an invalid count does not show it."""
     if _WHOLE.fullmatch(text):
         if len(text) <= 16 and int(text) <= LARGEST:
             return int(text)
@@ -152,13 +136,7 @@ def parse_count(where: str, text: str) -> int:
 
 
 def public_folder() -> Path | None:
-    """Return the folder that PPDINF_DATA names, or None if it is unset or empty.
-
-    Raises
-    ------
-    FileNotFoundError
-        PPDINF_DATA does not name a folder.
-    """
+    """Return the folder that PPDINF_DATA names, or None if it is unset or empty."""
     name = os.environ.get(VARIABLE)
     if not name:
         return None

@@ -142,10 +142,9 @@ def no_second_derivative(op: Op, position: int, x: Variable) -> Variable:
 
 
 class CellSums(CallbackOp):
-    """Log weights of all tables with given totals, and for each cell the posterior that is their gradient.
+    """Log weights of all tables with given totals, and for each cell the posterior that is their gradient."""
 
-    The first input varies. The second has all constants, from `blocks` on the total of each cell.
-    """
+    # the first input varies; the second has all constants, from `blocks` on the total of each cell
 
     blocks: ClassVar[int]
 

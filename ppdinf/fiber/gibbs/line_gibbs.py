@@ -45,10 +45,9 @@ NO_SUMS = no_sums(0).arrays, np.zeros(0, dtype=np.int64), False
 
 
 class CellWeights(NamedTuple):
-    """Log weights of the counts from `lower` on, shape (d, width), with maximum 0 in each row, and their exponentials.
+    """Log weights of the counts from `lower` on, shape (d, width), with maximum 0 in each row, and their exponentials."""
 
-    With noisy sums, the exponentials are not used and empty.
-    """
+    # with noisy sums, the exponentials are not used and empty
 
     lower: Ints
     logs: Reals
@@ -160,11 +159,9 @@ def walk(
     largest: bool,
     rng: np.random.Generator,
 ) -> None:
-    """Update a table, followed by its slacks ``B x - b``, and its sums in place along each direction in turn.
-
-    Direction r adds ``steps[k]`` to entry ``cells[k]`` of x for k in ``starts[r]:starts[r + 1]``. With `largest`, the
-    log weight of the sums is minus their largest absolute difference from the published values.
-    """
+    """Update a table, followed by its slacks ``B x - b``, and its sums in place along each direction in turn."""
+    # direction r adds steps[k] to entry cells[k] of x for k in starts[r]:starts[r + 1]; with `largest`, the log weight
+    # of the sums is minus their largest absolute difference from the published values
     (lower, logs, _), precision = weights, measured[4]
     c, seen = np.zeros_like(sums), np.zeros(sums.size, dtype=np.bool_)
     touched, buffer = np.empty(sums.size, dtype=np.int64), np.empty(logs.shape[1])
