@@ -45,7 +45,7 @@ NO_SUMS = no_sums(0).arrays, np.zeros(0, dtype=np.int64), False
 
 
 class CellWeights(NamedTuple):
-    """Log weights of the counts from `lower` on, shape (d, width), with maximum 0 in each row, and their exponentials."""
+    """Log weights of counts from `lower` on, shape (d, width), with maximum 0 in each row, and their exponentials."""
 
     # with noisy sums, the exponentials are not used and empty
 

@@ -92,7 +92,7 @@ def products(phi: NDArray) -> NDArray:
 def inverse(
     whole: NDArray, error: NDArray, modulus: int, room: int, count: int, before: NDArray
 ) -> tuple[float, float]:
-    """Return the probability of a total and its error bound, from the product over all cells and its relative errors."""
+    """Return the probability of a total and its error bound, from the product over cells and its relative errors."""
     # `before` receives the factors of the first `count` frequencies
     n, unit, total, lost = whole.size // 2, 2.0 * np.pi / modulus, 1.0 / modulus, 0.0
     before[:] = 0.0
