@@ -12,6 +12,8 @@ or PyTensor. Tested versions are the bounds in pyproject.toml and the newest ver
     transforms one model into another, as for PyMC's marginal models.
 `NodeRewriter`, `OpToRewriterTracker`
     Cache the rewrites of each Op with weak references. Alternative: compiled models remain in memory.
+`local_dimshuffle_subtensor`
+    Exclude reversed slices from a rewrite that is wrong for them. Alternative: refuse models that reverse a table.
 `InitialPoint`, `initial_point_rewrites_db`
     Initialize variables that depend on a marginalized table at a table that the release allows. Alternative: start
     chains from a table of the prior, which may be impossible.
@@ -121,6 +123,7 @@ from pytensor.tensor.math import All, Sum
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.rewriting.uncanonicalize import local_dimshuffle_subtensor
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogAddExp, LogSumExp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
@@ -200,6 +203,7 @@ PRIVATE = [
     "in2out",
     "indices_from_subtensor",
     "initial_point_rewrites_db",
+    "local_dimshuffle_subtensor",
     "log_density",
     "logprob_rewrites_db",
     "numba_core_rv_funcify",
@@ -315,6 +319,7 @@ __all__ = [
     "initial_point_rewrites_db",
     "inputvars",
     "join_nonshared_inputs",
+    "local_dimshuffle_subtensor",
     "log_density",
     "logprob_rewrites_db",
     "model_from_fgraph",

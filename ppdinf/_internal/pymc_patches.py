@@ -1,6 +1,6 @@
 """All functions of PyMC and PyTensor that the package replaces, each with the reason.
 
-Every replacement calls PyMC's own function for models without confidential tables.
+Functions of PyMC run unchanged for models without confidential tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,18 @@ from weakref import WeakKeyDictionary
 
 import pymc as pm
 
-from ppdinf._internal.pymc_compat import NodeRewriter, Op, OpToRewriterTracker, forward, log_density
+from ppdinf._internal.pymc_compat import (
+    Apply,
+    FunctionGraph,
+    NodeRewriter,
+    Op,
+    OpToRewriterTracker,
+    Subtensor,
+    forward,
+    indices_from_subtensor,
+    local_dimshuffle_subtensor,
+    log_density,
+)
 
 
 class Patch(NamedTuple):
@@ -59,6 +70,13 @@ PATCHES = {
         "Weak references in the cache, which https://github.com/pymc-devs/pytensor/pull/1660 introduced for the "
         "trackers themselves only.",
     ),
+    "local_dimshuffle_subtensor": Patch(
+        (local_dimshuffle_subtensor,),
+        "fn",
+        "PyTensor computes x[::-1][:1].squeeze() as x[0] if the length of x is known. The density of a dependent on a "
+        "reversed table could use the wrong cell silently.",
+        "A rewrite that uses the last element for slices with a negative step. No issue proposes one.",
+    ),
 }
 
 
@@ -100,3 +118,23 @@ def _clear(tracker: OpToRewriterTracker, cached: Any) -> None:
 
 
 setattr(OpToRewriterTracker, PATCHES["get_trackers"].attribute, property(_get_trackers, _clear))
+
+
+# -- a rewrite of squeezed slices that ignores negative steps ---------------------------------------------
+
+
+def _squeezes_steps(fgraph: FunctionGraph, node: Apply) -> bool:
+    """Return whether the squeezed input is a slice such as ``x[:-2:-1]``, which may start at the last element."""
+    read = node.inputs[0].owner
+    if read is None or not isinstance(read.op, Subtensor):
+        return False
+    indices = indices_from_subtensor(read.inputs[1:], read.op.idx_list)
+    return any(isinstance(index, slice) and index.start is None and index.step is not None for index in indices)
+
+
+def _keep(own: Callable[..., Any], fgraph: FunctionGraph, node: Apply) -> bool:
+    """Do not rewrite a node."""
+    return False
+
+
+replace("local_dimshuffle_subtensor", _keep, _squeezes_steps)

@@ -39,6 +39,23 @@ def test_density(way):
         assert found(v_unobserved=missing) == pytest.approx(wanted, abs=1e-9)
 
 
+@pytest.mark.quick_cases(0)
+@pytest.mark.compiled
+def test_missing_value_of_a_reversed_table():
+    """A mixture, whose table has a known length. Wrong variant: the missing value depends on the first cell."""
+    release, p = released(), np.array([0.3, 0.7])
+    with pm.Model(coords=release.coords) as model:
+        mixture = pm.Mixture.dist(p, [pm.Poisson.dist(1.0), pm.Poisson.dist(4.0)])
+        x = ppd.PartiallyPrivate("x", mixture, release, marginalize=False)
+        pm.Binomial("v", n=x[::-1], p=SHARE, observed=[np.nan, 1, 0])
+    prior = (p * stats.poisson.pmf(TABLES[:, :, None], [1.0, 4.0])).sum(axis=2).prod(axis=1)
+    visits = stats.binom.pmf([5, 1, 0], TABLES[:, ::-1], SHARE).prod(axis=1)
+    wanted = np.log((prior * np.exp(LOG_NOISE) * visits).sum())
+    assert summed(model)(v_unobserved=[5]) == pytest.approx(wanted, abs=1e-9)
+    wrong = stats.binom.pmf([5, 1, 0], TABLES[:, [0, 1, 0]], SHARE).prod(axis=1)
+    assert abs(np.log((prior * np.exp(LOG_NOISE) * wrong).sum()) - wanted) > 0.1
+
+
 def law(counted):
     """Return the law of all tables by the counted visits; others are zeros, which is wrong if they are missing."""
     density = np.where(counted, stats.binom.pmf(np.nan_to_num(VISITS), TABLES[:, :, None], SHARE), 1.0)

@@ -6,14 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
 from known_parameters import known
 from three_cells import posed
 
 import ppdinf.models
+from ppdinf._internal.pymc_compat import NodeRewriter, local_dimshuffle_subtensor
 from ppdinf._internal.pymc_patches import PATCHES
 
 PACKAGE = str(Path(ppdinf.models.__file__).parents[1])
-CHECKS = {"function", "has_tables", "_depends_on_tables", "<genexpr>", "<lambda>", "_get_trackers", "of_op", "_clear"}
+CHECKS = {"function", "has_tables", "_depends_on_tables", "<genexpr>", "<lambda>", "_get_trackers", "of_op", "_clear",
+          "_squeezes_steps"}  # fmt: skip
 
 
 def is_own(value):
@@ -28,7 +33,8 @@ def test_every_replaced_function_is_listed():
             continue
         for attribute, value in list(vars(module).items()):
             found |= {(module, attribute)} if is_own(value) else set()
-            members = vars(value).items() if inspect.isclass(value) and value.__module__ == name else ()
+            is_class = inspect.isclass(value) and value.__module__ == name
+            members = vars(value).items() if is_class or isinstance(value, NodeRewriter) else ()
             found |= {(value, key) for key, member in members if is_own(getattr(member, "fget", member))}
     listed = {(owner, patch.attribute) for patch in PATCHES.values() for owner in patch.owners}
     assert listed <= found
@@ -70,3 +76,23 @@ def without_a_table():
 def test_a_model_without_tables_runs_the_functions_of_pymc():
     assert called(without_a_table) <= CHECKS
     assert {"_logp", "_sample_posterior_predictive"} <= called(lambda: posed(lambda x: pm.Normal("mean", 0, 1)))
+
+
+REVERSED = {
+    "a slice": lambda x: x[:-2:-1],
+    "every third": lambda x: x[::-3][:1],
+    "a column": lambda x: x.reshape((3, 1))[::-1][:1, 0],
+}
+
+
+@pytest.mark.parametrize("form", REVERSED)
+def test_one_element_of_a_reversed_vector_is_the_last(form, monkeypatch):
+    """Wrong variant: the rewrite of PyTensor, which takes the first element."""
+    x = pt.tensor("x", shape=(3,))
+
+    def element():
+        return pytensor.function([x], REVERSED[form](x).squeeze())([1.0, 2.0, 3.0])
+
+    assert element() == 3
+    monkeypatch.setattr(local_dimshuffle_subtensor, "fn", local_dimshuffle_subtensor.fn.__wrapped__)
+    assert element() == 1
