@@ -12,8 +12,6 @@ or PyTensor. Tested versions are the bounds in pyproject.toml and the newest ver
     transforms one model into another, as for PyMC's marginal models.
 `NodeRewriter`, `OpToRewriterTracker`
     Cache the rewrites of each Op with weak references. Alternative: compiled models remain in memory.
-`local_dimshuffle_subtensor`
-    Exclude reversed slices from a rewrite that is wrong for them. Alternative: refuse models that reverse a table.
 `InitialPoint`, `initial_point_rewrites_db`
     Initialize variables that depend on a marginalized table at a table that the release allows. Alternative: start
     chains from a table of the prior, which may be impossible.
@@ -89,7 +87,7 @@ from pymc.step_methods.hmc.integration import CpuLeapfrogIntegrator, State
 from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
 from pymc.step_methods.state import dataclass_state
 from pymc.util import check_dist_not_registered, get_value_vars_from_user_vars
-from pytensor.compile import SharedVariable, ViewOp
+from pytensor.compile import SharedVariable, ViewOp, optdb
 from pytensor.gradient import DisconnectedType, NullType, NullTypeGradError, disconnected_type, grad_not_implemented
 from pytensor.graph import (
     Apply,
@@ -123,12 +121,14 @@ from pytensor.tensor.math import All, Sum
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.rewriting.uncanonicalize import local_dimshuffle_subtensor
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogAddExp, LogSumExp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.xtensor.type import XTensorVariable
 from pytensor.xtensor.vectorization import XRV
+
+# a rewrite, by its name in PyTensor's registry
+local_dimshuffle_subtensor = optdb["uncanonicalize"]["local_dimshuffle_subtensor"]
 
 # distributions in a user's model, by their public classes
 BernoulliRV = type(pm.Bernoulli.rv_op)
@@ -203,7 +203,6 @@ PRIVATE = [
     "in2out",
     "indices_from_subtensor",
     "initial_point_rewrites_db",
-    "local_dimshuffle_subtensor",
     "log_density",
     "logprob_rewrites_db",
     "numba_core_rv_funcify",
