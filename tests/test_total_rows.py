@@ -171,6 +171,16 @@ def test_tables_without_totals_are_accepted(shape, law):
     assert wrong <= 1000 / 15
 
 
+def test_wide_ranges_of_codes_are_no_evidence():
+    """Census blocks such as 1000, 1001, ... in eight groups; without the correction for many codes 38 are refused."""
+    rng, wrong = np.random.default_rng(3), 0
+    for _ in range(200):
+        codes = [f"{group}{block:03d}" for group in range(1, 9) for block in range(int(rng.integers(6, 16)))]
+        low = np.where(rng.random(len(codes)) < 0.85, 0, rng.integers(0, 60, len(codes))).astype(float)
+        wrong += refused({"block": codes}, (["block"], low, low + rng.integers(40, 120, len(codes))))
+    assert wrong <= 200 / 15
+
+
 def test_published_totals_with_suppressed_cells():
     labels = {"county": [*COUNTIES, "Pennsylvania"]}
     for values, wrong in [

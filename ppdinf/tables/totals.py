@@ -240,6 +240,7 @@ def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes, chan
             agreeing.append(
                 (log_chance - np.log(max(chance, LIKELY) if likely else chance), int(label), int(order[parts[0]]))
             )
-    # if few of many codes agree, they may do so by chance
-    agreeing = [each for each in agreeing if each[0] + np.log(tried / len(agreeing)) < 0]
-    return min(agreeing)[1:] if agreeing else None
+    # among many codes, a few agree by chance (Benjamini and Hochberg, 1995); wide ranges agree without evidence
+    agreeing.sort()
+    refused = any(each[0] + np.log(tried / rank) < 0 for rank, each in enumerate(agreeing, start=1))
+    return agreeing[0][1:] if refused else None
