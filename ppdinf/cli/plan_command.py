@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.rationals import as_fraction
-from ppdinf.cli.plain_output import notes, stdout
+from ppdinf.cli.plain_output import loss_shown, notes, stdout
 from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.cli.release_commands import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
+from ppdinf.privacy.unit_loss import factor_of, round_up
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ppdinf.invariants import Public
     from ppdinf.mechanisms.error_plan import ErrorPlan, Family
     from ppdinf.mechanisms.table_mechanism import TableMechanism
+    from ppdinf.privacy.guarantee import Guarantee
 
 
 def plan(
@@ -82,22 +85,23 @@ def plan(
     plans = {
         name: ppd.plan(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
     }
-    for name, each in plans.items():
-        for loss in each.table.index.unique("loss"):
-            notes(console, _one_person(each, name, loss))
-    show_plans(console, plans, sizes, gaps)
     if cv is not None:
         for name, each in plans.items():
             loss = each.loss_for(cv=share, at=at)
-            notes(console, f"{_one_person(each, name, loss)} {cv} at {at} persons requires {name} = {loss}.")
+            notes(console, f"{cv} at {at} persons requires {name} = {loss}. {each.guarantee(loss).describe_unit()}\n")
+    show_plans(console, plans, sizes, gaps)
     if figure is not None:
         _draw(plans, figure, share, at)
         notes(console, f"Figure: {figure}.")
 
 
-def _one_person(plan: ErrorPlan, name: str, loss: Fraction | str) -> str:
-    """Describe the largest loss of one person, and the loss per unit of distance that leads to it."""
-    return f"{plan.guarantee(loss).describe_unit()} This is the loss of one release with {name} = {loss}."
+def _one_person(guarantee: Guarantee) -> tuple[str, str]:
+    """Format the largest loss of one person, and the factor of the odds that it permits."""
+    loss, delta = guarantee.loss_of_unit, guarantee.delta_of_unit
+    if loss == math.inf:
+        return "no limit", "no limit"
+    delta_shown = f", delta = {round_up(delta)}" if delta else ""
+    return f"{loss_shown(loss)}{delta_shown}", f"x {factor_of(loss)}" if guarantee.rho is None else ""
 
 
 def _laplace(kind: Callable[..., TableMechanism], statements: Public, norm: str) -> Family:
@@ -149,28 +153,36 @@ def _share(text: str) -> str:
 def show_plans(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:
     """Print a table for each kind of cells that have noise of the same distribution."""
     columns = {f"cv_{size}": f"CV of {size:,}" for size in sizes}
-    columns |= {f"across_{gap}": f"across a limit {gap:,} away" for gap in gaps}
-    columns |= {f"swap_{gap}": f"order of two {gap:,} apart" for gap in gaps}
+    columns |= {f"across_{gap}": f"across {gap:,}" for gap in gaps}
+    columns |= {f"swap_{gap}": f"order {gap:,}" for gap in gaps}
     tables: dict[str, Table] = {}
-    simulated = False
+    simulated = tied = False
     for name, each in plans.items():
         for (loss, kind), row in zip(each.table.index, each.table.to_dict("records"), strict=True):
             simulated |= not row["exact"]
             cells = f"{row['cells']} {kind}"
             if cells not in tables:
-                tables[cells] = Table(title=f"Cells: {cells}", title_justify="left", header_style="bold")
-                for column in ("loss", "sd", "90 % within", *columns.values()):
-                    tables[cells].add_column(column, no_wrap=column in ("loss", "sd"))
+                title = f"Cells: {cells}"
+                tables[cells] = Table(
+                    title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=0
+                )
+                for column in ("loss", "one person loses", "odds", "sd", "90 % within", *columns.values()):
+                    tables[cells].add_column(column, overflow="fold", no_wrap=column == "loss", justify="right")
             shares = [f"{row[column]:.1%}" if row[column] == row[column] else "" for column in columns]
             within = f"±{row['support_radius']:g}"
-            tables[cells].add_row(f"{name} = {loss}", f"{row['sd']:.2f}", within, *shares)
+            guarantee = each.guarantee(loss)
+            tied |= bool(guarantee.unprotected)
+            tables[cells].add_row(f"{name} = {loss}", *_one_person(guarantee), f"{row['sd']:.2f}", within, *shares)
     for shown in tables.values():
         console.print(shown)
     notes(
         console,
-        "CV: standard deviation of the noise divided by the count. Across a limit: probability that a count at this "
-        "distance from a limit is released beyond it. Order: probability that two counts at this distance are released "
-        "in the reverse order. No count of the table was used.",
+        "One person loses: the largest loss by one release, if counted in another cell, and the factor by which it "
+        "changes the odds. CV: standard deviation of the noise divided by the count. Across: probability that a count "
+        "at this distance from a limit is released beyond it. Order: probability that two counts at this distance are "
+        "released in the reverse order. No count of the table was used.",
     )
+    if tied:
+        notes(console, "Several persons whose changes keep the public sums only together can lose more than one.")
     if simulated:
         notes(console, "Where public sums cross, and for l2 noise, from simulated noise, accurate to 2 %.")

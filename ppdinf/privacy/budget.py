@@ -64,11 +64,11 @@ class Budget:
         records = f" with up to {contributions} records" if contributions > 1 else ""
         return "\n".join(
             (
-                f"One {unit}{records} can lose at most, if the whole budget is spent:",
+                f"One {unit}{records} can lose, if the whole budget is spent on tables without public sums, at most:",
                 f"  {describe_loss(total_guarantee(metric='l1'))} by l1 noise, or noise for a record added or removed",
                 f"  {describe_loss(total_guarantee(metric='l2'))} by l2 noise",
                 f"  {describe_loss(total_guarantee(neighbours=REPLACED))} by noise for a record replaced by another",
-                "With public sums the loss can be larger: the guarantee of each release states its loss.",
+                "Public sums can tie others to a change, at a larger loss: the guarantee of each release states it.",
             )
         )
 
