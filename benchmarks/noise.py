@@ -37,9 +37,9 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric, L2Laplace
+from ppdinf.noise import LatticeMetropolis
 from ppdinf.noise.mcmc.annealed import annealed, annealing
-from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting, isdp_meeting
-from ppdinf.noise.mcmc.isdp import isdp, jumps
+from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
@@ -102,12 +102,11 @@ def chain_rate(run, d):
 
 
 def published(A, law, logs):
-    basis = kernel(A).basis
     rates = []
     for log in logs:
-        system = jumps(basis, law, math.exp(-log))
+        chain = LatticeMetropolis(A, law, math.exp(-log))
         rates.append(
-            chain_rate(lambda n, thin, burn, s=system: isdp(s, n, thin=thin, burn=burn, chains=2, rng=1)[0], system.d)
+            chain_rate(lambda n, thin, burn, c=chain: c.draw(n, thin=thin, burn=burn, chains=2, rng=1)[0], A.shape[1])
         )
     return min(rates, key=lambda rate: (rate[1] > CONVERGED, -rate[0]))
 
@@ -198,8 +197,8 @@ def sizes():
 
 def chains(A, law, log):
     """Return meeting times, a run of a given number of steps, and the steps after which a pair is stopped."""
-    system, moves = jumps(kernel(A).basis, law, math.exp(-log)), gibbs_moves(A, law)
-    yield "published", isdp_meeting(system), lambda n: isdp(system, 1, thin=n, rng=5), 300_000
+    published, moves = LatticeMetropolis(A, law, math.exp(-log)), gibbs_moves(A, law)
+    yield "published", published.meeting, lambda n: published.draw(1, thin=n, rng=5), 300_000
     yield "Gibbs", gibbs_meeting(moves), lambda n: noise_gibbs(moves, 1, burn=n - 1, rng=5), 50_000
     levels = annealing(A, law)
     yield "annealed", annealed_meeting(levels), lambda n: annealed(levels, 1, burn=n - 1, rng=5), 500

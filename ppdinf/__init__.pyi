@@ -10,6 +10,7 @@ from . import laws as laws
 from . import measurements as measurements
 from . import mechanisms as mechanisms
 from . import models as models
+from . import noise as noise
 from . import plots as plots
 from . import privacy as privacy
 from . import releases as releases

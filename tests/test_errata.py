@@ -12,8 +12,7 @@ from ppdinf.invariants import nonnegative, total
 from ppdinf.lattice import kernel
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DoubleGeometric, Mean
-from ppdinf.noise.mcmc.coupled_noise import isdp_meeting
-from ppdinf.noise.mcmc.isdp import isdp, jumps
+from ppdinf.noise import LatticeMetropolis
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.privacy import wasserstein_infinity
 
@@ -154,7 +153,7 @@ def test_ppd_lemma_8_needs_persons_who_remain_independent():
 def test_isdp_meeting_times_are_those_of_the_first_chain():
     """Algorithm 2 labels the second chain by l in one place: with its own time l - L, the bound is not valid."""
     law, lag = DoubleGeometric(1), 60
-    bound = tv_bound(isdp_meeting(jumps(kernel([[1, 1, 1]]).basis, law, math.exp(-1.0))), pairs=2000, lag=lag, rng=3)
+    bound = tv_bound(LatticeMetropolis([[1, 1, 1]], law, math.exp(-1.0)).meeting, pairs=2000, lag=lag, rng=3)
     z = np.arange(-40, 41)
     weight = np.exp(-np.abs(z)[:, None] - np.abs(z) - np.abs(z[:, None] + z))
     start = (1 - math.exp(-1)) / (1 + math.exp(-1)) * np.exp(-np.abs(z))  # of both coordinates, independent
@@ -166,10 +165,10 @@ def test_isdp_meeting_times_are_those_of_the_first_chain():
 @pytest.mark.quick_cases(0)
 def test_isdp_thinning_at_a_hundredth_of_a_percent_keeps_one_draw_in_ten_thousand():
     """If it is read as 1 in 100, successive draws of 102 counties under one total are highly correlated."""
-    system = jumps(kernel(np.ones((1, 102), dtype=int)).basis, DoubleGeometric("0.192"), a=math.exp(-2.5))
+    chain = LatticeMetropolis(np.ones((1, 102), dtype=int), DoubleGeometric("0.192"), math.exp(-2.5))
 
     def autocorrelation(thin):
-        noise, _ = isdp(system, 150, thin=thin, burn=30_000, rng=4)
+        noise, _ = chain.draw(150, thin=thin, burn=30_000, rng=4)
         sizes = np.abs(noise[0]).sum(axis=1)
         return np.corrcoef(sizes[:-1], sizes[1:])[0, 1]
 

@@ -18,7 +18,7 @@ from ppdinf._internal.rationals import as_fraction
 from ppdinf.datasets.table_file import public_folder
 from ppdinf.invariants import Public, groups, margin, nonnegative, total
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.mcmc.annealed import independence, proposal
+from ppdinf.noise import IndependenceMetropolis
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy.conditioning import conditioning_cost
@@ -107,8 +107,9 @@ def chain(rates, iterations=500_000):
     rows = []
     for rate in rates:
         bounds = {"B": np.eye(46, dtype=int), "limits": -counts}
-        prepared = proposal(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
-        noise, accepted = independence(prepared, iterations // 10, thin=10, chains=4, rng=1)
+        published = IndependenceMetropolis(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
+        noise, accepted = published.draw(iterations // 10, thin=10, chains=4, rng=1)
+        prepared = published.system
         l1 = np.abs(noise).sum(axis=2).mean(axis=1)
 
         proposed = np.zeros((iterations // 2, 46), dtype=np.int64)
@@ -193,8 +194,8 @@ def traces(study, exact, iterations):
     bounds = {"B": np.eye(46, dtype=int), "limits": -system.cells(table)}
     figure, panels = plt.subplots(2, 1, figsize=(7.5, 4.2), sharex=True, sharey=True, layout="constrained")
     for axes, rate in zip(panels, (0.6, 0.9), strict=True):
-        prepared = proposal(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
-        noise, accepted = independence(prepared, iterations, chains=1, rng=2)
+        published = IndependenceMetropolis(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
+        noise, accepted = published.draw(iterations, rng=2)
         axes.plot(np.abs(noise[0]).sum(axis=1), lw=0.8, color="#0072B2", label="chain")
         axes.axhline(exact, color="#D55E00", lw=1, ls="--", label="mean of exact draws")
         axes.set_title(f"proposals of rate {rate}: {accepted[0]:.2%} accepted", fontsize=10)

@@ -15,13 +15,13 @@ import pandas as pd
 import xarray as xr
 
 import ppdinf as ppd
-from ppdinf.lattice import kernel, margin_matrix, structure
+from ppdinf.diagnostics import tv_bound
+from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import LAPLACE, DoubleGeometric
+from ppdinf.noise import LatticeMetropolis
 from ppdinf.noise.mcmc.annealed import annealed, annealing
-from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting, isdp_meeting
-from ppdinf.noise.mcmc.isdp import isdp, jumps
+from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
-from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_plan import exact_noise
 
@@ -47,9 +47,9 @@ POPULATIONS = "county_population_2010.csv"
 
 def chains(A, law, log_ratio, lags):
     """Yield chains of one law: name, meeting times, lag (None: by a pilot), maximum of steps, and a run of n steps."""
-    system, moves = jumps(kernel(A).basis, law, math.exp(log_ratio)), gibbs_moves(A, law)
+    published, moves = LatticeMetropolis(A, law, math.exp(log_ratio)), gibbs_moves(A, law)
     for lag in lags:
-        yield f"published, lag {lag:,}", isdp_meeting(system), lag, 10**7, lambda n: isdp(system, 1, thin=n, rng=1)
+        yield f"published, lag {lag:,}", published.meeting, lag, 10**7, lambda n: published.draw(1, thin=n, rng=1)
     yield "lattice Gibbs", gibbs_meeting(moves), None, 1000, lambda n: noise_gibbs(moves, 1, burn=n - 1, rng=1)
     if isinstance(law, DoubleGeometric):
         levels = annealing(A, law)
@@ -118,10 +118,9 @@ def counties(study, table, seed, quick):
     law = DoubleGeometric("0.192")
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="0.192")
     noise = (mechanism.simulate(table, draws=1000, rng=seed + 4) - table).values
-    wide = jumps(kernel(np.ones((1, table.size), dtype=int)).basis, DoubleGeometric("0.1"), math.exp(-2.5))
-    system = wide._replace(scale=law.kernel_id[1])
+    published = LatticeMetropolis(np.ones((1, table.size), dtype=int), law, math.exp(-2.5))
     start = time.process_time()
-    kept, _ = isdp(system, 100 if quick else 1000, thin=1000, burn=10**6, chains=4, rng=seed + 5)
+    kept, _ = published.draw(100 if quick else 1000, thin=1000, burn=10**6, chains=4, rng=seed + 5)
     seconds = time.process_time() - start
     rhat = array_stats.rhat(kept.astype(float), chain_axis=0, draw_axis=1)
     ess = float(array_stats.ess(np.abs(kept).sum(axis=2).astype(float), chain_axis=0, draw_axis=1))

@@ -24,7 +24,7 @@ L1, L2, GAUSSIAN = 0, 1, 2
 
 
 @jit
-def log_mass(kind: int, scale: float, absolute: int, squares: int) -> float:
+def log_mass(kind: int, scale: float, absolute: int, squares: float) -> float:
     """Return the log mass, up to a constant, given |z|_1 and |z|_2^2."""
     if kind == L1:
         return -scale * absolute

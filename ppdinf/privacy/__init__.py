@@ -37,6 +37,7 @@ from ppdinf.privacy.conditioning import posterior_range as posterior_range
 from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee as Guarantee
+from ppdinf.privacy.lattice_gaussian import tail_bound as tail_bound
 from ppdinf.privacy.pufferfish import KAnonymity as KAnonymity
 from ppdinf.privacy.pufferfish import TCloseness as TCloseness
 from ppdinf.privacy.pufferfish import condition_output as condition_output
@@ -82,6 +83,7 @@ __all__ = [
     "secret_pair",
     "sensitivity",
     "sensitivity_polytope",
+    "tail_bound",
     "to_approximate",
     "to_event",
     "to_zcdp",

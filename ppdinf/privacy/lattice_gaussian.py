@@ -21,7 +21,10 @@ from scipy.optimize import brentq
 
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
-from ppdinf.lattice.blocks import Structure
+from ppdinf.lattice.blocks import Structure, structure
+from ppdinf.lattice.systems import MatrixLike
+from ppdinf.laws import Law
+from ppdinf.laws.additive_law import GAUSSIAN, L2, log_mass
 from ppdinf.noise.exact.gram_schmidt import klein, squares_across
 from ppdinf.noise.exact.theta import FLAT, log_ratio
 from ppdinf.privacy.zcdp import as_delta, zcdp_rho
@@ -97,6 +100,66 @@ class _StepLaw:
         """Return the smallest share of its mass that the shifted lattice across the step keeps."""
         widths = sigma**2 / self.squares
         return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
+
+
+def tail_bound(A: MatrixLike | Structure, law: Law, distance: float) -> float:
+    """Bound the probability that lattice noise moves a table by an l2 distance or more.
+
+    The published bound is K t^m exp(-loss(t)), where the lattice has m dimensions and noise of length t has the log
+    mass -loss(t). The papers prove it if t is large enough. Here it is used from the distances where the proof applies,
+    and the result is 1 below them, so that it is a bound at every distance.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of int, shape (k, d), or Structure
+        Public sums: the noise z satisfies A z = 0.
+    law : L2Laplace or DiscreteGaussian
+        Law of the noise.
+    distance : float
+        Length t of the noise in l2, positive.
+
+    Returns
+    -------
+    float
+        Upper bound on P(|z| >= t), at most 1.
+
+    Raises
+    ------
+    PrivacyError
+        The law is another one, or the distance is not positive.
+
+    See Also
+    --------
+    ppdinf.GeneralizedLaplace, ppdinf.GeneralizedGaussian, ppdinf.plan
+
+    References
+    ----------
+    P. Dharangutte et al., "Integer subspace differential privacy", AAAI 2023, Theorem 12 (7), Theorem 15, Proposition
+    18. The distances are derived in docs/mathematics/lattice_tails.md.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> round(ppd.privacy.tail_bound([[1, 1, 1]], ppd.laws.L2Laplace(1), 12), 4)
+    0.0257
+    """
+    kind, scale = law.kernel_id
+    if kind not in (L2, GAUSSIAN) or not 0 < distance < math.inf:
+        raise PrivacyError(
+            "the tail bound requires L2Laplace or DiscreteGaussian noise and a positive distance, "
+            f"found {law.name} noise and {distance!r}"
+        )
+    found = A if isinstance(A, Structure) else structure(A)
+    m = found.lattice.rank
+    if m == 0:
+        return 0.0
+    loss, twice = (-log_mass(kind, scale, 0, (k * distance) ** 2) for k in (1, 2))
+    # (1 + r / 2t)^m <= 2 for the covering radius r: balls of radius 2t have at most twice the points of their volume
+    orthogonal = klein(found.lattice, found.tables)
+    covering = 0.5 * math.sqrt(math.fsum(orthogonal.squares.tolist()) / (1 - orthogonal.slack))
+    if 2 * distance * (2 ** (1 / m) - 1) < covering or twice - loss < (m + 1) * math.log(2):
+        return 1.0
+    return math.exp(min(0.0, log_constant(found) + m * math.log(distance) - loss))
 
 
 def log_constant(structure: Structure) -> float:

@@ -13,7 +13,7 @@ from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.lattice.moves import connected_moves
 from ppdinf.laws import DoubleGeometric
-from ppdinf.noise.mcmc.annealed import proposal
+from ppdinf.noise import IndependenceMetropolis
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 
 pytestmark = pytest.mark.deep  # single systems are in `test_chains`
@@ -29,7 +29,7 @@ def problem(number, annealable=False):
     rng = np.random.default_rng([number, 2024 if annealable else 2023])
     if annealable:  # integer solved cells
         law = DoubleGeometric(str(rng.choice(SCALES["l1"])))
-        while proposal(A := random_system(rng), law, 1).divisor != 1:
+        while IndependenceMetropolis(A := random_system(rng), law, 1).system.divisor != 1:
             pass
         return A, law, *enumerate_noise(A, law)
     A = MARGINS[number // 10 % 3] if number % 10 == 0 else random_system(rng)

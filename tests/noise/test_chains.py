@@ -15,17 +15,14 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
 from ppdinf.laws.additive_law import double_geometric
+from ppdinf.noise import IndependenceMetropolis, LatticeMetropolis
 from ppdinf.noise.mcmc.annealed import (
     anneal,
     annealed,
     annealing,
-    draw_candidate,
-    independence,
-    log_importance,
     own_rates,
-    proposal,
 )
-from ppdinf.noise.mcmc.isdp import isdp, jump, jumps, metropolis
+from ppdinf.noise.mcmc.independence_metropolis import draw_candidate, log_importance
 from ppdinf.noise.mcmc.lattice_gibbs_noise import (
     gibbs_moves,
     line_quantile,
@@ -35,6 +32,7 @@ from ppdinf.noise.mcmc.lattice_gibbs_noise import (
     word,
     work_space,
 )
+from ppdinf.noise.mcmc.lattice_metropolis import jump, jumps, metropolis
 
 NONE = np.empty((0, 0), dtype=np.int64)
 FOUR_BY_FOUR = margin_matrix((4, 4), [(0,), (1,)])
@@ -126,10 +124,10 @@ def proposals(prepared, draws, rng):
 def independent(A, law, start, seed, rate=None, factor=1, accept=True):
     # wider proposals than targets without l1 tails
     rate = rate or (law.epsilon / 2 if law.is_mixture else law.kernel_id[1])
-    prepared = proposal(A, scaled(law, factor), rate)
+    chain = IndependenceMetropolis(A, scaled(law, factor), rate)
     if not accept:
-        return proposals(prepared, len(start), np.random.default_rng(seed))
-    noise, _ = independence(prepared, len(start) // 2, thin=120, burn=240, chains=2, rng=seed)
+        return proposals(chain.system, len(start), np.random.default_rng(seed))
+    noise, _ = chain.draw(len(start) // 2, thin=120, burn=240, chains=2, rng=seed)
     return noise.reshape(start.shape)
 
 
@@ -202,7 +200,7 @@ def test_pairs_of_rows_reach_the_law_from_zero(shape, factor):
 @pytest.mark.parametrize(("printed", "scale"), [(False, 1.0), (True, 1.0), (False, 1.05)])
 def test_the_printed_ratio_and_a_wrong_scale_of_independence(printed, scale):
     points, p = enumerate_law(SYSTEMS["total"], DoubleGeometric(1))
-    prepared = proposal(SYSTEMS["total"], DoubleGeometric(1), 0.5)
+    prepared = IndependenceMetropolis(SYSTEMS["total"], DoubleGeometric(1), 0.5).system
     end = after_proposals(prepared, 40_000, 60, np.random.default_rng(3), printed, scale)
     assert (p_value(end, points, p) < 1e-6) == (printed or scale != 1)
 
@@ -237,8 +235,8 @@ def test_annealing_without_weights(power):
 
 def test_recorded_draws_have_the_law_and_the_margins():
     points, p = enumerate_law(SYSTEMS["2 x 3 margins"], LAWS[0])
-    system = jumps(kernel(SYSTEMS["2 x 3 margins"]).basis, LAWS[0], a=np.exp(-1.0))
-    noise, accepted = isdp(system, 10_000, thin=100, burn=1000, chains=2, rng=6)
+    chain = LatticeMetropolis(SYSTEMS["2 x 3 margins"], LAWS[0], a=np.exp(-1.0))
+    noise, accepted = chain.draw(10_000, thin=100, burn=1000, chains=2, rng=6)
     assert p_value(noise.reshape(-1, 6), points, p) > 1e-6
     assert (accepted > 0.2).all()
     assert (accepted < 0.8).all()
@@ -276,12 +274,13 @@ def test_inequalities_truncate_the_law_of_independence():
     points, p = enumerate_law(A, law, lower=-table)
     allowed = points[:, 0] + points[:, 2] >= -2
     points, p = points[allowed], p[allowed] / p[allowed].sum()
-    noise, _ = independence(proposal(A, law, 0.5, B=B, limits=limits), 10_000, thin=100, chains=2, burn=500, rng=2)
+    chain = IndependenceMetropolis(A, law, 0.5, B=B, limits=limits)
+    noise, _ = chain.draw(10_000, thin=100, chains=2, burn=500, rng=2)
     assert p_value(noise.reshape(-1, 4), points, p) > 1e-6
 
 
 def test_index_set_and_exact_solutions():
-    prepared = proposal([[2, 3, 5]], DoubleGeometric(1), 1, free=[0, 1])
+    prepared = IndependenceMetropolis([[2, 3, 5]], DoubleGeometric(1), 1, free=[0, 1]).system
     assert (prepared.free.tolist(), prepared.solved.tolist()) == ([0, 1], [2])
     assert (prepared.factors.tolist(), prepared.divisor) == ([[-2, -3]], 5)
 
@@ -292,8 +291,8 @@ def test_acceptance_on_a_table_like_that_of_the_paper():
     A[0], A[1, :23], A[2, 4:23], A[2, 27:] = 1, 1, 1, 1
     table = np.random.default_rng(4).poisson(5.5, 46)
     free = np.setdiff1d(np.arange(46), [0, 22, 45])
-    prepared = proposal(A, DoubleGeometric("1/2"), "0.6", free=free, B=np.eye(46, dtype=int), limits=-table)
-    noise, accepted = independence(prepared, 20_000, rng=5)
+    chain = IndependenceMetropolis(A, DoubleGeometric("1/2"), "0.6", free=free, B=np.eye(46, dtype=int), limits=-table)
+    noise, accepted = chain.draw(20_000, rng=5)
     assert 0.003 < accepted[0] < 0.06
     assert not (noise[0] @ A.T).any()
     assert (noise[0] + table >= 0).all()
@@ -401,9 +400,9 @@ def test_double_geometric_has_its_law():
 
 QUARTER = DoubleGeometric("1/4")
 RUNS = {
-    "published": lambda **how: isdp(jumps(kernel(FOUR_BY_FOUR).basis, QUARTER, a=np.exp(-1.0)), 50, **how)[0],
+    "published": lambda **how: LatticeMetropolis(FOUR_BY_FOUR, QUARTER, a=np.exp(-1.0)).draw(50, **how)[0],
     "gibbs": lambda **how: noise_gibbs(gibbs_moves(FOUR_BY_FOUR, QUARTER), 50, **how),
-    "independence": lambda **how: independence(proposal([[1, 1, 1]], DoubleGeometric(1), 1), 50, **how)[0],
+    "independence": lambda **how: IndependenceMetropolis([[1, 1, 1]], DoubleGeometric(1), 1).draw(50, **how)[0],
     "annealed": lambda **how: annealed(annealing(FOUR_BY_FOUR, QUARTER), 20, **how)[0],
 }
 
@@ -430,13 +429,22 @@ REFUSED = [
     (lambda: annealing(SYSTEMS["weights"], UNIT), InvariantError, "multiples of 1/2"),
     (lambda: gibbs_moves(TOTAL, Staircase(1)), PrivacyError, "do not support staircase"),
     (lambda: DiscreteGaussian(0), PrivacyError, "sigma must be positive"),
-    (lambda: proposal(TOTAL, UNIT, 1, free=[0]), InvariantError, "do not determine the other cells"),
-    (lambda: proposal([[1, 1, 0]], UNIT, 1, free=[0, 1]), InvariantError, "do not determine the other cells"),
-    (lambda: proposal(TOTAL, UNIT, 1, free=[0, 7]), InvariantError, "found 7"),
-    (lambda: proposal(TOTAL, UNIT, 1, B=[[1, 0, 0]], limits=[1]), InvariantError, r"limits\[0\] is positive"),
-    (lambda: proposal(TOTAL, UNIT, 1, B=[[1, 0, 0]], limits=[0, 0]), InvariantError, "2 limits"),
-    (lambda: jumps(np.array([[1], [-1]]), UNIT, a=1.0), PrivacyError, "0 < a < 1"),
-    (lambda: jumps(np.array([[0.5], [-0.5]]), UNIT, a=0.5), InvariantError, "integer"),
+    (lambda: IndependenceMetropolis(TOTAL, UNIT, 1, free=[0]), InvariantError, "do not determine the other cells"),
+    (
+        lambda: IndependenceMetropolis([[1, 1, 0]], UNIT, 1, free=[0, 1]),
+        InvariantError,
+        "do not determine the other cells",
+    ),
+    (lambda: IndependenceMetropolis(TOTAL, UNIT, 1, free=[0, 7]), InvariantError, "found 7"),
+    (
+        lambda: IndependenceMetropolis(TOTAL, UNIT, 1, B=[[1, 0, 0]], limits=[1]),
+        InvariantError,
+        r"limits\[0\] is positive",
+    ),
+    (lambda: IndependenceMetropolis(TOTAL, UNIT, 1, B=[[1, 0, 0]], limits=[0, 0]), InvariantError, "2 limits"),
+    (lambda: IndependenceMetropolis(TOTAL, UNIT, 0), PrivacyError, "rate must be positive"),
+    (lambda: IndependenceMetropolis(TOTAL, UNIT, 1).draw(3, thin=0, rng=1), PrivacyError, "thin and chains must be"),
+    (lambda: LatticeMetropolis(TOTAL, UNIT, a=1.0), PrivacyError, "0 < a < 1"),
 ]
 
 

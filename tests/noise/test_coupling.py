@@ -12,10 +12,11 @@ from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.additive_law import double_geometric
+from ppdinf.noise import IndependenceMetropolis, LatticeMetropolis
 from ppdinf.noise.mcmc.annealed import annealing
-from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, coupled_jump, gibbs_meeting, isdp_meeting, isdp_pair_step
-from ppdinf.noise.mcmc.isdp import jumps
+from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, step, word
+from ppdinf.noise.mcmc.lattice_metropolis import coupled_jump, jumps, pair_step
 from ppdinf.noise.mcmc.tv_bound import TVBound, in_threads, tv_bound
 
 LAW = DoubleGeometric(1)
@@ -39,7 +40,7 @@ def isdp_pairs(z, y, v, w, system, n_steps, rng):
     e, f = np.empty(v.shape[1], np.int64), np.empty(v.shape[1], np.int64)
     for row in range(len(z)):
         for _ in range(n_steps):
-            isdp_pair_step(z[row], y[row], v[row], w[row], e, f, system, rng)
+            pair_step(z[row], y[row], v[row], w[row], e, f, system, rng)
 
 
 @numba.njit
@@ -120,8 +121,9 @@ def test_chains_that_have_met_stay_together():
 @pytest.mark.quick_cases(0)
 def test_meeting_times_exceed_the_lag_and_do_not_depend_on_threads():
     A, law = margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4")
-    published = isdp_meeting(jumps(kernel(A).basis, law, a=np.exp(-1.0)))
-    for meeting in (published, gibbs_meeting(gibbs_moves(A, law)), annealed_meeting(annealing(A, law))):
+    published = LatticeMetropolis(A, law, a=np.exp(-1.0)).meeting
+    conditioned = IndependenceMetropolis([[1, 1, 1]], law, "1/3").meeting
+    for meeting in (published, conditioned, gibbs_meeting(gibbs_moves(A, law)), annealed_meeting(annealing(A, law))):
         one, three = (in_threads(lambda g: meeting(50, 10**5, g), 40, rng=10, threads=n) for n in (1, 3))  # noqa: B023
         assert one == three
         assert min(one) > 50
@@ -187,16 +189,30 @@ def test_the_bound_exceeds_the_exact_distance_of_gibbs():
             law_t = law_t @ matrix
 
 
-def test_the_bound_exceeds_the_exact_distance_of_the_published_chain():
-    law, a, reach = DoubleGeometric(1), math.exp(-2.5), 7
+def published_chain(name, log_q, reach=7):
+    """Return a published chain on a total, its proposal probabilities, log acceptance ratios, and law at the start."""
+    a = math.exp({"lattice": -2.5, "independence": -0.12}[name])
     coordinates, points = points_of_a_total(reach)
-    g = a ** abs(coordinates[:, None] - coordinates).sum(axis=2) * ((1 - a) / (1 + a)) ** 2
-    log_q = np.array([law.log_mass(x) for x in points])
-    matrix = g * np.exp(np.minimum(0, log_q - log_q[:, None]))
+    if name == "lattice":
+        g = a ** abs(coordinates[:, None] - coordinates).sum(axis=2) * ((1 - a) / (1 + a)) ** 2
+        start = a ** abs(coordinates).sum(axis=1) * ((1 - a) / (1 + a)) ** 2
+        return LatticeMetropolis(TOTAL, LAW, a), g, log_q - log_q[:, None], start
+    chain = IndependenceMetropolis(TOTAL, LAW, -math.log(a))
+    log_g = math.log(a) * abs(points[:, chain.system.free]).sum(axis=1)
+    g = np.tile(np.exp(log_g) * ((1 - a) / (1 + a)) ** 2, (len(points), 1))
+    log_w = log_q - log_g
+    return chain, g, log_w - log_w[:, None], (points == 0).all(axis=1).astype(float)
+
+
+@pytest.mark.parametrize("name", ["lattice", "independence"])
+def test_the_bound_exceeds_the_exact_distance_of_published_chains(name):
+    log_q = np.array([LAW.log_mass(x) for x in points_of_a_total(7)[1]])
+    chain, g, log_ratio, law_t = published_chain(name, log_q)
+    matrix = g * np.exp(np.minimum(0, log_ratio))
     matrix[np.diag_indices_from(matrix)] += 1 - matrix.sum(axis=1)
     q = np.exp(log_q) / np.exp(log_q).sum()
-    law_t = a ** abs(coordinates).sum(axis=1) * ((1 - a) / (1 + a)) ** 2
-    bound = tv_bound(isdp_meeting(jumps(kernel(TOTAL).basis, law, a)), pairs=4000, lag=20, rng=2)
+    assert abs(q @ matrix - q).max() < 1e-9
+    bound = tv_bound(chain.meeting, pairs=4000, lag=20, rng=2)
     late = bound.meetings - 20
     violated = False
     for t in range(120):
@@ -269,8 +285,8 @@ def test_invalid_input_raises():
 @pytest.mark.deep
 def test_published_chain_on_four_by_four_needs_about_ten_thousand_iterations():
     """ISDP, Figure 1: l1, epsilon = 0.25, a = exp(-1), 200 pairs, stable in the lag."""
-    system = jumps(kernel(margin_matrix((4, 4), [(0,), (1,)])).basis, DoubleGeometric("1/4"), a=math.exp(-1.0))
+    chain = LatticeMetropolis(margin_matrix((4, 4), [(0,), (1,)]), DoubleGeometric("1/4"), a=math.exp(-1.0))
     for lag in (1000, 5000, 20_000):
-        bound = tv_bound(isdp_meeting(system), pairs=200, lag=lag, rng=6)
+        bound = tv_bound(chain.meeting, pairs=200, lag=lag, rng=6)
         times = np.arange(0, 40_000, 100)
         assert 3000 < times[np.argmax(bound.estimate(times) < 0.01)] < 20_000

@@ -13,11 +13,13 @@ import ppdinf as ppd
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import groups, margin, total
 from ppdinf.lattice import structure
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.privacy import compose
 from ppdinf.privacy.lattice_gaussian import (
     exact_sigma,
     lattice_delta,
     log_constant,
+    tail_bound,
     theorem14_sigma,
     zcdp_sigma,
 )
@@ -93,17 +95,27 @@ def test_renyi_divergence_of_lattice_gaussians_is_that_of_the_line():
                 assert found == pytest.approx(bound, rel=1e-6)
 
 
-@pytest.mark.deep
-def test_tails():
-    """Theorem 12, for l2 Laplace and Gaussian noise."""
-    A = [[1, 1, 1, 0], [0, 0, 1, 1]]
-    z, found = points(A, 30), structure(A)
-    norms = np.sqrt((z**2).sum(axis=1))
-    for exponent in (lambda t: 0.8 * t, lambda t: 0.5 * t**2 / 9):
-        mass = np.exp(-exponent(norms))
-        for t in (8, 12, 16):
-            bound = math.exp(log_constant(found)) * t**found.lattice.rank * math.exp(-exponent(t))
-            assert mass[norms >= t].sum() / mass.sum() <= bound
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("law", [L2Laplace("4/5"), DiscreteGaussian(3)], ids=str)
+@pytest.mark.parametrize("A", [[[1, 1]], [[1, 2]], [[1, 1, 1]], [[1, 1, 1, 0], [0, 0, 1, 1]]], ids=str)
+def test_the_tail_bound_holds_at_every_distance(A, law):
+    """Theorem 12 and Proposition 18; the printed bound without the distance from which it holds is too small near 0."""
+    z = points(A, 60 if np.shape(A)[1] < 4 else 30)
+    norms, log_mass = np.sqrt((z**2).sum(axis=1)), np.array([law.log_mass(x) for x in z])
+    mass, found, informative = np.exp(log_mass) / np.exp(log_mass).sum(), structure(A), 0
+    for t in np.arange(0.05, 24, 0.35):
+        bound, exact = tail_bound(A, law, float(t)), mass[norms >= t].sum()
+        assert exact <= bound + 1e-12
+        informative += bound < 1
+    assert informative > 3
+    assert mass[norms > 0].sum() > math.exp(log_constant(found)) * 0.01**found.lattice.rank
+
+
+def test_no_tail_bound():
+    assert tail_bound(np.eye(2, dtype=int), L2Laplace(1), 1) == 0
+    for law, distance in ((DoubleGeometric(1), 3), (L2Laplace(1), 0), (L2Laplace(1), math.inf)):
+        with pytest.raises(PrivacyError, match="requires L2Laplace or DiscreteGaussian noise and a positive distance"):
+            tail_bound([[1, 1]], law, distance)
 
 
 def test_tail_constant_of_one_free_dimension():

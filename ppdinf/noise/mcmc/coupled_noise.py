@@ -23,10 +23,8 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import Law
-from ppdinf.laws.additive_law import double_geometric
 from ppdinf.noise.mcmc.annealed import Annealing, anneal, annealed, annealing, own_rates
-from ppdinf.noise.mcmc.isdp import Jumps, jump, metropolis, move
-from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Ints, gibbs_moves, move_space, noise_gibbs, step, word
+from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, gibbs_moves, move_space, noise_gibbs, step, word
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
 from ppdinf.noise.primitives.stream import BitStream
@@ -40,11 +38,6 @@ type Meeting = Callable[[int, int, np.random.Generator], int]
 """``meeting(lag, limit, rng)`` returns the meeting time, at most `limit`, or -1 if the chains have not met."""
 
 
-def isdp_meeting(system: Jumps) -> Meeting:
-    """Return a function for meeting times of the published chain, in iterations."""
-    return partial(_isdp_meeting, system)
-
-
 def gibbs_meeting(moves: GibbsMoves) -> Meeting:
     """Return a function for meeting times of lattice Gibbs, in sweeps."""
     return partial(_gibbs_meeting, moves)
@@ -53,53 +46,6 @@ def gibbs_meeting(moves: GibbsMoves) -> Meeting:
 def annealed_meeting(system: Annealing) -> Meeting:
     """Return a function for meeting times of annealed independence, in steps."""
     return lambda lag, limit, rng: _annealed_meeting(own_rates(system), lag, limit, rng)
-
-
-@jit
-def _isdp_meeting(system: Jumps, lag: int, limit: int, rng: np.random.Generator) -> int:
-    m = system.starts.size - 1
-    v, w, e, f = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
-    z, y = np.zeros(system.d, np.int64), np.zeros(system.d, np.int64)
-    jump(v, system.rate, rng)
-    jump(w, system.rate, rng)
-    move(z, v, 1, system)
-    move(y, w, 1, system)
-    for _ in range(lag):
-        jump(e, system.rate, rng)
-        if metropolis(z, e, system, rng.random()):
-            v += e
-    for time in range(lag + 1, limit + 1):
-        isdp_pair_step(z, y, v, w, e, f, system, rng)
-        if (v == w).all():
-            return time
-    return -1
-
-
-@jit
-def isdp_pair_step(
-    z: Ints, y: Ints, v: Ints, w: Ints, e: Ints, f: Ints, system: Jumps, rng: np.random.Generator
-) -> None:
-    """Move two chains together: z = B v and y = B w, in place; e and f receive the proposed jumps."""
-    for j in range(v.size):
-        e[j] = double_geometric(system.rate, rng)
-        f[j] = coupled_jump(v[j], w[j], e[j], system.rate, rng)
-    u = rng.random()
-    if metropolis(z, e, system, u):
-        v += e
-    if metropolis(y, f, system, u):
-        w += f
-
-
-@jit
-def coupled_jump(v: int, w: int, e: int, rate: float, rng: np.random.Generator) -> int:
-    """Draw a jump f from w such that v + e and w + f agree with the largest possible probability."""
-    f = v + e - w
-    if rng.random() <= math.exp(-rate * (abs(f) - abs(e))):
-        return f
-    while True:
-        f = double_geometric(rate, rng)
-        if rng.random() > math.exp(-rate * (abs(w + f - v) - abs(f))):
-            return f
 
 
 @jit
@@ -121,15 +67,11 @@ def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: np.random.Gener
 @jit
 def _annealed_meeting(system: Annealing, lag: int, limit: int, rng: np.random.Generator) -> int:
     z, room = np.zeros(system.moves.d, np.int64), move_space(system.moves)
-    ahead = anneal(z, system, room, rng)
-    for _ in range(lag):
-        offered = anneal(z, system, room, rng)
-        if rng.random() <= math.exp(min(0.0, offered - ahead)):
-            ahead = offered
-    behind = anneal(z, system, room, rng)
-    for time in range(lag + 1, limit + 1):
+    ahead, behind = anneal(z, system, room, rng), anneal(z, system, room, rng)
+    for time in range(1, limit + 1):
         offered, u = anneal(z, system, room, rng), rng.random()
-        first, second = u <= math.exp(min(0.0, offered - ahead)), u <= math.exp(min(0.0, offered - behind))
+        first = u <= math.exp(min(0.0, offered - ahead))
+        second = time > lag and u <= math.exp(min(0.0, offered - behind))
         if first and second:
             return time
         if first:

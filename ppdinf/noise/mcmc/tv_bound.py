@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.errors import PrivacyError
@@ -49,6 +51,50 @@ def chains_in_threads(
     """Run chains that return states, shape (draws, d), and the fraction of accepted proposals."""
     states, accepted = zip(*in_threads(run, chains, rng=rng, threads=threads), strict=True)
     return np.stack(states), np.array(accepted)
+
+
+class NoiseChain(ABC):
+    """A Markov chain of noise, with a coupling of two of its chains."""
+
+    def draw(
+        self,
+        draws: int,
+        *,
+        thin: int = 1,
+        burn: int = 0,
+        chains: int = 1,
+        rng: int | np.random.Generator,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Run independent chains; these draws are for research and are never a release.
+
+        Returns
+        -------
+        noise : ndarray of int64, shape (chains, draws, d)
+            States after `burn` steps, one of every `thin`.
+        accepted : ndarray of float64, shape (chains,)
+            Share of accepted proposals.
+
+        Raises
+        ------
+        PrivacyError
+            `draws`, `thin` or `chains` is below 1, or `burn` is negative.
+        """
+        if min(draws, thin, chains) < 1 or burn < 0:
+            numbers = f"{draws}, {thin}, {chains} and {burn}"
+            raise PrivacyError(f"draws, thin and chains must be at least 1 and burn at least 0, found {numbers}")
+        return chains_in_threads(lambda g: self._run(draws, thin, burn, g), chains, rng=rng, threads=threads)
+
+    @abstractmethod
+    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]: ...
+
+    @abstractmethod
+    def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
+        """Return the step of the first of two coupled chains at which they meet, or -1 after `limit` steps.
+
+        The first chain is `lag` steps ahead. Chains that have met stay together. Pass this method to
+        `ppdinf.diagnostics.tv_bound`.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +147,6 @@ class TVBound:
 
     def upper(self, steps: ArrayLike) -> NDArray[np.float64]:
         """Upper confidence limit of the bound after each number of steps, at most 1."""
-        from scipy import stats
-
         if self.unmet:
             return np.ones(np.shape(steps))
         excess, R, z = self.excess(steps), self.meetings.size, stats.norm.ppf(self.confidence)
@@ -184,7 +228,8 @@ def tv_bound(
     Parameters
     ----------
     meeting : callable
-        A function such as `ppdinf.noise.mcmc.coupled_noise.isdp_meeting` that returns a meeting time, or -1.
+        A function of lag, limit and generator that returns a meeting time, or -1, such as
+        `ppdinf.noise.LatticeMetropolis.meeting`.
     pairs : int
         Number R of pairs.
     lag : int, optional
@@ -206,17 +251,14 @@ def tv_bound(
 
     See Also
     --------
-    ppdinf.diagnostics.TVBound, ppdinf.diagnostics.coupling_bound
+    ppdinf.diagnostics.TVBound, ppdinf.noise.LatticeMetropolis, ppdinf.noise.IndependenceMetropolis
 
     Examples
     --------
-    >>> from ppdinf.diagnostics import tv_bound
-    >>> from ppdinf.noise.mcmc.coupled_noise import gibbs_meeting
-    >>> from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves
-    >>> from ppdinf.laws import DoubleGeometric
-    >>> meeting = gibbs_meeting(gibbs_moves([[1, 1, 1]], DoubleGeometric(1)))
-    >>> bound = tv_bound(meeting, pairs=500, rng=1)
-    >>> bound.unmet, bound.steps(0.02) <= 10
+    >>> import ppdinf as ppd
+    >>> chain = ppd.noise.IndependenceMetropolis([[1, 1, 1]], ppd.laws.DoubleGeometric(1), rate=1)
+    >>> bound = ppd.diagnostics.tv_bound(chain.meeting, pairs=500, rng=1)
+    >>> bound.unmet, bound.steps(0.02) <= 20
     (0, True)
     """
     if pairs < 1 or not 0 < confidence < 1:

@@ -1,0 +1,239 @@
+"""The published sampler of conditioned noise: Metropolised independence, and its coupling.
+
+The cells of an index set are drawn independently, and A z = 0 is solved for the others.
+
+References
+----------
+R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from flint import fmpz_mat
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.rationals import as_fraction
+from ppdinf.errors import InvariantError
+from ppdinf.lattice.systems import MatrixLike, integer_matrix
+from ppdinf.laws import Law
+from ppdinf.laws.additive_law import double_geometric, log_mass
+from ppdinf.noise.mcmc.lattice_gibbs_noise import Ints
+from ppdinf.noise.mcmc.tv_bound import NoiseChain
+from ppdinf.noise.primitives.integers import positive_fraction
+
+
+class IndependenceProposal(NamedTuple):
+    """Input of the compiled chain."""
+
+    kind: int
+    scale: float
+    rate: float
+    free: Ints
+    solved: Ints
+    factors: Ints
+    divisor: int
+    starts: Ints
+    cells: Ints
+    steps: Ints
+    limits: Ints
+
+
+class IndependenceMetropolis(NoiseChain):
+    """The published Markov chain of noise conditioned on public sums and bounds, and its coupling.
+
+    A proposal draws the cells of an index set independently and solves A z = 0 for the others. The package itself draws
+    this noise exactly (`ppdinf.Conditioned`). Use the chain to repeat or extend the published experiments.
+
+    Parameters
+    ----------
+    A : array_like or scipy sparse of int, shape (k, d)
+        Public sums: the noise z satisfies A z = 0.
+    law : Law
+        Target: `ppdinf.laws.DoubleGeometric`, `ppdinf.laws.L2Laplace` or `ppdinf.laws.DiscreteGaussian`.
+    rate : int, float, str or Fraction
+        Rate of the double geometric proposals, per person.
+    free : array_like of int, optional
+        The proposal index set, one cell per dimension of the lattice. By default the cells that elimination leaves.
+    B : array_like or scipy sparse of int, shape (n, d), optional
+        Inequalities B z >= limits; for non-negative counts the identity.
+    limits : array_like of int, shape (n,), optional
+        At most 0; for non-negative counts minus the table.
+
+    Raises
+    ------
+    InvariantError
+        A or B is invalid, a limit is positive, or `free` does not determine the other cells.
+    PrivacyError
+        `rate` is not positive, or the law is not one of the three.
+
+    See Also
+    --------
+    ppdinf.diagnostics.tv_bound, ppdinf.noise.LatticeMetropolis, ppdinf.Conditioned
+
+    References
+    ----------
+    R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Algorithm 1, with the
+    acceptance ratio of the errata. A step costs the number of non-zero entries of the solution and of B.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ppdinf as ppd
+    >>> table, sums = np.array([3, 0, 5]), [[1, 1, 1]]
+    >>> bounds = {"B": np.eye(3, dtype=int), "limits": -table}
+    >>> chain = ppd.noise.IndependenceMetropolis(sums, ppd.laws.DoubleGeometric("1/2"), "0.6", **bounds)
+    >>> noise, accepted = chain.draw(1000, thin=10, rng=1)
+    >>> int((table + noise).min()), int(abs(noise.sum(axis=2)).max())
+    (0, 0)
+    """
+
+    def __init__(
+        self,
+        A: MatrixLike,
+        law: Law,
+        rate: int | float | str | Fraction,
+        *,
+        free: ArrayLike | None = None,
+        B: MatrixLike | None = None,
+        limits: ArrayLike | None = None,
+    ) -> None:
+        matrix = integer_matrix(A)
+        d = matrix.shape[1]
+        inequalities = sparse.csr_array(integer_matrix(np.empty((0, d), dtype=np.int64) if B is None else B))
+        bounds = np.asarray([] if limits is None else limits, dtype=np.int64)
+        if inequalities.shape != (bounds.size, d):
+            raise InvariantError(
+                "B must have one row per limit and one column per cell, "
+                f"found shape {inequalities.shape} for {bounds.size} limits and {d} cells"
+            )
+        if (bounds > 0).any():
+            raise InvariantError(
+                "limits must be at most 0, because chains start from zero noise; "
+                f" limits[{int(np.argmax(bounds > 0))}] is positive"
+            )
+        cells, solved, factors, divisor = _solve(matrix, free)
+        kind, scale = law.kernel_id
+        self.system = IndependenceProposal(
+            kind=kind,
+            scale=scale,
+            rate=float(positive_fraction("rate", as_fraction(rate, "rate"))),
+            free=cells,
+            solved=solved,
+            factors=factors,
+            divisor=divisor,
+            starts=inequalities.indptr.astype(np.int64),
+            cells=inequalities.indices.astype(np.int64),
+            steps=inequalities.data.astype(np.int64),
+            limits=bounds,
+        )
+
+    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+        return _run(self.system, draws, thin, burn, rng)
+
+    def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
+        """Return a meeting time of chains with common proposals, which meet when both accept."""
+        return _meeting(self.system, lag, limit, rng)
+
+
+@jit
+def _run(
+    prepared: IndependenceProposal, draws: int, thin: int, burn: int, rng: np.random.Generator
+) -> tuple[Ints, float]:
+    """Run Algorithm 1 from zero noise, which always satisfies the constraints."""
+    d = prepared.free.size + prepared.solved.size
+    out, z, candidate, accepted = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64), 0
+    log_weight = log_importance(z, prepared)
+    for iteration in range(burn + draws * thin):
+        if draw_candidate(candidate, prepared, rng):
+            log_candidate = log_importance(candidate, prepared)
+            if rng.random() <= math.exp(min(0.0, log_candidate - log_weight)):
+                z[:] = candidate
+                log_weight = log_candidate
+                accepted += 1
+        if iteration >= burn and (iteration - burn) % thin == thin - 1:
+            out[(iteration - burn) // thin] = z
+    return out, accepted / (burn + draws * thin)
+
+
+@jit
+def _meeting(prepared: IndependenceProposal, lag: int, limit: int, rng: np.random.Generator) -> int:
+    """Return the first step at which two chains from zero noise accept a common proposal, or -1."""
+    z = np.zeros(prepared.free.size + prepared.solved.size, np.int64)
+    ahead = behind = log_importance(z, prepared)
+    for time in range(1, limit + 1):
+        offered = log_importance(z, prepared) if draw_candidate(z, prepared, rng) else -math.inf
+        u = rng.random()
+        first = u < math.exp(min(0.0, offered - ahead))
+        second = time > lag and u < math.exp(min(0.0, offered - behind))
+        if first and second:
+            return time
+        if first:
+            ahead = offered
+        if second:
+            behind = offered
+    return -1
+
+
+@jit
+def log_importance(z: Ints, prepared: IndependenceProposal) -> float:
+    """Return the log of p(z) / q(z_I), up to a constant."""
+    absolute, squares, proposed = 0, 0, 0
+    for i in range(z.size):
+        absolute += abs(z[i])
+        squares += z[i] * z[i]
+    for i in prepared.free:
+        proposed += abs(z[i])
+    return log_mass(prepared.kind, prepared.scale, absolute, squares) + prepared.rate * proposed
+
+
+@jit
+def draw_candidate(z: Ints, prepared: IndependenceProposal, rng: np.random.Generator) -> bool:
+    """Draw a proposal into z; return whether it is an integer vector that satisfies the inequalities."""
+    for i in prepared.free:
+        z[i] = double_geometric(prepared.rate, rng)
+    for k in range(prepared.solved.size):
+        total = 0
+        for j in range(prepared.free.size):
+            total += prepared.factors[k, j] * z[prepared.free[j]]
+        if total % prepared.divisor:
+            return False
+        z[prepared.solved[k]] = total // prepared.divisor
+    for row in range(prepared.limits.size):
+        total = -prepared.limits[row]
+        for k in range(prepared.starts[row], prepared.starts[row + 1]):
+            total += prepared.steps[k] * z[prepared.cells[k]]
+        if total < 0:
+            return False
+    return True
+
+
+def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Ints, Ints, Ints, int]:
+    """Return the index set, the other cells, and an integer matrix and divisor that give the other cells."""
+    d = matrix.shape[1]
+    order = np.arange(d)
+    if free is not None:  # cells outside I first, so that elimination solves for them
+        chosen = np.unique(np.asarray(free, dtype=np.int64))
+        if chosen.size and not (chosen[0] >= 0 and chosen[-1] < d):
+            raise InvariantError(f"free must contain cells from 0 to {d - 1}, found {chosen[-1]}")
+        order = np.concatenate([np.setdiff1d(order, chosen), chosen])
+    echelon, divisor, rank = fmpz_mat(matrix.toarray()[:, order].tolist()).rref()
+    rows = np.array(echelon.tolist(), dtype=object).reshape(-1, d)[:rank]
+    pivots = np.array([int(np.flatnonzero(row)[0]) for row in rows], dtype=np.int64)
+    others = np.setdiff1d(np.arange(d), pivots)
+    if free is not None and not np.array_equal(np.sort(order[others]), chosen):
+        raise InvariantError(
+            f"free has {chosen.size} cells that do not determine the other cells; choose {d - rank} cells "
+            "such that the columns of A outside of them are independent"
+        )
+    factors = -rows[:, others]
+    common = math.gcd(int(divisor), *(int(v) for v in factors.ravel()))
+    sign = 1 if divisor > 0 else -1
+    whole = np.array([int(v) // common * sign for v in factors.ravel()], dtype=np.int64).reshape(factors.shape)
+    return order[others], order[pivots], whole, int(divisor) // common * sign
