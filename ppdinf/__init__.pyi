@@ -14,6 +14,7 @@ from . import noise as noise
 from . import plots as plots
 from . import privacy as privacy
 from . import releases as releases
+from . import rules as rules
 from . import samplers as samplers
 from . import sessions as sessions
 from ._internal.citation import citation as citation
@@ -50,6 +51,7 @@ from .releases import read_release as read_release
 from .sessions import Session as Session
 from .tables.count_ranges import ranges as ranges
 from .tables.count_ranges import suppressed as suppressed
+from .tables.percentages import percentages as percentages
 from .tables.table import as_table as as_table
 
 __version__: str

@@ -3,6 +3,7 @@
 Rule: this package states laws. It does not draw noise.
 
 additive_law       Noise that is added to a count, with a compiled kernel for Markov chains.
+averaged           Averages over several years: a count divided by a known number, rounded to the printed decimals.
 banded_noise       Integer noise with any distribution of finite support, which can depend on the band of the count.
 censored           Numbers of another law, of which those below a limit are replaced: clipped, or not published below a
                    threshold.
@@ -28,6 +29,7 @@ transition_matrix  A transition matrix with the probability of every released co
                    response.
 """
 
+from ppdinf.laws.averaged import Averaged as Averaged
 from ppdinf.laws.banded_noise import AdditiveNoise as AdditiveNoise
 from ppdinf.laws.banded_noise import BandedNoise as BandedNoise
 from ppdinf.laws.banded_noise import read_ptable as read_ptable
@@ -53,7 +55,7 @@ from ppdinf.laws.transition_matrix import RandomizedResponse as RandomizedRespon
 from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
 
 __all__ = [
-    "AdditiveNoise", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",
+    "AdditiveNoise", "Averaged", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",
     "IntegerLaw", "Interval", "JointL2", "L2Laplace", "Laplace", "Law", "LawArray", "NoiseNorm", "RandomRounding",
     "RandomizedResponse", "Rounded", "Sampled", "Staircase", "Suppressed", "Thresholded", "TransitionMatrix",
     "read_ptable",

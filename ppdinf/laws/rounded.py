@@ -30,6 +30,8 @@ class Rounded(PerEntry, IndicatorLaw):
         Required for an even base and the nearest multiple, where ``base / 2`` above a multiple is a tie: the larger
         multiple, the smaller multiple, or the even multiple (``0, 2 base, 4 base, ...``), as Python, NumPy and R round.
         Excel and most statistical offices round counts up.
+    offset : int, optional
+        This number is subtracted from the multiple. Midpoint rounding with base 6 has the direction up and offset 3.
 
     Raises
     ------
@@ -54,29 +56,40 @@ class Rounded(PerEntry, IndicatorLaw):
     base: int
     direction: str = "nearest"
     ties: str | None = None
+    offset: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 1:
             raise PrivacyError(f"base must be an integer >= 1, found {self.base!r}")
         if self.direction not in DIRECTIONS:
             raise PrivacyError(f"direction must be 'nearest', 'down' or 'up', found {self.direction!r}")
+        if isinstance(self.offset, bool) or not isinstance(self.offset, int | np.integer | None):
+            raise PrivacyError(f"offset must be an integer, found {self.offset!r}")
         if self.ties not in (None, *TIES):
             raise PrivacyError(f"ties must be 'up', 'down' or 'even', found {self.ties!r}")
         if self.ties is None and self.direction == "nearest" and self.base % 2 == 0:
             raise PrivacyError(f"ties of the even base {self.base} need a rule: ties='up', 'down' or 'even'")
 
     @property
+    def _shift(self) -> int:
+        return self.offset or 0
+
+    @property
     def gives(self) -> str:
         """Description of a published number, for messages."""
-        return f"which is rounded to a multiple of {self.base}"
+        ties = "" if self.ties is None else f" (ties: {self.ties})"
+        where = "" if self.direction == "nearest" else f" {self.direction}"
+        minus = f" minus {self.offset}" if self.offset else ""
+        return f"which is rounded{where} to a multiple of {self.base}{minus}{ties}"
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each number is a multiple of the base."""
-        possible: NDArray[np.bool_] = y % self.base == 0
+        """Return whether each number is a multiple of the base, minus the offset."""
+        possible: NDArray[np.bool_] = (y + self._shift) % self.base == 0
         return possible
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
-        """Return the smallest and largest count that is rounded to each y, a multiple of the base."""
+        """Return the smallest and largest count that is rounded to each y, a multiple of the base minus the offset."""
+        y = y + self._shift
         if self.direction == "down":
             return y, y + self.base - 1
         if self.direction == "up":
@@ -92,8 +105,8 @@ class Rounded(PerEntry, IndicatorLaw):
 
     def column_below(self, threshold: int) -> Column:
         """Return the log weights of ``Y < threshold``: 0 up to the last count that is rounded below it."""
-        last = (threshold - 1) // self.base * self.base
-        high = self.support_bounds(np.array([last]), 0.0)[1]
+        last = (threshold - 1 + self._shift) // self.base * self.base
+        high = self.support_bounds(np.array([last - self._shift]), 0.0)[1]
         return Column(np.zeros(1), np.zeros(1, dtype=np.int64), high, left=(0.0, 0.0))
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -101,11 +114,11 @@ class Rounded(PerEntry, IndicatorLaw):
         below = x // self.base * self.base
         above = np.where(x == below, below, below + self.base)
         if self.direction != "nearest":
-            return below if self.direction == "down" else above
+            return (below if self.direction == "down" else above) - self._shift
         is_odd = below // self.base % 2 == 1
         tie_up = (self.ties == "up") | ((self.ties == "even") & is_odd)
         excess = 2 * (x - below) - self.base
-        return np.where((excess > 0) | ((excess == 0) & tie_up), above, below)
+        return np.where((excess > 0) | ((excess == 0) & tie_up), above, below) - self._shift
 
 
 @dataclass(frozen=True)
@@ -151,7 +164,7 @@ class RandomRounding(PerEntry, IndependentLaw):
     @property
     def gives(self) -> str:
         """Description of a published number, for messages."""
-        return f"which is rounded to a multiple of {self.base}"
+        return f"which is rounded at random to a multiple of {self.base}"
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether each number has positive probability for some count."""

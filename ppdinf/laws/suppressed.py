@@ -15,7 +15,7 @@ from ppdinf.errors import CountError, PrivacyError
 from ppdinf.laws.interval import Interval
 from ppdinf.laws.law_array import LawArray
 from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model, law_in_file
-from ppdinf.tables.count_ranges import MARKS, HiddenCounts
+from ppdinf.tables.count_ranges import MARKS, HiddenCounts, as_range, count_range, range_text
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,12 @@ class Suppressed(IndependentLaw):
     least : int, default 0
         Suppressed counts are at least `least`: 1 if zeros are published.
     marks : str, number, or collection of str and numbers
-        As for `ppdinf.suppressed`.
+        As for `ppdinf.suppressed`. A mapping states the range of each mark, such as ``{"A": "0-19", "S": None}``;
+        None is the range of suppressed counts.
     empty : {"suppressed", "missing", "zero"}, optional
         Meaning of empty values and missing labels; required if there are any. Zero is the exact count.
+    secondary : bool, default False
+        Whether a mark can also hide any other count (secondary suppression). Numbers still exclude suppressed counts.
 
     Raises
     ------
@@ -65,6 +68,7 @@ class Suppressed(IndependentLaw):
     least: int = 0
     marks: Any = field(default=MARKS, repr=False, compare=False)
     empty: str | None = field(default=None, repr=False, compare=False)
+    secondary: bool = field(default=False, repr=False, compare=False)
 
     def __new__(cls, law: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a law, or one law for each entry of a `LawArray`."""
@@ -88,7 +92,7 @@ class Suppressed(IndependentLaw):
     @cached_property
     def _hidden(self) -> HiddenCounts:
         try:
-            return HiddenCounts.of(self.below, self.least, self.marks, self.empty)
+            return HiddenCounts.of(self.below, self.least, self.marks, self.empty, self.secondary)
         except CountError as error:
             raise PrivacyError(str(error)) from None
 
@@ -123,7 +127,15 @@ class Suppressed(IndependentLaw):
 
     def shown(self, values: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return ranges for marks and empty values, and other values unchanged."""
-        return self._hidden.shown_values(values)
+        shown = self._hidden.shown_values(values)
+        numbers = np.array([new is old for new, old in zip(shown, values, strict=True)], dtype=bool)
+        shown[numbers] = self._law.shown(shown[numbers])
+        first, last = self._hidden.excluded
+        for k in np.flatnonzero(numbers & [new is not old for new, old in zip(shown, values, strict=True)]):
+            low, high = count_range(shown[k])  # a law that prints averages: ranges without suppressed counts
+            low, high = (last + 1 if first <= low <= last else low), (first - 1 if first <= high <= last else high)
+            shown[k] = as_range(range_text(low, high), exact=False)
+        return shown
 
     def read(self, values: NDArray[np.object_]) -> tuple[Suppressed, NDArray[Any]]:
         """Return the law, and the numbers as the other law reads them."""

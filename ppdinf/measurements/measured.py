@@ -19,7 +19,7 @@ from ppdinf.laws.interval import Interval
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 from ppdinf.measurements.entries import Entries
 from ppdinf.measurements.labelled_numbers import onto_rows
-from ppdinf.tables.count_ranges import missing_values
+from ppdinf.tables.count_ranges import are_ranges, missing_values
 from ppdinf.tables.frame import Frame
 
 type Forms = tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
@@ -202,12 +202,6 @@ def _with_ranges(
             yield law, entries[~is_range[entries]]
     if is_range.any():
         yield Interval(), np.flatnonzero(is_range)
-
-
-def are_ranges(values: Array) -> NDArray[np.bool_]:
-    """Return whether values are texts that are not numbers."""
-    texts = np.array([isinstance(value, str) for value in values], dtype=bool)
-    return texts & pd.to_numeric(pd.Series(values), errors="coerce").isna().to_numpy()
 
 
 def _require_possible(

@@ -18,9 +18,9 @@ from ppdinf.invariants import Public, margin, total
 from ppdinf.laws.interval import Interval
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
 from ppdinf.laws.suppressed import Suppressed
-from ppdinf.measurements.measured import Measured, are_ranges, measured
+from ppdinf.measurements.measured import Measured, measured
 from ppdinf.measurements.measurements import Measurements
-from ppdinf.tables.count_ranges import MARKS, HiddenCounts, count_range, is_missing, missing_values
+from ppdinf.tables.count_ranges import MARKS, HiddenCounts, are_ranges, count_range, is_missing, missing_values
 
 
 def read_published_csv(

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,12 @@ def missing_values(values: NDArray[np.object_]) -> NDArray[np.bool_]:
     codes, different = pd.factorize(values[texts])
     missing[texts] = np.array([is_missing(text) for text in different], dtype=bool)[codes]
     return missing
+
+
+def are_ranges(values: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Return whether values are texts that are not numbers."""
+    texts = np.array([isinstance(value, str) for value in values], dtype=bool)
+    return texts & pd.to_numeric(pd.Series(values), errors="coerce").isna().to_numpy()
 
 
 def count_range(value: object) -> Range:
@@ -123,9 +129,9 @@ def ranges(lower: Any, upper: Any) -> Any:
     >>> ppd.ranges([1, None, 7], [9, 4, 7]).tolist()
     ['1-9', '<=4', '7']
     """
-    if type(lower) is not type(upper) or _labels(lower) != _labels(upper):
+    if type(lower) is not type(upper) or labels_of(lower) != labels_of(upper):
         raise CountError("lower and upper must have equal types, shapes and labels, in the same order")
-    highs = iter(_flat(upper))
+    highs = iter(flat(upper))
 
     def text(low: Any) -> str:
         high = next(highs)
@@ -140,7 +146,7 @@ def ranges(lower: Any, upper: Any) -> Any:
     return each(lower, text)
 
 
-def _labels(values: Any) -> object:
+def labels_of(values: Any) -> object:
     """Return the labels and the shape of a container, in order."""
     if isinstance(values, Mapping):
         return list(values)
@@ -151,7 +157,8 @@ def _labels(values: Any) -> object:
     return np.shape(values)
 
 
-def _flat(values: Any) -> list[Any]:
+def flat(values: Any) -> list[Any]:
+    """Return the elements of a container in order."""
     if isinstance(values, Mapping):
         return list(values.values())
     return list(np.asarray(values, dtype=object).ravel())
@@ -186,13 +193,16 @@ EMPTY = ("suppressed", "missing", "zero")
 class HiddenCounts:
     """Counts from `low` to `high` are hidden behind marks; an infinite `high` means that any count can be hidden."""
 
+    # the range of each mark is a text; with secondary suppression, a mark can also hide any other count
+
     low: float = 0.0
     high: float = math.inf
-    marks: frozenset[object] = frozenset()
+    meanings: Mapping[object, str] = field(default_factory=dict)
     empty: str | None = None
+    secondary: bool = False
 
     @classmethod
-    def of(cls, below: object, least: object, marks: object, empty: object) -> HiddenCounts:
+    def of(cls, below: object, least: object, marks: object, empty: object, secondary: bool = False) -> HiddenCounts:
         """Return the rule of the arguments of `suppressed`."""
         low, high = exact_number(least), math.inf if below is None else exact_number(below) - 1
         if low > high:
@@ -200,7 +210,9 @@ class HiddenCounts:
         if empty is not None and empty not in EMPTY:
             raise CountError(f"empty must be 'suppressed', 'missing' or 'zero', found {empty!r}")
         several = marks if isinstance(marks, Collection) and not isinstance(marks, str) else (marks,)
-        return cls(low, high, frozenset(map(_comparable, several)), empty)
+        ranges = marks if isinstance(marks, Mapping) else dict.fromkeys(several)
+        hidden = range_text(*((0, math.inf) if secondary else (low, high)))
+        return cls(low, high, _by_mark({mark: ranges[mark] or hidden for mark in ranges}), empty, secondary)
 
     @property
     def excluded(self) -> Range:
@@ -219,10 +231,11 @@ class HiddenCounts:
                 )
             if self.empty == "missing":
                 return value
-            return self._range(exact) if self.empty == "suppressed" else "0" if exact else "0-0"
-        key = _comparable(value)
-        if key in self.marks:
-            return self._range(exact)
+            hidden = range_text(*((0, math.inf) if self.secondary else (self.low, self.high)))
+            return as_range("0" if self.empty == "zero" else hidden, exact)
+        key = comparable(value)
+        if key in self.meanings:
+            return as_range(self.meanings[key], exact)
         first, last = self.excluded
         if exact and isinstance(key, float) and first <= key <= last:
             raise CountError(
@@ -230,10 +243,6 @@ class HiddenCounts:
                 "the smallest and largest suppressed count, least= and below= (--suppressed 1-9 for commands)"
             )
         return value
-
-    def _range(self, exact: bool) -> str:
-        """Return the text of the suppressed counts: for a law, one count is a range too, because it is not a number."""
-        return range_text(self.low, self.high) if exact or self.low < self.high else f"{self.low:.0f}-{self.low:.0f}"
 
     def shown_values(self, values: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return published values of a law, shape (k,), with ranges instead of marks and empty values."""
@@ -246,7 +255,23 @@ class HiddenCounts:
         return found
 
 
-def _comparable(value: object) -> object:
+def as_range(text: str, exact: bool) -> str:
+    """Return the text of a range; for a law, one count is a range too, because it is not a number."""
+    low, high = count_range(text)
+    return text if exact or low < high else f"{low:.0f}-{low:.0f}"
+
+
+def _by_mark(ranges: Mapping[object, str]) -> dict[object, str]:
+    """Return the range of each mark; a mark with two ranges is refused."""
+    meanings: dict[object, str] = {}
+    for mark, text in ranges.items():
+        count_range(text)
+        if meanings.setdefault(comparable(mark), text) != text:
+            raise CountError(f"the mark {mark!r} has two meanings, {meanings[comparable(mark)]} and {text}: state one")
+    return meanings
+
+
+def comparable(value: object) -> object:
     """Return a number for numbers and their texts, and other texts without blanks and case."""
     if isinstance(value, str):
         try:
