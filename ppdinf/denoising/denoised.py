@@ -7,6 +7,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from ppdinf.invariants import Public
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import scale_dependence
 from ppdinf.models.aggregates import aggregate, summary
+from ppdinf.models.compare import OF_POSTERIOR
 from ppdinf.tables.frame import Frame
 
 ESS, R_HAT = 400, 1.02
@@ -63,6 +65,8 @@ class Denoised:
     >>> posterior.plan
     'drawn exactly given the prior: any two sums, noisy or exact, are nested or disjoint'
     """
+
+    intervals: ClassVar[str] = OF_POSTERIOR
 
     def __init__(
         self,

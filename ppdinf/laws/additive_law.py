@@ -91,6 +91,10 @@ class AdditiveLaw(IndependentLaw):
         total: float = numbers * self.law.log_total
         return total
 
+    def noise_moments(self, numbers: int) -> tuple[float, float]:
+        """Return the moments of the noise, whose law is symmetric."""
+        return 0.0, self.law.noise_variance
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return bounds on the count given each y; the weight outside of them is at most `tail_probability`."""
         far = float(self.law.widest_half_width(1, tail_probability)) if tail_probability > 0 else math.inf

@@ -66,6 +66,13 @@ class ListedNoise(IndependentLaw):
         near: NDArray[Any] = np.minimum(y, self.starts[-1] + self.last)
         return near
 
+    def noise_moments(self, numbers: int) -> tuple[float, float]:
+        """Return the moments of noise that is the same for all counts."""
+        if self.starts[0] != EVERY or len(self._rows) > 1:
+            return super().noise_moments(numbers)
+        noise, p = np.arange(self.first, self.last + 1.0), self._rows[0] / self._rows[0].sum()
+        return float(p @ noise), float(p @ noise**2 - (p @ noise) ** 2)
+
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether each number has positive probability for some count."""
         different, number = np.unique(self._near(y), return_inverse=True)

@@ -141,7 +141,7 @@ class L2Laplace(Law):
         return DoubleGeometric(self.epsilon * Fraction(2**20, math.isqrt(cells * 2**40) + 1))
 
 
-GRID = 400  # number of scales in the grid of forward draws
+GRID = 200  # number of scales in the grid of forward draws and moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,14 +209,24 @@ class JointL2(ObservationModel):
         far = float(self.law.support_radius(max(np.size(y), 1), tail_probability)) if tail_probability > 0 else np.inf
         return y - far, y + far
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Add noise to numbers along the last axis: draw a scale from a fine grid, then Gaussian noise by inversion."""
-        k, epsilon = x.shape[-1], float(self.law.epsilon)
-        v = np.sqrt(k) * np.exp(np.linspace(-5, 2, GRID)) + 1e-9
+    def noise_moments(self, numbers: int) -> tuple[float, float]:
+        """Return the moments given each scale, averaged over a fine grid of scales."""
+        v, p = self._scales(numbers)
+        variances = [DiscreteGaussian(scale).noise_variance for scale in (v / float(self.law.epsilon)).tolist()]
+        return 0.0, float(p @ variances)
+
+    def _scales(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a fine grid of scales of k numbers, and their probabilities."""
+        epsilon = float(self.law.epsilon)
+        v = np.sqrt(k) * np.exp(np.linspace(-14, 2, GRID))
         far = np.arange(-int(12 * v[-1] / epsilon) - 1, int(12 * v[-1] / epsilon) + 2.0)
         log_total = np.array([logsumexp(-0.5 * (far * epsilon / scale) ** 2) for scale in v])
         log_p = -0.5 * v**2 + k * log_total + np.log(v)  # log density of log v, because the grid is even in log v
-        p = np.exp(log_p - logsumexp(log_p))
+        return v, np.exp(log_p - logsumexp(log_p))
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Add noise to numbers along the last axis: draw a scale from a fine grid, then Gaussian noise by inversion."""
+        epsilon, (v, p) = float(self.law.epsilon), self._scales(x.shape[-1])
         noisy = np.empty_like(x)
         for at in np.ndindex(x.shape[:-1]):
             gaussian = DiscreteGaussian(float(v[rng.choice(GRID, p=p)] / epsilon))

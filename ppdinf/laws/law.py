@@ -216,6 +216,14 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
         near = np.exp(self.log_weight(np.arange(1.0, far + 1))).sum()
         return math.log1p(2 * float(near) + math.exp(self.log_tail(far)))
 
+    @cached_property
+    def noise_variance(self) -> float:
+        """Variance of the noise of one cell; laws wider than a million are summed on a coarser grid."""
+        far = self.tail_start(2 * NEGLIGIBLE)
+        size = np.arange(0.0, far + 1.0, -(-far // LARGEST))
+        weight = np.exp(self.log_weight(size))
+        return float(2 * (weight @ size**2) / (2 * weight.sum() - 1))
+
     def log_total_of_sum(self, cells: int) -> float | None:
         """Return the log of the total weight of all noise of `cells` cells with the sum 0; None if it is too wide.
 

@@ -146,6 +146,16 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         """
         return 0.0
 
+    def noise_moments(self, numbers: int) -> tuple[float, float]:
+        """Return mean and variance of the noise of each of several numbers, which is uncorrelated between them.
+
+        Raises
+        ------
+        PrivacyError
+            The mean or the variance of the noise depends on the count.
+        """
+        raise PrivacyError(f"mean and variance of the noise of {self.name!r} numbers depend on the count")
+
     @abstractmethod
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y, except with probability `tail_probability`.

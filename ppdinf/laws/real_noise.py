@@ -73,6 +73,11 @@ class RealNoise(PerEntry, IndependentLaw):
         rate, curvature = self.log_quadratic
         return numbers * (math.log(2 / rate) if rate else 0.5 * math.log(2 * math.pi / curvature))
 
+    def noise_moments(self, numbers: int) -> tuple[float, float]:
+        """Return the moments of noise with either a rate or a curvature."""
+        rate, curvature = self.log_quadratic
+        return 0.0, 2 / rate**2 if rate else 1 / curvature
+
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return bounds on the count given each y; counts outside weigh at most `tail_probability` of the nearest one.
 

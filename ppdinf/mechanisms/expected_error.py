@@ -59,7 +59,7 @@ def expected_error(
     _require("gaps", gaps, upper=LARGEST_GAP)
     system = system_of_labels(mechanism, labels_alone(table), known)
     law = getattr(mechanism.on(system), "law", None)
-    kinds, sums = _kinds(system)
+    kinds, sums = kinds_of_cells(system)
     drawn, rows = None, {}
     values: Array
     # One row for each kind of cell: zero noise, a known law, or simulated noise.
@@ -100,7 +100,7 @@ def system_of_labels(mechanism: TableMechanism, blank: xr.DataArray, known: Iter
 
 def require_simulation(mechanism: TableMechanism, system: System) -> None:
     """Refuse a mechanism whose error has to be simulated and whose noise takes too long to draw."""
-    if (_kinds(system)[1] < 0).any():
+    if (kinds_of_cells(system)[1] < 0).any():
         simulated_draws(mechanism, system)
 
 
@@ -220,7 +220,7 @@ def _require(name: str, values: Sequence[int], upper: int) -> None:
             raise PrivacyError(f"{name} must be integers from 1 to {upper:,}, found {value!r:.40}")
 
 
-def _kinds(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def kinds_of_cells(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     """Describe the sums that each cell is in, and return the size of its sum: 0 if fixed, -1 where sums cross."""
     structure = system.structure
     linked = np.bincount(structure.blocks)[structure.blocks]

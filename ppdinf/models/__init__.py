@@ -7,6 +7,8 @@ compare              Bias, error, coverage and interval width of mechanisms and 
 effect_coordinates   Transforms of effects of labels under which NUTS takes long steps, given an approximate normal
                      likelihood.
 label_effects        Log rates with effects of labels, parametrized for NUTS at any amount of noise.
+least_squares        Generalized least squares of published numbers with exact sums: estimates, standard errors,
+                     covariances.
 log_likelihood       Pointwise log likelihoods of a release by public sum or by cell, and exact leave-one-out predictive
                      densities.
 missing_values       `marginalize_missing`: a model without the missing values of its observed variables.
@@ -32,6 +34,8 @@ from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
 from ppdinf.models.label_effects import intercept_given_total as intercept_given_total
 from ppdinf.models.label_effects import log_rates as log_rates
+from ppdinf.models.least_squares import LeastSquares as LeastSquares
+from ppdinf.models.least_squares import least_squares as least_squares
 from ppdinf.models.log_likelihood import leave_one_out as leave_one_out
 from ppdinf.models.log_likelihood import log_likelihood as log_likelihood
 from ppdinf.models.log_likelihood import sample_release as sample_release
@@ -44,6 +48,7 @@ from ppdinf.models.posterior_tables import sample_confidential as sample_confide
 
 __all__ = [
     "ConstrainedCounts",
+    "LeastSquares",
     "OneSidedTest",
     "PartiallyPrivate",
     "Released",
@@ -51,6 +56,7 @@ __all__ = [
     "compare",
     "intercept_given_total",
     "label_effects",
+    "least_squares",
     "leave_one_out",
     "log_likelihood",
     "log_rates",

@@ -214,16 +214,18 @@ def summary(draws: xr.DataArray, probability: float = 0.9, *, simultaneous: bool
     ordered = draws.transpose(*SAMPLE, ...)
     values = ordered.values.reshape(-1, int(np.prod(ordered.shape[2:])))
     columns = _probabilities(ordered) if values.dtype.kind == "b" else _estimates(values, probability, simultaneous)
-    cell = ordered.isel(chain=0, draw=0, drop=True)
+    return pd.DataFrame(columns, index=index_of(ordered.isel(chain=0, draw=0, drop=True)))
+
+
+def index_of(cell: xr.DataArray) -> pd.Index:
+    """Return the labels of the numbers of an array, or its name if it is a single number."""
     labels = [cell.coords[dim].values if dim in cell.coords else np.arange(n) for dim, n in cell.sizes.items()]
     if not labels:
-        name: list[Hashable] = [str(draws.name or "total")]
-        index: pd.Index = pd.Index(name)
-    elif len(labels) == 1:
-        index = pd.Index(labels[0], name=str(cell.dims[0]))
-    else:
-        index = pd.MultiIndex.from_product(labels, names=list(map(str, cell.dims)))
-    return pd.DataFrame(columns, index=index)
+        name: list[Hashable] = [str(cell.name or "total")]
+        return pd.Index(name)
+    if len(labels) == 1:
+        return pd.Index(labels[0], name=str(cell.dims[0]))
+    return pd.MultiIndex.from_product(labels, names=list(map(str, cell.dims)))
 
 
 def _estimates(values: Array, probability: float, simultaneous: bool) -> dict[str, Array]:

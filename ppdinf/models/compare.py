@@ -7,6 +7,7 @@ the confidential table, which any PyMC model can observe; `gaussian` treats the 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pymc as pm
@@ -61,11 +62,21 @@ def gaussian(name: str, mean: Symbolic, variance: Symbolic, release: Release) ->
     return pm.Normal(f"{name}_release", mean, sd, observed=release.table.values, dims=release.dims)
 
 
-Analysis = Callable[[Release], xr.DataArray | pm.Model]
+class Intervals(Protocol):
+    """Estimates with intervals, such as `ppdinf.Denoised`."""
+
+    intervals: ClassVar[str]  # how the intervals were computed
+
+    def to_dataset(self, probability: float) -> xr.Dataset:
+        """Return estimate, lower and upper end of every cell."""
+
+
+Analysis = Callable[[Release], xr.DataArray | pm.Model | Intervals]
 type Job = tuple[Release, Analysis, str | None, float, int]
 type Reading = tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]
 SAMPLE = ("chain", "draw")
 NO_LAW = "none: the law of the noise depends on the counts or is not known"
+OF_POSTERIOR = "quantiles of the posterior"
 NOISE_DRAWS = 4000  # draws from which the quantiles of a mechanism's noise are estimated
 SAMPLING = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
 
@@ -91,7 +102,8 @@ def compare(
         omitted if users cannot compute these quantiles from the published values alone, because the distribution of
         the noise depends on the confidential counts or is unknown (public bounds, matrices, post-processing). An
         analysis takes a `Release`. It returns either an estimate of the confidential table without intervals (the
-        functions of `ppdinf.models.compare`), or a `pymc.Model`, whose posterior `pm.sample` draws.
+        functions of `ppdinf.models.compare`), a `pymc.Model`, whose posterior `pm.sample` draws, or the result of
+        `ppdinf.least_squares` or `ppdinf.denoise`, such as ``(mechanism, ppd.least_squares)``.
     table : xarray.DataArray, pandas object or numpy.ndarray of counts
         For research only: the result depends on the confidential table.
     draws : int, default 1000
@@ -196,18 +208,25 @@ def _read(job: Job) -> Reading:
     result = analysis(release)
     if isinstance(result, xr.DataArray):
         return result, result, result, "none: the estimate is taken for the truth"
+    if estimand is None and hasattr(result, "to_dataset") and hasattr(result, "intervals"):
+        table = result.to_dataset(interval)
+        return table["estimate"], table["lower"], table["upper"], result.intervals
     if not isinstance(result, pm.Model):
-        raise ModelError(f"an analysis must return a DataArray or a pymc.Model, found {type(result).__name__}")
+        raise ModelError(
+            "an analysis must return a DataArray, a pymc.Model, or for the confidential table least squares or a "
+            f"Denoised, found {type(result).__name__}"
+        )
     with result:
         idata = pm.sample(**SAMPLING, random_seed=seed, compute_convergence_checks=False)
-    table = estimand is None
-    if not table and estimand not in idata.posterior:
+    if estimand is not None and estimand not in idata.posterior:
         raise ModelError(f"the model has no variable {estimand!r}: estimand must be one of {list(idata.posterior)}")
     posterior = (
-        sample_confidential(idata, result, random_seed=seed, progressbar=False) if table else idata.posterior[estimand]
+        sample_confidential(idata, result, random_seed=seed, progressbar=False)
+        if estimand is None
+        else idata.posterior[estimand]
     )
     low, high = (posterior.quantile(q, SAMPLE).drop_vars("quantile") for q in _tails(interval))
-    return posterior.mean(SAMPLE), low, high, "quantiles of the posterior"
+    return posterior.mean(SAMPLE), low, high, OF_POSTERIOR
 
 
 def _aligned(name: str, estimate: xr.DataArray, truth: xr.DataArray) -> Array:

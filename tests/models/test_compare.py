@@ -189,6 +189,24 @@ def test_answers_to_queries_are_compared_with_their_true_values():
         compare({"a": noise}, SQUARE[0], draws=2, **QUIET)
 
 
+def test_least_squares_and_posteriors_without_a_model_have_intervals():
+    """Under one public sum, the estimates of least squares are the released counts; normal intervals are near 90 %."""
+
+    def posterior(release):
+        return ppd.denoise(release, draws=60, chains=1, rng=1, progressbar=False)
+
+    methods = {"noise": mechanism(), "squares": (mechanism(), ppd.least_squares)}
+    found = compare(methods, TABLE, draws=100, **QUIET)
+    assert found["rmse"].sel(analysis="squares").values == pytest.approx(found["rmse"].sel(analysis="noise").values)
+    assert (abs(found["coverage"].sel(analysis="squares") - 0.9) < 0.02 + 5 * np.sqrt(0.09 / 100)).all()
+    few = compare({"a": (mechanism(), ppd.least_squares), "b": (mechanism(), posterior)}, TABLE, draws=2, **QUIET)
+    assert few["intervals"].values.tolist() == ["normal quantiles of least squares", "quantiles of the posterior"]
+    assert float(few["bias"].sel(analysis="b").sum()) == pytest.approx(0, abs=1e-9)
+    assert (few["width"].sel(analysis="b") < few["width"].sel(analysis="a")).all()  # small counts are not negative
+    with pytest.raises(ModelError, match="for the confidential table"):
+        compare({"a": (mechanism(), ppd.least_squares)}, TABLE, estimand="level", draws=2, **QUIET)
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ModelError, match="interval must be a probability"):
         compare({"a": mechanism()}, TABLE, interval=90, **QUIET)
