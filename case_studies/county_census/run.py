@@ -2,8 +2,8 @@
 
 Run with ``ppdinf reproduce county_census``. Populations are those of 2010 in ``county_population_2010.csv`` of the
 folder of PPDINF_DATA (or ``--data``), otherwise simulated. If the folder contains county files of IPUMS NHGIS's
-privacy-protected demonstration data (``nhgis*county*.csv``), of the nation or of some states, their errors are also
-shown.
+privacy-protected demonstration data (``nhgis*county*.csv``), of the nation or of some states, their errors are shown
+beside the simulated ones. The page names the files that are missing.
 
 P. Dharangutte, J. Gao, R. Gong, F.-Y. Yu, "Integer subspace differential privacy", AAAI 2023, section 5, appendix E.4.
 J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022, section 5.1.
@@ -40,14 +40,25 @@ LOOKS = {
     "truncated at 0, then repaired": "#D55E00",
     "demonstration data": "#000000",
 }
-FILES = "nhgis*county*.csv"
-COUNT = "H7V001"  # total population in the November 2020 vintage
+POPULATIONS, FILES = "county_population_2010.csv", "nhgis*county*.csv"
+COUNT = "H7V001"  # total population in the vintages of 2020
+SMALLEST, SHOWN = 5, 11  # the paper leaves out states of at most five counties; it shows eleven states
+
+
+def missing_files(folder):
+    """Return what is absent from a folder, or from no folder, and what is shown instead."""
+    absent = {
+        POPULATIONS: "populations of counties in 2010 (columns state, county, fips, population): they are simulated",
+        FILES: "county files of the privacy-protected demonstration data of IPUMS NHGIS, as published "
+        "(columns gisjoin, name, state, H7V001_dp, H7V001_sf): real errors are not shown",
+    }
+    return {name: text for name, text in absent.items() if not (folder and any(Path(folder).glob(name)))}
 
 
 def counties(folder):
     """Read or simulate populations of counties within states."""
-    if folder:
-        rows = pd.read_csv(Path(folder, "county_population_2010.csv"), dtype={"fips": str})
+    if POPULATIONS not in missing_files(folder):
+        rows = pd.read_csv(Path(folder, POPULATIONS), dtype={"fips": str})
         codes, states, persons = rows["fips"], rows["state"], rows["population"]
     else:
         rng = np.random.default_rng(17)
@@ -61,14 +72,13 @@ def counties(folder):
 
 def demonstration(folder, table):
     """Return errors of the demonstration files in a folder, by code of the county, or None without a file."""
-    files = [read_demonstration(path, COUNT) for path in sorted(Path(folder).glob(FILES))] if folder else []
-    if not files:
+    if missing_files(folder):
         return None
-    read = xr.concat(files, "county")
+    read = xr.concat([read_demonstration(path, COUNT) for path in sorted(Path(folder).glob(FILES))], "county")
     codes, times = np.unique(read["county"].values, return_counts=True)
     for fault, found in (
         ("are in more than one demonstration file", codes[times > 1]),
-        ("of the demonstration files are not in county_population_2010.csv", np.setdiff1d(codes, table["county"])),
+        (f"of the demonstration files are not in {POPULATIONS}", np.setdiff1d(codes, table["county"])),
     ):
         if found.size:
             raise LabelError(f"{found.size} counties {fault}: {', '.join(found[:3])}")
@@ -97,13 +107,125 @@ def repaired(table, rng):
 
 def slopes(errors, table):
     """Regress errors on log populations within every state with enough counties: slope and p-value."""
-    found, sizes = {}, np.log10(table.sel(county=errors["county"].values).values)
+    found, sizes = {}, np.log(table.sel(county=errors["county"].values).values)
     for state in np.unique(errors["state"]):
         among = errors["state"].values == state
-        if among.sum() > 2:
+        if among.sum() > SMALLEST:
             line = stats.linregress(sizes[among], errors.values[among])
             found[str(state)] = (line.slope, line.pvalue)
     return pd.DataFrame(found, index=["slope", "p"], dtype=float).T
+
+
+def common_slope(errors, table):
+    """Regress errors on log populations with an intercept for each state: slope and p-value."""
+    frame = pd.DataFrame({"x": np.log(table.sel(county=errors["county"].values).values), "y": errors.values})
+    centred = frame - frame.groupby(errors["state"].values).transform("mean")
+    line = stats.linregress(centred["x"], centred["y"])
+    freedom = len(frame) - np.unique(errors["state"]).size - 1
+    t = line.rvalue * (freedom / (1 - line.rvalue**2)) ** 0.5
+    return line.slope, 2 * stats.t.sf(abs(t), freedom)
+
+
+def show_demonstration(study, table, published, noise):
+    """Compare the errors of the demonstration files with noise in the same counties, state by state."""
+    found, rows = slopes(published, table), {}
+    for state, own in published.groupby("state"):
+        here = noise.sel(county=own["county"].values)
+        rows[state] = {
+            "counties": own.size, "sum of errors": int(own.sum()), "sd of errors": float(own.std()),
+            "sd of this study's noise": float(here.std()), "slope": found["slope"].get(state, np.nan),
+            "p": found["p"].get(state, np.nan),
+        }  # fmt: skip
+    rows = pd.DataFrame(rows).T.rename_axis("state")
+    study.table(
+        "demonstration", rows, "Errors of the demonstration files beside simulated noise, persons. Slope: change of "
+        "an error if the population grows by a factor of e, with its p-value.",
+    )  # fmt: skip
+    study.claim(
+        "the demonstration data keep the totals of states", SDP, "kept",
+        f"{int((rows['sum of errors'] == 0).sum())} of {len(rows)} states", holds=not rows["sum of errors"].any(),
+    )  # fmt: skip
+    some, falling = significant(found)
+    each = ", ".join(f"{state} {row.slope:.1f} (p = {row.p:.2f})" for state, row in found.head(3).iterrows())
+    study.claim(
+        "errors of the demonstration data fall with the size of the county", SDP, "37 of 48 slopes, 11 with p < 0.01",
+        f"{int((found['slope'] < 0).sum())} of {len(found)} slopes, {some} with p < {LEVEL}: {each}",
+        holds=if_enough(len(found) > 40, falling == some > 0.01 * len(found)), reason="the paper has 48 states",
+    )  # fmt: skip
+    slope, p = common_slope(published, table)
+    study.claim("the common slope of these states is negative", "here", "negative",
+                f"{slope:.1f} (p = {p:.3f})", holds=True if slope < 0 and p < 0.01 else None)  # fmt: skip
+    wide = Estimate.of(np.std, published.values)
+    study.claim(
+        "projected noise spans a scale similar to that of the demonstration data", SDP, "similar",
+        f"sd of the data {wide:.1f}, of the noise {float(noise.std()):.1f}",
+        holds=(wide / Estimate(float(noise.std()))).within(0.5, 2),
+        reason="the papers use the vintage of November 2020",
+    )  # fmt: skip
+
+
+def shown_states(table, published):
+    """Return the states of the demonstration files, Illinois, and those with the most counties."""
+    first = [] if published is None else np.unique(published["state"]).tolist()
+    codes, sizes = np.unique(table["state"], return_counts=True)
+    ranked = codes[np.argsort(-sizes, kind="stable")].tolist()
+    return list(dict.fromkeys([*(["IL"] if "IL" in ranked else []), *first, *ranked]))[:SHOWN]
+
+
+def show_states(study, table, noise, draws, published, rng):
+    """Plot errors by county of eleven states: noise on the lattice, and projected, rounded, non-negative noise."""
+    names = shown_states(table, published)
+    part = table[np.isin(table["state"].values, names)]
+    public = TOTALS & nonnegative()
+    rounded = ppd.PostProcessed(public, EPSILON, "rounded").simulate(part, draws=draws, rng=rng) - part
+    figure, panels = plt.subplots(4, 3, figsize=(12, 11), layout="constrained", sharey=True)
+    ratios = []
+    for axes, state in zip(panels.flat, names, strict=False):
+        own = part[part["state"].values == state].sortby(part)
+        places = np.arange(own.size)
+        for shift, name, draw in (
+            (-0.2, "integer noise with the total", noise),
+            (0.2, "projected whole noise, rounded", rounded),
+        ):
+            low, lower, upper, high = np.quantile(
+                draw.sel(county=own["county"].values), [0.005, 0.25, 0.75, 0.995], axis=0
+            )
+            axes.vlines(places + shift, low, high, color=LOOKS[name], linewidth=0.5)
+            axes.vlines(places + shift, lower, upper, color=LOOKS[name], linewidth=1.3, label=name)
+        ratios.append(
+            float(rounded.sel(county=own["county"].values).std() / noise.sel(county=own["county"].values).std())
+        )
+        here = (
+            np.array([])
+            if published is None
+            else np.flatnonzero(np.isin(own["county"].values, published["county"].values))
+        )
+        if here.size:
+            real = published.sel(county=own["county"].values[here]).values
+            axes.plot(here, real, ".", color="#000000", markersize=4, label="demonstration data")
+        axes.set_title(f"{state}, {own.size} counties", fontsize=10, loc="left")
+        axes.axhline(0, color="black", linewidth=0.5)
+        axes.set_xticks([])
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("error, persons")
+    for axes in panels.flat[len(names) :]:
+        axes.set_axis_off()
+    labels = {}
+    for axes in panels.flat:
+        labels |= {text: handle for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(labels.values(), labels.keys(), frameon=False, loc="outside lower center", ncols=3)
+    study.figure(
+        "states", figure, f"Errors of county populations in {len(names)} states, {draws} draws, counties in the order "
+        "of their population: quartiles (thick) and 99 % of draws (thin). Double geometric noise that is projected, "
+        "rounded and non-negative has nearly the same boxes as noise on the lattice of the totals.",
+    )  # fmt: skip
+    plt.close(figure)
+    study.claim(
+        "projected, rounded, non-negative noise has the spread of noise on the lattice, state by state", f"{ISDP}, E.4",
+        "boxes overlap", f"ratio of standard deviations {min(ratios):.2f} to {max(ratios):.2f}",
+        holds=0.9 < min(ratios) <= max(ratios) < 1.1,
+    )  # fmt: skip
 
 
 def significant(found):
@@ -143,7 +265,7 @@ def show(study, table, errors, state):
         right.plot(found["slope"][sure], (row + shift)[sure], "o", color=LOOKS[name], markersize=4)
     right.axvline(0, color="black", linewidth=0.6)
     right.set_yticks(range(len(errors)), [name.replace(", ", ",\n") for name in errors])
-    right.set(xlabel="slope in log10 population, persons;\na circle a state, filled: p < 0.01")
+    right.set(xlabel="slope in log population, persons;\na circle a state, filled: p < 0.01")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     study.figure(
@@ -158,7 +280,8 @@ def show(study, table, errors, state):
 def main(output, *, quick=False, data=None, seed=1):
     """Compare four methods of publication under state totals; write page, tables and figure to a folder."""
     folder = public_folder() if data is None else Path(data)
-    table, real = counties(folder), folder is not None
+    missing = missing_files(folder)
+    table, real = counties(folder), POPULATIONS not in missing
     published = demonstration(folder, table)
     study = Study(
         "County populations given state totals", output,
@@ -238,4 +361,9 @@ def main(output, *, quick=False, data=None, seed=1):
     )  # fmt: skip
     shown = np.unique(table["state"] if published is None else published["state"])
     show(study, table, errors, "IL" if "IL" in shown else str(shown[0]))
+    if published is not None:
+        show_demonstration(study, table, published, errors["integer noise with the total"])
+    show_states(study, table, errors["integer noise with the total"], draws, published, rng)
+    if missing:
+        study.text("; ".join(f"{name}: {text}" for name, text in missing.items()) + ".", heading="Missing files")
     study.write()

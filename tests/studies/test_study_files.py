@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
+from scipy import stats
 
 from case_studies.county_census import run
 from case_studies.county_census.demonstration_file import read_demonstration
@@ -205,7 +207,8 @@ def populations(folder):
     )
 
 
-@pytest.mark.parametrize("part", [slice(None), slice(12, 24)], ids=["nation", "one state"])
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("part", [slice(12, 24), slice(None)], ids=["one state", "nation"])
 def test_the_study_joins_demonstration_files_by_code(tmp_path, monkeypatch, part):
     """Wrong variant: errors in the order of the file are assigned to the counties in the order of the table."""
     data = tmp_path / "data"
@@ -219,9 +222,42 @@ def test_the_study_joins_demonstration_files_by_code(tmp_path, monkeypatch, part
     ways = pd.read_csv(tmp_path / "study" / "ways.csv", index_col="way").loc["demonstration data"]
     states = 3 if part == slice(None) else 1
     assert ways[["states whose error changes with size", "of these falling", "of"]].tolist() == [1, 1, states]
+    found = pd.read_csv(tmp_path / "study" / "demonstration.csv", index_col="state")
+    assert found.loc["CA", "slope"] == pytest.approx(-20 / np.log(10), abs=0.1)  # 20 persons for a factor of ten
+    assert found.loc["CA", "p"] < 1e-6
+    assert len(found) == states
+    assert (
+        found["sum of errors"].tolist() == (file["H7V001_dp"] - file["H7V001_sf"]).groupby(file["state"]).sum().tolist()
+    )
     file.iloc[:1].to_csv(data / "nhgis_county.csv", index=False)
     with pytest.raises(LabelError, match="1 counties are in more than one demonstration file"):
         run.main(tmp_path / "study", quick=True)
     file.iloc[:1].assign(gisjoin="G7200010").to_csv(data / "nhgis_county.csv", index=False)
     with pytest.raises(LabelError, match=r"not in county_population_2010.csv: 72001"):
         run.main(tmp_path / "study", quick=True)
+
+
+@pytest.mark.parametrize("files", [[], [run.POPULATIONS]], ids=["no file", "populations"])
+def test_missing_files_are_named(tmp_path, files):
+    for name in files:
+        (tmp_path / name).touch()
+    missing = {run.POPULATIONS, run.FILES} - set(files)
+    assert set(run.missing_files(tmp_path)) == missing
+    assert set(run.missing_files(None)) == {run.POPULATIONS, run.FILES}
+    assert run.demonstration(tmp_path, None) is None
+
+
+def test_a_common_slope_has_an_intercept_for_each_state():
+    """Against a dense regression; the wrong variant with one intercept confuses states with sizes."""
+    rng, state = np.random.default_rng(2), np.repeat(["A", "B"], 30)
+    persons = np.exp(rng.normal(10, 1, 60) + 3 * (state == "B")).astype(int)
+    y = -2 * np.log(persons) + 40 * (state == "B") + rng.normal(size=60)
+    coords = {"county": np.arange(60), "state": ("county", state)}
+    table, errors = (xr.DataArray(values, dims="county", coords=coords) for values in (persons, y))
+    slope, p = run.common_slope(errors, table)
+    design = np.column_stack([np.log(persons), state == "A", state == "B"]).astype(float)
+    solved, squares, *_ = np.linalg.lstsq(design, y)
+    error = np.sqrt(squares[0] / 57 * np.linalg.inv(design.T @ design)[0, 0])
+    assert slope == pytest.approx(solved[0])
+    assert p == pytest.approx(2 * stats.t.sf(abs(solved[0] / error), 57))
+    assert stats.linregress(np.log(persons), y).slope > 0
