@@ -228,16 +228,16 @@ def counts(
         bool, typer.Option("--top-code", help="Replace larger counts by the upper bound instead of refusing them.")
     ] = False,
     split: Annotated[
-        str | None, typer.Option(help="Share of epsilon for the histogram; by default from a rule of thumb.")
+        str | None, typer.Option(help="Share of epsilon for the histogram; by default 0.4 with **ranked**.")
     ] = None,
     constructor: Annotated[
-        str, typer.Option(help="**best**, **sandwich**, **max**, **min**, **optimal** or **unfixed**.")
-    ] = "best",
+        str, typer.Option(help="**ranked**, **best**, **sandwich**, **max**, **min**, **optimal** or **unfixed**.")
+    ] = "ranked",
 ) -> None:
     """Publish a confidential table and preserve its histogram: the numbers of cells with the count 0, 1, 2, ...
 
-    First the histogram is privatized; then every cell is drawn by a mechanism that preserves this histogram. No sum and
-    no cell is exact. The noise cannot be repeated; every further release of the table adds its loss.
+    First the histogram is privatized; then every cell gets noise, and the noisy cells are re-ranked to the histogram.
+    No sum and no cell is exact. The noise cannot be repeated; every further release of the table adds its loss.
     """
     console = stdout()
     require_new(output)

@@ -4,8 +4,8 @@ Rule: the histogram has a separate budget; everything after it is audited.
 
 clipped_noise    Noise on one count, clipped at both ends, and the mechanism of smallest error without a fixed point.
 count_mechanism  Mechanisms for one count: a matrix of probabilities of released counts given true counts.
-distribution     Distributions of counts: the share of the cells with each count, from exact or noisy histograms, and
-                 their distances.
+distribution     Distributions of counts: the share of the cells with each count, from exact or noisy histograms, their
+                 distances, and cells that are re-ranked to a distribution.
 heuristic        Mechanisms with a given fixed point, column by column (Algorithm 1), with accurate sums.
 noisy_histogram  Noise for a histogram of counts: privatizers measure sums of a histogram, and estimate the histogram
                  from them.
@@ -24,6 +24,7 @@ from ppdinf.counts.count_mechanism import CountMechanism as CountMechanism
 from ppdinf.counts.count_mechanism import MechanismAudit as MechanismAudit
 from ppdinf.counts.distribution import histogram as histogram
 from ppdinf.counts.distribution import kolmogorov_smirnov as kolmogorov_smirnov
+from ppdinf.counts.distribution import rerank as rerank
 from ppdinf.counts.distribution import to_distribution as to_distribution
 from ppdinf.counts.distribution import total_variation as total_variation
 from ppdinf.counts.distribution import wasserstein as wasserstein
@@ -55,6 +56,7 @@ __all__ = [
     "noisy_histogram",
     "optimal",
     "representation",
+    "rerank",
     "scale",
     "scales",
     "single_peaked",

@@ -6,10 +6,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
 
 from ppdinf._internal.values import numbers
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.mechanisms.postprocessing.projection import onto_simplices
+from ppdinf.noise.primitives.stream import BitStream
 
 ROUNDING = 1e-9  # tolerance for the sum of probabilities
 
@@ -79,19 +81,20 @@ def require_size(n: object) -> None:
         raise PrivacyError(f"n, the number of possible counts, must be an integer >= 2, found {n!r}")
 
 
-POSTPROCESSING = ("simplex", "clip")
+POSTPROCESSING = ("isotonic", "simplex", "clip")
 
-type Postprocessing = Literal["simplex", "clip"]
+type Postprocessing = Literal["isotonic", "simplex", "clip"]
 
 
 def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex") -> NDArray[np.float64]:
-    """Convert a noisy histogram to a distribution: the nearest one, or clipped at 0 and divided by the sum.
+    """Convert a noisy histogram to a distribution.
 
     Parameters
     ----------
     noisy : array_like of float, shape (n,)
-    postprocessing : {"simplex", "clip"}
-        Euclidean projection of ``noisy / sum``, or the clipping of the paper's authors.
+    postprocessing : {"isotonic", "simplex", "clip"}
+        "isotonic": the distribution whose cumulative counts are nearest to those of `noisy` in squares, for noise on
+        cumulative counts; "simplex": the distribution nearest to ``noisy / sum``; "clip": negative entries set to 0.
 
     Returns
     -------
@@ -112,12 +115,53 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
     if postprocessing == "clip":
         clipped = np.maximum(bins, 0)
         return clipped / clipped.sum() if clipped.sum() > 0 else np.full(bins.size, 1 / bins.size)
-    if postprocessing != "simplex":
+    if postprocessing not in POSTPROCESSING:
         raise PrivacyError(f"postprocessing must be one of {list(POSTPROCESSING)}, found {postprocessing!r}")
     total = max(bins.sum(), 1.0)
+    if postprocessing == "isotonic":
+        below = isotonic_regression(np.cumsum(bins)[:-1]).x.clip(0, total)
+        shares: NDArray[np.float64] = np.diff(below, prepend=0, append=total) / total
+        return shares
     nearest = np.maximum(onto_simplices(bins / total, np.zeros(bins.size, dtype=np.int64), [1.0]), 0)  # rounding
     out: NDArray[np.float64] = nearest / nearest.sum()
     return out
+
+
+def rerank(cells: ArrayLike, z: ArrayLike, stream: BitStream) -> NDArray[np.int64]:
+    """Change noisy cells so that their histogram is a given one: the smallest cells get the smallest counts.
+
+    Of all tables with this histogram, the result is nearest to the noisy cells in absolute differences.
+
+    Parameters
+    ----------
+    cells : array_like of int
+        Noisy cells.
+    z : array_like of float, shape (n,)
+        Distribution of counts. Its cumulative counts are rounded to integers.
+    stream : BitStream
+        Breaks ties at random.
+
+    Returns
+    -------
+    ndarray of int64, in the shape of `cells`
+
+    See Also
+    --------
+    ppdinf.counts.to_distribution, ppdinf.counts.TwoStage
+
+    Examples
+    --------
+    >>> from ppdinf.counts import rerank
+    >>> from ppdinf.noise.primitives.stream import seeded_stream
+    >>> rerank([5, -2, 1, 3], [0.5, 0.25, 0.25], seeded_stream(1))
+    array([2, 0, 0, 1])
+    """
+    noisy = numbers(cells, "cells", CountError, integer=True)
+    below = np.rint(np.cumsum(as_distribution(z))[:-1] * noisy.size)
+    order = np.lexsort((stream(noisy.size), noisy.ravel()))
+    ranked = np.empty(noisy.size, dtype=np.int64)
+    ranked[order] = np.searchsorted(below, np.arange(noisy.size), side="right")
+    return ranked.reshape(noisy.shape)
 
 
 def wasserstein(p: ArrayLike, q: ArrayLike) -> float:

@@ -19,6 +19,8 @@ from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discre
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.privacy.gaussian_calibration import discrete_gaussian_sigma
 
+type Changes = tuple[NDArray[np.int64], sparse.csc_array]
+
 
 class Privatizer(ABC):
     """Integer sums of a histogram, measured with double geometric noise of one rate."""
@@ -26,8 +28,8 @@ class Privatizer(ABC):
     includes_total: ClassVar[bool] = False
 
     @abstractmethod
-    def sums(self, n: int) -> sparse.csc_array:
-        """Return the matrix of sums of a histogram of n counts, int64 of shape (k, n)."""
+    def changes(self, n: int) -> Changes:
+        """Return the sums of a cell with count 0, shape (k,), and their changes by one person, shape (k, n - 1)."""
 
     @abstractmethod
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
@@ -39,7 +41,8 @@ class Privatizer(ABC):
 
     def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
         """Draw the noisy sums of a histogram, which are published."""
-        measured = _sums(self, histogram.size) @ histogram
+        lowest, steps = _changes(self, histogram.size)
+        measured = lowest * histogram.sum() + steps @ np.cumsum(histogram[:0:-1])[::-1]
         noisy = measured[self.includes_total :]
         noisy += draw_discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, stream)
         noisy_sums: NDArray[np.int64] = measured
@@ -47,7 +50,7 @@ class Privatizer(ABC):
 
     def size(self, n: int) -> int:
         """Return the number of noisy sums of a histogram of n counts."""
-        return int(_sums(self, n).shape[0])
+        return int(_changes(self, n)[0].size)
 
     def cells(self, measured: NDArray[np.int64]) -> int | None:
         """Return the number of cells if the noisy sums include it, otherwise None."""
@@ -55,24 +58,44 @@ class Privatizer(ABC):
 
     def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
         """Return the law of the noisy sums given a table."""
-        return HistogramNoise.of_sums(_sums(self, n), measured, float(self.rate(n, epsilon)))
+        return HistogramNoise(measured, *_changes(self, n), float(self.rate(n, epsilon)))
 
 
 @lru_cache(maxsize=8)
-def _sums(privatizer: Privatizer, n: int) -> sparse.csc_array:
-    return privatizer.sums(n)
+def _changes(privatizer: Privatizer, n: int) -> Changes:
+    return privatizer.changes(n)
 
 
-class CyclicLaplace(Privatizer):
-    """Double geometric noise around a cycle; the noisy histogram is published."""
+def _of_sums(matrix: sparse.sparray) -> Changes:
+    """Return the changes of the sums of a histogram with this matrix, shape (k, n)."""
+    sums = sparse.csc_array(matrix, dtype=np.int64)
+    steps = sparse.csc_array(sums[:, 1:] - sums[:, :-1])
+    steps.eliminate_zeros()
+    return sums[:, [0]].toarray().ravel(), steps
 
-    def sums(self, n: int) -> sparse.csc_array:
-        """Return the identity matrix: the bins are published."""
-        return sparse.csc_array(sparse.eye_array(n, dtype=np.int64))
+
+class Cumulative(Privatizer):
+    """Double geometric noise on the numbers of cells below 1, 2, ..., n - 1; the number of all cells is first."""
+
+    includes_total = True
+
+    def changes(self, n: int) -> Changes:
+        """Return that a cell that reaches i is no longer below i; the other numbers do not change."""
+        return np.ones(n, dtype=np.int64), -sparse.csc_array(sparse.eye_array(n, n - 1, k=-1, dtype=np.int64))
 
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
-        """Return the rate of the noise: a step of one person is a unit of one value."""
+        """Return the rate of the noise: a person changes one of the numbers by one."""
         return epsilon
+
+    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Return the differences of the noisy numbers of cells, from 0 to all cells."""
+        return np.diff(np.append(measured[1:], measured[0]), prepend=0).astype(np.float64)
+
+
+class CyclicLaplace(Cumulative):
+    """Double geometric noise around a cycle; the noisy histogram is published."""
+
+    includes_total = False
 
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
         """Return the noisy bins."""
@@ -88,10 +111,9 @@ class CyclicLaplace(Privatizer):
 
     def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
         """Return the law of the noisy numbers of cells below each count, with noise ``L_0 - L_i``."""
-        below = np.cumsum(measured) - measured
-        lowest = (np.arange(n) > 0).astype(np.int64)
-        steps = -sparse.eye_array(n, n - 1, k=-1, dtype=np.int64)  # a cell that reaches i is no longer below i
-        return HistogramNoise(below, lowest, sparse.csc_array(steps), float(epsilon), shifted=True)
+        lowest, steps = _changes(self, n)
+        lowest = np.append(0, lowest[1:])  # no cell is below 0
+        return HistogramNoise(np.cumsum(measured) - measured, lowest, steps, float(epsilon), shifted=True)
 
 
 def cyclic_gaussian(
@@ -114,8 +136,8 @@ class Hierarchical(Privatizer):
 
     includes_total = True
 
-    def sums(self, n: int) -> sparse.csc_array:
-        """Return the sums over the tree's intervals, level by level from the root."""
+    def changes(self, n: int) -> Changes:
+        """Return the changes of the sums over the tree's intervals, level by level from the root."""
         levels, leaf = _levels_of_tree(n), np.arange(n)
         parts = [
             sparse.csc_array(
@@ -123,7 +145,7 @@ class Hierarchical(Privatizer):
             )
             for level in range(levels + 1)
         ]
-        return sparse.csc_array(sparse.vstack(parts))
+        return _of_sums(sparse.vstack(parts))
 
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
         """Return the rate of the noise: a person changes two sums on each level by one."""
@@ -155,9 +177,9 @@ def _levels_of_tree(n: int) -> int:
 class Independent(Privatizer):
     """Double geometric noise with rate epsilon / 2 on every bin."""
 
-    def sums(self, n: int) -> sparse.csc_array:
-        """Return the identity matrix: every bin is published."""
-        return sparse.csc_array(sparse.eye_array(n, dtype=np.int64))
+    def changes(self, n: int) -> Changes:
+        """Return the changes of all bins."""
+        return _of_sums(sparse.eye_array(n))
 
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
         """Return the rate of the noise: a person changes two bins by one each."""
@@ -173,15 +195,15 @@ class Privelet(Privatizer):
 
     includes_total = True
 
-    def sums(self, n: int) -> sparse.csc_array:
-        """Return the total, then left half minus right half for intervals of every length, longest first."""
+    def changes(self, n: int) -> Changes:
+        """Return the changes of the total, then of left half minus right half of intervals, longest first."""
         levels, leaf = _halvings(n), np.arange(n)
         parts = [np.ones((1, n), dtype=np.int64)]
         for level in range(levels):
             length = 2 ** (levels - level)
             sign = np.where(leaf % length < length // 2, 1, -1)
             parts.append(sparse.csc_array((sign, (leaf // length, leaf)), shape=(2**level, n)))
-        return sparse.csc_array(sparse.vstack(parts))
+        return _of_sums(sparse.vstack(parts))
 
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
         """Return the rate of the noise: a person changes the differences by 2 log2(n) in total."""
@@ -201,6 +223,7 @@ def _halvings(n: int) -> int:
 
 
 PURE: dict[str, Privatizer] = {
+    "cumulative": Cumulative(),
     "cyclic-laplace": CyclicLaplace(),
     "laplace": Independent(),
     "privelet": Privelet(),
@@ -208,7 +231,7 @@ PURE: dict[str, Privatizer] = {
 }
 PRIVATIZERS = (*PURE, "cyclic-gaussian")
 
-type Name = Literal["cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"]
+type Name = Literal["cumulative", "cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"]
 
 
 def noisy_histogram(
@@ -229,7 +252,9 @@ def noisy_histogram(
         Privacy loss between tables that differ by one person, present or absent.
     stream : BitStream
         `ppdinf.noise.primitives.stream.secure_stream` for releases, `seeded_stream` for research.
-    privatizer : {"cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"}
+    privatizer : {"cumulative", "cyclic-laplace", "cyclic-gaussian", "laplace", "privelet", "hierarchical"}
+        "cumulative" adds noise to the numbers of cells with at most 0, 1, 2, ... persons. One person changes one of
+        them by one, so the noise does not depend on n. The number of cells is public.
     delta : int, float, str or Fraction, optional
         Required for "cyclic-gaussian", not allowed for others.
 

@@ -1,4 +1,4 @@
-"""Tables with a privatized histogram: the histogram first, then every cell by a mechanism with this fixed point.
+"""Tables with a privatized histogram: the histogram first, then cells that have it.
 
 N. Kohli, P. Laskowski, "Preserving target distributions with differentially private count mechanisms", Section 1.2 and
 appendix F (rule of thumb for the budget).
@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import assign, numbers
+from ppdinf._internal.values import Array, assign, numbers
 from ppdinf.counts.clipped_noise import truncated_geometric, unfixed
 from ppdinf.counts.count_mechanism import CountMechanism
-from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, to_distribution
+from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, rerank, to_distribution
 from ppdinf.counts.heuristic import SELECTORS, heuristic
 from ppdinf.counts.noisy_histogram import PURE
 from ppdinf.counts.optimal import optimal
@@ -38,14 +38,13 @@ from ppdinf.noise.primitives.stream import BitStream, secure_stream
 from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import PRESENT
+from ppdinf.releases.release import Release
 from ppdinf.tables.table import TableLike
-
-if TYPE_CHECKING:
-    from ppdinf.releases import Release
 
 LARGEST = 8192  # largest n: matrices of single-count mechanisms then take 0.5 GB
 SPARE = Fraction(1, 2**30)  # margin of the second budget for rows that are divided by their sums
-CONSTRUCTORS = (*SELECTORS, "best", "optimal", "unfixed")
+CONSTRUCTORS = ("ranked", *SELECTORS, "best", "optimal", "unfixed")
+RANKED_SHARE = Fraction(2, 5)  # least product of W1 ~ share^(-2/3) (isotonic regression) and error ~ 1 / (1 - share)
 
 
 def budget_share(epsilon: Parameter) -> Fraction:
@@ -79,16 +78,16 @@ class TwoStage(CellLaw):
         Number of possible counts, 0 to n - 1. It is public and must be chosen without reference to the table. Top-code
         larger counts.
     split : int, float, str or Fraction, optional
-        Share of epsilon for the histogram; by default the rule of thumb of `budget_share`.
-    constructor : {"best", "sandwich", "max", "min", "optimal", "unfixed"}
-        Constructor of the mechanism of the cells; "best" compares the three selectors of `heuristic` by their expected
-        error, which depends only on the privatized histogram.
+        Share of epsilon for the histogram; by default 2/5 with "ranked", otherwise the rule of thumb of `budget_share`.
+    constructor : {"ranked", "best", "sandwich", "max", "min", "optimal", "unfixed"}
+        Mechanism of the cells. "ranked": truncated geometric noise, then `rerank` to the privatized histogram. The
+        others draw each cell from a matrix; "best" compares the three selectors of `heuristic` by their expected error.
     privatizer, postprocessing : str
         As in `noisy_histogram` and `to_distribution`, without the cyclic Gaussian, because privacy is pure.
     public : Public, optional
         Covariates and bounds. Public sums are not allowed, because such releases do not preserve them.
-    measured : sequence of int, optional
-        The drawn noisy sums of the histogram, in releases; `release` draws them.
+    measured, drawn : sequence of int, optional
+        In releases: the noisy sums of the histogram, and with "ranked" the noisy cells before they were re-ranked.
 
     Raises
     ------
@@ -107,32 +106,35 @@ class TwoStage(CellLaw):
     If rounding prevents the constructor from reaching its epsilon, the mechanism is that of "best", or otherwise the
     truncated geometric one, so a release does not fail after the histogram is drawn.
 
-    The table is a variable of the model: `measured` determines the matrix of the cells, and its own probability depends
-    on the table as a whole (docs/counts.md).
+    The table is a variable of the model, because the probability of `measured` depends on the table as a whole
+    (docs/counts.md). With "ranked", the likelihood is that of `measured` and `drawn`; the released table follows from
+    both.
 
     Examples
     --------
     >>> from ppdinf.counts import TwoStage
     >>> release = TwoStage(epsilon=1, n=20).release([12, 7, 0, 9, 12, 3, 5, 0])
     >>> release.guarantee.epsilon, release.mechanism.budgets
-    (Fraction(1, 1), (Fraction(136221, 1000000), Fraction(863779, 1000000)))
+    (Fraction(1, 1), (Fraction(2, 5), Fraction(3, 5)))
     """
 
     kind: ClassVar[str] = "two-stage"
-    title = "cells from a mechanism with a privatized fixed point"
+    title = "cells with a privatized histogram"
     epsilon: Any  # given as a `Parameter`, stored as a Fraction
     n: int
     split: Any = None
-    constructor: str = "best"
-    privatizer: str = "cyclic-laplace"
-    postprocessing: str = "simplex"
+    constructor: str = "ranked"
+    privatizer: str = "cumulative"
+    postprocessing: str = "isotonic"
     public: Public = NO_SUMS
     measured: Sequence[int] | None = None
+    drawn: Sequence[int] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         require_no_sums(self.public)
         exact = as_fraction(self.epsilon, "epsilon")
-        share = budget_share(exact) if self.split is None else as_fraction(self.split, "split")
+        theory = RANKED_SHARE if self.constructor == "ranked" else budget_share(exact)
+        share = theory if self.split is None else as_fraction(self.split, "split")
         if share >= 1:
             raise PrivacyError(f"split, the share of epsilon for the histogram, must be below 1, found {self.split!r}")
         as_epsilon((1 - share) * exact)
@@ -148,6 +150,8 @@ class TwoStage(CellLaw):
         assign(self, epsilon=exact, split=share)
         if self.measured is not None:
             assign(self, measured=_whole(self.measured, PURE[self.privatizer].size(self.n)))
+        if self.drawn is not None:
+            assign(self, drawn=tuple(require_counts(self.drawn, self.n).tolist()))
 
     @cached_property
     def noisy(self) -> NDArray[np.float64] | None:
@@ -172,11 +176,16 @@ class TwoStage(CellLaw):
             raise PrivacyError(
                 "the mechanism of the cells requires the privatized histogram: call release(table) first"
             )
-        z = to_distribution(self.noisy, self.postprocessing)  # type: ignore[arg-type]
-        for constructor in dict.fromkeys((self.constructor, "best")):
-            with suppress(ArithmeticError, np.linalg.LinAlgError):
-                return self._constructed(constructor, z)
+        if self.constructor != "ranked":
+            for constructor in dict.fromkeys((self.constructor, "best")):
+                with suppress(ArithmeticError, np.linalg.LinAlgError):
+                    return self._constructed(constructor, self._fixed_point)
         return truncated_geometric(self.n, self.budgets[1] * (1 - SPARE))
+
+    @property
+    def _fixed_point(self) -> NDArray[np.float64]:
+        assert self.noisy is not None
+        return to_distribution(self.noisy, self.postprocessing)  # type: ignore[arg-type]
 
     def _constructed(self, constructor: str, z: NDArray[np.float64]) -> CountMechanism:
         second = self.budgets[1]
@@ -219,12 +228,13 @@ class TwoStage(CellLaw):
         PrivacyError
             The noisy sums have a different number of cells.
         """
-        cells = None if self.measured is None else PURE[self.privatizer].cells(np.array(self.measured))
-        if cells not in (None, system.frame.size):
-            raise PrivacyError(
-                f"the noisy sums and the table must have the same number of cells, found {cells} and "
-                f"{system.frame.size}: use both from the same release"
-            )
+        in_sums = None if self.measured is None else PURE[self.privatizer].cells(np.array(self.measured))
+        for cells in (in_sums, None if self.drawn is None else len(self.drawn)):
+            if cells not in (None, system.frame.size):
+                raise PrivacyError(
+                    f"the noisy sums and the table must have the same number of cells, found {cells} and "
+                    f"{system.frame.size}: use both from the same release"
+                )
         return self
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
@@ -243,9 +253,14 @@ class TwoStage(CellLaw):
         require_counts(cells, self.n)
 
         def draw() -> Release:
-            drawn = self._first_stage(cells, secure_stream())
-            made: Release = drawn._drafted(frame, cells, allow_mcmc=allow_mcmc).draw()
-            return made
+            stream = secure_stream()
+            first = self._first_stage(cells, stream)
+            made: Release = first._drafted(frame, cells, allow_mcmc=allow_mcmc).draw()
+            if self.constructor != "ranked":
+                return made
+            noisy = made.table.values.ravel()
+            second = replace(first, drawn=noisy.tolist())
+            return Release.of_draw(frame, first._ranked(noisy, stream), second, made.kept, made.plan)
 
         return PreparedRelease(self, bind(self.public, frame, cells), None, draw)
 
@@ -253,16 +268,28 @@ class TwoStage(CellLaw):
         measured = PURE[self.privatizer].measure(histogram(cells, self.n), self.budgets[0], stream)
         return replace(self, measured=measured.tolist())
 
+    def _ranked(self, noisy: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
+        return rerank(noisy, self._fixed_point, stream) if self.constructor == "ranked" else noisy
+
+    def before_postprocessing(self, table: Array) -> Array:
+        """Return the noisy cells before they were re-ranked, in the shape of `table`."""
+        return table if self.drawn is None else np.array(self.drawn).reshape(table.shape)
+
+    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+        """Return the log probability of the noisy sums and cells given the table x."""
+        return super().log_weight(system, self.before_postprocessing(y), x)
+
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
-        """Draw releases of a table, int64 of shape (draws, d), each with a new histogram unless it is already drawn."""
+        """Draw releases of a table, int64 of shape (draws, d), or noisy cells if the histogram is already drawn."""
         if self.noisy is not None:
             return super().draw(system, cells, draws, stream, plan)
-        every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
-        return np.array(
-            [CellLaw.draw(self._first_stage(own, stream), system, own, 1, stream, plan)[0] for own in every]
-        )
+        released = []
+        for own in np.broadcast_to(cells, (draws, np.shape(cells)[-1])):
+            first = self._first_stage(own, stream)
+            released.append(first._ranked(CellLaw.draw(first, system, own, 1, stream, plan)[0], stream))
+        return np.array(released)
 
     @property
     def guarantee(self) -> Guarantee:

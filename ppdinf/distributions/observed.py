@@ -190,7 +190,8 @@ class ObservedRelease(Observed):
 
     def __init__(self, release: Release, frame: Frame) -> None:
         self.published, self.frame, self.likelihood = release, frame, release.likelihood
-        self.noisy: xr.DataArray = release.table
+        cells = mechanism_of(release).before_postprocessing(release.table.values)
+        self.noisy: xr.DataArray = release.table.copy(data=cells)
         self.system = self._system()
 
     def _system(self) -> System:

@@ -27,14 +27,6 @@ class HistogramNoise:
     rate: float
     shifted: bool = False
 
-    @staticmethod
-    def of_sums(sums: object, measured: object, rate: float) -> HistogramNoise:
-        """Construct the law from a matrix of sums of the histogram, shape (k, n)."""
-        matrix = sparse.csc_array(sums).astype(np.int64)
-        steps = sparse.csc_array(matrix[:, 1:] - matrix[:, :-1])
-        steps.eliminate_zeros()
-        return HistogramNoise(np.asarray(measured, dtype=np.int64), matrix[:, [0]].toarray().ravel(), steps, rate)
-
     @property
     def n(self) -> int:
         """Number of possible counts."""

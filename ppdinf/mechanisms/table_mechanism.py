@@ -99,6 +99,10 @@ class TableMechanism(Mechanism):
         require_kept(system, drawn, cells, bounds=self.keeps_bounds)
         return drawn
 
+    def before_postprocessing(self, table: Array) -> Array:
+        """Return the noisy cells of a released table, which have the law of `likelihood`."""
+        return table
+
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Return the log density of releasing y given the table x, up to a constant; x and y share all sums.
 

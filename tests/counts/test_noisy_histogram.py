@@ -1,7 +1,7 @@
 """Noisy histograms: the law of the noisy sums against enumeration, spreads against theory, post-processing."""
 
 from fractions import Fraction
-from itertools import product
+from itertools import combinations_with_replacement, permutations, product
 
 import numpy as np
 import pytest
@@ -44,6 +44,23 @@ def test_spread_of_the_cyclic_laplace():
     assert np.allclose(independent.var(axis=0), 2 * wide / (1 - wide) ** 2, rtol=0.08)
 
 
+def sums_of(privatizer, n):
+    """Return the matrix of sums of a histogram."""
+    lowest, steps = privatizer.changes(n)
+    return np.cumsum(np.column_stack([lowest, steps.toarray()]), axis=1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 19, 33])
+def test_sums_are_those_of_their_names(n):
+    """Cumulative counts and bins, and estimates without noise that are the histogram."""
+    own = np.random.default_rng(n).integers(0, 9, n)
+    below = np.array([own[:i].sum() for i in range(1, n)])
+    assert (sums_of(PURE["cumulative"], n) @ own).tolist() == [own.sum(), *below]
+    assert (sums_of(PURE["laplace"], n) @ own).tolist() == own.tolist()
+    for name in ("cumulative", "laplace", "privelet", "hierarchical"):
+        assert PURE[name].estimate(sums_of(PURE[name], n) @ own, n) == pytest.approx(own)
+
+
 def test_consistent_sums_are_more_accurate_than_bins():
     """With weighted averaging, sums of many bins are more accurate than with independent noise of bins."""
     counts = np.full(256, 50)
@@ -60,12 +77,28 @@ def test_postprocessing():
     noisy = np.array([30, -4, 10, 4.0])
     near, cut = ppd.counts.to_distribution(noisy), ppd.counts.to_distribution(noisy, "clip")
     assert near.sum() == pytest.approx(1)
+    below = np.cumsum(noisy)[:-1]
+    grid = np.array(list(combinations_with_replacement(range(41), 3)))
+    nearest = grid[((grid - below) ** 2).sum(axis=1).argmin()]
+    assert 40 * np.cumsum(ppd.counts.to_distribution(noisy, "isotonic"))[:-1] == pytest.approx(nearest)
+    assert not np.allclose(40 * np.cumsum(near)[:-1], nearest)
     assert cut.tolist() == pytest.approx([30 / 44, 0, 10 / 44, 4 / 44])
     assert not np.allclose(near, cut)
     assert ppd.counts.to_distribution([-1, -2], "clip").tolist() == [0.5, 0.5]
     assert ppd.counts.to_distribution([-1, -2]).sum() == pytest.approx(1)
-    for seed in range(300):  # no negative values by rounding
-        assert ppd.counts.to_distribution(np.random.default_rng(seed).integers(-5, 40, 12)).min() >= 0
+    for seed, method in product(range(300), ("simplex", "isotonic")):  # no negative values by rounding
+        assert ppd.counts.to_distribution(np.random.default_rng(seed).integers(-5, 40, 12), method).min() >= 0
+
+
+def test_reranked_cells_are_nearest():
+    """Of all orders of the counts, none is nearer to the noisy cells; ties are broken evenly (4.5 standard errors)."""
+    cells, z, stream = np.array([4, -3, 1, 1, 9]), np.array([0.2, 0.4, 0, 0.2, 0.2]), seeded_stream(1)
+    drawn = np.array([ppd.counts.rerank(cells, z, stream) for _ in range(400)])
+    assert (np.sort(drawn, axis=1) == [0, 1, 1, 3, 4]).all()
+    least = min(np.abs(cells - order).sum() for order in set(permutations([0, 1, 1, 3, 4])))
+    assert (np.abs(drawn - cells).sum(axis=1) == least).all()
+    tied = np.array([ppd.counts.rerank([1, 1, 9], [0.25, 0.35, 0.4], stream) for _ in range(400)])
+    assert abs((tied[:, 0] == 0).mean() - 0.5) < 4.5 * 0.025
 
 
 N = 3
@@ -96,16 +129,22 @@ def test_cyclic_noise_against_its_list():
     assert np.ptp(likeliest - expected) > 0.1
 
 
-@pytest.mark.parametrize("name", ["laplace", "privelet", "hierarchical"])
+@pytest.mark.parametrize("name", ["cumulative", "laplace", "privelet", "hierarchical"])
 @pytest.mark.parametrize("n", [2, 3, 8, 19, 33])
 def test_noise_of_sums(name, n):
-    """The log density is minus the rate times the distance of the sums; steps of a cell change the sums correctly."""
+    """The log density is minus the rate times the distance of the sums. A person spends the budget and not more.
+
+    Noise of rate epsilon on single bins would spend twice the budget.
+    """
     rng, privatizer = np.random.default_rng(3), PURE[name]
     cells = rng.integers(0, n, 12)
     measured = privatizer.measure(histogram(cells, n), Fraction(1, 2), seeded_stream(rng))
-    noise, sums = privatizer.noise(measured, n, Fraction(1, 2)), privatizer.sums(n).toarray()
+    noise, sums = privatizer.noise(measured, n, Fraction(1, 2)), sums_of(privatizer, n)
     rate = float(privatizer.rate(n, Fraction(1, 2)))
-    assert np.abs(sums[:, 1:] - sums[:, :-1])[privatizer.includes_total :].sum(axis=0).max() * rate <= 0.5  # the budget
+    changes = np.abs(np.diff(sums, axis=1))
+    assert changes[: privatizer.includes_total].sum() == 0
+    assert changes.sum(axis=0).max() * rate <= 0.5  # the budget
+    assert np.abs(np.diff(np.eye(n), axis=1)).sum(axis=0).max() * 0.5 == 1
     for table in (cells, rng.integers(0, n, 12)):
         expected = stats.dlaplace.logpmf(measured - sums @ np.bincount(table, minlength=n), rate).sum()
         assert noise.log_density(table) == pytest.approx(expected)

@@ -35,6 +35,7 @@ LEAST = 500  # required effective draws
 # cells with counts 0 to N - 1, and noisy sums of their histogram
 N, CELLS, SETS = 4, 4, 6000
 MEASURED = {
+    "cumulative": [4, 5, -2, 2],
     "cyclic-laplace": [6, -3, 0, 1],
     "laplace": [5, -2, 1, 2],
     "privelet": [4, 3, 5, -3],
@@ -133,7 +134,7 @@ def problem(name, public):
     counts = lower[:, None] + np.arange(8)
     log_weights = np.where((counts >= 0) & (counts < N), rng.normal(0, 0.7, counts.shape), -np.inf)
     log_weights[2, 1] = -np.inf
-    noise = PURE[name].noise(np.array(MEASURED[name]), N, Fraction(3, 2) if name == "cyclic-laplace" else Fraction(3))
+    noise = PURE[name].noise(np.array(MEASURED[name]), N, Fraction(3, 2) if name[0] == "c" else Fraction(3))
     moves = moves_of(system.structure, bounds="box", shape=(CELLS,))
     return Fiber(system, lower, log_weights, moves, histogram=noise), log_weights
 

@@ -34,7 +34,7 @@ MECHANISMS = {
     "bounded": ppd.Conditioned(BOUNDED, noise=DoubleGeometric("1/2")),
     "wasserstein, l2": ppd.WassersteinExponential(BOUNDED, 1, 2, "x", loss="l2"),
     "rounding": random_rounding(3, upper=12),
-    "two stages": ppd.counts.TwoStage(1, n=8, measured=[1, 2, 0, 1, 0, 0, 0, 0]),
+    "two stages": ppd.counts.TwoStage(1, n=8, measured=[4, 1, 3, 3, 4, 4, 4, 4]),
     "nothing": ppd.Suppression(BOUNDED),
     "subspace gaussian": ppd.SubspaceGaussian(total(), 1, "1e-4"),
     "subspace laplace": ppd.SubspaceLaplace(total(), 1),

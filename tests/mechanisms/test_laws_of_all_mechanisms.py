@@ -84,7 +84,7 @@ BOUNDED = [
 ]
 CELLS = {
     "transition": ppd.Transition(ppd.counts.truncated_geometric(4, 1).matrix),
-    "two-stage": ppd.counts.TwoStage(1, 4, measured=[1, 0, 1, 1]),
+    "two-stage": ppd.counts.TwoStage(1, 4, measured=[3, 1, 1, 2]),
 }
 
 
@@ -208,8 +208,9 @@ LAPLACE = {"kind": "subspace-laplace", "epsilon": "1", "grid": "1/8", "neighbour
 SPHERICAL = {"kind": "subspace-gaussian", "epsilon": "1", "delta": "1/1000", "query": QUERY, "neighbours": "replaced"}
 EARLIER = {"previous": [2, 0, 1, 3, 0, 1], "concentration": "1/2", "pseudo_count": "1/2"}
 WASSERSTEIN = {"kind": "wasserstein-exponential", "epsilon": "5", "sensitivity": "4", "secrets": "x", "loss": "l2"}
-STAGES = {"kind": "two-stage", "epsilon": "1", "n": 4, "split": "1/4", "constructor": "best",
-          "privatizer": "cyclic-laplace", "postprocessing": "simplex", "measured": [1, 0, 1, 1]}  # fmt: skip
+STAGES = {"kind": "two-stage", "epsilon": "1", "n": 4, "split": "1/4", "constructor": "ranked",
+          "privatizer": "cumulative", "postprocessing": "isotonic", "measured": [3, 1, 1, 2],
+          "drawn": [0, 2, 3]}  # fmt: skip
 STATED = [
     (ppd.GeneralizedLaplace(TOTAL, 0.1), {"kind": "generalized-laplace", "epsilon": "1/10", "norm": "l1"}),
     (ppd.GeneralizedGaussian(TOTAL, rho="1/50"),
@@ -225,7 +226,7 @@ STATED = [
     (ppd.Transition([[0.5, 0.5], [0.25, 0.75]]), {"kind": "transition", "matrix": [[0.5, 0.5], [0.25, 0.75]]}),
     (ppd.Transition([[1.0, 0.0], [0.0, 1.0]], require_guarantee=False),
      {"kind": "transition", "matrix": [[1.0, 0.0], [0.0, 1.0]], "require_guarantee": False}),
-    (ppd.counts.TwoStage(1, 4, "1/4", measured=[1, 0, 1, 1]), STAGES),
+    (ppd.counts.TwoStage(1, 4, "1/4", measured=[3, 1, 1, 2], drawn=[0, 2, 3]), STAGES),
     (ppd.SubspaceLaplace(TOTAL, 1, "extended", neighbours="added", grid="1/8"), LAPLACE),
     (ppd.SubspaceGaussian(TOTAL, 1, "1e-3", query=QUERY, grid=None),
      SPHERICAL | {"method": "projected", "calibration": "analytic"}),
