@@ -11,7 +11,7 @@ from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.kernel import kernel
 from ppdinf.lattice.null_space import NullSpace
-from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope
+from ppdinf.privacy.sensitivity import Neighbours, sensitivity_polytope, swaps
 from ppdinf.tables.frame import LARGEST
 from ppdinf.tables.table import TableLike, labelled_cells
 
@@ -52,6 +52,8 @@ SMALLEST = 1e-6  # smallest extent of the changes along any direction, relative 
 def sensitivity_directions(space: NullSpace, query: Query | None, neighbours: Neighbours) -> tuple[Array, Array]:
     """Enumerate the changes of Q'W by one person, in coordinates of the directions that they span."""
     d = space.fixed.shape[0]
+    if neighbours == "swapped":
+        return space.basis.toarray(), space.basis.T @ swaps(_swappable(space))
     answers = sparse.eye_array(d, dtype=np.int64) if query is None else np.array(query)
     k = _seen(space, sparse.csc_array(answers), neighbours)[0]
     if not k:
@@ -66,8 +68,23 @@ def sensitivity_directions(space: NullSpace, query: Query | None, neighbours: Ne
     return space.basis @ left[:, :k], left[:, :k].T @ moves
 
 
+def _swappable(space: NullSpace) -> sparse.csc_array:
+    """Return the public sums, or refuse them if swaps of two records do not connect all tables that have them."""
+    # two margins of a complete table have swaps as Markov basis, and m - 1 swaps rearrange m records
+    structure = space.structure
+    crossing = np.count_nonzero(structure.sum_ranks)
+    if len(structure.tables) < crossing or any(len(table.generators) > 2 for table in structure.tables):
+        raise PrivacyError(
+            "swaps of two records do not connect all tables with these public sums: state the total, disjoint sums or "
+            "two margins of a table, or neighbours='replaced'"
+        )
+    return sparse.csc_array(structure.class_system[:, structure.classes])
+
+
 def moved_structure(space: NullSpace, query: Query | None, neighbours: Neighbours) -> Structure:
     """Return the structure of the integer vectors that changes span in the null space."""
+    if neighbours == "swapped":
+        return space.structure
     d = space.fixed.shape[0]
     answers = sparse.eye_array(d, dtype=np.int64) if query is None else sparse.csc_array(np.array(query))
     k, both = _seen(space, sparse.csc_array(answers), neighbours)

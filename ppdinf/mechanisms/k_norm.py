@@ -59,14 +59,18 @@ class KNorm(SubspaceMechanism):
         Statements that are published exactly: sums of the cells, or of the answers if a query is given.
     epsilon : int, float, str or Fraction
         Privacy loss between neighbours.
-    query, neighbours, grid
+    query, grid
         As for `SubspaceGaussian`.
+    neighbours : {"replaced", "added", "swapped"}
+        "swapped": two records are replaced such that all public sums of the cells are kept (semi-adjacency). Under two
+        margins no record can be replaced alone, and noise for two replaced records is wider than noise for a swap.
 
     Raises
     ------
     InvariantError, PrivacyError
         `public` is not public information, or a parameter is out of range or unknown. Draws raise an error if
-        coupled chains did not meet.
+        coupled chains did not meet. Swaps do not connect all tables with the same public sums, or a query is given
+        for swaps.
 
     See Also
     --------
@@ -91,6 +95,7 @@ class KNorm(SubspaceMechanism):
     """
 
     kind: ClassVar[str] = "k-norm"
+    relations: ClassVar[tuple[str, ...]] = ("replaced", "added", "swapped")
 
     def __init__(
         self,
@@ -102,6 +107,8 @@ class KNorm(SubspaceMechanism):
         grid: int | float | str | Fraction | None = "auto",
     ) -> None:
         self._set(public, epsilon, None, query, neighbours, grid)
+        if neighbours == "swapped" and query is not None:
+            raise PrivacyError("swaps are changes of the cells: give no query")
 
     def law(self, system: System) -> SubspaceNoise:
         """Return the law of K-norm noise; if it needs a chain, the chain is measured on first use."""
@@ -117,7 +124,8 @@ class KNorm(SubspaceMechanism):
         columns = directions.T if self.query is None else directions.T @ np.array(self.query)
         # Minimal sets of changes and small dimensions have an explicit body K, which is sampled directly.
         body: IndependentMoves | Polytope | None
-        body = independent_moves(columns, differences=self.neighbours == "replaced")
+        swapped = self.neighbours == "swapped"
+        body = None if swapped else independent_moves(columns, differences=self.neighbours == "replaced")
         if body is not None:
             order, sampler, how = 1.0, "independent moves", "where no change by a record is a combination of others"
         elif k <= EXACT:

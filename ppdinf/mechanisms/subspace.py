@@ -148,7 +148,9 @@ class SharedKey(TableMechanism):
 
 type Reals = NDArray[np.float64]
 
-RECORDS: dict[str, tuple[str, ...]] = {"replaced": ("how many records there are",), "added": ()}
+RECORDS: dict[str, tuple[str, ...]] = {"added": ()} | dict.fromkeys(
+    ["replaced", "swapped"], ("how many records there are",)
+)
 """Assumed knowledge if neighbours have the same number of records."""
 
 ROUNDING = 1e-12
@@ -167,12 +169,15 @@ class SubspaceMechanism(SharedKey):
         Between neighbours; delta is 0 for pure guarantees.
     query : tuple of tuple of int, or None
         Rows of W.
-    neighbours : {"replaced", "added"}
+    neighbours : {"replaced", "added", "swapped"}
+    relations : tuple of str
+        Supported neighbours.
     grid : Fraction, "auto" or None
     """
 
     is_integer: ClassVar[bool] = False
     is_translation_invariant: ClassVar[bool] = True
+    relations: ClassVar[tuple[str, ...]] = ("replaced", "added")
     public: Public
     epsilon: Fraction
     delta: Fraction
@@ -194,7 +199,7 @@ class SubspaceMechanism(SharedKey):
         grid: Parameter | None,
     ) -> None:
         require_public(public)
-        require_choice("neighbours", neighbours, list(NEIGHBOURS))
+        require_choice("neighbours", neighbours, list(self.relations))
         bound = Fraction(0) if delta is None else as_delta(delta)
         steps = as_grid(grid, largest=Fraction(1))
         read = {

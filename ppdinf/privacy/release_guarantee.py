@@ -19,6 +19,7 @@ from ppdinf.privacy.unit_loss import (
     ADDED,
     PRESENT,
     REPLACED,
+    SWAPPED,
     UNLIMITED,
     UnitLoss,
     describe_unit,
@@ -54,7 +55,7 @@ class PossibleTables:
                 return None
             return (int(np.abs(step).sum()) if guarantee.metric == "l1" else math.sqrt(int(step @ step))), step
         sums = sparse.csc_array(self.sums[:, kinds])
-        if guarantee.neighbours == REPLACED:  # the number of records is known
+        if guarantee.neighbours in (REPLACED, SWAPPED):  # the number of records is known
             sums = sparse.vstack([sums, np.ones((1, kinds.size), dtype=np.int64)])
         elif guarantee.neighbours not in (ADDED, PRESENT):
             return 1, None
@@ -64,7 +65,8 @@ class PossibleTables:
         if step is None:
             return None
         size = int(np.abs(step).sum())
-        return size // 2 if guarantee.neighbours == REPLACED else size, None
+        moved = {REPLACED: size // 2, SWAPPED: -(-size // 4)}  # of the records, and of their pairs
+        return moved.get(str(guarantee.neighbours), size), None
 
     def joined(self, other: PossibleTables) -> PossibleTables | None:
         """Return the tables that two releases allow; None if the releases are not known to be of one table."""

@@ -22,11 +22,11 @@ from scipy.sparse.csgraph import connected_components
 from ppdinf._internal.values import numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.systems import MatrixLike
-from ppdinf.privacy.unit_loss import ADDED, REPLACED
+from ppdinf.privacy.unit_loss import ADDED, REPLACED, SWAPPED
 
-type Neighbours = Literal["replaced", "added"]
+type Neighbours = Literal["replaced", "added", "swapped"]
 
-NEIGHBOURS = {"replaced": REPLACED, "added": ADDED}
+NEIGHBOURS = {"replaced": REPLACED, "added": ADDED, "swapped": SWAPPED}
 
 LARGEST_POLYTOPE = 2**27
 """Largest number of entries in a list of changes: 1 GB."""
@@ -148,14 +148,32 @@ def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replace
             )
         first, second = np.triu_indices(d, k=1)
         columns = columns[:, first] - columns[:, second]
+    return _distinct(columns)
+
+
+def swaps(sums: sparse.csc_array) -> NDArray[np.float64]:
+    """Return the changes of cells by two replaced records that together keep given sums, distinct up to sign."""
+    first, second = np.triu_indices(sums.shape[1])
+    group = np.unique((sums[:, first] + sums[:, second]).toarray(), axis=1, return_inverse=True)[1].ravel()
+    sizes = np.bincount(group)
+    if sums.shape[1] * (number := int((sizes * (sizes - 1)).sum()) // 2) > LARGEST_POLYTOPE:
+        raise PrivacyError(f"{number:,} swaps of two records keep the public sums, too many to enumerate")
+    parts = np.split(np.argsort(group, kind="stable"), np.cumsum(sizes)[:-1])
+    before, after = np.hstack([part[np.stack(np.triu_indices(part.size, k=1))] for part in parts])
+    unit = np.eye(sums.shape[1])
+    return _distinct(unit[:, first[before]] + unit[:, second[before]] - unit[:, first[after]] - unit[:, second[after]])
+
+
+def _distinct(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the distinct columns other than zero, up to sign."""
     columns = columns[:, np.any(columns != 0, axis=0)]
     leading = np.take_along_axis(columns, np.argmax(columns != 0, axis=0)[np.newaxis], axis=0)
     return np.unique(columns * np.sign(leading), axis=1)
 
 
 def _columns(query: MatrixLike, neighbours: str) -> sparse.csc_array:
-    if neighbours not in NEIGHBOURS:
-        raise PrivacyError(f"neighbours must be one of {list(NEIGHBOURS)}, found {neighbours!r}")
+    if neighbours not in ("replaced", "added"):
+        raise PrivacyError(f"neighbours must be one of 'replaced' and 'added', found {neighbours!r}")
     columns = sparse.csc_array(query) if sparse.issparse(query) else numbers(query, "a query")
     if columns.ndim != 2 or 0 in columns.shape:
         raise PrivacyError(f"a query must have one row per answer and one column per cell, found shape {columns.shape}")

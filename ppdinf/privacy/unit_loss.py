@@ -56,11 +56,12 @@ def round_up(value: Fraction | float, digits: int = 3) -> str:
 
 REPLACED = "one record replaced by another"
 ADDED = "one record added or removed"
+SWAPPED = "two records replaced such that every public sum is kept"
 PRESENT = "one person, who is counted in one of them and not in the other"
 VALUE = "which of two values one record has"
 SMALLEST = "the smallest change that keeps every public sum"
 
-_STEPS = {REPLACED: 1, ADDED: 2, PRESENT: 2, VALUE: 1}
+_STEPS = {REPLACED: 1, SWAPPED: 1, ADDED: 2, PRESENT: 2, VALUE: 1}
 _SWAP_SQUARED = {"l1": 4, "l2": 2}  # squared distance of two tables that count one record in different cells
 
 DELTA = Fraction(1, 10**6)  # delta at which a zCDP loss is also stated as an epsilon

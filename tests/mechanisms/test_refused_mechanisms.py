@@ -155,7 +155,7 @@ CHOICES = [
     (lambda: SubspaceLaplace(total(), 1, method="none"), PrivacyError, "method must be one of"),
     *((lambda make=make, value=value: make(neighbours=value), PrivacyError, "neighbours must be one of")
       for make in (subspace, lambda **k: SubspaceLaplace(total(), 1, **k), lambda **k: KNorm(total(), 1, **k))
-      for value in ("swapped", None)),
+      for value in ("exchanged", None)),
     *((lambda query=query: subspace(query=query), PrivacyError, "query") for query in (
         "answers", [1, 2], [[0.5, 1, 1]], [[-1, 1]], [[1], [1, 2]], [[2**60]],
     )),
