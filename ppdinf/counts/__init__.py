@@ -16,6 +16,7 @@ theory           Representations of mechanisms by scales: polytopes, dimensions 
 two_stage        Tables with a privatized histogram: the histogram first, then the cells given it.
 """
 
+from ppdinf.counts.clipped_noise import bounded_geometric as bounded_geometric
 from ppdinf.counts.clipped_noise import discrete_gaussian as discrete_gaussian
 from ppdinf.counts.clipped_noise import staircase as staircase
 from ppdinf.counts.clipped_noise import truncated_geometric as truncated_geometric
@@ -46,6 +47,7 @@ __all__ = [
     "MechanismAudit",
     "TwoStage",
     "affinely_simplified",
+    "bounded_geometric",
     "budget_share",
     "dimensions",
     "discrete_gaussian",

@@ -12,7 +12,10 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution, require_size
 from ppdinf.counts.scales import as_epsilon, falling
+from ppdinf.errors import PrivacyError
 from ppdinf.privacy.gaussian_calibration import discrete_gaussian_sigma
+
+ROUNDING = 1e-12  # margin of the logarithm that determines the bound of the noise
 
 
 def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,6 +60,47 @@ def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
     peaks = np.full(n, -math.expm1(-exact) / (1 + fall))
     peaks[[0, -1]] = 1 / (1 + fall)
     return CountMechanism.of_scales(rows, peaks, rows[:-1] < rows[:, np.newaxis], exact, name="truncated geometric")
+
+
+def bounded_geometric(n: int, epsilon: Parameter, delta: Parameter) -> CountMechanism:
+    """Construct the mechanism that adds double geometric noise within -m to m and clips at 0 and n - 1.
+
+    No released count is further than m from its count. m is the smallest integer for which the noise is m with
+    probability at most delta, and is about ``log(epsilon / (2 delta)) / epsilon``. `ppdinf.Transition` with the same
+    epsilon releases tables with the matrix.
+
+    Parameters
+    ----------
+    n : int
+        Number of possible counts, at least 2.
+    epsilon, delta : int, float, str or Fraction
+        Guarantee between a count and the next one. All of delta is at the two ends of the noise.
+
+    See Also
+    --------
+    ppdinf.counts.truncated_geometric, ppdinf.counts.discrete_gaussian, ppdinf.Transition
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> mechanism = ppd.counts.bounded_geometric(9, epsilon=1, delta="1/20")
+    >>> mechanism.matrix[4].round(3)  # m = 3
+    array([0.   , 0.024, 0.064, 0.175, 0.475, 0.175, 0.064, 0.024, 0.   ])
+    >>> float(ppd.Transition(mechanism.matrix, epsilon=1).guarantee.delta) <= 0.05
+    True
+    """
+    require_size(n)
+    exact, tail_probability = as_epsilon(epsilon), as_fraction(delta, "delta")
+    if tail_probability >= 1:
+        raise PrivacyError(f"delta must be below 1, found {delta!r}")
+    rate, at_end, q = float(exact), float(tail_probability), math.exp(-exact)
+    m = math.ceil(math.log((-math.expm1(-rate) + 2 * at_end * q) / (at_end * (1 + q))) / rate + ROUNDING)
+    k = np.arange(max(n, m + 1) + 1.0)
+    log_p = np.where(k <= m, -rate * k, -np.inf)
+    log_p -= logsumexp(np.concatenate([log_p, log_p[1:]]))
+    log_tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
+    matrix = cut_noise(log_p[:n], log_tail[:n])
+    return CountMechanism.of_logarithms(matrix, exact, name="bounded geometric", delta=tail_probability)
 
 
 def staircase(n: int, epsilon: Parameter) -> CountMechanism:

@@ -10,7 +10,6 @@ N. Kohli, P. Laskowski, "Preserving target distributions with differentially pri
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +22,7 @@ from ppdinf._internal.rationals import ball
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import Scales, add_scales, depths, falling, scales_ratio
 from ppdinf.errors import PrivacyError
+from ppdinf.mechanisms.transition import deltas
 from ppdinf.noise.primitives.enclosures import draw_rows
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
@@ -73,7 +73,8 @@ class MechanismAudit:
 class CountMechanism:
     """A distribution of released counts 0 to n - 1 for every true count 0 to n - 1.
 
-    The constructors are `heuristic`, `optimal`, `unfixed`, `truncated_geometric`, `staircase` and `discrete_gaussian`.
+    The constructors are `heuristic`, `optimal`, `unfixed`, `truncated_geometric`, `bounded_geometric`, `staircase` and
+    `discrete_gaussian`.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class CountMechanism:
     epsilon : Fraction
         Stated privacy loss between a count and the next one.
     delta : Fraction
-        Probability with which epsilon may be exceeded; 0 except for the discrete Gaussian.
+        Probability with which epsilon may be exceeded; positive for `bounded_geometric` and `discrete_gaussian`.
     name : str
     z : ndarray of float64, shape (n,), or None
         Distribution of counts that the mechanism preserves (its fixed point).
@@ -174,7 +175,7 @@ class CountMechanism:
             fixed_point_error=fixed,
             epsilon=self._worst_ratio(),
             stated=self.epsilon,
-            delta=0.0 if of_scales else _delta(self.matrix, float(self.epsilon)),
+            delta=0.0 if of_scales else float(deltas(self.matrix, float(self.epsilon)).max()),
             scales=self.scales.column.size if self.scales is not None else None,
             most_scales=None if self.z is None else int(np.count_nonzero(self.z)) + self.n - 1,
         )
@@ -269,11 +270,3 @@ class CountMechanism:
     def _depths(self) -> NDArray[np.int64]:
         assert self.scales is not None
         return depths(self.scales.rising)
-
-
-def _delta(matrix: NDArray[np.float64], epsilon: float) -> float:
-    """Return the smallest delta for which neighbouring rows are (epsilon, delta)-indistinguishable."""
-    factor = math.exp(epsilon)
-    up = np.maximum(matrix[1:] - factor * matrix[:-1], 0).sum(axis=1)
-    down = np.maximum(matrix[:-1] - factor * matrix[1:], 0).sum(axis=1)
-    return float(max(up.max(), down.max()))

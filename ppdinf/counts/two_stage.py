@@ -22,7 +22,7 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import Array, assign, numbers
 from ppdinf.counts.clipped_noise import truncated_geometric, unfixed
 from ppdinf.counts.count_mechanism import CountMechanism
-from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, rerank, to_distribution
+from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, require_size, rerank, to_distribution
 from ppdinf.counts.heuristic import SELECTORS, heuristic
 from ppdinf.counts.noisy_histogram import PURE
 from ppdinf.counts.optimal import optimal
@@ -74,9 +74,10 @@ class TwoStage(CellLaw):
     ----------
     epsilon : int, float, str or Fraction
         Total privacy loss of both stages between tables that differ by one person, present or absent.
-    n : int
+    n : int, optional
         Number of possible counts, 0 to n - 1. It is public and must be chosen without reference to the table. Top-code
-        larger counts.
+        larger counts. Without n, `release` chooses 2, 3, 5, 9, ... or 4097 from the noisy cumulative counts, at no
+        further loss, and top-codes the table.
     split : int, float, str or Fraction, optional
         Share of epsilon for the histogram; by default 2/5 with "ranked", otherwise the rule of thumb of `budget_share`.
     constructor : {"ranked", "best", "sandwich", "max", "min", "optimal", "unfixed"}
@@ -121,7 +122,7 @@ class TwoStage(CellLaw):
     kind: ClassVar[str] = "two-stage"
     title = "cells with a privatized histogram"
     epsilon: Any  # given as a `Parameter`, stored as a Fraction
-    n: int
+    n: Any = None
     split: Any = None
     constructor: str = "ranked"
     privatizer: str = "cumulative"
@@ -138,8 +139,11 @@ class TwoStage(CellLaw):
         if share >= 1:
             raise PrivacyError(f"split, the share of epsilon for the histogram, must be below 1, found {self.split!r}")
         as_epsilon((1 - share) * exact)
-        require_counts(np.zeros(1, dtype=np.int64), self.n)
-        if self.n > LARGEST:
+        if self.n is not None:
+            require_size(self.n)
+        elif self.privatizer != "cumulative" or self.measured is not None:
+            raise PrivacyError('n is required, unless `release` chooses it with the privatizer "cumulative"')
+        if self.n is not None and self.n > LARGEST:
             raise PrivacyError(
                 f"n must be at most {LARGEST:,} because the mechanism has n x n probabilities, found {self.n}: "
                 "top-code larger counts, or use GeneralizedLaplace"
@@ -250,12 +254,13 @@ class TwoStage(CellLaw):
         if self.noisy is not None:
             raise PrivacyError("this TwoStage already belongs to a release: create a new TwoStage for another table")
         frame, cells = validate_input(self.public, table)
-        require_counts(cells, self.n)
+        if self.n is not None:
+            require_counts(cells, self.n)
 
         def draw() -> Release:
             stream = secure_stream()
             first = self._first_stage(cells, stream)
-            made: Release = first._drafted(frame, cells, allow_mcmc=allow_mcmc).draw()
+            made: Release = first._drafted(frame, first._top_coded(cells), allow_mcmc=allow_mcmc).draw()
             if self.constructor != "ranked":
                 return made
             noisy = made.table.values.ravel()
@@ -265,8 +270,24 @@ class TwoStage(CellLaw):
         return PreparedRelease(self, bind(self.public, frame, cells), None, draw)
 
     def _first_stage(self, cells: NDArray[np.int64], stream: BitStream) -> TwoStage:
+        if self.n is None:
+            return self._chosen(cells, stream)
         measured = PURE[self.privatizer].measure(histogram(cells, self.n), self.budgets[0], stream)
         return replace(self, measured=measured.tolist())
+
+    def _chosen(self, cells: NDArray[np.int64], stream: BitStream) -> TwoStage:
+        """Choose n: the noisy cumulative counts of all counts are private together, so a stopping time is free."""
+        measured, n = [cells.size], 2
+        while True:
+            own = histogram(np.minimum(cells, n - 1), n)
+            measured += PURE[self.privatizer].measure(own, self.budgets[0], stream)[len(measured) :].tolist()
+            if measured[-1] >= cells.size or 2 * n - 1 > LARGEST:  # no noisy cell has n - 1 or more
+                return replace(self, n=n, measured=measured)
+            n = 2 * n - 1
+
+    def _top_coded(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        top_coded: NDArray[np.int64] = np.minimum(cells, self.n - 1)
+        return top_coded
 
     def _ranked(self, noisy: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
         return rerank(noisy, self._fixed_point, stream) if self.constructor == "ranked" else noisy
@@ -288,7 +309,8 @@ class TwoStage(CellLaw):
         released = []
         for own in np.broadcast_to(cells, (draws, np.shape(cells)[-1])):
             first = self._first_stage(own, stream)
-            released.append(first._ranked(CellLaw.draw(first, system, own, 1, stream, plan)[0], stream))
+            noisy = CellLaw.draw(first, system, first._top_coded(own), 1, stream, plan)[0]
+            released.append(first._ranked(noisy, stream))
         return np.array(released)
 
     @property

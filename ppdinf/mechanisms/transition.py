@@ -12,12 +12,13 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.values import Array, Json, assign, numbers
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
@@ -38,6 +39,15 @@ ENTRIES = 25_000_000  # of a matrix: 200 MB
 ROUNDING = 1e-9  # error of the sum of a row that is attributed to rounding
 EXACT = 1e-12  # larger errors are removed, because the guarantee is computed from the rows
 NO_SUMS = Public()  # nothing is published exactly
+
+
+def deltas(matrix: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+    """Return the smallest delta for which each row and the next one are (epsilon, delta)-indistinguishable."""
+    one, other = matrix[:-1], matrix[1:]
+    factor = math.exp(epsilon)
+    down, up = (np.maximum(p - factor * q, 0).sum(axis=1) for p, q in ((one, other), (other, one)))
+    worse: NDArray[np.float64] = np.maximum(down, up)
+    return worse
 
 
 class CellLaw(TableMechanism):
@@ -99,7 +109,8 @@ class Transition(CellLaw):
     """Cells released independently by a matrix of probabilities.
 
     The guarantee is computed from the matrix, between each count and the next. If all ratios of neighbouring rows are
-    finite, it is epsilon; otherwise epsilon is 0 and delta is the largest total variation distance between these rows.
+    finite, it is epsilon; otherwise it is (epsilon, delta) for the parameter `epsilon`. Delta is the smallest possible
+    one. For epsilon 0 it is the largest total variation distance between these rows.
 
     Parameters
     ----------
@@ -112,6 +123,8 @@ class Transition(CellLaw):
         Whether to refuse a matrix without a guarantee: one of which a release distinguishes two neighbouring counts
         with certainty, such as an identity, a permutation or conventional rounding. With False, such a matrix describes
         tables that somebody else published, for simulation and inference. `release` and `guarantee` raise an error.
+    epsilon : int, float, str or Fraction, optional
+        The epsilon for which the guarantee states delta; without it, 0 if some ratio is infinite.
 
     Raises
     ------
@@ -140,9 +153,12 @@ class Transition(CellLaw):
     matrix: Array
     public: Public = NO_SUMS
     require_guarantee: bool = True
+    epsilon: Any = None
 
     def __post_init__(self) -> None:
         require_no_sums(self.public)
+        if self.epsilon is not None:
+            assign(self, epsilon=as_fraction(self.epsilon, "epsilon"))
         matrix = numbers(self.matrix, "matrix")
         if matrix.ndim != 2 or 0 in matrix.shape or (matrix < 0).any():
             raise PrivacyError("matrix must have two dimensions and non-negative entries")
@@ -168,9 +184,8 @@ class Transition(CellLaw):
 
     @cached_property
     def _distances(self) -> NDArray[np.float64]:
-        """Total variation distance between the rows of each count and the next."""
-        found: NDArray[np.float64] = np.abs(np.diff(self.matrix, axis=0)).sum(axis=1) / 2
-        return found
+        """Smallest delta at `epsilon` between each count and the next: total variation distance if epsilon is 0."""
+        return deltas(self.matrix, float(self.epsilon or 0))
 
     @property
     def _delta(self) -> Fraction:
@@ -197,16 +212,19 @@ class Transition(CellLaw):
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = np.abs(np.diff(np.log(self.matrix), axis=0))
         worst = float(np.nan_to_num(steps, nan=0.0, posinf=np.inf).max(initial=0.0))
-        if math.isfinite(worst):
+        if math.isfinite(worst) and (self.epsilon is None or self._delta == 0):
             return Guarantee(
                 "pure", Fraction(math.ceil((worst + 1e-9) * 10**9), 10**9), neighbours=PRESENT, **self.public.open
             )
         self._require_uncertainty()
-        return Guarantee("approximate", Fraction(0), delta=self._delta, neighbours=PRESENT, **self.public.open)
+        stated = Fraction(self.epsilon or 0)
+        return Guarantee("approximate", stated, delta=self._delta, neighbours=PRESENT, **self.public.open)
 
     def to_dict(self) -> Json:
         """Return the kind and the matrix."""
-        further = {} if self.require_guarantee else {"require_guarantee": False}
+        further: Json = {} if self.require_guarantee else {"require_guarantee": False}
+        if self.epsilon is not None:
+            further["epsilon"] = str(self.epsilon)
         return {"kind": self.kind, "matrix": self.matrix.tolist()} | further
 
 

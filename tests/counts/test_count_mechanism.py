@@ -183,6 +183,28 @@ def test_baselines_satisfy_their_guarantee(epsilon):
     assert gaussian.delta > 0.2 / 3000  # not much wider than necessary
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.01), (1, 1e-6), (1, 0.2), (3, 0.001)])
+def test_bounded_noise_is_as_narrow_as_delta_allows(epsilon, delta):
+    """The matrix is that of the listed noise; delta is within its limit, and noise narrower by one exceeds it."""
+    n = 250
+    found = ppd.counts.bounded_geometric(n, epsilon, delta)
+    m = np.flatnonzero(found.matrix[100]).max() - 100
+
+    def listed(m):
+        p = np.exp(-epsilon * np.abs(np.arange(-m, m + 1)))
+        rows = [np.bincount(np.clip(np.arange(i - m, i + m + 1), 0, n - 1), p / p.sum(), n) for i in range(n)]
+        return np.array(rows)
+
+    np.testing.assert_allclose(found.matrix, listed(m), atol=1e-15)
+    transition = ppd.Transition(found.matrix, epsilon=epsilon)
+    again = ppd.Transition._of_file(transition.public, {k: v for k, v in transition.to_dict().items() if k != "kind"})
+    for guarantee in (transition.guarantee, again.guarantee):
+        assert float(guarantee.epsilon) == epsilon
+        assert 0.5 * delta * np.exp(-epsilon) < guarantee.delta <= delta + 1e-9
+    assert found.audit().delta == pytest.approx(float(transition.guarantee.delta), abs=1e-9)
+    assert ppd.Transition(listed(m - 1), epsilon=epsilon).guarantee.delta > delta
+
+
 LOG2 = math.log(2)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ppdinf as ppd
-from ppdinf.counts import TwoStage, heuristic, noisy_histogram, optimal, unfixed
+from ppdinf.counts import TwoStage, bounded_geometric, heuristic, noisy_histogram, optimal, unfixed
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.noise.primitives.stream import seeded_stream
 
@@ -51,6 +51,10 @@ REFUSED = [
     (lambda: TwoStage(200, 5), PrivacyError, "epsilon"),
     (lambda: TwoStage("1e-9", 5), PrivacyError, "epsilon"),
     (lambda: TwoStage(1, 1), PrivacyError, "must be an integer >= 2"),
+    (lambda: TwoStage(1, privatizer="laplace"), PrivacyError, "n is required"),
+    (lambda: TwoStage(1, measured=[3, 1]), PrivacyError, "n is required"),
+    (lambda: TwoStage(1, 5, drawn=[3, 5]), CountError, "from 0 to n - 1"),
+    (lambda: bounded_geometric(5, 1, 1), PrivacyError, "delta must be below 1"),
     (lambda: TwoStage(1, 5, split=1), PrivacyError, "split"),
     (lambda: TwoStage(1, 5, constructor="x"), PrivacyError, "constructor must be one of"),
     (lambda: TwoStage(1, 5, privatizer="cyclic-gaussian"), PrivacyError, "privatizer must be one of"),
