@@ -1,8 +1,8 @@
 """Sampling of 22 models of PyMC's example gallery, each with a noisy release or an exact total of its counts.
 
-Run with ``python benchmarks/situations.py [model ...]``. ``tests/combinations/test_gallery.py`` checks the densities of
-these models by enumeration. A line shows the largest R-hat, the smallest bulk ESS, divergences and CPU seconds with
-compilation, for four chains of 1,000 draws after 1,000 for tuning, with PyMC's default sampler.
+Run with ``python benchmarks/situations.py [model ...]``. ``tests/combinations/test_combinations.py`` checks the
+densities of these models by enumeration. A line shows the largest R-hat, the smallest bulk ESS, divergences and CPU
+seconds with compilation, for four chains of 1,000 draws after 1,000 for tuning, with PyMC's default sampler.
 """
 
 import logging

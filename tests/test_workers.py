@@ -1,22 +1,27 @@
-"""Tasks have the same results in one process, in several, and on a cluster that loses a worker."""
+"""Tasks in one process, several, and on a cluster that loses a worker; the lines that long computations print."""
 
 import os
 import pickle
 import signal
+import threading
 from concurrent.futures import Future
 
 import cloudpickle
 import numpy as np
+import pymc as pm
 import pytest
 
 import ppdinf as ppd
 from case_studies._shared.study import Study
 from ppdinf import invariants as inv
+from ppdinf._internal import progress as module
 from ppdinf._internal import workers
 from ppdinf._internal.workers import run
 from ppdinf.diagnostics import calibration
 from ppdinf.diagnostics.calibration import calibrate
 from ppdinf.errors import WorkersError
+from ppdinf.report import analyse_rates
+from ppdinf.samplers import posterior_rejection
 
 
 def drawing(seed):
@@ -133,3 +138,174 @@ def test_a_cluster_closed_between_two_tasks_is_named():
         future.cancel()
     with pytest.raises(WorkersError, match="closed before 2 tasks were done: connect a client and run again"):
         next(results)
+
+
+class Clock:
+    """A clock that a test advances."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
+    monkeypatch.setattr(module, "time", clock := Clock())
+    return clock
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Print a line at every step."""
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "CHECKED", 1000.0)
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """Set whenever the thread that prints during long steps has printed a line."""
+    event = threading.Event()
+    monkeypatch.setattr(module, "CHECKED", 0.001)
+    monkeypatch.setattr(module, "print", lambda *args, **kwargs: (print(*args), event.set()), raising=False)
+    return event
+
+
+def test_lines_are_ten_seconds_apart_and_state_the_time_left(clock, capsys):
+    with module.progress("Sampling [1]", 100) as advance:
+        for _ in range(100):
+            clock.now += 4
+            advance(1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["Sampling [1]: 4% after 16 s", "Sampling [1]: 7% after 28 s"]
+    assert lines[6] == "Sampling [1]: 21%, about 5 min left"
+    assert lines[-1] == "Sampling [1]: 99%, about 4 s left"
+    assert len(lines) == 33
+
+
+def test_the_first_estimate_follows_a_second_of_timed_steps(clock, capsys):
+    with module.progress("Sampling", 100) as advance:
+        for _ in range(22):
+            clock.now += 0.4
+            advance(1)
+    assert capsys.readouterr().out == "Sampling: 21%, about 32 s left\n"
+
+
+def test_slow_first_steps_are_not_extrapolated(clock, capsys):
+    """Five steps of 8,000 during compilation, then many fast steps: at the rate of the first, hours would be left."""
+    with module.progress("Sampling", 8000, before="compiling the model") as advance:
+        for n in (0, 1, 1, 1, 1, 1, 200, 2000):
+            clock.now += 30
+            if n:
+                advance(n)
+        clock.now += 11
+        advance(1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["Sampling: 0% after 90 s", "Sampling: 0% after 2 min"]
+    assert "h left" not in "".join(lines)
+
+
+def test_compilation_is_named(clock, printed, capsys):
+    with module.progress("Sampling", 8000, before="compiling the model"):
+        clock.now += 12
+        assert printed.wait(10)
+    assert capsys.readouterr().out == "Sampling: compiling the model, 12 s\n"
+
+
+def test_lines_appear_during_long_steps(clock, printed, capsys):
+    with module.progress("Sampling", 4) as advance:
+        clock.now += 12
+        assert printed.wait(10)
+        clock.now += 1
+        advance(1)
+        clock.now += 2
+        advance(1)
+        printed.clear()
+        clock.now += 13
+        assert printed.wait(10)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "Sampling: 0% after 12 s"
+    assert others == ["Sampling: 50%, about 30 s left"]
+
+
+def test_time_before_the_first_step_does_not_enter_the_estimate(clock, capsys):
+    with module.progress("Sampling", 8000) as advance:
+        clock.now += 24  # compilation
+        advance(1)
+        clock.now += 10
+        advance(1000)
+    assert capsys.readouterr().out == "Sampling: 13%, about 70 s left\n"
+
+
+def test_short_computations_print_nothing(clock, capsys):
+    assert list(module.tracked(iter(range(50)), "Short", 50)) == list(range(50))
+    with module.progress("Long", 3, disable=True) as advance:
+        clock.now += 60
+        advance(1)
+    assert capsys.readouterr().out == ""
+
+
+def test_only_the_outer_of_two_nested_computations_is_shown(clock, capsys):
+    for _ in module.tracked(iter("abc"), "Outer", 3):
+        for _ in module.tracked(iter("abc"), "Inner", 3):
+            clock.now += 20
+    assert capsys.readouterr().out == "Outer: 67%, about 60 s left\n"
+
+
+def test_steps_of_several_threads_are_counted_once(clock, capsys):
+    with module.progress("Threads", 4001) as advance:
+        advance(0)
+        threads = [threading.Thread(target=lambda: [advance(1) for _ in range(1000)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        clock.now += 4000
+        advance(0)
+    assert capsys.readouterr().out == "Threads: 100%, about 1 s left\n"
+
+
+def test_denoising_prints_lines(always, capsys):
+    inv = ppd.invariants
+    law = ppd.laws.DoubleGeometric(1)
+    seen = ppd.Measurements(
+        {"area": ["A", "B"]}, ppd.measured(inv.margin("area"), [3, 5], law), public={inv.total(): 8}
+    )
+    posterior = ppd.denoise(seen, draws=10, rng=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * 15 - 2
+    assert lines[0].startswith("Denoising: 7% after ")
+    assert lines[-1].startswith("Denoising: 97%, about ")
+    assert (posterior.sums(inv.total()).values == 8).all()
+
+
+@pytest.mark.quick_cases(0)
+def test_a_rate_analysis_prints_lines(always, capsys):
+    release = ppd.Release(np.array([3, -1, 4]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pytest.warns(ppd.errors.DiagnosisWarning):
+        analyse_rates(release, draws=20, chains=2, cores=1, progressbar=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == (2 * 40 - 2) + (2 * 20 - 2)
+    assert lines[0].startswith("Sampling: 2% after ")
+    assert lines[-1].startswith("Drawing tables: 98%, about ")
+
+
+def test_plans_print_lines(always, capsys):
+    plan = ppd.plan(lambda epsilon: ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=epsilon), (3,), [1, 2])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["Planning: 50%", "Planning: 75%"]
+    plan.loss_for(sd=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("Finding the loss: 96%, about ")
+
+
+def test_rejection_prints_lines(always, monkeypatch, capsys):
+    monkeypatch.setattr(posterior_rejection, "BATCH", 64)
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1)
+        pm.Poisson("seen", rate, observed=2)
+    ppd.samplers.rejection(model, 200, rng=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert all(line.startswith("Rejection: ") and line.endswith(" left") for line in lines)

@@ -1,4 +1,4 @@
-"""Random combinations of features against the enumerator.
+"""Random combinations of features, and models of PyMC's gallery, against sums over enumerated tables.
 
 The deep tier checks 300 compositions. Thresholds are those for 1,000, which take three times as long.
 
@@ -9,11 +9,15 @@ one composition. Chi-square tests have the threshold 1e-7, comparisons of means 
 
 from collections import Counter
 
+import numpy as np
 import pytest
+from pymc.pytensorf import inputvars
 
 from combinations.checks import TILTED, check_denoised, run
 from combinations.composition import outcome
+from combinations.gallery import SITUATIONS
 from combinations.generator import compose
+from combinations.named import NamedPosed
 
 REFUSED = 0.12  # largest share of compositions that are refused by name
 QUICK, DEEP, ALL = 4, 300, 1000  # the deep tier repeats the first
@@ -72,3 +76,44 @@ WORDS = [
     "pickle", "two releases", "fiber", "released", "denoise", "mechanism: l1", "wasserstein", "outer",
     "suppressed readings", "cells that nothing measures",
 ]  # fmt: skip
+
+
+EAGER = {"mode": "FAST_COMPILE"}
+HEAVY = [pytest.param(name, marks=() if name == "N-mixture" else pytest.mark.deep) for name in SITUATIONS]
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_densities(name):
+    """Differences between points; with another epsilon, or another joint density of a sampled table, they differ."""
+    situation, rng = SITUATIONS[name], np.random.default_rng(1)
+    sampled = situation.release.sampled_only
+    (model, _), (unknowns, given) = situation.model(marginalize=not sampled), situation.unknowns()
+    start, value, prior = unknowns.initial_point(), model.compile_logp(**EAGER), unknowns.compile_logp(**EAGER)
+    outputs = unknowns.replace_rvs_by_values(list(given.values()))
+    parameters, inputs = unknowns.compile_fn(outputs, **EAGER), [variable.name for variable in inputvars(outputs)]
+
+    def log_joint(point, x, power=1.0):
+        natural = dict(zip(given, parameters({name: point[name] for name in inputs}), strict=True))
+        return power * situation.log_p(natural, x)
+
+    def wrong_joint(point, x):
+        return log_joint(point, x, power=1.1)
+
+    right = NamedPosed.of(situation.release, log_joint)
+    if sampled:
+        wrong = NamedPosed.of(situation.release, wrong_joint)
+        table = right.table_list()[len(right.table_list()) // 2]
+    else:
+        wrong, table = NamedPosed.of(situation.release, log_joint, times=1.5), None
+    densities = []
+    for _ in range(3):
+        point = {
+            name: at + 0.4 * rng.normal(size=at.shape) if at.dtype.kind == "f" else at for name, at in start.items()
+        }
+        given_table = {} if table is None else {"x": table.reshape(right.frame.shape)}
+        densities.append(
+            [value(point | given_table), *(one.log_density(point, table) + prior(point) for one in (right, wrong))]
+        )
+    found, expected, faulty = np.diff(np.array(densities, dtype=float), axis=0).T
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+    assert np.abs(found - faulty).max() > 1e-4

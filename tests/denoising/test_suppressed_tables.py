@@ -11,8 +11,8 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
+from measured_tables import Suppressed, largest_z, listed
 from scipy.special import gammaln
-from suppressed_tables import Suppressed, largest_z, listed
 
 import ppdinf as ppd
 from ppdinf.denoising.denoised import Denoised

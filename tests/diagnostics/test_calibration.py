@@ -10,8 +10,8 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 import scipy.sparse as sp
-from noisy_tables import REGIMES, SYSTEMS, noise, noticed, rows, solved
 from numba import njit
+from posterior_problems import REGIMES, SYSTEMS, noise, noticed, rows, solved
 from scipy import stats
 from scipy.special import gammaln
 

@@ -9,8 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import scipy.sparse as sp
-from noisy_tables import noticed
-from posterior_problems import Compiled, Problem, p_values, seen
+from posterior_problems import Compiled, Problem, noticed, p_values, seen
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 

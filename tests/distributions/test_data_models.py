@@ -5,7 +5,7 @@ import pymc as pm
 import pymc.dims as pmd
 import pytest
 import xarray as xr
-from noise_totals import log_total
+from lattice_laws import log_total
 from scipy import stats
 from scipy.special import expit
 

@@ -1,17 +1,272 @@
-"""PartiallyPrivate with a marginalized table: density, gradient and table draws against enumeration."""
+"""Models with a marginalized table: density, gradient, table draws and their parts, against enumeration."""
+
+import gc
+import itertools
+import json
+import weakref
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from enumeration import fiber_points, total_variation
 from grids import box
 from known_parameters import known
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.traversal import graph_inputs
 from scipy import stats
+from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
-from ppdinf.errors import ModelError
+from ppdinf.distributions.marginal_logp import logp_natural, logp_table
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import at_least, margin, total
+
+MODES = ["NUMBA", "FAST_COMPILE"]
+RNG = np.random.default_rng(1)
+LO = np.array([0, 2, -1, 0, 1])
+BLOCK = np.array([0, -1, 0, 1, 1])
+TOTAL = np.array([5, 6])
+LOGW = RNG.normal(0, 1.5, (5, 6))
+LOGW[3, 2] = -np.inf
+ETA = RNG.normal(0, 0.5, 5)
+PLACE = {"lo": LO, "total": TOTAL, "block": BLOCK}
+OFFSETS = np.array(list(itertools.product(range(6), repeat=5)))
+OFFSETS = OFFSETS[[all((LO + x)[b == BLOCK].sum() == TOTAL[b] for b in (0, 1)) for x in OFFSETS]]
+
+
+def enumerated(logw):
+    """Return the log weight of all tables with the totals, by enumeration of every table."""
+    return logsumexp(logw[np.arange(5), OFFSETS].sum(axis=1))
+
+
+def weights(eta):
+    return LOGW + eta[:, None] * (LO[:, None] + np.arange(6))
+
+
+def slopes(function, at, step=1e-4):
+    """Return central differences for each entry; zero where an entry is -inf."""
+    out = np.zeros(at.shape)
+    for index in zip(*np.nonzero(np.isfinite(at)), strict=True):
+        up, down = at.copy(), at.copy()
+        up[index] += step
+        down[index] -= step
+        out[index] = (function(up) - function(down)) / (2 * step)
+    return out
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_table_form(mode):
+    logw = pt.dmatrix()
+    logp = logp_table(logw, **PLACE)
+    function = pytensor.function([logw], [logp, pytensor.grad(logp.sum(), logw)], mode=mode)
+    value, gradient = function(LOGW)
+    assert value.shape == (3,)
+    assert value.sum() == pytest.approx(enumerated(LOGW), abs=1e-11)
+    np.testing.assert_allclose(gradient, slopes(enumerated, LOGW), atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_natural_form(mode):
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, **PLACE)
+    function = pytensor.function([eta], [logp, pytensor.grad(logp.sum(), eta)], mode=mode)
+    value, gradient = function(ETA)
+    assert value.sum() == pytest.approx(enumerated(weights(ETA)), abs=1e-11)
+    expected = slopes(lambda e: enumerated(weights(e)), ETA)
+    np.testing.assert_allclose(gradient, expected, atol=1e-7)
+    wrong = np.exp(weights(ETA) - logsumexp(weights(ETA), axis=1, keepdims=True))  # totals ignored
+    assert np.abs((wrong * (LO[:, None] + np.arange(6))).sum(1) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_large_groups_in_exponential_family_form_equal_those_of_the_table(mode):
+    """Groups of 40 and 30 cells under a total and 30 free cells, by their cumulants; tables use their rows."""
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(9, 100)
+    released = counts + np.rint(rng.normal(0, 4, 100)).astype(int)
+    lo, block, log_rate = np.maximum(released - 32, -1), np.repeat([0, 1, -1], [40, 30, 30]), rng.normal(2.2, 0.3, 100)
+    x = lo[:, None] + np.arange(65)
+    logh = np.where(x >= 0, -gammaln(np.maximum(x, 0) + 1.0), -np.inf) - (released[:, None] - x) ** 2 / 32
+    place = {"lo": lo, "total": np.array([counts[:40].sum(), counts[40:70].sum()]), "block": block}
+    eta = pt.dvector()
+    found = []
+    for logp in (logp_natural(eta, logh, **place), logp_table(logh + eta[:, None] * x, **place)):
+        function = pytensor.function([eta], [logp, pytensor.grad(logp.sum(), eta)], mode=mode)
+        found.append(function(log_rate))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-10)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_arrays_in_any_memory_order(mode):
+    transposed = pt.dmatrix()
+    logp = logp_table(transposed.T, **PLACE)
+    function = pytensor.function([transposed], [logp, pytensor.grad(logp.sum(), transposed)], mode=mode)
+    value, gradient = function(np.ascontiguousarray(LOGW.T))
+    assert value.sum() == pytest.approx(enumerated(LOGW), abs=1e-11)
+    np.testing.assert_allclose(gradient.T, slopes(enumerated, LOGW), atol=1e-7)
+
+
+def test_weights_of_the_totals_are_separate():
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, **PLACE)
+    jacobian = np.array([pytensor.function([eta], pytensor.grad(logp[n], eta))(ETA) for n in range(3)])
+    for n in range(3):
+        np.testing.assert_array_equal(jacobian[n] != 0, n == BLOCK % 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_impossible_totals_are_minus_inf_with_a_finite_gradient(mode):
+    logw = pt.matrix(shape=LOGW.shape)
+    logp = logp_table(logw, lo=0, total=99).sum()
+    value, gradient = pytensor.function([logw], [logp, pytensor.grad(logp, logw)], mode=mode)(LOGW)
+    assert value == -np.inf
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nan_is_propagated(mode):
+    logw, spoiled = pt.dmatrix(), LOGW.copy()
+    spoiled[0, 1] = np.nan
+    function = pytensor.function([logw], logp_table(logw, **PLACE), mode=mode)
+    assert np.isnan(function(spoiled)).tolist() == [True, False, False]
+    eta = pt.dvector()
+    function = pytensor.function([eta], logp_natural(eta, LOGW, **PLACE), mode=mode)
+    assert np.isnan(function(np.array([0, np.nan, 0, 0, 0]))).tolist() == [False, False, True]
+
+
+def test_gradient_through_a_table_that_depends_on_parameters():
+    x, fixed = LO[:, None] + np.arange(6), np.where(np.isfinite(LOGW), LOGW, -3.0)
+    eta, scale = pt.dvector(), pt.dscalar()
+    logp = logp_table(scale * fixed + eta[:, None] * x, **PLACE).sum()
+    by_eta, by_scale = pytensor.function([eta, scale], pytensor.grad(logp, [eta, scale]))(ETA, 1.3)
+    np.testing.assert_allclose(by_eta, slopes(lambda e: enumerated(1.3 * fixed + e[:, None] * x), ETA), atol=1e-7)
+    numeric = slopes(lambda s: enumerated(s[0] * fixed + ETA[:, None] * x), np.array([1.3]))[0]
+    assert by_scale == pytest.approx(numeric, abs=1e-7)
+
+
+def test_second_derivatives_are_refused():
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, **PLACE).sum()
+    with pytest.raises(NullTypeGradError, match=r"Second derivatives.*DADVI.*use pm.sample or pm.fit"):
+        pytensor.grad(pytensor.grad(logp, eta).sum(), eta)
+
+
+def test_totals_may_be_data():
+    total = pytensor.shared(TOTAL, name="total", shape=(2,))
+    eta = pt.dvector()
+    logp = logp_natural(eta, LOGW, lo=LO, total=total, block=BLOCK)
+    function = pytensor.function([eta], logp)
+    before = function(ETA)
+    total.set_value(np.array([5, 7]))
+    after = function(ETA)
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+
+
+@pytest.mark.quick_cases(0)
+def test_a_large_table_is_shared_not_embedded():
+    x = np.arange(40_000)
+    logh = -gammaln(x + 1.0) - 0.01 * np.abs(np.array([[100], [90], [80], [400]]) - x)
+    eta = pt.dvector()
+    logp = logp_natural(eta, logh, lo=0, total=650)
+    function = pytensor.function([eta], logp)
+    assert "fixed" in {v.name for v in function.get_shared()}
+    narrow = logp_natural(eta, logh[:, :651], lo=0, total=650)
+    at = np.log([100.0, 90.0, 80.0, 400.0])
+    np.testing.assert_allclose(function(at), narrow.eval({eta: at}), rtol=1e-12)
+
+
+@pytest.mark.quick_cases(0)
+def test_constants_are_computed_once_for_all_functions_of_a_model():
+    eta = pt.dvector()
+
+    def fixed(logh=LOGW, place=PLACE, **more):
+        logp = logp_natural(eta, logh, **place, **more)
+        return {v.name: v for v in graph_inputs([logp]) if v.name == "fixed"}
+
+    first = fixed()
+    assert first == fixed(LOGW.copy())
+    places = [{**PLACE, "total": TOTAL + 1}, {**PLACE, "lo": LO + 1}, {**PLACE, "block": np.zeros_like(BLOCK)}]
+    others = [fixed(LOGW + 1), fixed(near=np.arange(len(LOGW))), *(fixed(place=place) for place in places)]
+    for other in others:
+        assert not set(first.values()) & set(other.values())
+    value = weakref.ref(first["fixed"].get_value(borrow=True))
+    del first, other, others
+    gc.collect()
+    assert value() is None, "numbers outlive the last graph that has them"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"total": np.array([1.0, 2.0])}, InvariantError, "total must have an integer type"),
+        ({"lo": 0.5}, InvariantError, "lo must have an integer type"),
+        ({"block": np.array([0, 1, 2, 0, 0])}, InvariantError, "block must be an index"),
+        ({"block": np.zeros(5)}, InvariantError, "block must be an index"),
+        ({"total": pt.lvector()}, InvariantError, "number of totals"),
+        ({"logh": LOGW[0]}, ModelError, "table"),
+        ({"logh": np.full((5, 6), np.nan)}, ModelError, "nan"),
+        ({"eta": pt.dmatrix()}, ModelError, "dimensions"),
+    ],
+)
+def test_refuses(change, error, message):
+    arguments = {"eta": pt.dvector(), "logh": LOGW, "lo": LO, "total": TOTAL, "block": BLOCK} | change
+    with pytest.raises(error, match=message):
+        logp_natural(**arguments)
+
+
+def test_inconsistent_numbers_of_cells_are_refused_at_run_time():
+    eta = pt.dvector()
+    function = pytensor.function([eta], logp_natural(eta, LOGW, **PLACE))
+    with pytest.raises(ModelError, match="number of cells"):
+        function(np.zeros(4))
+
+
+# -- twenty areas with a public total -------------------------------------------------------------------
+
+P1 = json.loads((Path(__file__).parents[1] / "models" / "p1.json").read_text())
+
+
+def twenty_areas(epsilon=P1["eps"]):
+    """Return a model of Poisson counts with discrete Laplace noise and a public total; centered."""
+    x = np.arange(P1["T"] + 1)
+    logh = -gammaln(x + 1.0) - epsilon * np.abs(np.array(P1["Y"])[:, None] - x)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", -5, 2), pm.HalfNormal("tau", 1)
+        eta = pm.Normal("eta", mu, tau, shape=20)
+        log_rate = eta + np.log(P1["pop"])
+        logp = logp_natural(log_rate, logh, lo=0, total=P1["T"]).sum() - pt.exp(log_rate).sum()
+        pm.Potential("release", logp)
+    return model
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("epsilon", [P1["eps"], 0.02])
+def test_density_of_twenty_areas(epsilon):
+    """Against a plain convolution, at parameters near the posterior; also with noise far larger than the counts."""
+    model, rng = twenty_areas(epsilon), np.random.default_rng(4)
+    reference = P1["reference"]["eta"]
+    potential = pytensor.function(
+        model.value_vars, model.replace_rvs_by_values([model["release"]])[0], on_unused_input="ignore"
+    )
+    x = np.arange(P1["T"] + 1)
+    for _ in range(3):
+        eta = np.array(reference["mean"]) + rng.normal(0, 2, 20) * reference["sd"]
+        log_rate = eta + np.log(P1["pop"])
+        noise = epsilon * np.abs(np.array(P1["Y"])[:, None] - x)
+        log_sum = np.array([0.0])
+        for row in x * log_rate[:, None] - np.exp(log_rate)[:, None] - gammaln(x + 1.0) - noise:
+            top, base = row.max(), log_sum.max()
+            mass = np.convolve(np.exp(log_sum - base), np.exp(row - top))[: x.size]
+            with np.errstate(divide="ignore"):
+                log_sum = np.log(mass) + top + base
+        assert potential(-5.0, 0.0, eta) == pytest.approx(log_sum[P1["T"]], abs=1e-9)
+
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
@@ -29,7 +284,7 @@ DISTRIBUTIONS = {
 }
 
 
-def enumerated(release, dist, rate):
+def enumerated_posterior(release, dist, rate):
     """Tables and their log weights by one call of logp: without windows and transforms."""
     y, system = release.table.values.ravel(), release.public
     points = box(0, int(max(system.values.max(), 1)), y.size)
@@ -86,10 +341,10 @@ def test_table_draws_equal_enumeration_given_the_parameters(family):
     draws = ppd.sample_confidential(idata, model, random_seed=8)
     assert draws.dims == ("chain", "draw", "county")
     assert draws.equals(idata.posterior["x"])
-    points, log_joint = enumerated(release, dist, 1.5)
+    points, log_joint = enumerated_posterior(release, dist, 1.5)
     p = np.exp(log_joint - np.logaddexp.reduce(log_joint))
     assert total_variation(draws.values.reshape(-1, 3), points, p) < 0.03  # 20 tables, 10,000 draws
-    _, wrong = enumerated(release_of([3, -1, 2], "3/5", total()), dist, 1.5)
+    _, wrong = enumerated_posterior(release_of([3, -1, 2], "3/5", total()), dist, 1.5)
     wrong = np.exp(wrong - np.logaddexp.reduce(wrong))
     assert 0.5 * np.abs(wrong - p).sum() > 0.03  # the difference for an epsilon 20 % off
 
@@ -125,7 +380,7 @@ def test_bounds_that_link_cells_hold_in_every_draw():
         idata = pm.sample(8_000, tune=100, chains=2, cores=1, random_seed=4, **QUIET)
     draws = idata.posterior["x"]
     assert (draws.sel(sex=0) >= draws.sel(sex=1)).all()
-    points, log_joint = enumerated(release, lambda r: pm.Poisson.dist(r), 1.0)
+    points, log_joint = enumerated_posterior(release, lambda r: pm.Poisson.dist(r), 1.0)
     p = np.exp(log_joint - np.logaddexp.reduce(log_joint))
     assert total_variation(draws.values.reshape(-1, 4), points, p) < 0.02
     assert len(fiber_points(release.public.A, release.public.values, 4)) > len(points)

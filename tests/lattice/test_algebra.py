@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from brute_force import gcd_of_largest_minors, groups, rational_kernel, rational_rank, systems
+from enumeration import gcd_of_largest_minors, groups, rational_kernel, rational_rank, systems
 from flint import fmpz_mat
 from grids import box
 from hypothesis import given, settings

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from brute_force import distinct, groups, pieces
+from enumeration import distinct, groups, pieces
 from grids import tables
 from lattice_laws import two_way
 

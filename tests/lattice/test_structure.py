@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from brute_force import groups, rational_kernel, rational_rank, systems
+from enumeration import groups, rational_kernel, rational_rank, systems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattice_laws import MARGINS, columns_within_states, grouped_columns, two_way

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
-from dense_moves import bound, dense_moves
 from scipy import stats
 
 from ppdinf.errors import PrivacyError
@@ -18,6 +17,21 @@ from ppdinf.mechanisms.counting_queries import sensitivity_directions
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy import gaussian_delta
 from ppdinf.privacy.sensitivity import enclosing_ellipsoid
+
+
+def bound(public, table, query):
+    return public.on(xr.DataArray(query @ np.ravel(table), dims="answer") if query is not None else table)
+
+
+def dense_moves(system, query, neighbours):
+    """Moves of one person in the null space, by dense linear algebra."""
+    A = system.A.toarray().astype(float)
+    W = np.eye(A.shape[1]) if query is None else np.asarray(query, dtype=float)
+    seen = W - np.linalg.pinv(A) @ (A @ W)
+    if neighbours == "added":
+        return seen
+    return (seen[:, :, None] - seen[:, None, :]).reshape(len(W), -1)
+
 
 QUERY = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 2, 0]])
 OF_K_NORM = {

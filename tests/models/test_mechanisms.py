@@ -8,8 +8,7 @@ import pytest
 import xarray as xr
 from chi_square import p_value_of_tables
 from enumeration import fiber_points, total_variation
-from gibbs_draws import gibbs_draws
-from known_parameters import known
+from known_parameters import gibbs_draws, known
 from scipy import special, stats
 from scipy.special import gammaln, logsumexp
 

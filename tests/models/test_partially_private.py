@@ -4,7 +4,7 @@ import itertools
 import json
 from pathlib import Path
 
-import noise_totals
+import lattice_laws
 import numpy as np
 import pymc as pm
 import pytest
@@ -257,7 +257,7 @@ def test_numbers_of_trials_may_be_data_that_pymc_stores_as_real_numbers():
 
 NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])
 TABLES = np.array([x for x in itertools.product(range(TOTAL + 1), repeat=3) if sum(x) == TOTAL])
-NOISE = -EPSILON * abs(TABLES - NOISY).sum(axis=1) - noise_totals.log_total(EPSILON, 3)
+NOISE = -EPSILON * abs(TABLES - NOISY).sum(axis=1) - lattice_laws.log_total(EPSILON, 3)
 
 
 def log_total(log_rate, factor):

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from noise_totals import log_total
+from lattice_laws import log_total
 from pymc.logprob.utils import ParameterValueError
 
 import ppdinf as ppd

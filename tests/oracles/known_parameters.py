@@ -1,7 +1,10 @@
-"""Posteriors in which everything but the table is known, without a sampler that would find out."""
+"""Posteriors and draws of a table with all other variables fixed."""
 
 import numpy as np
 import xarray as xr
+from pymc.sampling.mcmc import assign_step_methods
+
+from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
 
 def known(draws, **values):
@@ -9,3 +12,17 @@ def known(draws, **values):
     at = {name: (("chain", "draw"), np.full((1, draws), value)) for name, value in values.items()}
     posterior = xr.Dataset(at, coords={"chain": [0], "draw": np.arange(draws)})
     return xr.DataTree.from_dict({"posterior": posterior})
+
+
+def gibbs_draws(model, draws, *, every=2, **options):
+    """Return tables "x" of a chain from the initial point of a model, one of `every` steps, shape (draws, cells)."""
+    with model:
+        _, chosen = assign_step_methods(model)
+    assert "x" in [value.name for step, values in chosen.items() if step is LatticeGibbs for value in values]
+    step = LatticeGibbs([model["x"]], model=model, **options)
+    step.setup_chain(np.random.default_rng(1), 0, draws)
+    point, found = model.initial_point(), []
+    for _ in range(every * draws):
+        point, _ = step.step(point)
+        found.append(point["x"])
+    return np.array(found[every - 1 :: every]).reshape(draws, -1)

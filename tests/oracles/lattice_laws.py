@@ -1,7 +1,7 @@
-"""Noise laws on small random lattices by enumeration, and the test that compares draws with them."""
+"""Noise laws on small lattices by enumeration, their total weights, and the test that compares draws with them."""
 
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 from chi_square import p_value_of_tables
@@ -9,6 +9,22 @@ from grids import box
 
 from ppdinf.lattice import kernel
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
+
+FAR = np.arange(-400, 401)
+
+
+def geometric(epsilon):
+    return lambda z: -epsilon * abs(z)
+
+
+def log_total(log_weight, cells, kept=True):
+    """Log of the total weight of the noise of several cells, with the sum 0 if `kept`; for weights or a rate."""
+    weights = np.exp((log_weight if callable(log_weight) else geometric(log_weight))(FAR))
+    if not kept:
+        return cells * np.log(weights.sum())
+    sums = reduce(np.convolve, [weights] * cells)
+    return np.log(sums[sums.size // 2])
+
 
 KINDS = {"l1": DoubleGeometric, "l2": L2Laplace, "gaussian": DiscreteGaussian}
 

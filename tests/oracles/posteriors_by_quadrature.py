@@ -1,14 +1,65 @@
-"""Posteriors of one parameter with one or several modes, or skewed, and their probabilities by quadrature."""
+"""Posteriors of one parameter, with a table or with several modes, and their probabilities by quadrature.
+
+The rates are BASE * exp(theta * SLOPE), so that the total, its evidence P(Z | theta) and the noisy cells all bear on
+theta.
+"""
+
+import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-from noise_totals import log_total
+import xarray as xr
+from lattice_laws import log_total
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 
-GRID = np.linspace(-12, 12, 48_001)
+BASE, SLOPE, Y = np.array([1.0, 2.0, 1.5]), np.array([1.0, -0.6, 0.5]), np.array([7, -3, 1])
+MEAN, SD, EPSILON = 0.3, 1.2, 1.0
+GRID = np.linspace(MEAN - 5 * SD, MEAN + 5 * SD, 3001)
+
+
+class Law(NamedTuple):
+    """On GRID: prior, likelihood, posterior, and the same without P(Z | theta)."""
+
+    prior: np.ndarray
+    likelihood: np.ndarray
+    posterior: np.ndarray
+    without_sums: np.ndarray
+    evidence: float
+
+
+def contrast_model():
+    table = xr.DataArray(Y, dims="county", coords={"county": ["a", "b", "c"]})
+    release = ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        theta = pm.Normal("theta", MEAN, SD)
+        rate = pm.Deterministic("rate", BASE * pm.math.exp(theta * SLOPE), dims="county")
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+    return model
+
+
+def law_on_grid(epsilon=EPSILON, total_known=True):
+    points = np.array(list(itertools.product(range(19), repeat=3)))
+    if total_known:
+        points = points[points.sum(axis=1) == Y.sum()]
+    rates = BASE * np.exp(GRID[:, None] * SLOPE)
+    every = np.array(list(itertools.product(range(-40, 41), repeat=2 if total_known else 3)))
+    last = every.sum(axis=1) if total_known else 0
+    total = np.exp(-epsilon * (np.abs(every).sum(axis=1) + np.abs(last))).sum()
+    noise = np.exp(-epsilon * np.abs(points - Y).sum(axis=1)) / total
+    cells = stats.poisson.pmf(np.arange(19)[:, None, None], rates)  # count, grid, cell
+    mass = cells[points[:, 0], :, 0] * cells[points[:, 1], :, 1] * cells[points[:, 2], :, 2]
+    prior, likelihood = stats.norm.pdf(GRID, MEAN, SD), noise @ mass
+    joint = prior * likelihood
+    evidence = np.trapezoid(joint, GRID)
+    sums = np.maximum(mass.sum(axis=0), 1e-300)  # P(Z | theta)
+    return Law(prior, likelihood, joint / evidence, joint / sums, evidence)
+
+
+GRID_OF_MODES = np.linspace(-12, 12, 48_001)
 NO_DATA = np.zeros(3)
 
 
@@ -59,23 +110,23 @@ def density(name):
     total = sum(y)
     tables = np.array([(i, j, total - i - j) for i in range(total + 1) for j in range(total + 1 - i)])
     log_noise = -np.abs(np.array(y) - tables).sum(axis=1) - log_total(1, 3) - gammaln(tables + 1).sum(axis=1)
-    mean = rate(GRID, np)
-    return log_prior(GRID) + total * np.log(mean) - 3 * mean + logsumexp(log_noise)
+    mean = rate(GRID_OF_MODES, np)
+    return log_prior(GRID_OF_MODES) + total * np.log(mean) - 3 * mean + logsumexp(log_noise)
 
 
 def exact(name):
     """Return the log evidence, and probabilities that r exceeds the thresholds."""
     log_p = density(name)
     p = np.exp(log_p - log_p.max())
-    log_evidence = np.log(p.sum() * (GRID[1] - GRID[0])) + log_p.max()
-    return log_evidence, [p[limit < GRID].sum() / p.sum() for limit in POSTERIORS[name][3]]
+    log_evidence = np.log(p.sum() * (GRID_OF_MODES[1] - GRID_OF_MODES[0])) + log_p.max()
+    return log_evidence, [p[limit < GRID_OF_MODES].sum() / p.sum() for limit in POSTERIORS[name][3]]
 
 
 def draws_of(name, size, rng):
     """Return independent draws of r from the density on the grid."""
     log_p = density(name)
     p = np.exp(log_p - log_p.max())
-    return np.random.default_rng(rng).choice(GRID, size, p=p / p.sum())
+    return np.random.default_rng(rng).choice(GRID_OF_MODES, size, p=p / p.sum())
 
 
 def assert_probabilities(found, right, size, name):

@@ -1,4 +1,6 @@
-"""Round trips of releases and measurements through their files, and tables with labels of every kind."""
+"""Round trips through files, labels of every kind, and what a case study leaves in its folder."""
+
+import json
 
 import numpy as np
 import xarray as xr
@@ -55,3 +57,14 @@ def array_of(draw, kind, shape, dtype=object):
     values = np.empty(shape, dtype=dtype)
     values.flat = draw(st.lists(kind, min_size=values.size, max_size=values.size))
     return values
+
+
+def claims_of(folder):
+    """Its claims; page, results and figures in both formats are there."""
+    claims = json.loads((folder / "results.json").read_text(encoding="utf-8"))["claims"]
+    assert claims
+    assert (folder / "report.html").stat().st_size > 1000
+    pictures = list(folder.glob("*.png"))
+    assert pictures
+    assert {path.stem for path in pictures} == {path.stem for path in folder.glob("*.svg")}
+    return claims

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pymc as pm
-from noise_totals import log_total
+from lattice_laws import log_total
 from scipy import stats
 from scipy.special import logsumexp
 

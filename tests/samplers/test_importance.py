@@ -6,8 +6,15 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 import pytest
-from contrast import GRID, contrast_model, law_on_grid
-from posteriors_by_quadrature import POSTERIORS, assert_probabilities, exact, model_of
+from posteriors_by_quadrature import (
+    GRID,
+    POSTERIORS,
+    assert_probabilities,
+    contrast_model,
+    exact,
+    law_on_grid,
+    model_of,
+)
 from scipy import stats
 from scipy.special import logsumexp
 

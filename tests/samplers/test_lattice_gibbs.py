@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from chi_square import p_value_of_tables
 from enumeration import fiber_points, total_variation
-from gibbs_draws import gibbs_draws
+from known_parameters import gibbs_draws
 from pymc.sampling.mcmc import assign_step_methods
 from scipy import stats
 from scipy.special import gammaln, logsumexp

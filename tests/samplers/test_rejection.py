@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pymc as pm
 import pytest
-from contrast import EPSILON, GRID, Y, contrast_model, law_on_grid
+from posteriors_by_quadrature import EPSILON, GRID, Y, contrast_model, law_on_grid
 from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import gammaln

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from written_studies import claims_of
+from saved_files import claims_of
 
 from case_studies._shared.replicate_files import unpack
 from case_studies._shared.study import Study

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from saved_files import claims_of
 from typer.testing import CliRunner
-from written_studies import claims_of
 
 from case_studies._shared.estimates import Estimate, every, opposite
 from case_studies._shared.replicate_files import pack, unpack
