@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Json, NamedInFiles, as_plain, construct
+from ppdinf._internal.values import Array, Json, NamedInFiles, as_plain, construct
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
@@ -179,15 +179,19 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         """Return the reason why `likelihood` or a density is not available, and an alternative."""
         return f"the likelihood of releases by {type(self).__name__} is not known"
 
-    def require_likelihood(self, system: System) -> Likelihood:
-        """Return `likelihood`.
+    def likelihood_given(self, system: System, y: Array) -> Likelihood | None:
+        """Return `likelihood`, or the likelihood of the release y alone if its form depends on y."""
+        return self.likelihood(system)
+
+    def require_likelihood(self, system: System, y: Array | None = None) -> Likelihood:
+        """Return `likelihood`, or `likelihood_given` a release.
 
         Raises
         ------
         ModelError
             The likelihood is not available.
         """
-        likelihood = self.likelihood(system)
+        likelihood = self.likelihood(system) if y is None else self.likelihood_given(system, y)
         if likelihood is None:
             raise ModelError(self.intractable(system))
         return likelihood

@@ -254,7 +254,10 @@ class ObservedRelease(Observed):
         log_weight = likelihood.log_table(y, queries, *auxiliary)
         if likelihood.looks_at_table:
             log_weight += of_table(self._log_of_table, x)
-        return pt.switch(pt.all(pt.eq(sums_of_cells(kept.A, moved), goal)), log_weight, -np.inf)
+        is_possible = pt.all(pt.eq(sums_of_cells(kept.A, moved), goal))
+        if likelihood.is_of_release:
+            is_possible = pt.and_(is_possible, pt.all(pt.eq(y, self.y)))
+        return pt.switch(is_possible, log_weight, -np.inf)
 
     def _log_of_table(self, cells: NDArray[np.int64]) -> float:
         """Log weight that depends on the table as a whole; -inf out of public bounds, where it is not defined."""

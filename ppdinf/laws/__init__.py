@@ -18,6 +18,8 @@ likelihood         The likelihood of a mechanism's release: the density of the r
                    cells.
 noise_norm         Real noise whose log density is minus a norm of a linear image.
 observation_model  The base classes of laws of published numbers given the counts.
+preimage           The noisy tables that post-processing maps to one published table, as a likelihood of the
+                   confidential cells.
 real_noise         Real noise on counts, Gaussian or Laplace: published numbers are reals, and log weights are
                    quadratic.
 rounded            Rounding of counts to a multiple of a base: to the nearest with a stated tie rule, down, up, or at

@@ -14,6 +14,7 @@ from scipy import sparse
 from ppdinf._internal.values import Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.preimage import CensoredNoise, PreimageShift
 from ppdinf.laws.transition_matrix import TransitionMatrix
 
 
@@ -125,14 +126,15 @@ class Normaliser:
 class Likelihood:
     """The law of a release as a function of the confidential cells, for the public sums of one table."""
 
-    form: AdditiveLaw | TransitionMatrix | NoiseNorm
+    form: AdditiveLaw | TransitionMatrix | NoiseNorm | CensoredNoise
     support_radius: int
-    auxiliary: MixingScale | RemovedShift | None = None
+    auxiliary: MixingScale | RemovedShift | PreimageShift | None = None
     normaliser: Normaliser | None = None
     query: sparse.csr_array | None = None
     records: Callable[[NDArray[np.float64]], int | None] | None = None
     follows_bounds: bool = False
     histogram: HistogramNoise | None = None
+    is_of_release: bool = False
     constant: Callable[[], float | None] = float  # float() is 0
 
     @property

@@ -21,9 +21,9 @@ from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws, validate_input, warn_fixed, warn_leaky_labels
 from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stream
 from ppdinf.noise.sampler_plan import Plan
-from ppdinf.releases.release import Release
+from ppdinf.releases.release import Release, bind_released
 from ppdinf.tables.frame import Frame
-from ppdinf.tables.table import TableLike, labelled_cells
+from ppdinf.tables.table import TableLike, labelled_cells, labelled_reals
 
 ROUNDING = 1e-9
 """Relative error of a sum of real numbers above which the sum counts as violated."""
@@ -334,10 +334,11 @@ class TableMechanism(Mechanism):
         float
             ``-inf`` where `x` and `y` differ in a public sum.
         """
-        frame, released = labelled_cells(y, nonnegative=False)
-        system = bind(self.public, frame, released)
+        frame, released = labelled_cells(y, nonnegative=False) if self.is_integer else labelled_reals(y)
+        system = bind_released(self.public, frame, released)
         cells = system.cells(x)
-        if np.any(exact_product(system.A, released - cells)):
+        if _moved(system, released[np.newaxis], (released - cells)[np.newaxis]).any():
             return -np.inf
         settled = self.on(system)
-        return settled.log_weight(system, released, cells) - (settled.log_constant(system) or 0.0)
+        log_weight = settled.log_weight(system, released, cells)  # type: ignore[arg-type]  # real for some mechanisms
+        return log_weight - (settled.log_constant(system) or 0.0)

@@ -29,6 +29,7 @@ from ppdinf.distributions.tables import note_data, refuse_second_use
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
+from ppdinf.laws.preimage import PreimageShift
 from ppdinf.measurements import Measurements
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.starts import add_with_start
@@ -39,6 +40,7 @@ from ppdinf.tables.totals import all_labels
 
 PRIORS: dict[type, Callable[[str, Any], TensorVariable]] = {
     MixingScale: lambda name, scale: add_with_start(name, pm.HalfNormal.dist(), scale.typical),
+    PreimageShift: lambda name, shift: pm.DiscreteUniform(name, -shift.largest, shift.largest),
     RemovedShift: lambda name, shift: pm.Laplace(name, 0, 1, shape=shift.directions.shape[1]),
 }
 """Auxiliary variables of the model, given which the noise distribution is stated."""

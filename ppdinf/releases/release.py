@@ -212,7 +212,7 @@ class Release:
         ModelError
             The likelihood is not available; the message states an alternative.
         """
-        return self.mechanism.require_likelihood(self.kept)
+        return self.mechanism.require_likelihood(self.kept, self.table.values.ravel())
 
     @property
     def entry(self) -> Release:

@@ -241,7 +241,7 @@ CHOICES = [
     (lambda: Gradient(abs, 1, answers=0, radius=1), PrivacyError, "answers must be a positive integer"),
     (lambda: KNormGradient(LogisticRegression(2), 1).release((np.eye(2), [1, 0])), PrivacyError, "allow the"),
     # likelihoods that are not known
-    (lambda: ppd.Release([3, 0, 2], PostProcessed(total(), 1)).likelihood, ModelError, "use the noisy table"),
+    (lambda: ppd.Release([3, 0, 2], PostProcessed(total(), 1, "l1")).likelihood, ModelError, "use the noisy table"),
     (lambda: gradient().release(np.array([[0.1], [0.4]])).likelihood, ModelError, r"use log_density\(y, data\)"),
     (lambda: KNorm(MARGINS, 1).require_likelihood(BOX), ModelError, "a linear program for every table"),
     (lambda: Suppression(total()).release([3, 0, 2]).likelihood, ModelError, "do not bound every cell"),

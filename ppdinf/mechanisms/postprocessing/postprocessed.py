@@ -16,12 +16,14 @@ from scipy import sparse
 
 from ppdinf._internal.rationals import as_fraction
 from ppdinf._internal.values import Array, Json, assign
-from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.invariants.public import bind
 from ppdinf.lattice.blocks import structure
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.solution import integer_solution
+from ppdinf.laws.likelihood import Likelihood
+from ppdinf.laws.preimage import ZERO, CensoredNoise, PreimageShift
 from ppdinf.mechanism import PreparedRelease
 from ppdinf.mechanisms.input_checks import refuse_seed, require_public, validate_input, warn_fixed
 from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
@@ -124,6 +126,7 @@ class FeasibleTables:
 
 
 MOST = 200_000  # measurements that an audit enumerates
+RARE = 1e-15  # tail probability of the noise beyond the windows of counts
 METHODS = {
     "truncated": "negative cells are set to zero; public sums are not used",
     "l2": "nearest real table in squares with the public sums",
@@ -158,6 +161,12 @@ class PostProcessed(TableMechanism):
     See Also
     --------
     ppdinf.TopDown, ppdinf.GeneralizedLaplace
+
+    Notes
+    -----
+    Infer from the noisy table, `noisy` of a release, if it is published. Otherwise ``Release(published, mechanism)``
+    has the exact likelihood of the published table for all methods except "l1", if the public sums are those of
+    disjoint groups of cells and nothing else is bounded (docs/mathematics/postprocessing.md).
 
     Examples
     --------
@@ -300,12 +309,57 @@ class PostProcessed(TableMechanism):
         log_p: NDArray[np.float64] = np.log(p) + np.log(np.tanh(rates / 2)).sum()
         return log_p
 
+    @property
+    def is_integer(self) -> bool:  # type: ignore[override]
+        """Whether the published table is rounded."""
+        return self.method not in ("l2", "nonnegative")
+
+    def likelihood_given(self, system: System, y: Array) -> Likelihood | None:
+        """Return the probability of the published table y, a sum over its preimage; None if that is not known."""
+        preimage = self._preimage(system, y)
+        if preimage is None:
+            return None
+        form, shift = preimage
+        radius = 2 * shift.radius + 2  # the shift of a group is at most its largest noise
+        return Likelihood(form, radius, shift if shift.sizes.size else None, is_of_release=True)
+
+    def log_weight(self, system: System, y: Array, x: NDArray[np.int64]) -> float:
+        """Return the log probability of publishing y given the table x."""
+        preimage = self._preimage(system, y)
+        if preimage is None:
+            raise ModelError(self.intractable())
+        form, shift = preimage
+        return shift.log_sum(form, x)
+
+    def _preimage(self, system: System, y: Array) -> tuple[CensoredNoise, PreimageShift] | None:
+        """Return the law of the noisy cells given the integers of the groups; None if their preimage is not known."""
+        groups = self._groups(system)
+        if groups is None:
+            return None
+        is_exact = (y > ZERO) | (self.method == "l2")
+        is_known = ~system.empty & ((groups < 0) | np.isin(groups, groups[is_exact]))  # not in groups whose sum is 0
+        radius = self.measurement.law.widest_half_width(y.size, RARE)
+        shift = PreimageShift.of_table(y, groups, is_exact, radius, is_rounded=self.method == "rounded")
+        return CensoredNoise(float(self.epsilon), is_exact, is_known & ~is_exact), shift
+
+    def _groups(self, system: System) -> NDArray[np.int64] | None:
+        """Return the group of each cell (-1: none) if the method projects onto sums of disjoint groups."""
+        if self.method == "truncated":
+            return np.full(system.frame.size, -1)
+        target = FeasibleTables.of(system)
+        if self.method == "l2":  # without bounds
+            target = FeasibleTables(target.A, target.a, target.B[:0], target.b[:0])
+        if self.method not in ("l2", "nonnegative", "rounded") or target.groups is None:
+            return None
+        return target.groups[0]
+
     def intractable(self, system: System | None = None) -> str:
         """Return the message that names the tables to infer from."""
         return (
-            "the likelihood of a post-processed table is intractable: use the noisy table, which is "
-            "`release.noisy` of a PostProcessedRelease, or publish with a mechanism without post-processing "
-            "(ppdinf.GeneralizedLaplace)"
+            f"the noisy tables that the method {self.method!r} maps to one table are known only for 'truncated', and "
+            "for 'l2', 'nonnegative' and 'rounded' under public sums of disjoint groups without further bounds: use "
+            "the noisy table, which is `release.noisy` of a PostProcessedRelease, or publish with a mechanism "
+            "without post-processing (ppdinf.GeneralizedLaplace)"
         )
 
     def to_dict(self) -> Json:

@@ -54,10 +54,13 @@ def round_to_sums(
 
 
 def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.int64]:
-    """Round down, then up where the fractions are largest, so that each group of cells has its sum."""
+    """Round down, then up where the fractions are largest (the first of equal ones), so that each group has its sum."""
     real, groups, sums = np.asarray(real, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.int64)
     rounded = np.where(groups < 0, np.rint(real), integer_floor(real)).astype(np.int64)
-    order = np.lexsort((rounded - real, groups))[np.count_nonzero(groups < 0) :]
+    # fractions that differ by rounding errors have the same rank
+    smaller = np.sort(real - rounded)
+    ranks = np.append(0, np.cumsum(np.diff(smaller) > WHOLE))[np.searchsorted(smaller, real - rounded)]
+    order = np.lexsort((-ranks, groups))[np.count_nonzero(groups < 0) :]
     group = groups[order]
     sizes = np.bincount(group, minlength=sums.size)
     left = sums.copy()

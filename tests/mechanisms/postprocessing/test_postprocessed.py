@@ -7,7 +7,7 @@ import xarray as xr
 from scipy import stats
 
 import ppdinf as ppd
-from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError, PrivacyWarning
+from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, at_least, between, groups, hierarchy, margin, nonnegative, total, zeros
 from ppdinf.mechanisms.postprocessing import PostProcessed, TopDown
 from ppdinf.models.compare import noisy_as_true
@@ -92,21 +92,6 @@ def test_reading_a_repaired_table_as_the_noisy_one_is_a_model_to_compare_with():
     measured = TopDown(total() & groups("state"), 1, margin("county"), ["1/4", "3/4"]).measurement
     assert float(measured.epsilon) == 0.75
     assert measured.public.coordinates() == {"state", "county"}
-
-
-def test_likelihoods_are_refused_with_a_way_out():
-    mechanism = PostProcessed(total(), 1)
-    settled = total().on(TABLE)
-    assert mechanism.likelihood(settled) is None
-    for call in (lambda: mechanism.logp(TABLE, TABLE), lambda: mechanism.require_likelihood(settled)):
-        with pytest.raises(ModelError, match=r"intractable: use the noisy table.*release\.noisy"):
-            call()
-    published = mechanism.simulate(TABLE, draws=1, rng=1)[0]
-    release = ppd.Release(published, mechanism)
-    with pm.Model(coords=release.coords):
-        rate = pm.Gamma("rate", 2, 0.1, dims=release.dims)
-        with pytest.raises(ModelError, match="intractable"):
-            ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
 
 
 @pytest.mark.quick_cases(0)
