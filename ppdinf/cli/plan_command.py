@@ -19,7 +19,6 @@ from ppdinf.cli.plain_output import loss_shown, notes, stdout
 from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.cli.release_commands import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
-from ppdinf.privacy.unit_loss import factor_of, round_up
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,6 +96,8 @@ def plan(
 
 def _one_person(guarantee: Guarantee) -> tuple[str, str]:
     """Format the largest loss of one person, and the factor of the odds that it permits."""
+    from ppdinf.privacy.unit_loss import factor_of, round_up
+
     loss, delta = guarantee.loss_of_unit, guarantee.delta_of_unit
     if loss == math.inf:
         return "no limit", "no limit"
