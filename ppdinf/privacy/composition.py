@@ -36,7 +36,8 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     ----------
     *guarantees : Guarantee
         Of one variant; "integer-subspace" can be combined with "congenial", as a guarantee with gamma = 0. l1 and l2
-        distances are combined in l1, which is never smaller.
+        distances are combined in l1, which is never smaller. A guarantee without loss, such as that of
+        `ppdinf.Suppression`, is combined with every variant except "pufferfish": it adds public sums.
     independent : bool, optional
         Required for "pufferfish". True states that two conditions hold. The releases are drawn independently of each
         other given the confidential table and the public information. And every loss holds between any two tables
@@ -68,7 +69,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
     >>> both.rho, both.unprotected
     (Fraction(3, 8), ('the total', 'the margin of sex'))
     """
-    guarantees = _within_bounds(guarantees)
+    guarantees = _restated(guarantees)
     first = _alike(guarantees)
     if first.variant == "pufferfish" and not independent:
         raise PrivacyError(
@@ -195,7 +196,7 @@ def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | Non
     """Add up releases about everybody and about disjoint parts: of the parts, only the largest loss counts."""
     by_part: dict[str, list[Guarantee]] = defaultdict(list)
     everybody: list[Guarantee] = []
-    for guarantee, part in zip(_within_bounds(tuple(guarantees)), parts, strict=True):
+    for guarantee, part in zip(_restated(tuple(guarantees)), parts, strict=True):
         if part is not None and guarantee.metric is None:
             raise PrivacyError(
                 "the largest loss of disjoint parts counts only if losses are per unit of distance: this loss is "
@@ -216,8 +217,15 @@ def compose_partition(guarantees: Sequence[Guarantee], parts: Sequence[str | Non
     return compose(*everybody, together, independent=True)
 
 
-def _within_bounds(guarantees: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
-    """Restrict guarantees between all tables with the same sums to tables within bounds, if others have bounds."""
+def _restated(guarantees: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
+    """Restate guarantees without loss like the others, and those between all tables as between tables within bounds."""
+    known = [g for g in guarantees if isinstance(g, Guarantee)]
+    like = next((g for g in known if g.epsilon or g.rho or g.delta), None)
+    if like is not None and len(known) == len(guarantees):
+        # Public sums restrict the tables that a guarantee compares, whatever its variant (SDP, Proposition 2.7).
+        fields = {name: getattr(like, name) for name in ("variant", "metric", "neighbours", "gamma", "steps")}
+        fields |= {name: None if getattr(like, name) is None else Fraction(0) for name in ("epsilon", "rho")}
+        guarantees = tuple(g if g.epsilon or g.rho or g.delta else replace(g, **fields) for g in guarantees)
     if {getattr(g, "variant", None) for g in guarantees} != {"congenial", "integer-subspace"}:
         return guarantees
     return tuple(g if g.variant == "congenial" else replace(g, variant="congenial", gamma=0.0) for g in guarantees)

@@ -55,7 +55,7 @@ class Guarantee:
     Attributes
     ----------
     variant : {"pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"}
-        "subspace" compares neighbours with the same public information (Gao et al., Definition 2.2). "congenial"
+        "subspace" compares neighbours with the same public information (Gao et al., Definition 2.6). "congenial"
         conditions a mechanism on public information (Gong and Meng). "pufferfish" compares models of the data given
         public information (Seeman et al., Definition 3).
     epsilon : Fraction, optional

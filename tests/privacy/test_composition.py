@@ -4,10 +4,12 @@ import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 import xarray as xr
+from grids import box
 
 import ppdinf as ppd
 from ppdinf.errors import LabelError, PrivacyError, PrivacyWarning
@@ -398,3 +400,41 @@ def test_composed_losses_are_rounded_up(seed):
         assert 0 <= Fraction(together.loss()) - sum(exact) < sum(exact) / 10**15
         assert together.epsilon * (1 + Fraction(together.gamma)) >= sum(exact)
         assert Fraction(compose(together, *guarantees).loss()) >= 2 * sum(exact)
+
+
+def largest_loss(z, mass, h, onto):
+    """Return the largest log ratio of the probabilities of projected noise z, and of z + h, except far out."""
+    points = np.rint(1e6 * np.vstack([z @ onto, (z + h) @ onto])).astype(np.int64)
+    _, place = np.unique(points, axis=0, return_inverse=True)
+    p, q = (np.bincount(part, weights=mass, minlength=place.max() + 1) for part in np.split(place.ravel(), 2))
+    likely = np.maximum(p, q) > 1e-3 * mass.sum()
+    with np.errstate(divide="ignore"):
+        return np.abs(np.log(p[likely] / q[likely])).max()
+
+
+@pytest.mark.parametrize("C", [[[1, 1, 1]], [[1, 0, 1]], [[1, 1, 1], [1, 0, 1]]], ids=str)
+def test_private_noise_is_private_on_every_subspace(C):
+    """SDP, Corollary 2.8: double geometric noise projected onto a null space; the reverse inclusion is wrong."""
+    z, rate = box(-14, 14, 3), 0.6
+    mass, onto = np.exp(-rate * np.abs(z).sum(axis=1)), np.eye(3) - np.linalg.pinv(C) @ C
+    losses = [largest_loss(z, mass, np.array(h), onto) for h in ([1, -1, 0], [0, 1, -1], [1, 0, -1])]
+    assert 0.5 * rate < max(losses) <= 2 * rate + 0.01
+    kept = (z @ np.transpose(C) == 0).all(axis=1)  # noise on the null space is private there, and not elsewhere
+    assert largest_loss(z[kept], mass[kept], np.array([1, 0, 0]), np.eye(3)) == np.inf
+
+
+@pytest.mark.parametrize("mechanism", [ppd.SubspaceLaplace, partial(ppd.SubspaceGaussian, delta="1/1000")])
+def test_more_public_sums_restrict_a_guarantee(mechanism):
+    """SDP, Proposition 2.7: noise that keeps a total, and then public margins, as noise that keeps the margins."""
+    table, margins = np.array([[3, 4], [5, 6]]), ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
+    first = mechanism(ppd.invariants.total(), 1).release(table).guarantee
+    public = ppd.Suppression(margins).release(table).guarantee
+    for pair in ((first, public), (public, first)):
+        both = compose(*pair)
+        assert (both.variant, both.loss(), both.delta) == ("subspace", 1, first.delta)
+        assert both.loss_of_unit == mechanism(margins, 1).release(table).guarantee.loss_of_unit == 2
+        assert set(both.unprotected) == {"the total", *public.unprotected}
+    with pytest.raises(PrivacyError, match="do not add up as stated"):
+        compose(first, replace(public, epsilon=Fraction(1)))
+    with pytest.raises(PrivacyError, match="different public information"):
+        compose(Guarantee("pufferfish", Fraction(1), neighbours="a secret"), public, independent=True)
