@@ -39,6 +39,7 @@ TABLE_1 = [
 ]
 # Total, women, and adults; with the total, every sum by sex and by voting age follows.
 PUBLIC = margin("sex") & groups("voting") & nonnegative()
+BETAS = (0.5, 0.75, 1.0)
 FREE = [*range(1, 22), *range(23, 45)]  # the paper's {2, ..., 22, 24, ..., 45}
 METHODS = ["noise, epsilon 1", "projected, epsilon 1", "conditioned, epsilon 1/2", "noise, epsilon 1/2"]
 
@@ -148,9 +149,12 @@ def two_bins(epsilon=0.1, draws=40_000):
         "projected": ppd.PostProcessed(total(), rate, "l2"),
         "projected, no negative cell": ppd.PostProcessed(total(), rate, "nonnegative"),
     }
+    u = (ppd.GeneralizedLaplace(Public(), epsilon=rate).simulate(table, draws=draws, rng=5) - table).values
+    firsts = {name: mechanism.simulate(table, draws=draws, rng=4).values[:, 0] for name, mechanism in ways.items()}
+    # f_L1: the released bin lies between s1 + u1 and n - (s2 + u2), with the weight beta
+    firsts |= {f"projected in L1, beta {beta:g}": 12 + beta * u[:, 0] - (1 - beta) * u[:, 1] for beta in BETAS}
     rows = {}
-    for name, mechanism in ways.items():
-        first = mechanism.simulate(table, draws=draws, rng=4).values[:, 0]
+    for name, first in firsts.items():
         rows[name] = {
             "mean": first.mean(), "error": first.std() / draws**0.5, "variance": first.var() * epsilon**2,
             "its error": Estimate.of(np.var, first).error * epsilon**2,
@@ -188,14 +192,20 @@ def levels(epsilon=0.5, draws=400_000):
 
 
 def traces(study, exact, iterations):
-    """Plot the published chain on its table at two rates of its proposals, and the mean of exact draws."""
+    """Plot the published chain on its table: two of its cells, and the L1 distance at two rates of its proposals."""
     table = labelled(np.array(TABLE_1))
     system = PUBLIC.on(table)
     bounds = {"B": np.eye(46, dtype=int), "limits": -system.cells(table)}
     figure, panels = plt.subplots(2, 1, figsize=(7.5, 4.2), sharex=True, sharey=True, layout="constrained")
+    cells, sides = plt.subplots(1, 2, figsize=(7.5, 2.6), sharex=True, sharey=True, layout="constrained")
     for axes, rate in zip(panels, (0.6, 0.9), strict=True):
         published = IndependenceMetropolis(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
         noise, accepted = published.draw(iterations, rng=2)
+        for side, cell, what in ((0, 1, "in the index set"), (1, 0, "solved")) if rate == 0.6 else ():
+            sides[side].plot(table.values.ravel()[cell] + noise[0, :, cell], lw=0.8, color="#0072B2")
+            sides[side].axhline(table.values.ravel()[cell], color="#D55E00", lw=1, ls="--")
+            sides[side].set_title(f"{AGES[cell]}, female: {what}", fontsize=10)
+            sides[side].set(xlabel="iteration", ylabel="count")
         axes.plot(np.abs(noise[0]).sum(axis=1), lw=0.8, color="#0072B2", label="chain")
         axes.axhline(exact, color="#D55E00", lw=1, ls="--", label="mean of exact draws")
         axes.set_title(f"proposals of rate {rate}: {accepted[0]:.2%} accepted", fontsize=10)
@@ -204,15 +214,22 @@ def traces(study, exact, iterations):
     panels[1].set_xlabel("iteration")
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=2, loc="outside upper right")
     study.figure("traces", figure, "The published chain on the paper's Table 1: horizontal stretches are refusals.")
-    plt.close(figure)
+    for side in sides:
+        side.spines[["top", "right"]].set_visible(False)
+    study.figure(
+        "cells", cells,
+        "Figure 3: the second cell of the table, which proposals draw, and the first, which is solved. Proposals have "
+        "the rate 0.6; the confidential count is dashed.",
+    )  # fmt: skip
+    plt.close("all")
 
 
-def boxes(axes, found, title, named):
+def boxes(axes, found, title, named, norm="L1"):
     """Draw boxes of average distances, one per method."""
-    parts = [found.loc[found["method"] == method, "L1"] for method in METHODS[::-1]]
+    parts = [found.loc[found["method"] == method, norm] for method in METHODS[::-1]]
     axes.boxplot(parts, orientation="horizontal", widths=0.6, medianprops={"color": "#0072B2"})
     axes.set_yticks(range(1, 5), METHODS[::-1] if named else [""] * 4)
-    axes.set(xlabel="average L1 distance, persons", title=title)
+    axes.set(xlabel=f"average {norm} distance, persons", title=title)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -240,6 +257,12 @@ def main(output, *, quick=False, data=None, seed=2020):
             f"conditioned at 1/2 lies between plain noise at 1/2 and at 1 ({source})", CDP, "boxes",
             f"{plain:.1f} < {conditioned_half:.1f} < {half:.1f}",
             holds=every((conditioned_half - plain).above(0), (half - conditioned_half).above(0)),
+        )  # fmt: skip
+        l2 = {method: Estimate.of(np.mean, own["L2"]) for method, own in rows.groupby("method", sort=False)}
+        plain_l2, _, conditioned_l2, half_l2 = (l2[method] for method in METHODS)
+        study.claim(
+            f"the same in L2 ({source})", CDP, "boxes", f"{plain_l2:.1f} < {conditioned_l2:.1f} < {half_l2:.1f}",
+            holds=every((conditioned_l2 - plain_l2).above(0), (half_l2 - conditioned_l2).above(0)),
         )  # fmt: skip
         study.claim(
             f"projected at 1 is on par with its own noise at 1 ({source})", CDP, "boxes",
@@ -283,18 +306,30 @@ def main(output, *, quick=False, data=None, seed=2020):
         study.claim(f"variance in the first of two bins, {name}", f"{CDP}, section 4", there,
                     f"{found_variance:.2f} (law {variance:.2f})",
                     holds=found_variance.within(0.9 * variance, 1.1 * variance))  # fmt: skip
+    for beta in BETAS:
+        row = bins.loc[f"projected in L1, beta {beta:g}"]
+        variance = (beta**2 + (1 - beta) ** 2) * 8
+        mean, spread = Estimate(*row[["mean", "error"]]), Estimate(*row[["variance", "its error"]])
+        study.claim(f"mean and variance in the first of two bins, projected in L1, beta {beta:g}", f"{CDP}, Table 2",
+                    "s1 = 12; 4 to 8", f"{mean:.2f}; {spread:.2f} (law {variance:.2f})",
+                    holds=every(spread.within(0.9 * variance, 1.1 * variance), mean.within(11, 13)))  # fmt: skip
     lifted = Estimate(*bins.loc["projected, no negative cell", ["mean", "error"]])
     study.claim("a bound at 0 lifts the smaller bin", f"{CDP}, section 4", "biased", f"mean {lifted:.2f}, count 12",
                 holds=lifted.above(12))  # fmt: skip
 
-    fig, axes = plt.subplots(1, len(found) + 1, figsize=(3.2 * len(found) + 3.4, 2.9), layout="constrained")
-    for place, (source, rows) in enumerate(found.items()):
-        boxes(axes[place], rows, source, place == 0)
+    fig, panels = plt.subplots(2, len(found) + 1, figsize=(3.2 * len(found) + 3.4, 5.4), layout="constrained")
+    for norm, row in zip(("L1", "L2"), panels, strict=True):
+        for place, (source, rows) in enumerate(found.items()):
+            boxes(row[place], rows, source, place == 0, norm)
+    panels[1, -1].set_axis_off()
+    axes = panels[0]
     axes[-1].plot(curve["rate"], 100 * curve["acceptance"], "o-", ms=3, color="#0072B2", label="chain")
     axes[-1].plot(0.6, 1.68, "kx", label="published: 1.68 % at 0.6")
     axes[-1].set(xlabel="rate of proposals, per person", ylabel="accepted, %", ylim=(0, None))
     axes[-1].legend(frameon=False, fontsize="small")
     axes[-1].spines[["top", "right"]].set_visible(False)
-    study.figure("distances", fig, "Average distances of releases from 20 tables by method; acceptance of the chain.")
+    study.figure(
+        "distances", fig, "Average L1 and L2 distances of releases from 20 tables by method; acceptance of the chain."
+    )
     plt.close(fig)
     study.write()

@@ -57,12 +57,15 @@ def plot_tv_bound(bounds: Mapping[str, TVBound], unit: str = "steps") -> Figure:
     return figure
 
 
-def plot_noise_boxes(noise: NDArray[np.integer], labels: Sequence[str] | None = None, draws: int = 1000) -> Figure:
+def plot_noise_boxes(
+    noise: Mapping[str, NDArray[np.integer]], labels: Sequence[str] | None = None, draws: int = 1000
+) -> Figure:
     """Plot the noise of each cell as a box: quartiles, whiskers of 1.5 interquartile ranges, extremes.
 
     Parameters
     ----------
-    noise : ndarray of int, shape (chains, draws, d)
+    noise : mapping of str to ndarray of int, shape (chains, draws, d)
+        One panel per item, with its name in the title.
     labels : sequence of str, length d, optional
         Names of the cells.
     draws : int
@@ -72,37 +75,37 @@ def plot_noise_boxes(noise: NDArray[np.integer], labels: Sequence[str] | None = 
     -------
     matplotlib.figure.Figure
     """
-    pooled = noise.reshape(-1, noise.shape[2])
-    shown = pooled[np.linspace(0, len(pooled) - 1, min(draws, len(pooled))).astype(np.int64)]
-    cells = np.arange(1, noise.shape[2] + 1)
+    cells = np.arange(1, next(iter(noise.values())).shape[2] + 1)
     with figure_style():
-        figure = Figure(figsize=(max(5.0, min(14.0, 0.3 * cells.size + 2)), 3.8), layout="constrained")
-        axes = figure.subplots()
-        axes.boxplot(
-            shown,
-            positions=cells,
-            widths=0.6,
-            sym="x",
-            flierprops={"markersize": 2.5, "markeredgecolor": QUIET},
-            medianprops={"color": INK},
-            boxprops={"color": QUIET},
-            whiskerprops={"color": QUIET},
-            capprops={"color": QUIET},
+        figure = Figure(
+            figsize=(max(5.0, min(14.0, 0.3 * cells.size + 2)), 0.8 + 3.0 * len(noise)), layout="constrained"
         )
-        axes.plot(cells, shown[-1], "s", color=POSTERIOR, markersize=3)
+        panels = np.ravel(figure.subplots(len(noise), sharex=True))
+        for axes, (name, draw) in zip(panels, noise.items(), strict=True):
+            pooled = draw.reshape(-1, cells.size)
+            shown = pooled[np.linspace(0, len(pooled) - 1, min(draws, len(pooled))).astype(np.int64)]
+            axes.boxplot(
+                shown,
+                positions=cells,
+                widths=0.6,
+                sym="x",
+                flierprops={"markersize": 2.5, "markeredgecolor": QUIET},
+                medianprops={"color": INK},
+                boxprops={"color": QUIET},
+                whiskerprops={"color": QUIET},
+                capprops={"color": QUIET},
+            )
+            axes.plot(cells, shown[-1], "s", color=POSTERIOR, markersize=3)
+            axes.set_ylabel("noise")
+            axes.axhline(0, color=QUIET, linewidth=0.6)
+            axes.grid(axis="y", color="#E4E4E4", linewidth=0.7)
+            mean = np.abs(shown.mean(axis=0)).max()
+            title = f"{name}: integers around zero (largest mean {mean:.2f})"
+            headline(axes, title, f"{len(shown):,} draws; blue: one draw")
         every = -(-cells.size // 20)
         names = cells.tolist() if labels is None else list(labels)
         turned = labels is not None and cells.size > 6
-        axes.set_xticks(
+        panels[-1].set_xticks(
             cells[::every], names[::every], rotation=60 if turned else 0, ha="right" if turned else "center"
-        )
-        axes.set_ylabel("noise")
-        axes.axhline(0, color=QUIET, linewidth=0.6)
-        axes.grid(axis="y", color="#E4E4E4", linewidth=0.7)
-        mean = np.abs(shown.mean(axis=0)).max()
-        headline(
-            axes,
-            f"Noise by cell: integers around zero (largest mean {mean:.2f})",
-            f"{len(shown):,} draws; blue: one draw",
         )
     return figure

@@ -42,6 +42,15 @@ EXAMPLES = {
     "three sets, l2": (THREE_SETS, "l2", -1.5, "10^6", [150_000, 300_000]),
 }
 PAIRS, TV, COUNTIES = 200, 0.01, 102
+# Table 2: delinquent children by county and education of the head of the household, a fictitious table of the Federal
+# Committee on Statistical Methodology (2005).
+CHILDREN = xr.DataArray(
+    [[15, 1, 3, 1], [20, 10, 10, 15], [3, 10, 10, 2], [12, 14, 7, 2]],
+    coords={"county": ["Alpha", "Beta", "Gamma", "Delta"], "education": ["low", "medium", "high", "very high"]},
+)
+REGIONS = [
+    f"{''.join(s for s, inside in zip('123', THREE_SETS[:, i], strict=True) if inside)}{'ab'[i % 2]}" for i in range(14)
+]
 POPULATIONS = "county_population_2010.csv"
 
 
@@ -95,6 +104,63 @@ def convergence(name, pairs, seed):
     cost = clocked(lambda: exact.draw(2000, seeded_stream(4)), 3) / 2
     rows.append({"chain": f"exact ({part.sampler})", "paper": "open", "steps": "", "ms per draw": cost})
     return bounds, pd.DataFrame(rows)
+
+
+def with_totals(cells):
+    """Return a 4 x 4 table as a DataFrame with row and column totals."""
+    frame = CHILDREN.copy(data=cells).to_pandas()
+    frame["total"] = frame.sum(axis=1)
+    frame.loc["total"] = frame.sum()
+    return frame
+
+
+def entries(study, quick, seed):
+    """Draw the noise of each cell in both norms, exactly and by the published chain: tables 1 to 3, figures 5 and 7."""
+    study.table("children", with_totals(CHILDREN.values), "Table 2: delinquent children, a fictitious table.")
+    for system, labels, start in (
+        ("4 x 4 margins", [f"{c}, {e}" for c in CHILDREN["county"].values for e in CHILDREN["education"].values], 8),
+        ("three sets", REGIONS, 10),
+    ):
+        noise = {}
+        for number, norm in enumerate(("l1", "l2")):
+            A, _, log_ratio, _, _ = EXAMPLES[f"{system}, {norm}"]
+            law = LAPLACE[norm]("1/4")
+            draws = exact_noise(structure(A), law).draw(1000, seeded_stream(seed + start + number))
+            noise[norm] = draws[np.newaxis]
+            error = draws.std(axis=0) / 1000**0.5
+            worst = np.abs(draws.mean(axis=0) / error).max()
+            study.claim(
+                f"every draw is of integers that keep the sums: {system}, {norm}", ISDP, "kept", "kept",
+                holds=not (draws @ A.T).any(),
+            )  # fmt: skip
+            study.claim(
+                f"no entry is biased: {system}, {norm}", ISDP, "unbiased",
+                f"largest of {len(labels)} means: {worst:.1f} standard errors", holds=worst < 4.5,
+            )  # fmt: skip
+            chain = LatticeMetropolis(A, law, math.exp(log_ratio))
+            kept, _ = chain.draw(250, thin=100 if quick else 10_000, burn=10**5, chains=4, rng=seed + number)
+            sizes = [float(np.abs(each).sum(axis=1).mean()) for each in (draws, kept.reshape(-1, A.shape[1]))]
+            study.claim(
+                f"the published chain, thinned at 0.01 %, has the noise of exact draws: {system}, {norm}", "here",
+                f"mean of the sum of absolute noise {sizes[0]:.1f}", f"{sizes[1]:.1f}",
+                holds=if_enough(not quick, abs(sizes[1] / sizes[0] - 1) < 0.1),
+            )  # fmt: skip
+            if system.startswith("4"):
+                one = draws[-1].reshape(4, 4)
+                study.table(
+                    f"noise_{norm}", with_totals(one),
+                    f"Table {1 if norm == 'l1' else 3}: one draw of the {norm} noise, epsilon 1/4.",
+                )  # fmt: skip
+                study.table(
+                    f"released_{norm}",
+                    with_totals(CHILDREN.values + one),
+                    f"The table of children with this {norm} noise.",
+                )
+        study.figure(
+            f"{system.replace(' ', '_')}_entries", plot_noise_boxes(noise, labels=labels),
+            f"{system}: noise of each cell in 1,000 exact draws, epsilon 1/4. Figure {7 if system[0] == '4' else 5} of "
+            "the paper." + (" A label names the sets that contain a record." if system[0] == "t" else ""),
+        )  # fmt: skip
 
 
 def county_table(data):
@@ -158,7 +224,7 @@ def counties(study, table, seed, quick):
     )
     study.table("counties", both, f"{table.size} counties under the total of the state, epsilon = 0.192 per person.")
     study.figure(
-        "counties", plot_noise_boxes(noise[np.newaxis], labels=table["county"].values.tolist()),
+        "counties", plot_noise_boxes({"l1, state total": noise[np.newaxis]}, labels=table["county"].values.tolist()),
         f"Noise of {table.size} counties in 1,000 exact draws, smallest county first, persons.",
     )  # fmt: skip
 
@@ -195,5 +261,6 @@ def main(output, *, quick=False, data=None, seed=1):
         chain = rows["ms per draw"].iloc[: len(published)].min()
         study.claim(f"exact draws are faster than the chain run that long: {name}", "here", "exact draws are open",
                     f"{chain / exact:,.0f} times", holds=chain > exact)  # fmt: skip
+    entries(study, quick, seed)
     counties(study, table, seed, quick)
     study.write()

@@ -199,6 +199,8 @@ def test_tv_curves_start_at_one_and_name_pairs_that_did_not_meet(tmp_path):
 
 
 def test_boxes_are_drawn_for_every_cell(noise, tmp_path):
-    boxes = plot_noise_boxes(noise, labels=list("abcd"), draws=100)
+    boxes = plot_noise_boxes({"l1": noise, "l2": 2 * noise}, labels=list("abcd"), draws=100)
     boxes.savefig(tmp_path / "boxes.png")
-    assert [tick.get_text() for tick in boxes.axes[0].get_xticklabels()] == list("abcd")
+    assert [tick.get_text() for tick in boxes.axes[1].get_xticklabels()] == list("abcd")
+    first, second = (axes.lines[-2].get_ydata() for axes in boxes.axes)  # the marked draw
+    assert (second == 2 * first).all()
