@@ -1,20 +1,24 @@
 """The page of the papers' algorithms: its examples run, and what its tables name exists."""
 
 import re
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[1] / "docs" / "papers.md").read_text(encoding="utf-8")
+import ppdinf as ppd
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, ITEMS = ((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("papers", "paper_items"))
 
 
-def rows(heading):
+def rows(page, heading):
     """Return the cells of the rows of the tables below a heading."""
-    lines = [line for line in PAGE.partition(heading)[2].splitlines() if re.match(r"\| (?!in the paper)", line)]
+    lines = [line for line in page.partition(heading)[2].splitlines() if re.match(r"\| (?!in the paper|item)", line)]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-EXAMPLES = [cells[2] for cells in rows("# The papers' algorithms") if cells[2].startswith("`")]
+EXAMPLES = [cells[2] for cells in rows(PAGE, "# The papers' algorithms") if cells[2].startswith("`")]
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +31,19 @@ def namespace():
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_run(example, namespace):
     assert eval(example.strip("`"), dict(namespace)) is not None
+
+
+KEYS = [f"{paper}{k + 1}" for paper, number in zip("PISCK", (37, 22, 18, 18, 20), strict=True) for k in range(number)]
+
+
+def test_every_item_of_the_papers_has_code_and_a_test_that_exist():
+    """An item without code is open. `test_docs` checks that figures and files of tests exist."""
+    items = rows(ITEMS, "# Items of the papers")
+    assert [cells[0] for cells in items] == KEYS
+    for key, _, code, test, _, status in items:
+        assert re.match(r"done|half: |open$", status), key
+        assert (code == "–") == (test == "–") == (status == "open"), key
+        for name in re.findall(r"`ppd\.([\w.]+)`", code):
+            assert reduce(getattr, name.split("."), ppd), key
+        for place in re.findall(r"`((?:case_studies|ppdinf)/[\w/]+\.py)`", code):
+            assert (DOCS.parent / place).exists(), place

@@ -189,3 +189,15 @@ def test_far_tails_and_large_rates():
         c = np.arange(-20000, 20001)
         expected = np.logaddexp.reduce(stats.dlaplace.logpmf(left[:, None] + c, rate).sum(axis=0))
         assert shifted.log_density(np.zeros(1, np.int64)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_distances_of_distributions():
+    """Against SciPy, samples with these frequencies, and the largest difference over all events."""
+    rng, k = np.random.default_rng(4), np.arange(6)
+    for p, q in rng.integers(1, 9, (5, 2, 6)):
+        p_sum, q_sum = p / p.sum(), q / q.sum()
+        assert ppd.counts.wasserstein(p_sum, q_sum) == pytest.approx(stats.wasserstein_distance(k, k, p_sum, q_sum))
+        sampled = stats.ks_2samp(np.repeat(k, p), np.repeat(k, q)).statistic
+        assert ppd.counts.kolmogorov_smirnov(p_sum, q_sum) == pytest.approx(sampled)
+        events = np.array(list(product([0, 1], repeat=6)))
+        assert ppd.counts.total_variation(p_sum, q_sum) == pytest.approx(np.abs(events @ (p_sum - q_sum)).max())
