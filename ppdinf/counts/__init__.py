@@ -37,6 +37,7 @@ from ppdinf.counts.scales import scales as scales
 from ppdinf.counts.scales import single_peaked as single_peaked
 from ppdinf.counts.theory import affinely_simplified as affinely_simplified
 from ppdinf.counts.theory import dimensions as dimensions
+from ppdinf.counts.theory import extreme as extreme
 from ppdinf.counts.theory import linearly_simplified as linearly_simplified
 from ppdinf.counts.theory import representation as representation
 from ppdinf.counts.two_stage import TwoStage as TwoStage
@@ -51,6 +52,7 @@ __all__ = [
     "budget_share",
     "dimensions",
     "discrete_gaussian",
+    "extreme",
     "heuristic",
     "histogram",
     "kolmogorov_smirnov",

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf.counts.count_mechanism import CountMechanism
-from ppdinf.counts.distribution import as_distribution, require_size
+from ppdinf.counts.distribution import as_distribution, costs, require_size
 from ppdinf.counts.scales import as_epsilon, falling
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.gaussian_calibration import discrete_gaussian_sigma
@@ -171,7 +171,7 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     )
 
 
-def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechanism:
+def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1, weights: ArrayLike | None = None) -> CountMechanism:
     """Construct the mechanism of smallest error for counts with distribution z, without a fixed point (Algorithm 2).
 
     The cost is O(n^2).
@@ -183,6 +183,14 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
     epsilon : int, float, str or Fraction
     power : int
         Exponent of the error ``|released - count|^power``, at least 1.
+    weights : array_like of float, shape (n, n), optional
+        Cost of releasing j when the count is i, instead of ``z_i |i - j|^power``. Each row must be non-decreasing in
+        |i - j| and convex in j (Definitions 11 and 12).
+
+    Raises
+    ------
+    PrivacyError
+        z is not a distribution, or `weights` does not satisfy the definitions.
 
     See Also
     --------
@@ -198,15 +206,32 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1) -> CountMechani
     """
     z = as_distribution(z)
     exact = as_epsilon(epsilon)
-    n = z.size
+    n, weight = z.size, np.asfortranarray(costs(z, weights, power))
+    _require_convex(weight)
     table = falling(np.arange(n), exact)
     columns, j, rows = np.empty(n, dtype=np.int64), 0, np.arange(n)
     for peak in range(n):
-        mass = z * table[np.abs(rows - peak)]
-        cost = float(mass @ np.abs(rows - j) ** power)
-        while j < n - 1 and (ahead := float(mass @ np.abs(rows - j - 1) ** power)) <= cost:
+        mass = table[np.abs(rows - peak)]
+        cost = float(mass @ weight[:, j])
+        while j < n - 1 and (ahead := float(mass @ weight[:, j + 1])) <= cost:
             j, cost = j + 1, ahead
         columns[peak] = j
     scales = truncated_geometric(n, exact).scales
     assert scales is not None
     return CountMechanism.of_scales(columns, scales.peak, scales.rising, exact, name="unfixed optimum")
+
+
+def _require_convex(weight: NDArray[np.float64]) -> None:
+    """Refuse weights that are not row-wise concentrating and convex; without both, the scan from the left can fail."""
+    spare = ROUNDING * np.abs(weight).max(axis=1, keepdims=True)
+    away = np.abs(np.subtract.outer(np.arange(len(weight)), np.arange(len(weight))))
+    order = np.argsort(away, axis=1, kind="stable")
+    steps = np.diff(np.take_along_axis(weight, order, axis=1))
+    tied = np.diff(np.take_along_axis(away, order, axis=1)) == 0
+    grows = (steps >= -spare) & ~(tied & (steps > spare))
+    is_convex = np.diff(weight, 2, axis=1) >= -spare
+    for i in np.flatnonzero(~(grows.all(axis=1) & is_convex.all(axis=1)))[:1]:
+        raise PrivacyError(
+            f"row {i} of weights must be a non-decreasing function of |i - j| and convex in j: use ppd.counts.optimal "
+            "for other weights, which preserves z"
+        )

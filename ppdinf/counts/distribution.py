@@ -31,6 +31,18 @@ def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
     return distribution
 
 
+def costs(z: NDArray[np.float64], weights: ArrayLike | None, power: int = 1) -> NDArray[np.float64]:
+    """Return the cost of releasing j when the count is i, shape (n, n): `weights`, or ``z_i |i - j|^power``."""
+    if weights is None:
+        away = np.abs(np.arange(z.size)[:, np.newaxis] - np.arange(z.size))
+        expected: NDArray[np.float64] = z[:, np.newaxis] * away**power
+        return expected
+    stated = numbers(weights, "weights")
+    if stated.shape != (z.size, z.size):
+        raise PrivacyError(f"weights must be a matrix of shape {(z.size, z.size)}, found {stated.shape}")
+    return stated
+
+
 def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return the number of cells with each count 0, 1, ..., n - 1.
 

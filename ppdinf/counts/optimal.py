@@ -10,11 +10,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter
-from ppdinf._internal.values import numbers
 from ppdinf.counts.count_mechanism import CountMechanism
-from ppdinf.counts.distribution import as_distribution
+from ppdinf.counts.distribution import as_distribution, costs
 from ppdinf.counts.scales import as_epsilon
-from ppdinf.errors import PrivacyError, RoundingError
+from ppdinf.errors import RoundingError
 
 REFINEMENTS = 10
 SMALL = 1e-15  # largest error of a sum
@@ -230,13 +229,7 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
     """
     z = as_distribution(z)
     exact = as_epsilon(epsilon)
-    n = z.size
-    if weights is None:
-        cost = z[:, np.newaxis] * np.abs(np.arange(n)[:, np.newaxis] - np.arange(n))
-    else:
-        cost = numbers(weights, "weights")
-        if cost.shape != (n, n):
-            raise PrivacyError(f"weights must be a matrix of shape {(n, n)}, found {cost.shape}")
+    n, cost = z.size, costs(z, weights)
     filled = np.flatnonzero(z)
     with np.errstate(divide="ignore"):
         log_matrix = np.full((n, n), -np.inf)

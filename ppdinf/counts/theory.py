@@ -146,8 +146,7 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
     if mechanism.z is None:
         raise PrivacyError("the mechanism must have a fixed point; use linearly_simplified for mechanisms without one")
     residues = _residues(mechanism_scales)
-    share = [Fraction(float(p)) for p in mechanism.z]
-    weights = [p.numerator * pow(p.denominator, -1, PRIME) % PRIME for p in share]
+    weights = _weights(mechanism.z)
     means = [sum(w * s for w, s in zip(weights, row, strict=True)) % PRIME for row in residues]
     differences = []
     for j in np.unique(mechanism_scales.column).tolist():
@@ -159,6 +158,51 @@ def affinely_simplified(mechanism: CountMechanism) -> bool:
     return _independent(differences)
 
 
+def extreme(mechanism: CountMechanism) -> bool:
+    """Return whether a mechanism is an extreme point of all mechanisms (Theorem 9, Corollaries 3 and 4).
+
+    Extreme representations can have mechanisms that are mixtures of others. A mechanism is extreme if no direction
+    keeps its row sums, its fixed point and all ratios that are at their bound: runs of rows with such ratios, over all
+    columns, are independent in the row sums and column means.
+
+    Parameters
+    ----------
+    mechanism : CountMechanism
+        A mechanism of scales. With a fixed point, it is compared with the mechanisms that have this fixed point.
+
+    Returns
+    -------
+    bool
+        For rational epsilon, True is proved.
+
+    See Also
+    --------
+    ppdinf.counts.affinely_simplified, ppdinf.counts.linearly_simplified
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> ppd.counts.extreme(ppd.counts.truncated_geometric(30, epsilon=1))
+    True
+    """
+    own = _scales(mechanism)
+    powers, n = _powers(mechanism.n), mechanism.n
+    share = np.zeros(n) if mechanism.z is None else mechanism.z
+    weights = _weights(share)
+    runs = []
+    for j in np.unique(own.column).tolist():
+        rising = own.rising[own.column == j]
+        moves = ~(rising.all(axis=0) | ~rising.any(axis=0))  # steps whose ratio is not at its bound
+        height = depths(rising[:1])[0].max() - depths(rising[:1])[0]
+        for rows in np.split(np.arange(n), np.flatnonzero(moves) + 1):
+            vector = [0] * (2 * n)
+            for i in rows.tolist():
+                vector[i] = powers[int(height[i])]
+                vector[n + j] = (vector[n + j] + weights[i] * vector[i]) % PRIME
+            runs.append(vector)
+    return _independent(runs)
+
+
 def _scales(mechanism: CountMechanism) -> Scales:
     if mechanism.scales is None:
         raise PrivacyError("the mechanism must be stored as scales")
@@ -167,14 +211,22 @@ def _scales(mechanism: CountMechanism) -> Scales:
 
 def _residues(scales: Scales) -> list[list[int]]:
     """Return scales up to a factor, with a random element of the field instead of exp(epsilon)."""
-    n = scales.rising.shape[1] + 1
-    base = int(np.random.default_rng().integers(2, PRIME - 1))
-    powers = [1]
-    for _ in range(n):
-        powers.append(powers[-1] * base % PRIME)
+    powers = _powers(scales.rising.shape[1] + 1)
     height = depths(scales.rising)
     height = height.max(axis=1, keepdims=True) - height
     return [[powers[h] for h in row] for row in height.tolist()]
+
+
+def _powers(n: int) -> list[int]:
+    """Return powers 0 to n of a random element of the field."""
+    base = int(np.random.default_rng().integers(2, PRIME - 1))
+    return [pow(base, k, PRIME) for k in range(n + 1)]
+
+
+def _weights(z: NDArray[np.float64]) -> list[int]:
+    """Return the elements of the field that the probabilities are."""
+    exact = [Fraction(float(p)) for p in z]
+    return [p.numerator * pow(p.denominator, -1, PRIME) % PRIME for p in exact]
 
 
 def _independent(rows: list[list[int]]) -> bool:

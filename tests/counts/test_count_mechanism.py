@@ -171,6 +171,23 @@ def test_unfixed_has_the_smallest_error_of_all():
             )
 
 
+def test_unfixed_with_any_convex_weights():
+    """Convex costs that differ by row, against a linear program; the costs of the first row alone are worse."""
+    rng, n = np.random.default_rng(2), 9
+    away = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    for epsilon in (0.3, 1):
+        by_distance = np.cumsum(np.cumsum(rng.exponential(size=(n, n)), axis=1), axis=1)
+        weights = np.take_along_axis(by_distance, away, axis=1)
+        found = ppd.counts.unfixed(np.full(n, 1 / n), epsilon, weights=weights)
+        least = smallest_error(np.full(n, 1 / n), epsilon, fixed=False, cost=weights)
+        assert (weights * found.matrix).sum() == pytest.approx(least, rel=1e-9)
+        other = ppd.counts.unfixed(np.full(n, 1 / n), epsilon)
+        assert (weights * other.matrix).sum() > least * 1.0001
+    squares = ppd.counts.unfixed(np.full(n, 1 / n), 1, power=2)
+    stated = ppd.counts.unfixed(np.full(n, 1 / n), 1, weights=away**2)
+    assert np.array_equal(squares.matrix, stated.matrix)
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 1, 3])
 def test_baselines_satisfy_their_guarantee(epsilon):
     for found in (ppd.counts.truncated_geometric(40, epsilon), ppd.counts.staircase(40, epsilon)):
@@ -224,33 +241,38 @@ def vertices(M, r):
     return list(found.values())
 
 
+def image(b):
+    """Return the mechanism of the weights of scales of 3 counts, and rounded numbers by which it can be compared."""
+    exact = (ppd.counts.scales(3, LOG2) @ np.reshape(b, (4, 3))).ravel()
+    return tuple(exact.round(7) + 0.0), exact
+
+
 def extreme_matrices(z=None):
     """Return extreme mechanisms for 3 counts: images of extreme representations that are not mixtures of others."""
     from scipy.optimize import linprog
 
     M, r = representation(3, LOG2, z)
-    every = ppd.counts.scales(3, LOG2)
-    images = [(every @ np.reshape(b, (4, 3))).ravel() for b in vertices(M, r)]
-    points = np.array(list({tuple(image.round(7) + 0.0): image for image in images}.values()))
-    extreme = 0
+    images = dict(image(b) for b in vertices(M, r))
+    points, extreme = np.array(list(images.values())), set()
     for k in range(len(points)):
         others = np.delete(points, k, axis=0)
         mix = linprog(
             np.zeros(len(others)), A_eq=np.vstack([others.T, np.ones(len(others))]), b_eq=np.append(points[k], 1)
         )
-        extreme += not mix.success
+        if not mix.success:
+            extreme.add(list(images)[k])
     return extreme
 
 
 def test_example_1_with_a_fixed_point():
     third = np.full(3, 1 / 3)
     assert len(vertices(*representation(3, LOG2, third))) == 78
-    assert extreme_matrices(third) == 36
+    assert len(extreme_matrices(third)) == 36
 
 
 def test_example_2_without_a_fixed_point():
     assert len(vertices(*representation(3, LOG2))) == 36
-    assert extreme_matrices() == 27
+    assert len(extreme_matrices()) == 27
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
@@ -265,7 +287,7 @@ def test_dimensions(n):
 
 def of_representation(b, z):
     """Return the mechanism of a vertex from its weights of the four scales of 3 counts in each column."""
-    weight = np.reshape(b, (4, 3))
+    weight = np.reshape(np.where(np.abs(b) > 1e-12, b, 0), (4, 3))
     every = ppd.counts.scales(3, LOG2)
     scale, column = np.nonzero(weight)
     peak = weight[scale, column] * every[:, scale].max(axis=0)
@@ -283,6 +305,17 @@ def test_simplified_is_extreme():
             assert simplified(of_representation(b, z))
         for one, other in pairwise(corners):
             assert not simplified(of_representation(np.add(one, other) / 2, z))
+
+
+@pytest.mark.parametrize("z", [None, np.full(3, 1 / 3)], ids=["without a fixed point", "with a fixed point"])
+def test_extreme_representations_of_extreme_mechanisms(z):
+    """Corollaries 3 and 4 for every extreme representation: some of their mechanisms are mixtures of others."""
+    among = extreme_matrices(z)
+    corners = vertices(*representation(3, LOG2, z))
+    found = [ppd.counts.extreme(of_representation(b, z)) for b in corners]
+    assert found == [image(b)[0] in among for b in corners]
+    assert not all(found)
+    assert not ppd.counts.extreme(of_representation(np.mean(corners, axis=0), z))
 
 
 @pytest.mark.parametrize("name", ["binomial", "geometric", "homicides"])

@@ -10,6 +10,7 @@ from ppdinf.noise.primitives.stream import seeded_stream
 
 HALVES = [0.5, 0.5]
 STAGE = TwoStage(1, 5)
+EVEN, DISTANCES = np.full(3, 1 / 3), np.abs(np.subtract.outer(range(3), range(3))).astype(float)
 
 
 def noisy(privatizer, **more):
@@ -54,6 +55,10 @@ REFUSED = [
     (lambda: TwoStage(1, privatizer="laplace"), PrivacyError, "n is required"),
     (lambda: TwoStage(1, measured=[3, 1]), PrivacyError, "n is required"),
     (lambda: TwoStage(1, 5, drawn=[3, 5]), CountError, "from 0 to n - 1"),
+    (lambda: unfixed(EVEN, 1, weights=np.eye(3)), PrivacyError, "row 0 of weights must be"),
+    (lambda: unfixed(EVEN, 1, weights=np.sqrt(DISTANCES)), PrivacyError, "row 0 of weights must be"),
+    (lambda: unfixed(EVEN, 1, weights=DISTANCES + np.triu(DISTANCES)), PrivacyError, "row 1 of weights must be"),
+    (lambda: unfixed(EVEN, 1, weights=np.ones((2, 2))), PrivacyError, "matrix of shape"),
     (lambda: bounded_geometric(5, 1, 1), PrivacyError, "delta must be below 1"),
     (lambda: TwoStage(1, 5, split=1), PrivacyError, "split"),
     (lambda: TwoStage(1, 5, constructor="x"), PrivacyError, "constructor must be one of"),
