@@ -13,7 +13,8 @@ lattice_gaussian      Gaussian noise on a lattice {z : A z = 0}: its delta, the 
 pufferfish            Pufferfish privacy given public information: disclosure limits, conditioned laws and outputs, and
                       the sensitivity Delta_z.
 release_guarantee     The guarantee of one release, at the nearest other table that the public sums allow.
-restatement           Restatement of a guarantee in zCDP, at one distance, or as an event of dp-accounting.
+restatement           Restatement of a guarantee in zCDP, at one distance, for models of the data, or as an event of
+                      dp-accounting.
 sensitivity           The changes of the answers to a linear query by one person: the largest change, all changes, and
                       an ellipsoid around them.
 unit_loss             The privacy loss of one protected unit, from the neighbour relation and its number of records, and
@@ -33,6 +34,7 @@ from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
 from ppdinf.privacy.conditioning import Erosion as Erosion
 from ppdinf.privacy.conditioning import conditioning_cost as conditioning_cost
 from ppdinf.privacy.conditioning import erosion as erosion
+from ppdinf.privacy.conditioning import posterior_distance as posterior_distance
 from ppdinf.privacy.conditioning import posterior_range as posterior_range
 from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
@@ -49,6 +51,7 @@ from ppdinf.privacy.pufferfish import secret_pair as secret_pair
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee as ReleaseGuarantee
 from ppdinf.privacy.restatement import to_approximate as to_approximate
 from ppdinf.privacy.restatement import to_event as to_event
+from ppdinf.privacy.restatement import to_pufferfish as to_pufferfish
 from ppdinf.privacy.restatement import to_zcdp as to_zcdp
 from ppdinf.privacy.sensitivity import sensitivity as sensitivity
 from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polytope
@@ -79,6 +82,7 @@ __all__ = [
     "erosion",
     "gaussian_delta",
     "gaussian_sigma",
+    "posterior_distance",
     "posterior_range",
     "secret_pair",
     "sensitivity",
@@ -86,6 +90,7 @@ __all__ = [
     "tail_bound",
     "to_approximate",
     "to_event",
+    "to_pufferfish",
     "to_zcdp",
     "wasserstein_infinity",
     "zcdp_delta",

@@ -243,6 +243,8 @@ def _alike(guarantees: tuple[Guarantee, ...]) -> Guarantee:
             f"guarantees of variants {sorted(variants)} do not add up as stated: restate them with to_zcdp first, or "
             "open a session for each of them"
         )
+    if len({g.rho is None for g in guarantees}) > 1:
+        raise PrivacyError("Pufferfish guarantees in epsilon and in rho do not add up: restate both with to_pufferfish")
     units = {(g.unit, g.contributions) for g in guarantees}
     if len(units) > 1:
         kinds = "; ".join(f"one {unit} with at most {count} records" for unit, count in sorted(units))

@@ -413,7 +413,7 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
 
     See Also
     --------
-    ppdinf.privacy.erosion
+    ppdinf.privacy.erosion, ppdinf.privacy.posterior_distance
 
     Examples
     --------
@@ -422,14 +422,66 @@ def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.f
     >>> round(float(lower), 3), round(float(upper), 3)
     (0.039, 0.232)
     """
-    try:
-        p, size = numbers(prior, "prior"), float(loss)
-    except (TypeError, ValueError):
-        raise PrivacyError(f"prior and loss must be numbers, found {prior!r:.60} and {loss!r:.60}") from None
-    if not np.all((p >= 0) & (p <= 1)) or not size >= 0:
-        raise PrivacyError("prior must be in [0, 1] and loss must not be negative")
-    factor = math.exp(-size)
+    p, factor = numbers(prior, "prior"), math.exp(-_loss(loss))
+    if not np.all((p >= 0) & (p <= 1)):
+        raise PrivacyError("prior must be in [0, 1]")
     certain = p == 1  # no release changes what is certain; without this, an infinite loss would give 0 / 0
     lower = p * factor / np.where(certain, 1, 1 - p + p * factor)
     upper = p / np.where(p == 0, 1, p + (1 - p) * factor)
     return np.where(certain, 1.0, lower), upper
+
+
+def posterior_distance(loss: SupportsFloat) -> float:
+    """Bound the distance of two posteriors: of a release with a person's record, and with another record in its place.
+
+    Both posteriors have the same prior of the table. The total variation distance is the largest difference of their
+    probabilities of any statement.
+
+    Parameters
+    ----------
+    loss : float or Fraction
+        Privacy loss between the two tables, which both satisfy the public information.
+
+    Returns
+    -------
+    float
+        ``tanh(loss / 2)``, which some prior attains; the published bound is ``exp(loss) - 1``. The odds of a statement
+        differ by a factor of at most ``exp(2 loss)``: if its probability is p in one posterior,
+        ``posterior_range(p, 2 * loss)`` bounds its probability in the other.
+
+    Raises
+    ------
+    PrivacyError
+        The loss is not a number from 0 to infinity.
+
+    See Also
+    --------
+    ppdinf.privacy.posterior_range
+
+    Notes
+    -----
+    Given the release, the ratio of the two likelihoods of a table is between ``exp(-loss)`` and ``exp(loss)``.
+
+    References
+    ----------
+    S. P. Kasiviswanathan, A. Smith, "On the semantics of differential privacy", J. Priv. Confid. 6 (2014). Seeman et
+    al., equation (3). Gong and Meng, equation (5.1).
+
+    Examples
+    --------
+    >>> from ppdinf.privacy import posterior_distance
+    >>> round(posterior_distance(1), 3)
+    0.462
+    """
+    return math.tanh(_loss(loss) / 2)
+
+
+def _loss(loss: SupportsFloat) -> float:
+    """Validate a privacy loss."""
+    try:
+        size = float(loss)
+    except (TypeError, ValueError):
+        raise PrivacyError(f"the loss must be a number, found {loss!r:.60}") from None
+    if not size >= 0:
+        raise PrivacyError("loss must not be negative")
+    return size

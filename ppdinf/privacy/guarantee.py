@@ -57,7 +57,7 @@ class Guarantee:
     variant : {"pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"}
         "subspace" compares neighbours with the same public information (Gao et al., Definition 2.6). "congenial"
         conditions a mechanism on public information (Gong and Meng). "pufferfish" compares models of the data given
-        public information (Seeman et al., Definition 3).
+        public information (Seeman et al., Definition 3), by epsilon or by rho.
     epsilon : Fraction, optional
         Privacy loss per unit of distance, or between neighbours.
     delta : Fraction
@@ -136,8 +136,9 @@ class Guarantee:
             raise PrivacyError(f"variant must be one of {list(_FLAVOURS)}, found {self.variant!r}")
         if self.metric is not None and self.metric not in _METRICS:
             raise PrivacyError(f"metric must be one of {sorted(_METRICS)}, found {self.metric!r}")
-        if (self.epsilon is None) == (self.rho is None) or (self.rho is None) == (self.variant == "zcdp"):
-            raise PrivacyError("a zCDP guarantee must have rho, every other guarantee epsilon")
+        allowed = {"zcdp": (False,), "pufferfish": (True, False)}.get(self.variant, (True,))
+        if (self.epsilon is None) == (self.rho is None) or (self.rho is None) not in allowed:
+            raise PrivacyError("a zCDP guarantee must have rho, a Pufferfish guarantee rho or epsilon, others epsilon")
         if (self.metric is None) == (self.neighbours is None):
             raise PrivacyError("a guarantee must have either a metric or neighbours")
         if not 0 <= self.delta < 1:
@@ -230,6 +231,8 @@ class Guarantee:
     def to_dict(self) -> Json:
         """Return plain data, with rational numbers as text, with the fields of the OpenDP deployments registry."""
         name, measure = _FLAVOURS[self.variant]
+        if self.variant == "pufferfish" and self.rho is not None:
+            name, measure = f"Concentrated {name}", measure.replace("max", "zero-concentrated")
         if self.unprotected and self.variant in ("pure", "approximate", "zcdp"):
             name = f"{name} among tables with the same public information"
         unit = self.neighbours or f"per unit of {self.metric} distance{' squared' * (self.rho is not None)}"
@@ -265,10 +268,11 @@ class Guarantee:
 
     def _closed(self) -> str:
         if self.variant == "pufferfish":
+            by = f"a factor of at most {exp_of(self.loss())}" if self.rho is None else self._strength("")
             return (
                 f"Protected: {self.neighbours}. Under {self.models or 'the intended models of the data'}, "
-                "given the public information, the release changes the odds between the two by a factor of at most "
-                f"{exp_of(self.loss())}. The guarantee covers no other models."
+                f"given the public information, the release changes the odds between the two by {by}. The guarantee "
+                "covers no other models."
             )
         which = "Protected: the confidential table among all tables that agree with this information. For every prior "
         if self.metric is None:

@@ -1,4 +1,4 @@
-"""Restatement of a guarantee: in zCDP, as (epsilon, delta) at one distance, or as an event of dp-accounting.
+"""Restatement of a guarantee: in zCDP, as (epsilon, delta) at one distance, for models, or for dp-accounting.
 
 References
 ----------
@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import Json
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantee import Guarantee
@@ -103,6 +103,75 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
         tied=0 if guarantee.metric or not distance else math.ceil(tied_distance(guarantee) / distance),
         **_unit_at(guarantee),
     )  # fmt: skip
+
+
+def to_pufferfish(
+    guarantee: Guarantee, sensitivity: Parameter, *, secrets: str, models: str | None = None
+) -> Guarantee:
+    """Restate a guarantee between tables as a guarantee between two statements, under models of the data.
+
+    Let a secret move the law of the table by an infinity-Wasserstein distance of at most Delta, under every model and
+    given the public information. Then epsilon per unit of distance bounds the loss by epsilon Delta. Similarly, rho per
+    squared unit bounds the Renyi divergence of every order alpha by alpha rho Delta^2. Gaussian noise has
+    rho = 1 / (2 sigma^2).
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        With a metric and without delta: of `ppdinf.GeneralizedLaplace` or `ppdinf.GeneralizedGaussian`, of several
+        releases by `ppdinf.privacy.compose`, or of a `ppdinf.privacy.Ledger`.
+    sensitivity : int, float, str or Fraction
+        Delta in the metric of the guarantee, ``delta_z(pairs, norm=guarantee.metric)``.
+    secrets : str
+        The pairs of statements, for example "whether one person is a case".
+    models : str, optional
+        The models; by default those with this sensitivity.
+
+    Returns
+    -------
+    Guarantee
+        Pufferfish, in epsilon or in rho. Releases of one table add up: restate their joint guarantee.
+
+    Raises
+    ------
+    PrivacyError
+        The guarantee has a delta or no metric; the sensitivity is not positive, or `secrets` is empty.
+
+    See Also
+    --------
+    ppdinf.privacy.delta_z, ppdinf.privacy.compose, ppdinf.WassersteinExponential
+
+    References
+    ----------
+    C. Pierquin, A. Bellet, M. Tommasi, M. Boussion, "Renyi Pufferfish privacy", ICML 2024.
+
+    Examples
+    --------
+    >>> import ppdinf as ppd
+    >>> from ppdinf.privacy import delta_z, secret_pair, to_pufferfish
+    >>> released = ppd.GeneralizedGaussian(ppd.invariants.Public(), sigma=6).guarantee
+    >>> sensitivity = delta_z([secret_pair(100, "0.3", "0.4")], norm="l2")
+    >>> sensitivity, to_pufferfish(released, sensitivity, secrets="whether one person is counted").rho
+    (12, Fraction(2, 1))
+    """
+    delta = as_fraction(sensitivity, "sensitivity")
+    if guarantee.metric is None or guarantee.gamma is not None or whole_delta(guarantee):
+        raise PrivacyError("only a guarantee per unit of distance, without delta or gamma, holds for laws of tables")
+    if not isinstance(secrets, str) or not secrets.strip():
+        raise PrivacyError("secrets must describe the pairs of statements, such as 'whether one person is a case'")
+    every = "every model of the data in which the secret moves the table by an infinity-Wasserstein distance of at most"
+    return Guarantee(
+        "pufferfish",
+        None if guarantee.epsilon is None else guarantee.epsilon * delta,
+        rho=None if guarantee.rho is None else guarantee.rho * delta**2,
+        neighbours=secrets,
+        models=models or f"{every} Delta = {delta} in {guarantee.metric}",
+        unprotected=guarantee.unprotected,
+        known=guarantee.known,
+        assumed=guarantee.assumed,
+        unit=guarantee.unit,
+        contributions=guarantee.contributions,
+    )
 
 
 def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:

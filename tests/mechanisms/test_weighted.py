@@ -17,7 +17,7 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import at_least, between, groups, inequality, margin, nonnegative, total
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.mechanisms import DirichletMultinomial, DiscreteGaussian, DoubleGeometric, Staircase
-from ppdinf.privacy import conditioning_cost, erosion, posterior_range
+from ppdinf.privacy import conditioning_cost, erosion, posterior_distance, posterior_range
 
 THREE = xr.DataArray([3, 0, 2], dims="county")
 STATES = xr.DataArray([2, 1, 0, 2], dims="county", coords={"state": ("county", list("AABB"))})
@@ -265,6 +265,27 @@ def test_prior_to_posterior():
     for arguments in [(1.1, 1), (-0.1, 1), (0.5, -1), (0.5, math.nan), ("x", 1), (0.5, "x"), (None, 1), (0.5, [1, 2])]:
         with pytest.raises(PrivacyError):
             posterior_range(*arguments)
+
+
+def test_posterior_to_posterior():
+    """All priors of two tables on a grid, and random ones of five: likelihoods of a table differ by exp(loss)."""
+    loss, rng = 0.8, np.random.default_rng(1)
+    priors = np.stack([np.linspace(0, 1, 2001)[1:-1], np.linspace(1, 0, 2001)[1:-1]], axis=1)
+    ratios = np.exp([loss, -loss])
+    largest = 0.0
+    for prior, ratio in [(priors, ratios), (rng.dirichlet(np.ones(5), 2000), np.exp(rng.uniform(-loss, loss, 5)))]:
+        other = prior * ratio / (prior @ ratio)[:, None]
+        largest = max(largest, (abs(other - prior).sum(axis=1) / 2).max())
+        for column in range(prior.shape[1]):
+            least, most = posterior_range(prior[:, column], 2 * loss)
+            assert (least - 1e-12 <= other[:, column]).all()
+            assert (other[:, column] <= most + 1e-12).all()
+    assert largest == pytest.approx(posterior_distance(loss), rel=1e-5)
+    assert posterior_distance(loss) < np.exp(loss) - 1
+    assert (posterior_distance(0), posterior_distance(math.inf)) == (0, 1)
+    for wrong in (-1, "x", None, [1, 2]):
+        with pytest.raises(PrivacyError, match="loss must"):
+            posterior_distance(wrong)
 
 
 def test_gamma_in_a_guarantee_is_a_bound_in_few_digits():

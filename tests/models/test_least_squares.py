@@ -89,6 +89,15 @@ def test_sums_that_are_not_identified_have_infinite_errors():
     assert fit.covariance(inv.margin("sex")).isna().to_numpy().sum() == 2
 
 
+def test_the_projection_of_an_additive_mechanism_is_least_squares():
+    """Equal variances: the estimate is the table plus the noise without its components along the public sums."""
+    x, noise = np.arange(D), np.random.default_rng(3).integers(-9, 10, D)
+    A = np.vstack([indicator(CELLS // 3), CELLS])
+    noisy = ppd.measured(inv.margin("cell"), x + noise, laws.Staircase("1/4"))
+    fit = ppd.least_squares(ppd.Measurements({"cell": range(D)}, noisy, public={inv.linear(A): A @ x}))
+    assert fit.estimate.values == pytest.approx(x + noise - np.linalg.pinv(A) @ (A @ noise))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

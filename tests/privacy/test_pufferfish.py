@@ -7,18 +7,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
+import ppdinf as ppd
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy import (
     Guarantee,
     KAnonymity,
+    Ledger,
     TCloseness,
+    compose,
     condition_output,
     condition_pairs,
     delta_z,
     delta_z_counts,
     delta_z_normal,
     secret_pair,
+    to_pufferfish,
     wasserstein_infinity,
 )
 
@@ -219,3 +224,94 @@ def test_description():
     assert promise.known == ("the count is at least 5",)
     assert "the count is at least 5" in promise.describe()
     assert f"{math.exp(0.8):.3g}" in promise.describe()
+
+
+ORDERS = (1.1, 2, 6)
+
+
+def renyi(log_p, log_q, order):
+    """Renyi divergence of two laws on one grid."""
+    return logsumexp(order * log_p - (order - 1) * log_q) / (order - 1)
+
+
+def mixed(law, y, sigma):
+    """Log density on a grid of the noisy count, normalized, for a law of the count."""
+    log_p = logsumexp([math.log(w) + stats.norm.logpdf(y, count, sigma) for count, w in law.items()], axis=0)
+    return log_p - logsumexp(log_p)
+
+
+@pytest.mark.parametrize("sigma", [2.0, 6.0])
+def test_renyi_divergences_of_mixtures_are_bounded(sigma):
+    """Counts of dependent persons: two points attain the bound; the distance of the means is too small."""
+    y = np.linspace(-60, 80, 28_001)
+    noise = Guarantee("zcdp", rho=Fraction(1 / (2 * sigma**2)), metric="l2")
+    broken = []
+    for pair in [
+        secret_pair(12, "0.3", "0.5"),
+        secret_pair(9, "1/10", "9/10"),
+        ({0: 1}, {5: 1}),
+        ({0: 0.99, 9: 0.01}, {1: 0.5, 0: 0.5}),
+    ]:
+        sensitivity = delta_z([pair], norm="l2")
+        rho = float(to_pufferfish(noise, sensitivity, secrets="status").rho)
+        found = np.array(
+            [[renyi(mixed(a, y, sigma), mixed(b, y, sigma), order) for order in ORDERS] for a, b in (pair, pair[::-1])]
+        )
+        assert (found <= np.multiply(ORDERS, rho) + 1e-9).all()
+        shift = abs(sum(x * float(w) for x, w in pair[0].items()) - sum(x * float(w) for x, w in pair[1].items()))
+        broken.append((found > np.multiply(ORDERS, shift**2 / (2 * sigma**2)) + 1e-9).any())
+        if len(pair[0]) == 1:
+            assert found == pytest.approx(np.tile(np.multiply(ORDERS, rho), (2, 1)), rel=1e-6)
+    assert broken[-1]
+
+
+def test_lattice_noise_of_tables_with_a_public_total():
+    """Laws of three counts with the total 6, discrete Gaussian noise on the lattice, two releases: by enumeration."""
+    pair = ({(3, 2, 1): 0.6, (4, 1, 1): 0.4}, {(2, 3, 1): 0.5, (3, 1, 2): 0.3, (4, 2, 0): 0.2})
+    sensitivity = delta_z([pair], norm="l2")
+    assert sensitivity == pytest.approx(np.sqrt(2))
+    mechanisms = [ppd.GeneralizedGaussian(ppd.invariants.total(), sigma=sigma) for sigma in (1, 2)]
+    both = to_pufferfish(compose(*(m.guarantee for m in mechanisms)), "1.4142135623730951", secrets="status")
+    assert float(both.rho) == pytest.approx(2 * (1 / 2 + 1 / 8))
+    k = np.arange(-14, 15)
+    z = np.stack(np.meshgrid(k, k), axis=-1).reshape(-1, 2)
+    y = np.column_stack([3 + z[:, 0], 2 + z[:, 1], 1 - z.sum(axis=1)])
+
+    def joint(law):
+        total = 0
+        for cells, weight in law.items():
+            logs = [-((y - np.array(cells)) ** 2).sum(axis=1) / (2 * s**2) for s in (1, 2)]
+            first, second = (np.exp(log - np.log(np.exp(log).sum())) for log in logs)
+            total = total + weight * np.outer(first, second).ravel()
+        return np.log(np.maximum(total, 1e-300))
+
+    laws = [joint(law) for law in pair]
+    for order in (1.1, 2, 4):
+        assert renyi(*laws, order) <= order * float(both.rho) + 1e-9
+        assert renyi(*laws, order) > order * float(both.rho) / 20
+
+
+def test_ledgers_of_pufferfish_guarantees():
+    table, ledger = np.array([3, 2, 1]), Ledger(rho=1)
+    for sigma in (2, 4):
+        ledger.add(ppd.GeneralizedGaussian(ppd.invariants.total(), sigma=sigma).release(table))
+    guarantee = to_pufferfish(ledger.guarantee, 3, secrets="whether one person is counted")
+    assert guarantee.rho == 9 * (Fraction(1, 8) + Fraction(1, 32))
+    assert guarantee.loss() == guarantee.loss_of_unit == guarantee.rho
+    text = guarantee.describe()
+    assert "a secret can lose at most rho = 1.40625 in zCDP" in text
+    assert "zero-concentrated DP with rho allows, with rho = 1.40625" in text
+    assert "Delta = 3 in l2" in text
+    assert guarantee.to_dict()["dp_flavor"]["name"].startswith("Concentrated Pufferfish")
+    laplace = to_pufferfish(ppd.GeneralizedLaplace(ppd.invariants.total(), "1/4").guarantee, 2, secrets="status")
+    assert laplace.epsilon == Fraction(1, 2)
+    assert compose(guarantee, guarantee, independent=True).rho == 2 * guarantee.rho
+    with pytest.raises(PrivacyError, match="independent"):
+        compose(guarantee, guarantee)
+    with pytest.raises(PrivacyError, match="in epsilon and in rho"):
+        compose(guarantee, laplace, independent=True)
+    for refused in (ppd.SubspaceGaussian(ppd.invariants.total(), 1, "1e-6").guarantee, guarantee):
+        with pytest.raises(PrivacyError, match="per unit of distance"):
+            to_pufferfish(refused, 1, secrets="status")
+    with pytest.raises(PrivacyError, match="secrets must describe"):
+        to_pufferfish(ledger.guarantee, 1, secrets=" ")
