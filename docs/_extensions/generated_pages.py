@@ -171,7 +171,7 @@ def write_pages(app):
         study = readme.parent.name
         text = readme.read_text(encoding="utf-8")
         text = re.sub(r"\]\(([\w-]+\.png)\)", rf"](../../case_studies/{study}/\1)", text)
-        text = text.replace("](../../docs/", "](../").replace("/README.md)", ".md)")
+        text = re.sub(r"\]\(\.\./(\w+)/README\.md\)", r"](\1.md)", text).replace("](../../docs/", "](../")
         write(DOCS / "studies" / f"{study}.md", text)
 
 

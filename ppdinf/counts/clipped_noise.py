@@ -185,7 +185,7 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1, weights: ArrayL
         Exponent of the error ``|released - count|^power``, at least 1.
     weights : array_like of float, shape (n, n), optional
         Cost of releasing j when the count is i, instead of ``z_i |i - j|^power``. Each row must be non-decreasing in
-        |i - j| and convex in j (Definitions 11 and 12).
+        ``|i - j|`` and convex in j (Definitions 11 and 12).
 
     Raises
     ------

@@ -121,7 +121,7 @@ def tail_bound(A: MatrixLike | Structure, law: Law, distance: float) -> float:
     Returns
     -------
     float
-        Upper bound on P(|z| >= t), at most 1.
+        Upper bound on ``P(|z| >= t)``, at most 1.
 
     Raises
     ------
