@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._internal.values import Array
-from ppdinf.distributions.count_ranges import is_contradictory, possible_counts
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.published_ranges import PublishedCells
 from ppdinf.errors import ModelError
 from ppdinf.invariants.statement import CellNames, Joined
 from ppdinf.lattice.feasible import nearest_feasible
@@ -79,16 +79,16 @@ def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64
     """Return the smallest and largest count of the window of every cell, before bounds of single cells."""
     system = observed.system
     nonnegative = np.ones(observed.frame.size, dtype=bool)
-    low, high = possible_counts(system, nonnegative, observed.tail_inequalities)
-    below, upper = observed.truncation(low, high)
-    below = np.maximum(below - EXTENSION * (upper - below) / 2, low - 1)
+    cells = PublishedCells(observed, nonnegative)
+    below, upper = observed.truncation(cells.low, cells.high)
+    below = np.maximum(below - EXTENSION * (upper - below) / 2, cells.low - 1)
     bounded = np.isfinite(upper)
     if not bounded.all():
         _require_table(observed)
         first = int(np.argmin(bounded))
         cell, of_sums = system.frame.cell(first), observed.of_sums
         containing = np.flatnonzero(np.diff(of_sums.matrix[:, [first]].indptr))
-        if containing.size and is_contradictory(system, nonnegative, observed.tail_inequalities):
+        if containing.size and cells.is_contradictory:
             raise ModelError(
                 f"the count at {cell} is unbounded: noisy sums, such as {of_sums.names[int(containing[0])]!r}, are not "
                 "used as limits, since noisy sums contradict each other or exact statements by more than their noise "

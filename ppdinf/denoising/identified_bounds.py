@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.denoising.contradictory_numbers import require_possible_numbers
-from ppdinf.distributions.count_ranges import groups_of_rows
+from ppdinf.distributions.published_ranges import groups_of_rows
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.identified_sums import Rows, identified_sums
 from ppdinf.invariants import Public

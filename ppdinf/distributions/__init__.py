@@ -2,9 +2,8 @@
 
 Expressions are symbolic. Every use of a table in a model enters its posterior, or is refused.
 
-build_fiber            Fiber of a table from observations and a data model: windows, supports, moves, initial table.
+build_fiber            Fiber of a table within its windows: weights of counts, supports, moves, initial table.
 confidential_rv        `ConfidentialRV`: the random variable of a confidential table.
-count_ranges           Ranges of counts that published numbers permit, and the probability outside a window.
 data_model_checks      Refusals of data models: other shapes or dimensions, rows without public totals, a total counted
                        twice.
 data_models            Data models: the distribution that a user passes, as a distribution of the cells of a table in
@@ -20,6 +19,9 @@ observed_measurements  Measurements of one table as observations of its cells.
 ops                    PyTensor Ops of densities of tables: values and gradients in compiled code.
 predictions            Forward draws: cells from the data model alone, and a copy of a model in which every table is a
                        variable.
+prior_draws            Draws of the parameters and tables of a data model from the prior, and ranges of counts of
+                       significant weight.
+published_ranges       Ranges of counts that published numbers permit, and their weights by the noise.
 random_variables       Random variables of what is observed: releases of tables, and potentials split by cell.
 renewed_windows        Windows of counts computed again before a density is built, for present data and plausible
                        parameters.
@@ -27,7 +29,7 @@ tables                 The confidential tables of a model, their dependents, and
                        computed.
 weight_forms           Log weights of counts as exponential families, or as ratios of gamma functions, which are summed
                        fast.
-windows                Windows of counts from noise, public statements, draws of the prior, and data of dependents.
+windows                Windows of counts: which counts of each cell a table can have when it is marginalized or sampled.
 """
 
 from ppdinf._internal import pymc_patches as pymc_patches  # releases of deleted models leave the memory

@@ -1,10 +1,9 @@
-"""Fiber of a table from observations and a data model: windows, supports, moves, initial table."""
+"""Fiber of a table within its windows: weights of counts, supports, moves, initial table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 from ppdinf._internal.pymc_compat import (
     TensorVariable,
 )
-from ppdinf.distributions.data_models import initial_support, kind_of_support
+from ppdinf.distributions.data_models import kind_of_support
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.observed import Observed
+from ppdinf.distributions.prior_draws import DataModel
 from ppdinf.distributions.tables import DataOfDependents, data_of_dependents, dependents_of, note_data
-from ppdinf.distributions.windows import choose_windows, widened_windows
+from ppdinf.distributions.windows import Windows, choose
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
@@ -102,30 +102,17 @@ def _has_holes(coupling: NoiseNorm | MeasuredSums | None) -> bool:
 
 
 def build_fiber(
-    model: pm.Model,
-    base: TensorVariable,
-    observed: Observed,
-    *,
-    gaps: bool = False,
-    read: NDArray[np.bool_] | None = None,
-    data: DataOfDependents | None = None,
-    known: tuple[NDArray[np.int64], int] | None = None,
+    observed: Observed, data_model: DataModel, windows: Windows, *, gaps: bool = False
 ) -> tuple[Fiber, NDArray[np.int64]]:
-    """Choose windows (unless they are known), weights of counts, moves, and an initial table."""
+    """Compute weights of counts in windows of equal width, moves, and an initial table."""
     frame, system, likelihood = observed.frame, observed.system, observed.likelihood
-    at_start = initial_support(model, base, frame.shape)
-    nonnegative = ~at_start(np.full((frame.size, 1), -1))[:, 0]
-    if known is None:
-        lower, width, uninformed, is_typical = choose_windows(model, base, observed, nonnegative, read, data)
-    else:
-        (lower, width), is_typical = known, False
-        uninformed = observed.without_information(nonnegative)
-        if read is not None:
-            uninformed &= ~read
+    lower = windows.lower
+    width = windows.common_width(frame)
+    uninformed, nonnegative = windows.uninformed, windows.nonnegative
     coupling = observed.coupling(lower, width)
     # counts that everything published permits, and those that the data model permits at the initial point
     counts = lower[:, None] + np.arange(width)
-    possible_now, kind = at_start(counts), kind_of_support(base)
+    possible_now, kind = data_model.support(counts), kind_of_support(data_model.base)
     public = _allowed(system, counts)
     # terms with an auxiliary variable of the model are added later
     log_weight = likelihood.log_counts(observed.y, counts) if likelihood.is_fixed_by_cell else 0.0
@@ -143,15 +130,23 @@ def build_fiber(
     possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
     support = TableSupport(possible, allowed, cut=kind == "unknown")
     fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative, uninformed)
-    fiber = replace(fiber, is_typical=is_typical)
+    fiber = replace(fiber, is_typical=windows.is_typical)
     return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
 
 
-def give_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
+def give_windows(table: TensorVariable, read: Mask, model: pm.Model) -> None:
     """Rebuild the fiber of a table if other variables of the model depend on cells without a window."""
-    uninformed = table.owner.op.fiber.uninformed
-    if (uninformed & read).any():
-        renew_windows(table, read | ~uninformed, model)
+    if (table.owner.op.fiber.uninformed & read).any():
+        renew_windows(table, model, read)
+
+
+def renew_windows(table: TensorVariable, model: pm.Model, read: Mask | None = None) -> None:
+    """Choose windows again by the present data of a model; further cells in `read` need a window."""
+    law = table.owner.op
+    data_model = data_model_of(table, model, data_of_dependents(table, dependents_of(table, model), model))
+    with_window = ~law.fiber.uninformed if read is None else read | ~law.fiber.uninformed
+    set_windows(table, data_model, choose(law.observed, data_model, read=with_window))
+    note_data(table, model)
 
 
 def widen_windows(
@@ -160,35 +155,30 @@ def widen_windows(
     model: pm.Model,
     known: Mapping[TensorVariable, list[CellFactor]],
 ) -> None:
-    """Compute windows again if data of dependents of a table make counts outside its windows possible."""
+    """Extend windows if data of dependents of a table make counts outside its windows possible."""
     law = table.owner.op
     data = data_of_dependents(table, dependents, model, known)
-    if data is not None and law.observed.likelihood.query is None:
-        dist, _ = law.base(table.owner.inputs)
-        windows = widened_windows(model, dist, law.observed, law.fiber, data)
-        if windows is not None:
-            _set_fiber(table, model, read=~law.fiber.uninformed, known=windows)
+    if data is not None:
+        data_model = data_model_of(table, model, data)
+        present = Windows.of(law.fiber)
+        if (windows := choose(law.observed, data_model, present=present)) is not present:
+            set_windows(table, data_model, windows)
     note_data(table, model, dependents)
 
 
-def extend_windows(table: TensorVariable, windows: tuple[NDArray[np.int64], int], model: pm.Model) -> None:
-    """Rebuild the fiber of a table with wider windows."""
-    _set_fiber(table, model, read=~table.owner.op.fiber.uninformed, known=windows)
-
-
-def renew_windows(table: TensorVariable, read: NDArray[np.bool_], model: pm.Model) -> None:
-    """Compute windows, moves and initial table from the present data of a model."""
-    _set_fiber(table, model, read=read, data=data_of_dependents(table, dependents_of(table, model), model))
-    note_data(table, model)
-
-
-def _set_fiber(table: TensorVariable, model: pm.Model, **known: Any) -> None:
-    """Build the fiber of a table again; `known` are arguments of `build_fiber`."""
-    law = table.owner.op
+def data_model_of(table: TensorVariable, model: pm.Model, data: DataOfDependents | None = None) -> DataModel:
+    """Return the data model of a table of a model."""
     for rv in model.free_RVs:  # a variable that is being added has no initial value yet
         model.rvs_to_initial_values.setdefault(rv, None)
-    dist, _ = law.base(table.owner.inputs)
-    law.fiber, law.start = build_fiber(model, dist, law.observed, gaps=table not in model.free_RVs, **known)
+    law = table.owner.op
+    return DataModel(model, law.base(table.owner.inputs)[0], law.start.shape, data)
+
+
+def set_windows(table: TensorVariable, data_model: DataModel, windows: Windows) -> None:
+    """Build the fiber of a table again."""
+    law = table.owner.op
+    gaps = table not in data_model.model.free_RVs
+    law.fiber, law.start = build_fiber(law.observed, data_model, windows, gaps=gaps)
     for name in ("groups", "nested"):
         law.__dict__.pop(name, None)
 

@@ -37,8 +37,10 @@ from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginalization import restart
 from ppdinf.distributions.observed import Observed, ObservedRelease
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.prior_draws import DataModel
 from ppdinf.distributions.random_variables import MechanismRV
 from ppdinf.distributions.tables import dependent_factors, depends_on, note_data
+from ppdinf.distributions.windows import choose
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, linear
 from ppdinf.invariants.public import bind
@@ -68,7 +70,8 @@ class PlainTable:
             inputs[-2] = pt.constant(np.asarray(known(inputs[-2]), dtype=np.int64))  # may be stored as a real number
         again = var.owner.op.make_node(*inputs).outputs[var.owner.outputs.index(var)]
         base = in_double(again, model)
-        fiber, start = build_fiber(model, base, observed)
+        data_model = DataModel(model, base, observed.frame.shape)
+        fiber, start = build_fiber(observed, data_model, choose(observed, data_model))
         table = confidential(base, observed, fiber, start)
         table.name = var.name
         note_data(table, model)

@@ -15,15 +15,15 @@ from scipy.sparse.linalg import lsmr
 
 from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf._internal.values import Array
-from ppdinf.distributions.count_ranges import (
+from ppdinf.distributions.observed import Observed, ObservedRelease, Reals
+from ppdinf.distributions.ops import of_table
+from ppdinf.distributions.published_ranges import (
     groups_of_rows,
     intersection,
     joint_reach,
     possible_sums,
     without_information,
 )
-from ppdinf.distributions.observed import Observed, ObservedRelease, Reals
-from ppdinf.distributions.ops import of_table
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
 from ppdinf.fiber.nested_sums.join_tree import Forest, forest_of

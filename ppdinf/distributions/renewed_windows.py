@@ -10,13 +10,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_pymc, graph_replace
-from ppdinf.distributions.build_fiber import extend_windows, renew_windows
-from ppdinf.distributions.count_ranges import possible_counts
+from ppdinf.distributions.build_fiber import data_model_of, renew_windows, set_windows
 from ppdinf.distributions.data_model_checks import refuse_counted_twice
 from ppdinf.distributions.data_models import log_density
 from ppdinf.distributions.factors import CellFactor
@@ -25,6 +23,8 @@ from ppdinf.distributions.observed import Reals, sums_of_cells
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.ops import stop_gradient
 from ppdinf.distributions.predictions import new_labels
+from ppdinf.distributions.prior_draws import drawn_from_prior, range_of_weight
+from ppdinf.distributions.published_ranges import PublishedCells
 from ppdinf.distributions.tables import (
     ConfidentialTable,
     dependents_of,
@@ -36,7 +36,7 @@ from ppdinf.distributions.tables import (
     tables_of,
     windows_are_stale,
 )
-from ppdinf.distributions.windows import BEYOND, ENTRIES, noise_law
+from ppdinf.distributions.windows import ENTRIES, Windows
 from ppdinf.errors import ModelError
 
 POINTS = 64  # counts of each cell at which its weight is evaluated
@@ -53,8 +53,8 @@ SIGMA = 0.3  # probability outside one standard deviation, approximately
 log_p_of = pm.Model.logp  # the density without computation of windows
 
 
-def plausible_windows(model: pm.Model) -> dict[TensorVariable, tuple[NDArray[np.int64], int]]:
-    """Return the first count and the number of counts of windows, of tables whose windows must be extended."""
+def plausible_windows(model: pm.Model) -> dict[TensorVariable, Windows]:
+    """Return the windows of tables whose windows must be extended."""
     tables = [t for t in tables_of(model) if t.law.observed.likelihood.query is None]
     alone = len(model.observed_RVs) == len(tables_of(model)) and not model.potentials
     if not tables or (alone and all(table.law.fiber.is_typical for table in tables)):
@@ -72,32 +72,31 @@ def plausible_windows(model: pm.Model) -> dict[TensorVariable, tuple[NDArray[np.
         point, draws = posterior.fit(point)
         if not posterior.extend(draws):
             break
-    return {t.table.variable: t.windows for t in posterior.tables if t.is_extended}
+    extended = [t for t in posterior.tables if (t.lower < t.present.lower).any() or (t.upper > t.present.upper).any()]
+    return {t.table.variable: t.windows for t in extended}
 
 
 class CellWeights:
     """Weights of the counts of each cell of a table by noise and public statements, on a grid of counts."""
 
     def __init__(self, table: ConfidentialTable) -> None:
-        law, self.table = table.law, table
-        fiber, system = law.fiber, law.observed.system
-        nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
-        self.low, self.high = possible_counts(system, nonnegative, law.observed.tail_inequalities)
-        self.lower, self.upper = fiber.lower.astype(np.float64), (fiber.lower + fiber.width - 1).astype(np.float64)
-        self.center, self.is_extended = (self.lower, self.upper), False
-        self._noise = noise_law(law.observed)
+        self.table = table
+        self.present = Windows.of(table.law.fiber)
+        self.published = PublishedCells(table.law.observed, self.present.nonnegative)
+        self.lower, self.upper = (end.astype(np.float64) for end in self.present[:2])
+        self.center = self.lower, self.upper
 
     @property
-    def windows(self) -> tuple[NDArray[np.int64], int]:
-        """The first count of every window, and the number of counts of the widest window."""
-        return self.lower.astype(np.int64), int((self.upper - self.lower).max()) + 1
+    def windows(self) -> Windows:
+        """The windows after extension."""
+        return Windows(self.lower.astype(np.int64), self.upper.astype(np.int64), *self.present[2:4])
 
     def log_noise(self, counts: Reals) -> Reals:
         """Return log weights of counts, shape (d, n); the first count of an uninformed cell represents all counts."""
-        inside = (counts >= self.low[:, None]) & (counts <= self.high[:, None])
+        inside = (counts >= self.published.low[:, None]) & (counts <= self.published.high[:, None])
         first = np.where(np.arange(counts.shape[1]) == 0, 0.0, -np.inf)
-        weights = np.where(inside, self._noise(counts.T).T, -np.inf)
-        return np.where(self.table.law.fiber.uninformed[:, None], first, weights)
+        weights = np.where(inside, self.published.log_noise(counts.T).T, -np.inf)
+        return np.where(self.present.uninformed[:, None], first, weights)
 
     def grid(self, points: int) -> tuple[Reals, Reals]:
         """Return counts of each cell, and their log weights times the number of counts that they represent."""
@@ -107,7 +106,7 @@ class CellWeights:
         edges = np.hstack([counts[:, :1] - 0.5, (counts[:, 1:] + counts[:, :-1]) / 2, counts[:, -1:] + 0.5])
         with np.errstate(divide="ignore"):
             spacing = np.log(np.diff(edges, axis=1))
-        return counts, self.log_noise(counts) + np.where(self.table.law.fiber.uninformed[:, None], 0.0, spacing)
+        return counts, self.log_noise(counts) + np.where(self.present.uninformed[:, None], 0.0, spacing)
 
 
 class ApproximatePosterior:
@@ -187,11 +186,11 @@ class ApproximatePosterior:
             log_p, gradient, _ = self(point + self._scale * z)
             return (-log_p, -self._scale * gradient) if np.isfinite(log_p) else (1e300, np.zeros(z.size))
 
-        found = minimize(descent, np.zeros(point.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-        mode, draws = point + self._scale * found.x, []
+        optimum = minimize(descent, np.zeros(point.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        mode, draws = point + self._scale * optimum.x, []
         k, rng = point.size, np.random.default_rng(1)
         if k <= DENSE:
-            variances, axes = np.linalg.eigh(found.hess_inv.todense())
+            variances, axes = np.linalg.eigh(optimum.hess_inv.todense())
             spread = axes * np.sqrt(np.maximum(variances, 0.0))
             lowest = self(mode)[0] - k / 2 - LARGE * math.sqrt(k / 2 + 1)
             for _ in range(DRAWS):  # a draw that the joint density excludes is moved towards the maximum
@@ -203,48 +202,38 @@ class ApproximatePosterior:
     def extend(self, draws: Sequence[Reals]) -> bool:
         """Extend the windows to all significant counts at given parameters, and return whether one was extended."""
         ranges = [self._significant(draw) for draw in draws]
-        results = []
-        for k, part in enumerate(self.tables):
-            part.center = ranges[0][k][:2]
-            first, last = (np.array([needed[k][end] for needed in ranges]) for end in (0, 1))
+        is_extended = False
+        for part, *needed in zip(self.tables, *ranges, strict=True):
+            part.center = needed[0]
+            first, last = np.swapaxes(needed, 0, 1)
             margin = (last - first).max(axis=0) / 2  # for the tails of the posterior, which draws do not determine
-            lower = np.where(
-                first.min(axis=0) < part.lower, np.maximum(first.min(axis=0) - margin, part.low - 1), part.lower
-            )
-            upper = np.where(
-                last.max(axis=0) > part.upper, np.minimum(last.max(axis=0) + margin, part.high + 1), part.upper
-            )
+            first, last = first.min(axis=0), last.max(axis=0)
+            low, high = part.published.low - 1, part.published.high + 1
+            lower = np.where(first < part.lower, np.floor(np.maximum(first - margin, low)), part.lower)
+            upper = np.where(last > part.upper, np.ceil(np.minimum(last + margin, high)), part.upper)
             fits = upper - lower < ENTRIES // lower.size
-            lower, upper = np.where(fits, np.floor(lower), part.lower), np.where(fits, np.ceil(upper), part.upper)
-            results.append(bool((lower < part.lower).any() or (upper > part.upper).any()))
-            part.lower, part.upper, part.is_extended = lower, upper, part.is_extended or results[-1]
-        return any(results)
+            is_extended |= bool(((lower < part.lower) | (upper > part.upper))[fits].any())
+            part.lower, part.upper = np.where(fits, lower, part.lower), np.where(fits, upper, part.upper)
+        return is_extended
 
     def _significant(self, point: Reals) -> list[tuple[Reals, Reals]]:
         """Return the range of counts of each cell with a significant share of its weight, within and beyond windows."""
         ranges = [(part.lower, part.upper) for part in self.tables]
-        share = np.linspace(0, 1, self._points)
+        share = np.linspace(0, 1, self._points)[:, None]
         for _ in range(ROUNDS):
-            counts = [np.rint(a[:, None] + share * (b - a)[:, None]) for a, b in ranges]
-            weights, is_final = self(point, counts)[2], True
-            for k, (part, at, weight) in enumerate(zip(self.tables, counts, weights, strict=True)):
+            grids = [np.rint(first + share * (last - first)) for first, last in ranges]
+            weights, is_final = self(point, [counts.T for counts in grids])[2], True
+            for k, (part, counts, weight) in enumerate(zip(self.tables, grids, weights, strict=True)):
                 first, last = ranges[k]
-                size, informed = last - first, ~part.table.law.fiber.uninformed & (weight.max(axis=1) > -np.inf)
-                heavy = weight > weight.max(axis=1, keepdims=True) + math.log(BEYOND) - np.log(size + 1)[:, None]
-                begin = np.maximum(heavy.argmax(axis=1) - 1, 0)
-                end = heavy.shape[1] - 1 - np.maximum(heavy[:, ::-1].argmax(axis=1) - 1, 0)
-                below = informed & heavy[:, 0] & (first >= part.low)
-                above = informed & heavy[:, -1] & (last <= part.high)
-                rows = np.arange(len(at))
-                new_first = np.where(
-                    below, np.maximum(first - size - 1, part.low - 1), np.where(informed, at[rows, begin], first)
-                )
-                new_last = np.where(
-                    above, np.minimum(last + size + 1, part.high + 1), np.where(informed, at[rows, end], last)
-                )
-                shrunk = informed & (new_last - new_first < size / 2)
+                size, informed = last - first, ~part.present.uninformed & (weight.max(axis=1) > -np.inf)
+                inner, outer, (below, above) = range_of_weight(counts, weight.T, size)
+                below &= informed & (first >= part.published.low)
+                above &= informed & (last <= part.published.high)
+                inner = np.where(below, np.maximum(first - size - 1, part.published.low - 1), inner)
+                outer = np.where(above, np.minimum(last + size + 1, part.published.high + 1), outer)
+                ranges[k] = np.where(informed, inner, first), np.where(informed, outer, last)
+                shrunk = informed & (outer - inner < size / 2)
                 is_final &= not (below | above | shrunk).any()
-                ranges[k] = new_first, new_last
             if is_final:
                 return ranges
         return [(part.lower, part.upper) for part in self.tables]
@@ -292,16 +281,11 @@ def _of_sums(table: ConfidentialTable, weights: TensorVariable, counts: TensorVa
 
 
 def _prior(model: pm.Model, values: Sequence[TensorVariable]) -> list[Reals]:
-    """Return draws of the prior of unconstrained variables; none if a prior cannot be drawn."""
+    """Return draws of the prior of unconstrained variables, unless they fail or are not finite."""
     rvs = [model.values_to_rvs[value] for value in values]
     observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     drawn = [value.ravel() for value in graph_replace(list(drawn_for(model, rvs).values()), observed, strict=False)]
-    try:
-        with np.errstate(all="ignore"):
-            draw = compile_pymc([], drawn, mode="FAST_COMPILE", random_seed=1)
-            draws = [np.concatenate(draw()) for _ in range(DRAWS)]
-    except (NotImplementedError, ValueError, OverflowError, pm.exceptions.TruncationError):
-        return []
+    draws = [np.concatenate(draw) for draw in drawn_from_prior(drawn, DRAWS, {})]
     return [draw for draw in draws if np.isfinite(draw).all()]
 
 
@@ -336,7 +320,7 @@ def follow_data_of(table: TensorVariable, model: pm.Model) -> None:
     if windows_are_stale(table, model):
         law = table.owner.op
         refuse_counted_twice(model, law.base(table.owner.inputs)[0], law.observed)
-        renew_windows(table, ~law.fiber.uninformed, model)
+        renew_windows(table, model)
         law.fitted_data.clear()
         restart_among(table, dependents_of(table, model), model)
     else:
@@ -349,17 +333,17 @@ def _extend(model: pm.Model) -> None:
     if all(digest in table.law.fitted_data for table in tables):
         return
     for table, windows in plausible_windows(model).items():
-        extend_windows(table, windows, model)
+        set_windows(table, data_model_of(table, model), windows)
         restart_among(table, dependents_of(table, model), model)
         note_data(table, model)
     for table in tables:
         table.law.fitted_data.add(digest)
 
 
-def _logp(own: Callable[..., Any], model: pm.Model, *args: Any, **kwargs: Any) -> Any:
+def _logp(logp: Callable[..., Any], model: pm.Model, *args: Any, **kwargs: Any) -> Any:
     """Update the windows before the density of a model is built."""
     follow_data(model)
-    return own(model, *args, **kwargs)
+    return logp(model, *args, **kwargs)
 
 
 pymc_patches.replace("logp", _logp, has_tables)

@@ -24,8 +24,10 @@ from ppdinf.distributions.data_models import (
 from ppdinf.distributions.marginalization import is_marginalized
 from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.prior_draws import DataModel
 from ppdinf.distributions.random_variables import Labels, mechanism_dist, released
 from ppdinf.distributions.tables import note_data, refuse_second_use
+from ppdinf.distributions.windows import choose
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
@@ -142,9 +144,12 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     # 2. the distribution of the cells, and whether the table is summed out
     base = cells_of_table(dist, observed, dims or (), root)
     marginalized = is_marginalized(marginalize, observed, base, model, name)
-    # 3. windows of counts, moves, and an initial table
-    fiber, start = build_fiber(root, base, observed, gaps=marginalized)
-    # 4. variables of the model: auxiliary variable of the noise, table, release
+    # 3. windows of counts
+    data_model = DataModel(root, base, observed.frame.shape)
+    windows = choose(observed, data_model)
+    # 4. weights of counts, moves, and an initial table
+    fiber, start = build_fiber(observed, data_model, windows, gaps=marginalized)
+    # 5. variables of the model: auxiliary variable of the noise, table, release
     auxiliary = None
     if (variable := observed.likelihood.auxiliary) is not None:
         auxiliary = PRIORS[type(variable)](f"{name}_{variable.name}", variable)

@@ -16,15 +16,16 @@ from ppdinf._internal.progress import progress
 from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc, graph_replace
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
-from ppdinf.distributions.count_ranges import LARGEST_SHARE, beyond_draws, beyond_marginals, possible_counts
 from ppdinf.distributions.predictions import DataModelDraws, uninformed_cells
 from ppdinf.distributions.renewed_windows import follow_data, follow_data_of
 from ppdinf.distributions.tables import ConfidentialTable, dependent_factors, drawn_for, tables_of
+from ppdinf.distributions.windows import Windows, beyond_ends, outside
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.models.model_order import dims_of_draws, in_chains, in_model_order, posterior_of
 
+LARGEST_SHARE = 1e-6  # posterior probability outside the window of a cell above which the window is too small
 DRAWS = 64  # posterior draws of the parameters at which the distribution of a table is evaluated
 
 type Reals = NDArray[np.float64]
@@ -34,29 +35,18 @@ def outside_of_law(
     law: ConfidentialRV, log_h: Reals | None, of_draw: Callable[[tuple[int, int]], Reals], lead: tuple[int, int]
 ) -> Reals:
     """Bound the posterior probability of each cell outside its window, averaged over posterior draws."""
-    shares = []
+    marginals = []
     for draw in np.unique(np.linspace(0, lead[0] * lead[1] - 1, DRAWS).astype(int)):
         log_weights = of_draw((int(draw) // lead[1], int(draw) % lead[1]))
         weights, slope = (log_weights, None) if log_h is None else (log_h, log_weights)
         if law.nested is None:
             block, total = law.groups
-            marginals = totals.marginals(weights, eta=slope, lo=law.fiber.lower, total=total, block=block)
+            of_cells = totals.marginals(weights, eta=slope, lo=law.fiber.lower, total=total, block=block)
         else:
             posterior = law.nested.evaluate(weights.ravel(), slope).posteriors()
-            marginals = posterior.log_weight.reshape(weights.shape)
-        shares.append(beyond_marginals(marginals))
-    return np.where(law.fiber.uninformed, 0.0, np.mean(np.array(shares), axis=0))
-
-
-def outside_of_draws(law: ConfidentialRV, draws: xr.DataArray) -> Reals:
-    """Estimate the posterior probability of each cell outside its window from draws in the order of the model."""
-    fiber = law.fiber
-    nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
-    cells = draws.values.reshape(-1, fiber.lower.size)
-    ends = possible_counts(law.observed.system, nonnegative)
-    lower, upper = fiber.lower.astype(float), (fiber.lower + fiber.width - 1).astype(float)
-    shares = beyond_draws(cells, lower, upper, *ends).sum(axis=0)
-    return np.where(fiber.uninformed, 0.0, shares)
+            of_cells = posterior.log_weight.reshape(weights.shape)
+        marginals.append(beyond_ends(of_cells))
+    return np.where(law.fiber.uninformed, 0.0, np.mean(marginals, axis=0))
 
 
 def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
@@ -273,7 +263,8 @@ def _draw_uninformed(
 def outside_windows(table: ConfidentialTable, posterior: Posterior, model: pm.Model) -> NDArray[np.float64]:
     """Return the posterior probability of each cell outside its window, at draws of the parameters or of the table."""
     if not table.is_marginalized:
-        return outside_of_draws(table.law, in_model_order(posterior[table.name], table.name, model))
+        draws = in_model_order(posterior[table.name], table.name, model).values
+        return outside(Windows.of(table.law.fiber), table.law.observed.system, draws.reshape(-1, table.law.start.size))
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
     return outside_of_law(table.law, *law_of_draws(table, posterior, model, "FAST_COMPILE"), lead)
 

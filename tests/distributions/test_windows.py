@@ -1,5 +1,7 @@
 """Windows of counts contain the posterior, whether the noise or the data model determines its position."""
 
+from fractions import Fraction
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -7,7 +9,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions import renewed_windows, windows
+from ppdinf.distributions import prior_draws, renewed_windows, windows
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, total
@@ -42,25 +44,34 @@ def truncated_covariate():
     return pm.Poisson.dist(pm.math.exp(measured - 1))
 
 
-FAMILIES = {  # released count, epsilon, the data model, and its density of a count under the prior
-    "far above": (100, 1, *gamma_poisson(2, 2)),
-    "farther above": (3000, 1, *gamma_poisson(2, 2)),
-    "far below 0": (-80, 1, *gamma_poisson(2, 2)),
-    "far below": (3, 1, *gamma_poisson(400, 0.2)),
-    "both": (1000, 2, *gamma_poisson(0.5, 0.001)),
+def laplace(epsilon):
+    return ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon), lambda z: -float(Fraction(epsilon)) * abs(z)
+
+
+def gaussian(sigma):
+    return ppd.GeneralizedGaussian(NOTHING, sigma=sigma), lambda z: -(z**2) / (2 * sigma**2)
+
+
+FAMILIES = {  # released count, the mechanism and its log density, the data model, and its density under the prior
+    "far above": (100, laplace(1), *gamma_poisson(2, 2)),
+    "farther above": (3000, laplace(1), *gamma_poisson(2, 2)),
+    "far below 0": (-80, laplace(1), *gamma_poisson(2, 2)),
+    "far below": (3, laplace(1), *gamma_poisson(400, 0.2)),
+    "both": (1000, laplace(2), *gamma_poisson(0.5, 0.001)),
     "a support that ends": (
-        200, 1, lambda: pm.Binomial.dist(50, pm.Beta("p", 2, 2)), lambda x: stats.betabinom.logpmf(x, 50, 2, 2)
+        200, laplace(1), lambda: pm.Binomial.dist(50, pm.Beta("p", 2, 2)), lambda x: stats.betabinom.logpmf(x, 50, 2, 2)
     ),
-    "a measured covariate": (2, 1, covariate, lambda x: stats.poisson.logpmf(x, np.exp(7.0))),
-    "a measurement above a limit": (2, 1, truncated_covariate, lambda x: stats.poisson.logpmf(x, np.exp(7.0))),
-    "no noise to speak of": (5, "1/1000000", *gamma_poisson(50, 0.02)),
+    "a measured covariate": (2, laplace(1), covariate, lambda x: stats.poisson.logpmf(x, np.exp(7.0))),
+    "a measurement above a limit": (2, laplace(1), truncated_covariate, lambda x: stats.poisson.logpmf(x, np.exp(7.0))),
+    "no noise to speak of": (5, laplace("1/1000000"), *gamma_poisson(50, 0.02)),
+    "narrow Gaussian noise": (3, gaussian(1), *gamma_poisson(400, 0.2)),
+    "wide Gaussian noise": (3, gaussian(20), *gamma_poisson(400, 0.2)),
 }  # fmt: skip
 
 
-def posterior(y, epsilon, log_prior, law):
+def posterior(y, log_noise, log_prior):
     x = np.arange(-1000, 40_000)
-    distance = abs(y - x) if law == "laplace" else (y - x) ** 2 / 2
-    log = log_prior(x) - float(epsilon if law == "laplace" else 1) * distance
+    log = log_prior(x) + log_noise(y - x)
     return x, np.exp(log - logsumexp(log))
 
 
@@ -68,9 +79,9 @@ def posterior(y, epsilon, log_prior, law):
 @pytest.mark.parametrize("marginalize", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_windows_contain_the_posterior(family, marginalize):
-    y, epsilon, dist, log_prior = FAMILIES[family]
-    fiber = fiber_of(ppd.Release(np.array([y]), ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon)), dist, marginalize)
-    x, law = posterior(y, eval(str(epsilon)), log_prior, "laplace")
+    y, (mechanism, log_noise), dist, log_prior = FAMILIES[family]
+    fiber = fiber_of(ppd.Release(np.array([y]), mechanism), dist, marginalize)
+    x, law = posterior(y, log_noise, log_prior)
     outside = (x <= fiber.lower[0]) | (x >= fiber.lower[0] + fiber.width - 1)
     assert law[outside].sum() < 1e-9
     assert fiber.width < 4000 or family == "no noise to speak of"
@@ -78,22 +89,11 @@ def test_windows_contain_the_posterior(family, marginalize):
 
 def test_windows_of_noise_alone_do_not_contain_it():
     lost = []
-    for name, (y, epsilon, _, log_prior) in FAMILIES.items():
-        x, law = posterior(y, eval(str(epsilon)), log_prior, "laplace")
-        reach = ppd.GeneralizedLaplace(NOTHING, epsilon=epsilon).law.support_radius(1, 1e-12)
+    for name, (y, (mechanism, log_noise), _, log_prior) in FAMILIES.items():
+        x, law = posterior(y, log_noise, log_prior)
+        reach = mechanism.law.support_radius(1, 1e-12)
         lost += [name] if law[abs(x - y) >= reach].sum() > 1e-3 else []
-    assert len(lost) >= 5
-
-
-@pytest.mark.parametrize("sigma", [1, 20])
-def test_windows_under_gaussian_noise(sigma):
-    dist, log_prior = gamma_poisson(400, 0.2)
-    release = ppd.Release(np.array([3]), ppd.GeneralizedGaussian(NOTHING, sigma=sigma))
-    fiber = fiber_of(release, dist)
-    x = np.arange(0, 6000)
-    log = log_prior(x) - (x - 3) ** 2 / (2 * sigma**2)
-    law = np.exp(log - logsumexp(log))
-    assert law[(x <= fiber.lower[0]) | (x >= fiber.lower[0] + fiber.width - 1)].sum() < 1e-9
+    assert len(lost) >= 6
 
 
 @pytest.mark.quick_cases(2)
@@ -131,25 +131,27 @@ TABLES = {  # of few rates, and whether subsets of its cells can be evaluated
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", TABLES)
 def test_windows_of_doubtful_cells_are_those_computed_for_all(family, monkeypatch):
-    monkeypatch.setattr(windows, "DRAWS", 16)  # the same for all windows that are compared
+    monkeypatch.setattr(prior_draws, "DRAWS", 16)  # the same for all windows that are compared
     alone, dist = TABLES[family]
     release = ppd.Release(np.array([[3, 4, 500], [90, 8, 2]]), ppd.GeneralizedLaplace(total(), epsilon=1))
-    found, of_some = [], windows.subset_distribution
+    parts, of_some = [], prior_draws.subset_distribution
 
     def watched(*arguments):
-        found.append(of_some(*arguments))
+        parts.append(of_some(*arguments))
         assert 0 < arguments[-1].size < 6
-        return found[-1]
+        return parts[-1]
 
-    monkeypatch.setattr(windows, "subset_distribution", watched)
+    monkeypatch.setattr(prior_draws, "subset_distribution", watched)
     fiber = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
-    assert [x is not None for x in found] == [alone]
+    assert [x is not None for x in parts] == [alone]
     if not alone:
         return
-    monkeypatch.setattr(windows, "subset_distribution", lambda *arguments: None)
+    monkeypatch.setattr(prior_draws, "subset_distribution", lambda *arguments: None)
     whole = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) == (whole.lower.tolist(), whole.width)
-    monkeypatch.setattr(windows, "subset_distribution", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6))
+    monkeypatch.setattr(
+        prior_draws, "subset_distribution", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6)
+    )
     wrong = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) != (wrong.lower.tolist(), wrong.width)
 
@@ -227,8 +229,8 @@ def test_prior_draws_are_within_improbable_bounds(lower, upper, counts):
         ppd.PartiallyPrivate("x", dist, release=release)
     table = tables_of(model)[0].variable
     base, _ = table.owner.op.base(table.owner.inputs)
-    drawn = windows.PriorDraws(model, base, (1,), None).tables
-    assert drawn.shape == (windows.DRAWS, 1)
+    drawn = prior_draws.PriorDraws(prior_draws.DataModel(model, base, (1,))).tables
+    assert drawn.shape == (prior_draws.DRAWS, 1)
     assert set(drawn.ravel()) <= set(counts)
     log_p = stats.poisson.logpmf(counts, 1.0)
     found = model.compile_logp(vars=[model["x_release"]], mode="FAST_COMPILE")({"rate_log__": 0.0})

@@ -8,8 +8,8 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.distributions import build_fiber, renewed_windows
+from ppdinf.distributions.prior_draws import PriorDraws
 from ppdinf.distributions.tables import tables_of
-from ppdinf.distributions.windows import PriorDraws
 from ppdinf.errors import ModelError
 
 NOISY = np.array([3, 5])
@@ -93,7 +93,7 @@ def test_sampled_tables_have_the_same_windows(case):
 
 
 def test_agreeing_data_leave_the_windows(monkeypatch):
-    monkeypatch.setattr(build_fiber, "_set_fiber", lambda *_, **__: pytest.fail("the windows were computed again"))
+    monkeypatch.setattr(build_fiber, "set_windows", lambda *_, **__: pytest.fail("the windows were computed again"))
     for add, _, agreeing, _ in DEPENDENTS.values():
         posed(add, agreeing)
 

@@ -1,46 +1,63 @@
-"""Ranges of counts that published numbers permit, and the probability outside a window."""
+"""Ranges of counts that published numbers permit, and their weights by the noise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf.distributions.observed import Observed
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.identified_sums import Rows, bounds_of_sums
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.measurements.entries import Entries
 
-type Ends = NDArray[np.float64]
-type CellMask = NDArray[np.bool_]
-type TailInequalities = Callable[[Ends, Ends], tuple[sp.csr_array, NDArray[np.int64]]]
+type Reals = NDArray[np.float64]
+type Flags = NDArray[np.bool_]
+
+NOISE = 1e-12  # probability that noise exceeds its support radius
 
 
-def possible_counts(system: System, nonnegative: CellMask, noisy: TailInequalities | None = None) -> tuple[Ends, Ends]:
+class PublishedCells:
+    """Possible counts of each cell, and log weights of counts, by everything published and the data model's sign."""
+
+    def __init__(self, observed: Observed, nonnegative: Flags) -> None:
+        self._likelihood, self._y = observed.likelihood, observed.y
+        self.low, self.high = possible_counts(observed.system, nonnegative)
+        rows = observed.tail_inequalities(self.low, self.high)
+        low, high = _propagated(observed.system, nonnegative, rows) if rows[1].size else (self.low, self.high)
+        self.is_contradictory = bool(np.any(low > high))  # inequalities that no table can satisfy are ignored
+        if not self.is_contradictory:
+            self.low, self.high = low, high
+
+    def log_noise(self, counts: Reals) -> Reals:
+        """Return log weights of noise given counts, (..., d); those of Laplace noise if cells are not independent."""
+        if self._likelihood.is_fixed_by_cell:
+            weights: Reals = self._likelihood.log_counts(self._y, np.atleast_2d(counts).T)
+            return weights.T.reshape(np.shape(counts))
+        rate = -math.log(NOISE) / max(self._likelihood.support_radius, 1)
+        return np.asarray(-rate * abs(self._y - counts), dtype=np.float64)
+
+    def at_ends(self, lower: Reals, upper: Reals) -> Reals:
+        """Return log weights of noise at both ends of windows, (2, d); -inf if no count is possible further outside."""
+        return np.where([lower > self.low, upper < self.high], self.log_noise(np.array([lower, upper])), -np.inf)
+
+
+def possible_counts(system: System, nonnegative: Flags) -> tuple[Reals, Reals]:
     """Return the smallest and largest count of every cell, by public statements and the sign of the data model."""
     low, high = _propagated(system, nonnegative)
     if np.any(low > high):
         return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
-    if noisy is not None and (rows := noisy(low, high))[1].size:
-        narrow = _propagated(system, nonnegative, rows)
-        if np.all(narrow[0] <= narrow[1]):
-            return narrow
     return low, high
 
 
-def is_contradictory(system: System, nonnegative: CellMask, noisy: TailInequalities) -> bool:
-    """Return whether `possible_counts` ignores inequalities of noisy sums, since no table can satisfy them."""
-    low, high = _propagated(system, nonnegative, noisy(*possible_counts(system, nonnegative)))
-    return bool(np.any(low > high))
-
-
 def _propagated(
-    system: System, nonnegative: CellMask, *further: tuple[sp.csr_array, NDArray[np.int64]]
-) -> tuple[Ends, Ends]:
+    system: System, nonnegative: Flags, *further: tuple[sp.csr_array, NDArray[np.int64]]
+) -> tuple[Reals, Reals]:
     """Return ranges of counts by propagation of public and further inequalities; low > high if they contradict."""
     cells = np.flatnonzero(nonnegative)
     units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[cells])
@@ -49,7 +66,7 @@ def _propagated(
     return cell_intervals(system.A, system.values, B, limits)
 
 
-def possible_sums(system: System, low: Ends, high: Ends, sums: sp.csr_array) -> tuple[Ends, Ends]:
+def possible_sums(system: System, low: Reals, high: Reals, sums: sp.csr_array) -> tuple[Reals, Reals]:
     """Return the smallest and largest value of sums, by public statements and bounds on the counts."""
     linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
     B, limits = system.B[linked], system.limits[linked].astype(np.float64)
@@ -66,19 +83,11 @@ def possible_sums(system: System, low: Ends, high: Ends, sums: sp.csr_array) -> 
         return np.full(sums.shape[0], -np.inf), np.full(sums.shape[0], np.inf)
 
 
-LARGEST_SHARE = 1e-6
-"""Posterior probability outside the window of a cell above which the window is too small."""
-
-type Reals = NDArray[np.float64]
-type Flags = NDArray[np.bool_]
-
 CANDIDATES = 33  # counts from which the one most compatible with several measurements is chosen
 RAREST = 280  # decimal digits of the smallest supported tail probability
-TAIL = 20  # largest draws from which the scale of a tail is estimated
-CELLS = 2**12  # cells whose draws are sorted together
 
 
-def without_information(system: System, measured: NDArray[np.int64], nonnegative: NDArray[np.bool_]) -> Flags:
+def without_information(system: System, measured: NDArray[np.int64], nonnegative: Flags) -> Flags:
     """Return cells on which no measurement, no exact sum and no bound depends."""
     alone = np.flatnonzero(np.diff(system.B.indptr) == 1)
     place = system.B.indptr[alone]
@@ -186,34 +195,3 @@ def intersection(groups: NDArray[np.int64], low: Reals, high: Reals, size: int) 
     np.maximum.at(outside[1], groups, high)
     result = np.where(inside[0] > inside[1], outside, inside)
     return result[0], result[1]
-
-
-def beyond_marginals(law: Reals) -> Reals:
-    """Bound the posterior probability of every cell outside its window, from its probabilities inside."""
-    if law.shape[1] < 2:
-        return np.zeros(len(law))
-    result = np.zeros(len(law))
-    for last, before in ((law[:, 0], law[:, 1]), (law[:, -1], law[:, -2])):
-        ratio = np.divide(last, before, out=np.ones_like(last), where=before > 0)
-        falls = np.where(ratio < 1, ratio / np.maximum(1 - ratio, 1e-3), 1e3)
-        result += np.minimum(last * falls, 1.0)
-    return result
-
-
-def beyond_draws(draws: NDArray[np.int64], first: Reals, last: Reals, low: Reals, high: Reals) -> NDArray[np.float64]:
-    """Estimate the posterior probability of every cell outside both ends of its window, from draws inside."""
-    n, d = draws.shape
-    k = max(min(TAIL, n // 10), 1)
-    result = np.zeros((2, d))
-    for begin in range(0, d, CELLS):
-        cells = slice(begin, begin + CELLS)
-        part = np.partition(draws[:, cells], sorted({0, k, n - 1 - k, n - 1} & set(range(n))), axis=0)
-        for side, (extreme, inner, end, is_hard) in enumerate((
-            (part[0], part[min(k, n - 1)], first[cells], first[cells] < low[cells]),
-            (-part[-1], -part[max(n - 1 - k, 0)], -last[cells], last[cells] > high[cells]),
-        )):  # fmt: skip
-            scale = (inner - extreme) / np.log(k + 1)
-            gap = np.maximum(extreme - end, 0)
-            falls = np.exp(-np.divide(gap, scale, out=np.where(gap > 0, np.inf, 0.0), where=scale > 0))
-            result[side, cells] = np.where(is_hard, 0.0, falls / n)
-    return result
