@@ -60,6 +60,8 @@ def why_not_marginalizable(observed: Observed) -> str:
         return "the noise is not independent between cells"
     if likelihood.histogram is not None:
         return "noisy sums of the histogram of counts were published with the table"
+    if likelihood.of_table is not None:
+        return "the probability of the release depends on the complete table"
     crossing = observed.crossing()
     if likelihood.normaliser is not None and not crossing.startswith("public sums"):
         return "the normalizing constant of the noise depends on the table"

@@ -134,6 +134,7 @@ class Likelihood:
     records: Callable[[NDArray[np.float64]], int | None] | None = None
     follows_bounds: bool = False
     histogram: HistogramNoise | None = None
+    of_table: Callable[[NDArray[np.int64]], float] | None = None
     is_of_release: bool = False
     constant: Callable[[], float | None] = float  # float() is 0
 
@@ -150,11 +151,12 @@ class Likelihood:
     @property
     def looks_at_table(self) -> bool:
         """Whether the likelihood has a factor of the whole table (`log_of_table`)."""
-        return self.histogram is not None or self.normaliser is not None
+        return self.histogram is not None or self.normaliser is not None or self.of_table is not None
 
     def log_of_table(self, cells: NDArray[np.int64]) -> float:
-        """Return the log density of noisy sums of the table's histogram, minus the log normaliser if it has a sum."""
+        """Return `of_table` and the log density of noisy sums of the histogram, minus the log normaliser, if any."""
         log_density = 0.0 if self.histogram is None else self.histogram.log_density(cells)
+        log_density += 0.0 if self.of_table is None else self.of_table(cells)
         if self.normaliser is None or self.normaliser.log is None:
             return log_density
         return log_density - self.normaliser.log(cells)

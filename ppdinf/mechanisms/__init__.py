@@ -19,6 +19,8 @@ lattice_noise            Integer noise on the lattice that keeps all public sums
                          mechanisms.
 objectives               Objectives whose minimizer is published: gradients and their sensitivity to one record; means
                          and quantiles.
+permutation_swapping     Data swapping that keeps margins: selected records of each stratum exchange their values of
+                         some variables.
 postprocessing           Deterministic steps after the noise: projection, rounding, TopDown.
 real_noise               The law of real-valued noise under the public sums of one table, in multiples of a grid.
 regressions              Regressions for the K-norm gradient mechanism: coefficients in a ball, records within stated
@@ -52,6 +54,7 @@ from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace as GeneralizedLap
 from ppdinf.mechanisms.objectives import Gradient as Gradient
 from ppdinf.mechanisms.objectives import Mean as Mean
 from ppdinf.mechanisms.objectives import Quantile as Quantile
+from ppdinf.mechanisms.permutation_swapping import PermutationSwapping as PermutationSwapping
 from ppdinf.mechanisms.postprocessing import PostProcessed as PostProcessed
 from ppdinf.mechanisms.postprocessing import TopDown as TopDown
 from ppdinf.mechanisms.regressions import LinearRegression as LinearRegression
@@ -79,6 +82,7 @@ __all__ = [
     "LogisticRegression",
     "Mean",
     "Mechanism",
+    "PermutationSwapping",
     "PostProcessed",
     "Quantile",
     "Staircase",

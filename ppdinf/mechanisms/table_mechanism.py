@@ -111,7 +111,7 @@ class TableMechanism(Mechanism):
         ModelError
             The density is not known.
         """
-        likelihood = self.require_likelihood(system)
+        likelihood = self.require_likelihood(system, y)
         return float(likelihood.log_table(y, x)) + likelihood.log_of_table(x)
 
     def log_constant(self, system: System) -> float | None:

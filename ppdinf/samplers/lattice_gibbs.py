@@ -233,11 +233,12 @@ class LatticeGibbs(BlockedStep):
 
     def _log_density(self, point: dict[str, Array]) -> Callable[[NDArray[np.int64]], float] | None:
         """Return the log density of variables that depend on several cells, given all other variables."""
-        if self._log_factor is None:
-            return None
-        function, shape = self._log_factor, point[self.vars[0].name].shape
-        parameters = [point[variable] for variable in self._factor_inputs]
-        return lambda table: float(function(table.reshape(shape), *parameters))
+        of_release, function = self._observed.likelihood.of_table, self._log_factor
+        if function is None:
+            return of_release
+        shape, parameters = point[self.vars[0].name].shape, [point[variable] for variable in self._factor_inputs]
+        of_release = of_release or (lambda table: 0.0)
+        return lambda table: float(function(table.reshape(shape), *parameters)) + of_release(table)
 
     def _accepts(self, before: NDArray[np.int64], table: NDArray[np.int64]) -> bool:
         """Accept or reject line updates that omit the normalizer C(x); independent directions are reversible."""
