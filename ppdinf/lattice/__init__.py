@@ -36,22 +36,7 @@ from ppdinf.lattice.moves import Moves, connected_moves, margin_moves
 from ppdinf.lattice.solution import integer_solution
 
 __all__ = [
-    "Lattice",
-    "Moves",
-    "RowAlgebra",
-    "Structure",
-    "certify",
-    "check_consistent",
-    "connected_moves",
-    "contradiction",
-    "integer_solution",
-    "is_saturated",
-    "kernel",
-    "margin_kernel",
-    "margin_matrix",
-    "margin_moves",
-    "nearest_feasible",
-    "rank",
-    "row_algebra",
-    "structure",
-]
+    "Lattice", "Moves", "RowAlgebra", "Structure", "certify", "check_consistent", "connected_moves", "contradiction",
+    "integer_solution", "is_saturated", "kernel", "margin_kernel", "margin_matrix", "margin_moves", "nearest_feasible",
+    "rank", "row_algebra", "structure",
+]  # fmt: skip

@@ -115,22 +115,22 @@ class PermutationSwapping(TableMechanism):
             raise PrivacyError(
                 "swapped, held and strata must be distinct dimensions, at least one swapped and one held"
             )
-        rate = as_fraction(self.rate, "rate")
-        if rate >= 1:
+        p = as_fraction(self.rate, "rate")
+        if p >= 1:
             raise PrivacyError(f"rate must be a probability with 0 < rate < 1, found {self.rate}")
         public = margin(*strata, *swapped) & margin(*strata, *held) & self.public
         if others := [s for s in public.statements[2:] if s.kind not in ("covariates", "labels", "unit")]:
             raise InvariantError(f"swapping does not keep {others[0]}: leave it out of public")
-        assign(self, **roles, rate=rate, public=public)
+        assign(self, **roles, rate=p, public=public)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Return the plan, if some stratum has two records."""
+        """Return the plan of the permutations."""
         if self._sizes(system).max(initial=0) < 2:
             raise InvariantError("no stratum has two records, so that nothing can be swapped: combine strata")
         return Plan("swapping", True, f"records of {len(self._sizes(system))} strata are selected and permuted")
 
     def draw(self, system: System, cells: Whole, draws: int, stream: BitStream, plan: Plan | None = None) -> Whole:
-        """Draw swapped tables; int64 of shape (draws, d)."""
+        """Draw swapped tables, shape (draws, d)."""
         strata = self._strata(system.frame)
         released = np.array(np.broadcast_to(cells, (draws, cells.shape[-1])))
         for table in released:
@@ -140,7 +140,8 @@ class PermutationSwapping(TableMechanism):
 
     def _swap(self, table: Whole, stratum: Whole, stream: BitStream) -> None:
         """Swap records of a stratum in place."""
-        cells, labels = stratum.ravel(), stratum.shape[1]
+        cells = stratum.ravel()
+        labels = stratum.shape[1]
         records = np.repeat(np.arange(cells.size), table[cells])
         swapped = records % labels
         records -= swapped
@@ -183,11 +184,12 @@ class PermutationSwapping(TableMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee depends on the largest stratum of a table."""
+        """Unknown without the largest stratum."""
         raise PrivacyError("the loss depends on the largest stratum, which is public: see release.guarantee")
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
-        log_odds = math.log(self.rate / (1 - self.rate))
+        odds = self.rate / (1 - self.rate)
+        log_odds = math.log(odds)
         loss = max(math.log(self._sizes(system).max() + 1) - log_odds, log_odds)
         epsilon = Fraction(math.ceil(loss / 2 * 10**9) + 1, 10**9)  # a record is an l1 distance of 2
         return Guarantee("integer-subspace", epsilon, metric="l1", **self.public.open)
@@ -235,9 +237,10 @@ def _inverted(size: int, rate: Fraction) -> tuple[NDArray[np.float64], NDArray[n
     deranged = [1, 0]
     for k in range(2, size + 1):
         deranged.append((k - 1) * sum(deranged[-2:]))
-    kept = 1 - size * rate * (1 - rate) ** (size - 1)
+    q = 1 - rate
+    kept = 1 - size * rate * q ** (size - 1)
     # no permutation moves one record: its weight w(1) is arbitrary
-    w = [rate**k * (1 - rate) ** (size - k) / max(deranged[k], 1) for k in range(size + 1)]
+    w = [rate**k * q ** (size - k) / max(deranged[k], 1) for k in range(size + 1)]
     # v(g) is the g-th difference of the weights of permutations with 0, 1, ... fixed records
     v, differences = [], w[::-1]
     while differences:
@@ -250,7 +253,8 @@ def _inverted(size: int, rate: Fraction) -> tuple[NDArray[np.float64], NDArray[n
 @lru_cache(maxsize=2**16)
 def log_probability(released: Rows, confidential: Rows, rate: Fraction) -> float:
     """Return the log probability of the release of a stratum, given by its rows of cells, shape (held, swapped)."""
-    y, x = np.array(released), np.array(confidential)
+    x = np.array(confidential)
+    y = np.array(released)
     if _number_of_sums(x) > _number_of_sums(x.T):
         x, y = x.T, y.T
     if x.sum() < 2:

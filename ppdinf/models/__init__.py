@@ -47,22 +47,7 @@ from ppdinf.models.partially_private import Released as Released
 from ppdinf.models.posterior_tables import sample_confidential as sample_confidential
 
 __all__ = [
-    "ConstrainedCounts",
-    "LeastSquares",
-    "OneSidedTest",
-    "PartiallyPrivate",
-    "Released",
-    "aggregate",
-    "compare",
-    "intercept_given_total",
-    "label_effects",
-    "least_squares",
-    "leave_one_out",
-    "log_likelihood",
-    "log_rates",
-    "marginalize_missing",
-    "ranks",
-    "sample_confidential",
-    "sample_release",
-    "summary",
+    "ConstrainedCounts", "LeastSquares", "OneSidedTest", "PartiallyPrivate", "Released", "aggregate", "compare",
+    "intercept_given_total", "label_effects", "least_squares", "leave_one_out", "log_likelihood", "log_rates",
+    "marginalize_missing", "ranks", "sample_confidential", "sample_release", "summary",
 ]  # fmt: skip

@@ -225,11 +225,6 @@ class Release:
         return self.guarantee if self.part_of is None else self.part_of.guarantee_on(self.public, None)
 
     @property
-    def depends_on_table(self) -> bool:
-        """Return whether the normalizer of the release depends on the table, so that a likelihood must include it."""
-        return self.likelihood.normaliser is not None
-
-    @property
     def dims(self) -> tuple[str, ...]:
         """Names of the dimensions, for ``dims=`` in a PyMC model."""
         return self.frame.dims

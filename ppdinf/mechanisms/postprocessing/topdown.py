@@ -32,7 +32,6 @@ from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables, Levels, PostProcessed, _coordinates
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds
 from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
-from ppdinf.noise.sampler_plan import Plan
 from ppdinf.tables.frame import Frame
 
 
@@ -129,10 +128,6 @@ class TopDown(PostProcessed):
         if len(parts) != n or sum(parts) != 1:
             raise PrivacyError(f"shares must be {n} numbers that sum to 1: {n - 1} levels, and the cells")
         assign(self, method="topdown", levels=levels, shares=tuple(parts))
-
-    def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
-        """Return the plan of the noise."""
-        return Plan("independent", True, self.title)
 
     @property
     def title(self) -> str:  # type: ignore[override]
