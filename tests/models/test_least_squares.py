@@ -116,6 +116,12 @@ def test_noise_that_depends_on_the_count_is_refused_by_name(data, message):
         ppd.least_squares(data)
 
 
+def test_variances_that_differ_too_much_are_refused():
+    noisy = ppd.measured(inv.margin("a"), [3, 4], laws.Gaussian([1e-3, 1e3]))
+    with pytest.raises(ModelError, match="factor above 1e10"):
+        ppd.least_squares(ppd.Measurements({"a": ["x", "y"]}, noisy))
+
+
 def test_refused_probabilities_and_statements():
     fit = ppd.least_squares(ppd.GeneralizedLaplace(inv.total(), 1).release([3, 4]))
     with pytest.raises(ModelError, match="probability must be between 0 and 1"):
