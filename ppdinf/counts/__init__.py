@@ -9,7 +9,7 @@ distribution     Distributions of counts: the share of the cells with each count
 heuristic        Mechanisms with a given fixed point, column by column (Algorithm 1), with accurate sums.
 noisy_histogram  Noise for a histogram of counts: privatizers measure sums of a histogram, and estimate the histogram
                  from them.
-optimal          The mechanism of smallest error with a given fixed point, by an interior-point method.
+optimal          The mechanism of smallest error with a given fixed point, in closed form or by interior points.
 scales           Powers of exp(epsilon), the scales that are built from them, and matrices of probabilities as sums of
                  scales.
 theory           Representations of mechanisms by scales: polytopes, dimensions and extreme points.
