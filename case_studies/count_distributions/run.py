@@ -47,7 +47,7 @@ LOOKS = {  # colour, line, label
 }
 SOLVERS = {  # of SciPy, on all entries of the mechanism
     "highs-ds": ("#767676", "--", "linear program, simplex"),
-    "highs-ipm": ("#000000", ":", "linear program, interior point"),
+    "highs-ipm": ("#8C4B00", ":", "linear program, interior point"),
 }
 FIXED = ("sandwich", "max", "min", "optimal")
 TWO_STAGE = (*FIXED, "unfixed")

@@ -207,7 +207,8 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1, weights: ArrayL
     z = as_distribution(z)
     exact = as_epsilon(epsilon)
     n, weight = z.size, np.asfortranarray(costs(z, weights, power))
-    _require_convex(weight)
+    if weights is not None:
+        _require_convex(weight)
     table = falling(np.arange(n), exact)
     columns, j, rows = np.empty(n, dtype=np.int64), 0, np.arange(n)
     for peak in range(n):
