@@ -1,11 +1,6 @@
-"""The probability of a sum of integers, as a mean over frequencies or by convolution.
-
-If many cells share a sum, only low frequencies are relevant. Taylor's formula then gives the characteristic function of
-a cell and its slope (for posterior means) from a dozen moments, with a bound on its remainder.
-"""
+"""The probability of a sum of integers, as a mean over frequencies or by convolution."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,77 +16,6 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
 )
 
 NODES = 16  # frequencies per batch, so that their cosines fit in the cache
-ORDER = 12  # order of the moments of a cell with a small share in the sum; even
-
-
-class Small(NamedTuple):
-    """Moments ``moment[i, r] = E (k_i - center[i])^r / r!``, and whether they replace E exp(iuk)."""
-
-    center: NDArray
-    moment: NDArray
-    serve: NDArray
-
-
-@vectorised
-def small_cells(rows: WindowRows, mean: NDArray, var: NDArray, spread: float, widest: int) -> Small:
-    """Return the moments of all cells; ``widest`` is the longest row and ``spread`` the variance of the sum."""
-    d = var.size
-    small = Small(np.zeros(d, np.int64), np.ones((d, ORDER + 1)), np.zeros(d, np.bool_))
-    # weighted by the product over all cells, about exp(-spread u^2 / 2), the remainders are negligible
-    enough = 1e-10 / d * (math.e * spread / ORDER) ** (ORDER // 2)
-    power = np.ones((ORDER + 1, 2 * widest + 1))  # k^r / r! for k = -widest..widest
-    for r in range(1, ORDER + 1):
-        part, before, out, at = 1.0 / r, power[r - 1], power[r], -1.0 * widest
-        for k in range(out.size):
-            out[k] = part * at * before[k]
-            at += 1.0
-    for i in range(d):
-        row, center, moment = row_of(rows, i), int(mean[i] + 0.5), small.moment[i]
-        moment[1] = mean[i] - center
-        moment[2] = 0.5 * (var[i] + moment[1] ** 2)
-        for r in range(3, ORDER, 2):
-            one, two = power[r, widest - center :], power[r + 1, widest - center :]
-            sum_one = sum_two = 0.0
-            for k in range(row.size):
-                sum_one += row[k] * one[k]
-                sum_two += row[k] * two[k]
-            moment[r], moment[r + 1] = sum_one, sum_two
-        small.center[i] = center
-        small.serve[i] = moment[ORDER] < enough
-    return small
-
-
-@vectorised
-def by_series(small: Small, i: int, highest: float) -> bool:
-    """Return whether moments replace a cell at frequencies with ``u^ORDER`` up to `highest`."""
-    return small.serve[i] and highest * small.moment[i, ORDER] < 0.05
-
-
-@vectorised
-def series(c: NDArray, u: NDArray, real: NDArray, imaginary: NDArray) -> None:
-    """Sum ``c[r] (iu)^r`` over r below ORDER at all frequencies u, in a vectorisable form."""
-    c0, c2, c4, c6, c8, c10 = c[0], c[2], c[4], c[6], c[8], c[10]
-    c1, c3, c5, c7, c9, c11 = c[1], c[3], c[5], c[7], c[9], c[11]
-    for j in range(NODES):
-        s = u[j] * u[j]
-        real[j] = c0 - s * (c2 - s * (c4 - s * (c6 - s * (c8 - s * c10))))
-        imaginary[j] = u[j] * (c1 - s * (c3 - s * (c5 - s * (c7 - s * (c9 - s * c11)))))
-
-
-@vectorised
-def multiply(
-    real: NDArray, imaginary: NDArray, more: float, beyond: NDArray, product: NDArray, smallest: NDArray, least: NDArray
-) -> None:
-    """Multiply the squared sizes of a small cell's series, plus its remainder, into the products."""
-    for j in range(NODES):
-        square = real[j] * real[j] + imaginary[j] * imaginary[j]
-        least[j] = min(least[j], square)
-        square += more * beyond[j]
-        product[j] *= max(square, smallest[j])
-        smallest[j] = min(square, smallest[j])
-
-
-FEW = 40  # number of cells up to which no cell has a small share
 
 
 @vectorised
@@ -220,7 +144,7 @@ def _wide_first(var: NDArray, spread: float) -> NDArray:
 
 @vectorised
 def inverted(
-    rows: WindowRows, mean: NDArray, var: NDArray, slack: int, as_means: bool, by_moments: bool
+    rows: WindowRows, mean: NDArray, var: NDArray, slack: int, as_means: bool
 ) -> tuple[float, float, WindowRows, NDArray]:
     """Return P(S = slack), its relative error bound, and the terms of Fisher's identity."""
     d, spread, widest = var.size, 0.0, 0
@@ -241,23 +165,17 @@ def inverted(
     cosine, sine = np.ones((NODES, widest)), np.zeros((NODES, widest))
     real, imaginary = np.zeros((d, NODES)), np.zeros((d, NODES))  # characteristic functions of cells
     after_real, after_imaginary = np.ones((d + 1, NODES)), np.zeros((d + 1, NODES))  # products over cells i..d
-    small = Small(order, real, np.zeros(d, np.bool_))
-    if by_moments and d > FEW:
-        small = small_cells(rows, mean, var, spread, widest)
-    alive, product, smallest, least = np.empty(NODES, np.int64), np.ones(NODES), np.ones(NODES), np.ones(NODES)
-    u, beyond, g, h = np.empty(NODES), np.empty(NODES), np.empty(NODES), np.empty(NODES)
-    slope, slope_real, slope_imaginary = np.empty(ORDER), np.empty(NODES), np.empty(NODES)
+    alive, product, smallest = np.empty(NODES, np.int64), np.ones(NODES), np.ones(NODES)
+    g, h = np.empty(NODES), np.empty(NODES)
     rest = WindowRows(rows.first, rows.start, np.full(0 if as_means else rows.p.size, 1.0 / modulus))
     means = mean / modulus
     probability = kept = 1.0 / modulus
     lost = 2e-13 / (1.0 + sd) + 2e-15  # dropped frequencies, aliasing, truncated windows
     for base in range(1, count + 1, NODES):
         # a batch of frequencies: cosines and sines by doubling
-        left, shift, remainder = min(NODES, count + 1 - base), 0, 0.0
+        left = min(NODES, count + 1 - base)
         for j in range(NODES):
-            u[j] = 2.0 * np.pi * (base + j) / modulus
-            alive[j], product[j], smallest[j], least[j], beyond[j] = j, 1.0, 1.0, 1.0, u[j] ** ORDER
-        highest = beyond[left - 1]
+            alive[j], product[j], smallest[j] = j, 1.0, 1.0
         for j in range(left):
             size = 1
             while size < widest:
@@ -268,20 +186,13 @@ def inverted(
         for cell in order:
             if left == 0:
                 break
-            if by_series(small, cell, highest):
-                moment = small.moment[cell]
-                series(moment, u, real[cell], imaginary[cell])
-                multiply(real[cell], imaginary[cell], 3.0 * moment[ORDER], beyond, product, smallest, least)
-                shift += small.center[cell]
-                remainder += moment[ORDER]
-            else:
-                for a in range(left):
-                    j = alive[a]
-                    phi = project(row_of(rows, cell), cosine[j], sine[j])
-                    real[cell, j], imaginary[cell, j] = phi.real, phi.imag
-                    square = phi.real**2 + phi.imag**2
-                    product[j] *= max(square, smallest[j])
-                    smallest[j] = min(square, smallest[j])
+            for a in range(left):
+                j = alive[a]
+                phi = project(row_of(rows, cell), cosine[j], sine[j])
+                real[cell, j], imaginary[cell, j] = phi.real, phi.imag
+                square = phi.real**2 + phi.imag**2
+                product[j] *= max(square, smallest[j])
+                smallest[j] = min(square, smallest[j])
             lowest = 1.0
             for a in range(left):
                 lowest = min(lowest, product[alive[a]])
@@ -298,31 +209,20 @@ def inverted(
                 x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
                 after_real[i, j] = x * real[i, j] - y * imaginary[i, j]
                 after_imaginary[i, j] = x * imaginary[i, j] + y * real[i, j]
-        before_real, before_imaginary, part = np.zeros(NODES), np.zeros(NODES), 0.0
+        before_real, before_imaginary = np.zeros(NODES), np.zeros(NODES)
         for a in range(left):
             j = alive[a]
-            m = ((base + j) * (slack - shift)) % modulus
+            m = ((base + j) * slack) % modulus
             weight = (1.0 if 2 * (base + j) == modulus else 2.0) / modulus
             before_real[j], before_imaginary[j] = weight * root_cosine[m], -weight * root_sine[m]
-            part += before_real[j] * after_real[0, j] - before_imaginary[j] * after_imaginary[0, j]
+            probability += before_real[j] * after_real[0, j] - before_imaginary[j] * after_imaginary[0, j]
             kept += weight
-            share = weight * np.sqrt(after_real[0, j] ** 2 + after_imaginary[0, j] ** 2)
-            lost += share * np.expm1(remainder * beyond[j] / np.sqrt(least[j]))
-        probability += part
         for i in range(d):
             for j in range(NODES):  # product over all cells except i
                 x, y = after_real[i + 1, j], after_imaginary[i + 1, j]
                 g[j] = before_real[j] * x - before_imaginary[j] * y
                 h[j] = before_real[j] * y + before_imaginary[j] * x
-            if by_series(small, i, highest):
-                moment, tail = small.moment[i], small.center[i] * part
-                for r in range(ORDER):
-                    slope[r] = (r + 1) * moment[r + 1]
-                series(slope, u, slope_real, slope_imaginary)
-                for j in range(NODES):
-                    tail += g[j] * slope_real[j] - h[j] * slope_imaginary[j]
-                means[i] += tail
-            elif as_means:
+            if as_means:
                 for a in range(left):
                     j = alive[a]
                     means[i] += slope_of(row_of(rows, i), cosine[j], sine[j], g[j], h[j])

@@ -41,9 +41,7 @@ def block_of(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[f
     if not log_z > -np.inf:
         return log_z, WindowRows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
     room, center = slack_for(rows, target), mean
-    probability, error, rest, mean = inverted(rows, center, var, room, as_means, as_means)
-    if as_means and not (probability > 0 and error < 1e-9):  # moments may be too inaccurate for wide cells
-        probability, error, rest, mean = inverted(rows, center, var, room, as_means, False)
+    probability, error, rest, mean = inverted(rows, center, var, room, as_means)
     value, accurate = log_z + np.log(probability), probability > 0 and error < 1e-9
     if accurate and as_means:
         return value - tilt * target, rows, mean / probability
