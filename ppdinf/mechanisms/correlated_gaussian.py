@@ -18,12 +18,11 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import null_space
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
-from ppdinf.mechanisms.real_noise import SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps, unless_noisy
+from ppdinf.mechanisms.real_noise import SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
 from ppdinf.noise.exact.lattice_gaussian import ImageLattice
 from ppdinf.noise.primitives.continuous import normals
@@ -117,15 +116,9 @@ class CorrelatedGaussian(SubspaceMechanism):
 
         parts = np.unique(widths.round(12)).size
         reason = f"Gaussian noise of {parts} width{'s' * (parts != 1)} along {widths.size} orthogonal axes"
-        if self.grid is not None and widths.size:
-            try:
-                return self._on_lattice(system, factor, axes.T / widths[:, np.newaxis], reason)
-            except (InvariantError, PrivacyError) as error:
-                if self.grid != "auto":
-                    raise
-                reason += f"; no grid, because {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
-        law = _stated(factor, axes.T / widths[:, np.newaxis], draw, "axes", reason)
-        return unless_noisy(law, self.grid, scale=1.0)
+        white = axes.T / widths[:, np.newaxis]
+        law = _stated(factor, white, draw, "axes", reason)
+        return self._in_multiples(law, lambda: self._on_lattice(system, factor, white, reason))
 
     def _on_lattice(self, system: System, factor: Reals, white: Reals, reason: str) -> SubspaceNoise:
         """Return the discrete Gaussian on the multiples of the grid that the changes span."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -27,7 +28,14 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import refuse_undeclared, require_public
-from ppdinf.mechanisms.real_noise import Grid, SubspaceNoise, as_grid, log_total_of_norm, real_sampler
+from ppdinf.mechanisms.real_noise import (
+    Grid,
+    SubspaceNoise,
+    as_grid,
+    log_total_of_norm,
+    real_sampler,
+    unless_noisy,
+)
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import BitStream, keyed_stream
 from ppdinf.noise.sampler_plan import Plan
@@ -221,6 +229,20 @@ class SubspaceMechanism(SharedKey):
     @abstractmethod
     def law(self, system: System) -> SubspaceNoise:
         """Return the law of the noise under bound public sums."""
+
+    def _in_multiples(
+        self, law: SubspaceNoise, on_lattice: Callable[[], SubspaceNoise], scale: float = 1.0
+    ) -> SubspaceNoise:
+        """Return noise in multiples of the grid; for "auto" real numbers if no sampler for its lattice is known."""
+        if self.grid is None or not scale or not law.dimension:
+            return unless_noisy(law, self.grid, scale=scale)
+        try:
+            return on_lattice()
+        except (InvariantError, PrivacyError) as error:
+            if self.grid != "auto":
+                raise
+            cause = f"{str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
+            return replace(law, reason=f"{law.reason}; no grid, because {cause}")
 
     @property
     def guarantee(self) -> Guarantee:

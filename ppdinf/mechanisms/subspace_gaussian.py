@@ -14,7 +14,8 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -22,20 +23,12 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf._internal.values import assign
-from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
-from ppdinf.mechanisms.real_noise import (
-    NARROWEST,
-    SubspaceNoise,
-    gaussian_on_grid,
-    gaussian_reach,
-    in_steps,
-    unless_noisy,
-)
+from ppdinf.mechanisms.real_noise import NARROWEST, SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps
 from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.primitives.stream import BitStream
@@ -153,41 +146,34 @@ class SubspaceGaussian(SubspaceMechanism):
         """Return the spherical Gaussian on the null space."""
         space = null_space(system.structure)
         sigma, d = self._sigma(space), space.fixed.shape[0]
-        width = max(sigma, NARROWEST)
         reason = f"Gaussian noise of {d} answers on the {space.dimension} dimensions that public sums leave free"
-        if self.grid is not None and space.dimension and sigma:
-            try:
-                return self._on_lattice(system, sigma, reason)
-            except (InvariantError, PrivacyError) as error:
-                if self.grid != "auto":
-                    raise
-                reason += f"; no grid, because {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
 
         def draw(draws: int, stream: BitStream) -> Reals:
             return sigma * space.project(normals(stream, draws, d))
 
-        norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
-        reach = gaussian_reach(width, d)
-        law = SubspaceNoise(draw, norm.log_density, "projection", reason, reach, space.dimension, norm)
-        return unless_noisy(law, self.grid, scale=sigma)
+        def on_lattice() -> SubspaceNoise:
+            """Return the discrete Gaussian on the multiples of the grid with public sums 0."""
+            grid, steps = self._in_steps(sigma, system)
+            noise = exact_noise(system.structure, DiscreteGaussian(steps))
+            law = _spherical(
+                lambda draws, stream: in_steps(noise.draw(draws, stream), grid),
+                "Klein",
+                f"{reason}, on a lattice",
+                float(steps * grid),
+                space,
+            )
+            return replace(law, grid=grid, exact=True)
 
-    def _on_lattice(self, system: System, sigma: float, reason: str) -> SubspaceNoise:
-        """Return the discrete Gaussian on the multiples of the grid with public sums 0."""
-        structure, d = system.structure, system.frame.size
-        grid, steps = self._in_steps(sigma, system)
-        noise, width = exact_noise(structure, DiscreteGaussian(steps)), float(steps * grid)
-        norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
-        return SubspaceNoise(
-            lambda draws, stream: in_steps(noise.draw(draws, stream), grid),
-            norm.log_density,
-            "Klein",
-            f"{reason}, on a lattice",
-            gaussian_reach(width, d),
-            structure.lattice.rank,
-            norm,
-            grid=grid,
-            exact=True,
-        )
+        law = _spherical(draw, "projection", reason, max(sigma, NARROWEST), space)
+        return self._in_multiples(law, on_lattice, sigma)
+
+
+def _spherical(
+    draw: Callable[[int, BitStream], Reals], sampler: str, reason: str, width: float, space: NullSpace
+) -> SubspaceNoise:
+    d = space.fixed.shape[0]
+    norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
+    return SubspaceNoise(draw, norm.log_density, sampler, reason, gaussian_reach(width, d), space.dimension, norm)
 
 
 def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Neighbours) -> float:

@@ -10,7 +10,7 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022. Noise on 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.special import exprel, logsumexp
 
 from ppdinf._internal.values import assign
-from ppdinf.errors import InvariantError, ModelError
+from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws.likelihood import Likelihood
@@ -130,19 +130,12 @@ class SubspaceLaplace(SubspaceMechanism):
         # Extended noise: Laplace coordinates in a basis of the null space, on the lattice if possible.
         if self.method == "extended":
             norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
-            if self.grid is not None and scale:
-                try:
-                    return self._on_lattice(space, scale, reason)
-                except InvariantError as error:
-                    if self.grid != "auto":
-                        raise
-                    reason += f"; no grid, because {str(error)[0].lower()}{str(error)[1:].rstrip('.')}"
 
             def extended(draws: int, stream: BitStream) -> Reals:
                 return scale * (laplaces(stream, draws, m) @ space.basis.T) if m else np.zeros((draws, d))
 
             law = SubspaceNoise(extended, norm.log_density, "basis", reason, reach, m, norm)
-            return unless_noisy(law, self.grid, scale=scale)
+            return self._in_multiples(law, lambda: self._on_lattice(space, scale, law), scale)
 
         # Projected noise: its density is an integral over the removed shifts t, or a sum on a grid.
         grid = None if not scale else self.grid if self.grid != "auto" else min(Fraction(1), grid_below(width))
@@ -171,22 +164,21 @@ class SubspaceLaplace(SubspaceMechanism):
 
         return SubspaceNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
 
-    def _on_lattice(self, space: NullSpace, scale: float, reason: str) -> SubspaceNoise:
+    def _on_lattice(self, space: NullSpace, scale: float, real: SubspaceNoise) -> SubspaceNoise:
         """Return the law with independent Laplace coordinates in the basis, on the multiples of the grid."""
-        (d, m), lattice = space.basis.shape, space.lattice_basis
+        d, lattice = space.fixed.shape[0], space.lattice_basis
         grid = self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(scale))
         law, widening = triangular_laplace(space.basis.T @ lattice, scale, grid)
         width = max(scale * widening, NARROWEST)
         norm = NoiseNorm(sparse.csc_array(space.basis.T / width), 1)
-        reach = laplace_reach(width, d) + float(grid) * d
-        return SubspaceNoise(
-            lambda draws, stream: in_steps((lattice @ law.draw(draws, stream).T).T, grid),
-            norm.log_density,
-            "triangular",
-            f"{reason}, on a lattice",
-            reach,
-            m,
-            norm,
+        return replace(
+            real,
+            draw=lambda draws, stream: in_steps((lattice @ law.draw(draws, stream).T).T, grid),
+            log_density=norm.log_density,
+            sampler="triangular",
+            reason=f"{real.reason}, on a lattice",
+            reach=laplace_reach(width, d) + float(grid) * d,
+            norm=norm,
             grid=grid,
             exact=True,
         )

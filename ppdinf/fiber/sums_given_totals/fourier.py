@@ -1,7 +1,5 @@
 """The probability of a sum of integers, as a mean over frequencies or by convolution."""
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
