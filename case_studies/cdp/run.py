@@ -16,6 +16,7 @@ from scipy import stats
 import ppdinf as ppd
 from ppdinf._internal.rationals import as_fraction
 from ppdinf.datasets.table_file import public_folder
+from ppdinf.diagnostics import tv_bound
 from ppdinf.invariants import Public, groups, margin, nonnegative, total
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise import IndependenceMetropolis
@@ -107,8 +108,7 @@ def chain(rates, iterations=500_000):
     draws = conditioned(table, 5000, np.random.default_rng(3)).values.reshape(5000, -1) - counts
     rows = []
     for rate in rates:
-        bounds = {"B": np.eye(46, dtype=int), "limits": -counts}
-        published = IndependenceMetropolis(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
+        _, published = published_chain(rate)
         noise, accepted = published.draw(iterations // 10, thin=10, chains=4, rng=1)
         prepared = published.system
         l1 = np.abs(noise).sum(axis=2).mean(axis=1)
@@ -191,15 +191,20 @@ def levels(epsilon=0.5, draws=400_000):
     return pd.DataFrame(rows).T
 
 
-def traces(study, exact, iterations):
-    """Plot the published chain on its table: two of its cells, and the L1 distance at two rates of its proposals."""
+def published_chain(rate):
+    """Return the paper's Table 1 and the published chain for its public sums and bounds."""
     table = labelled(np.array(TABLE_1))
     system = PUBLIC.on(table)
     bounds = {"B": np.eye(46, dtype=int), "limits": -system.cells(table)}
+    return table, IndependenceMetropolis(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
+
+
+def traces(study, exact, iterations):
+    """Plot the published chain on its table: two of its cells, and the L1 distance at two rates of its proposals."""
     figure, panels = plt.subplots(2, 1, figsize=(7.5, 4.2), sharex=True, sharey=True, layout="constrained")
     cells, sides = plt.subplots(1, 2, figsize=(7.5, 2.6), sharex=True, sharey=True, layout="constrained")
     for axes, rate in zip(panels, (0.6, 0.9), strict=True):
-        published = IndependenceMetropolis(system.A, DoubleGeometric("1/2"), rate, free=FREE, **bounds)
+        table, published = published_chain(rate)
         noise, accepted = published.draw(iterations, rng=2)
         for side, cell, what in ((0, 1, "in the index set"), (1, 0, "solved")) if rate == 0.6 else ():
             sides[side].plot(table.values.ravel()[cell] + noise[0, :, cell], lw=0.8, color="#0072B2")
@@ -284,6 +289,11 @@ def main(output, *, quick=False, data=None, seed=2020):
                 holds=if_enough(not quick, abs(at["acceptance"] / at["without a chain"] - 1) < 0.1))  # fmt: skip
     best = curve.set_index("rate")["without a chain"].idxmax()
     study.claim("best rate of its proposals", CDP, "0.6", f"{best:g}", holds=if_enough(not quick, 0.55 <= best <= 0.65))
+    bound = tv_bound(published_chain(0.6)[1].meeting, pairs=100 if quick else 1000, lag=1000, rng=seed)
+    steps = bound.steps(0.05)
+    study.claim("steps of the chain until coupled pairs bound its distance by 0.05", "here", "10,000 draws are shown",
+                f"{steps:,} (95 % limit of {bound.meetings.size} pairs)" if steps else "no bound",
+                holds=if_enough(not quick, steps is not None and steps < 10_000))  # fmt: skip
     traces(study, exact, 10_000)
     mechanism = ppd.Conditioned(PUBLIC, noise=ppd.mechanisms.DoubleGeometric("1/2"))
     cost = conditioning_cost(mechanism, PUBLIC.on(labelled(np.array(TABLE_1))))
