@@ -100,21 +100,23 @@ def general(z, epsilon):
 
 
 def least(sizes, alone):
-    """Compare the optimum with a general solver: error, audited epsilon, time."""
-    print("| counts | relative difference | audited epsilon | s | s, general | ratio |\n|---|---|---|---|---|---|")
+    """Compare the method for any costs with a general solver and the closed form: error, audited epsilon, time."""
+    print(
+        "| counts | general | closed form | audited epsilon | s | s, general | ratio |\n|---|---|---|---|---|---|---|"
+    )
     for n in (*sizes, alone):
         z = DISTRIBUTIONS["binomial"](n)
-        spent, found = seconds(lambda z=z: counts.optimal(z, "1/2"))
+        cost = z[:, None] * np.abs(np.arange(n)[:, None] - np.arange(n))
+        spent, found = seconds(lambda z=z, cost=cost: counts.optimal(z, "1/2", weights=cost))
+        exact = found.count_error() / counts.optimal(z, "1/2").count_error() - 1
         line = f"| {n} | "
         if n == alone:
-            print(f"{line}- | {found.audit().epsilon:.15g} | {spent:.2f} | - | - |", flush=True)
+            print(f"{line}- | {exact:.0e} | {found.audit().epsilon:.15g} | {spent:.2f} | - | - |", flush=True)
             continue
         other, error = seconds(lambda z=z: general(z, 0.5))
-        apart = found.count_error() / error - 1
-        print(
-            f"{line}{apart:.0e} | {found.audit().epsilon:.15g} | {spent:.2f} | {other:.2f} | {other / spent:.0f} |",
-            flush=True,
-        )
+        apart, epsilon = found.count_error() / error - 1, found.audit().epsilon
+        times = f"{spent:.2f} | {other:.2f} | {other / spent:.0f}"
+        print(f"{line}{apart:.0e} | {exact:.0e} | {epsilon:.15g} | {times} |", flush=True)
 
 
 def tables():

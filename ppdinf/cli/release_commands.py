@@ -221,8 +221,11 @@ def counts(
     count: COUNT,
     dims: DIMS,
     epsilon: Annotated[str, typer.Option(help="Privacy loss of both stages together, such as **1/2**.")],
-    most: Annotated[int, typer.Option(help="Upper bound on the counts of all cells, chosen without use of the table.")],
     output: Annotated[Path, typer.Option(help="File to write; must not exist yet.")],
+    most: Annotated[
+        int | None,
+        typer.Option(help="Upper bound on all counts, chosen without use of the table; by default from noisy counts."),
+    ] = None,
     session: SESSION = None,
     top_code: Annotated[
         bool, typer.Option("--top-code", help="Replace larger counts by the upper bound instead of refusing them.")
@@ -241,19 +244,20 @@ def counts(
     """
     console = stdout()
     require_new(output)
-    if most < 1:
+    if most is not None and most < 1:
         raise PrivacyError(f"--most must be at least 1, found {most}")
     budget = None if session is None else ppd.Session.open(session)
-    mechanism = ppd.counts.TwoStage(epsilon, most + 1, split=split, constructor=constructor)
+    mechanism = ppd.counts.TwoStage(epsilon, None if most is None else most + 1, split=split, constructor=constructor)
     with stage(console, f"Reading {table.name}"):
         data = ppd.datasets.read_table(table, count=count, dims=names_in(dims))
-    if top_code:
+    if top_code and most is not None:
         data = data.clip(max=most)
-    elif bool((data > most).any()):
+    elif most is not None and bool((data > most).any()):
         raise CountError(f"some counts are larger than --most {most}: give a larger bound, or --top-code")
     with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
         made = draw_release(mechanism, data, budget, output.stem, None)
-    write_release(console, made, output, f"{made.frame.size} cells with counts from 0 to {most}", budget)
+    counted = "counts" if most is None else f"counts from 0 to {most}"
+    write_release(console, made, output, f"{made.frame.size} cells with {counted}", budget)
 
 
 FILE = Annotated[Path, typer.Argument(metavar="FILE", help="Session file, such as **cases.budget**.")]

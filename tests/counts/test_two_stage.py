@@ -434,6 +434,8 @@ def test_a_release_by_the_command(schools):
     release = ppd.read_release(schools.parent / "out.ppd")
     assert release.table.max() <= 9
     assert release.guarantee.epsilon == 1
+    assert run_counts(schools, "--epsilon", "3", output="open.ppd").exit_code == 0
+    assert ppd.read_release(schools.parent / "open.ppd").mechanism.n in (3, 5, 9, 17, 33)
 
 
 def test_refusals_of_the_command(schools):

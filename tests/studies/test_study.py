@@ -240,7 +240,7 @@ def test_claims_page_and_figures(tmp_path, monkeypatch):
     main(tmp_path, quick=True)
     results = (tmp_path / "results.json").read_text(encoding="utf-8")
     claims = {claim["claim"]: claim for claim in json.loads(results)["claims"]}
-    assert len(claims) == 25
+    assert len(claims) == 32
     simulated = [name for name in claims if "homicides" in name]
     for name, claim in claims.items():
         assert claim["holds"] is not False or name in simulated or any(part in name for part in OPEN), claim
