@@ -27,6 +27,7 @@ from .diagnostics import diagnose as diagnose
 from .measurements import Measurements as Measurements
 from .measurements import measured as measured
 from .measurements import read_measurements as read_measurements
+from .measurements import read_published as read_published
 from .mechanisms import Conditioned as Conditioned
 from .mechanisms import CorrelatedGaussian as CorrelatedGaussian
 from .mechanisms import GeneralizedGaussian as GeneralizedGaussian

@@ -8,9 +8,9 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import ppdinf as ppd
+from ppdinf import read_published
 from ppdinf.cli import app
 from ppdinf.errors import LabelError
-from ppdinf.measurements import read_published_csv
 from ppdinf.tables.frame import Frame
 from ppdinf.tables.totals import named_totals, refuse_totals
 
@@ -268,7 +268,7 @@ def test_commands_for_published_tables(tmp_path):
         assert "'Statewide'" in result.output
     assert run(app, ["audit", table, *options, "--not-total", "Statewide"]).exit_code == 0
     with pytest.raises(LabelError, match="'Statewide'"):
-        read_published_csv(table, value="n", dims=["county"], suppressed="1-9")
+        read_published(table, value="n", dims=["county"], rule="suppressed(1, 9)")
     counties = csv(tmp_path / "c.csv", {"Adams": 12, "Beaver": "*"})
     (tmp_path / "state.csv").write_text("n\n17\n")
     result = run(app, ["audit", counties, *options, "--public", str(tmp_path / "state.csv")])

@@ -41,7 +41,7 @@ def check(
     if key is None and (title is not None or period is not None):
         raise SignatureError("--title and --period are parts of a signature: give the public key of the signer, --key")
     signed = None if key is None else _signed(file, key, title, period)
-    release = read_index(file) if has_field(file, "holds", HOLDS) else ppd.measurements.read_published(file)
+    release = read_index(file) if has_field(file, "holds", HOLDS) else ppd.measurements.read_ppd(file)
     if isinstance(release, ppd.releases.ReleaseParts):
         for label in release:
             release.verified_file(label)

@@ -24,6 +24,12 @@ NOT_TOTAL = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL", help="Label that is not a total, although it looks like one; repeat for more."),
 ]
+Text = str | None
+Files = list[Path] | None
+
+
+def _option(metavar: str, text: str) -> Any:
+    return typer.Option(metavar=metavar, help=text)
 
 
 @dataclass(frozen=True)
@@ -31,63 +37,47 @@ class PublishedTable:
     """Files of a published table, and the options of a command that describe them."""
 
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="A CSV file, a file of measurements, or releases of one table.")
+        list[Path],
+        typer.Argument(metavar="FILE", help="A text file of a table, a file of measurements, or releases."),
     ]
-    value: Annotated[str | None, typer.Option(metavar="COLUMN", help="For CSV files: column of published values.")] = (
-        None
-    )
-    dims: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns of labels, such as **county,month**.")
-    ] = None
-    coords: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns that depend on one dimension, such as **state**.")
+    value: Annotated[Text, _option("COLUMN", "Column of published values.")] = None
+    dims: Annotated[Text, _option("COLUMNS", "Columns of labels, such as **county,month**.")] = None
+    coords: Annotated[Text, _option("COLUMNS", "Columns that depend on one dimension, such as **state**.")] = None
+    rule: Annotated[
+        Text, _option("NAME", "Rule of a publisher, such as **cdc-wonder**; or **rounded(5) then suppressed(1, 7)**.")
     ] = None
     noise: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LAW",
-            help="Noise of the numbers: **geometric:EPSILON**, **discrete-gaussian:SD**, **gaussian:SD**, "
-            "**laplace:SCALE**, or **ptable:FILE** for cell keys.",
+        Text,
+        _option(
+            "LAW",
+            "Noise of the numbers: **geometric:EPSILON**, **discrete-gaussian:SD**, **gaussian:SD**, "
+            "**laplace:SCALE**, **sampled:WEIGHT** for surveys, or **ptable:FILE** for cell keys.",
         ),
     ] = None
-    clipped: Annotated[int | None, typer.Option(metavar="AT", help="Noisy numbers below AT are published as AT.")] = (
-        None
-    )
+    clipped: Annotated[int | None, _option("AT", "Noisy numbers below AT are published as AT.")] = None
     rounded: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BASE",
-            help="Numbers are rounded to the nearest multiple of BASE; for an even base **ties-up:BASE**, "
-            "**ties-down:BASE** or **ties-even:BASE**. Also **down:BASE**, **up:BASE**, **random:BASE**.",
+        Text,
+        _option(
+            "BASE",
+            "Numbers are rounded to the nearest multiple of BASE; for an even base **ties-up:BASE**, "
+            "**ties-down:BASE** or **ties-even:BASE**. Also **down:BASE**, **up:BASE**, **random:BASE**, "
+            "**midpoint:BASE**.",
         ),
     ] = None
-    suppressed: Annotated[
-        str | None,
-        typer.Option(metavar="RANGE", help="Counts behind marks (S, D, *), before rounding, such as **1-9**."),
-    ] = None
+    suppressed: Annotated[Text, _option("RANGE", "Counts behind marks, before rounding, such as **1-9**.")] = None
     marks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MARKS", help="Marks of suppressed counts, instead of S, D, C, X, * and such: **N,-999**."
-        ),
+        Text, _option("MARKS", "Marks of suppressed counts, instead of S, D, C, X, * and such: **N,-999**.")
     ] = None
     empty: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MEANING", help="Meaning of empty values and absent rows: **suppressed**, **missing** or **zero**."
-        ),
+        Text, _option("MEANING", "Empty values and absent rows: **suppressed**, **missing**, **zero**.")
     ] = None
-    sums: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE.csv", help="Sums that are published as the table is; repeat for more."),
-    ] = None
-    public: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE.csv", help="Sums that are published exactly; repeat for more.")
-    ] = None
+    percent_of: Annotated[Text, _option("COLUMN", "Denominators, if the values are percentages.")] = None
+    sums: Annotated[Files, _option("FILE", "Sums that are published as the table is; repeat for more.")] = None
+    public: Annotated[Files, _option("FILE", "Sums that are published exactly; repeat for more.")] = None
     not_total: NOT_TOTAL = None
 
     def read(self) -> ppd.Measurements:
-        """Read releases, a file of measurements, or a table in a CSV file."""
+        """Read releases, a file of measurements, or a table in a text file."""
         first, *others = self.files
         is_described = any(getattr(self, field.name) is not None for field in fields(self)[1:])
         is_text = first.suffix.lower() in TEXT or (is_described and not is_zipfile(first))
@@ -95,35 +85,44 @@ class PublishedTable:
             return self._read_text(first)
         if is_described:
             raise PpdinfError(
-                "--value, --dims and the options of published values describe one CSV file: "
+                "--value, --dims and the options of published values describe one text file: "
                 + (f"found {len(self.files)} files" if others else f"{first.name} is a file by ppdinf")
             )
-        if not others and isinstance(published := ppd.measurements.read_published(first), ppd.Measurements):
+        if not others and isinstance(published := ppd.measurements.read_ppd(first), ppd.Measurements):
             return published
         return ppd.Measurements.of_releases(ppd.read_release(file) for file in self.files)
 
     def _read_text(self, file: Path) -> ppd.Measurements:
-        """Read a CSV file of published values."""
+        """Read a text file of published values."""
         if self.value is None or self.dims is None:
             raise PpdinfError(
                 f"{file.name} is read as a CSV file, which needs --value and --dims, such as --value count "
                 "--dims county,month"
             )
-        if self.marks is not None and self.suppressed is None:
-            raise PpdinfError("--marks needs the range of suppressed counts, such as --suppressed 1-9")
-        return ppd.measurements.read_published_csv(
+        return ppd.read_published(
             file,
             value=self.value,
             dims=names_in(self.dims),
             coords=names_in(self.coords or ""),
-            law=_law(self.noise, self.clipped, self.rounded),
-            suppressed=self.suppressed,
-            **({} if self.marks is None else {"marks": names_in(self.marks)}),
+            rule=self._rule(),
             empty=self.empty,
+            of=self.percent_of,
             sums=self.sums or (),
             public=self.public or (),
             not_totals=self.not_total or (),
         )
+
+    def _rule(self) -> ppd.rules.Rule:
+        """Compose the rule that the options state."""
+        rule = ppd.rules.Rule() if self.rule is None else ppd.rules.publisher(self.rule)
+        law = _law(self.noise, self.clipped, self.rounded)
+        rule = rule if law is None else rule.then(law)
+        marks: dict[str, Any] = {} if self.marks is None else {"marks": names_in(self.marks)}
+        if self.suppressed is not None:
+            return rule.then(ppd.rules.suppressed(self.suppressed, **marks))
+        if self.empty == "suppressed" and rule.least is None:
+            raise PpdinfError("--empty suppressed needs the range of suppressed counts: --suppressed 1-9")
+        return rule if self.marks is None else rule.then(ppd.rules.suppressed(">=0", **marks))
 
 
 def names_in(columns: str) -> list[str]:
@@ -248,8 +247,8 @@ def denoise(
         raise typer.Exit(1)
 
 
-def _law(noise: str | None, clipped: int | None, rounded: str | None) -> object:
-    """Return the law of numbers, or None for exact numbers."""
+def _law(noise: str | None, clipped: int | None, rounded: str | None) -> ppd.rules.Rule | None:
+    """Return the rule of numbers, or None for exact numbers."""
     if noise is not None and rounded is not None:
         raise PrivacyError("--noise and --rounded exclude each other: rounded noise needs a law in Python")
     if noise is None and clipped is not None:
@@ -258,29 +257,28 @@ def _law(noise: str | None, clipped: int | None, rounded: str | None) -> object:
         rule, _, text = rounded.rpartition(":")
         base = int(_number(text, "--rounded", whole=True))
         if rule in ("", "down", "up"):
-            return ppd.laws.Rounded(base, rule or "nearest")
+            return ppd.rules.Rule(ppd.laws.Rounded(base, rule or "nearest"))
         if rule in ("ties-up", "ties-down", "ties-even"):
-            return ppd.laws.Rounded(base, ties=rule.removeprefix("ties-"))
-        if rule == "random":
-            return ppd.laws.RandomRounding(base)
-        raise PrivacyError(f"--rounded {rounded}: the rule must be ties-up, ties-down, ties-even, down, up or random")
+            return ppd.rules.rounded(base, ties=rule.removeprefix("ties-"))
+        if rule in ("random", "midpoint"):
+            return (ppd.rules.random_rounded if rule == "random" else ppd.rules.midpoint_rounded)(base)
+        raise PrivacyError(
+            f"--rounded {rounded}: the rule must be ties-up, ties-down, ties-even, down, up, random or midpoint"
+        )
     if noise is None:
         return None
     kind, _, parameter = noise.partition(":")
-    if kind == "geometric":
-        law: object = ppd.laws.DoubleGeometric(parameter)
-    elif kind == "ptable":
-        law = ppd.laws.read_ptable(parameter)
-    elif kind in ("discrete-gaussian", "gaussian", "laplace"):
-        scale = _number(parameter, "--noise")
-        named = {"discrete-gaussian": ppd.laws.DiscreteGaussian, "gaussian": ppd.laws.Gaussian}
-        law = named.get(kind, ppd.laws.Laplace)(scale)
-    else:
+    laws = ppd.laws
+    of_scale = {"discrete-gaussian": laws.DiscreteGaussian, "gaussian": laws.Gaussian, "laplace": laws.Laplace}
+    of_scale |= {"sampled": laws.Sampled}
+    of_text = {"geometric": laws.DoubleGeometric, "ptable": laws.read_ptable}
+    if kind not in of_scale | of_text:
         raise PrivacyError(
-            f"--noise {noise}: the law must be geometric:EPSILON, discrete-gaussian:SD, gaussian:SD, laplace:SCALE or "
-            "ptable:FILE"
+            f"--noise {noise}: the law must be geometric:EPSILON, discrete-gaussian:SD, gaussian:SD, laplace:SCALE, "
+            "sampled:WEIGHT or ptable:FILE"
         )
-    return law if clipped is None else ppd.laws.Clipped(law, at=clipped)
+    law: Any = of_text[kind](parameter) if kind in of_text else of_scale[kind](_number(parameter, "--noise"))
+    return ppd.rules.noisy(law if clipped is None else laws.Clipped(law, at=clipped))
 
 
 def _number(text: str, option: str, whole: bool = False) -> float:

@@ -220,7 +220,7 @@ def read_table(
 
     See Also
     --------
-    ppdinf.datasets.public_file, ppdinf.as_table, ppdinf.measurements.read_published_csv
+    ppdinf.datasets.public_file, ppdinf.as_table, ppdinf.read_published
 
     Examples
     --------

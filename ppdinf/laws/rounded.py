@@ -77,6 +77,8 @@ class Rounded(PerEntry, IndicatorLaw):
     @property
     def gives(self) -> str:
         """Description of a published number, for messages."""
+        if self.base == 1:
+            return "which is exact"
         ties = "" if self.ties is None else f" (ties: {self.ties})"
         where = "" if self.direction == "nearest" else f" {self.direction}"
         minus = f" minus {self.offset}" if self.offset else ""

@@ -8,15 +8,15 @@ measured            One published array of noisy sums, and the distribution of i
 measurement_file    Files of measurements: a sealed archive of JSON and CSV, like release files.
 measurement_reader  Reading of measurement files, with verification of every byte.
 measurements        Everything published about one table: noisy sums, exact sums, and bounds.
-published_csv       Measurements from CSV files of published numbers, ranges and suppression marks.
+published_table     Measurements from text files of published numbers, ranges, percentages and suppression marks.
 same_noise          Refusal of releases that occur twice: their noise would count as two independent draws.
 """
 
 from ppdinf.measurements.measured import Measured as Measured
 from ppdinf.measurements.measured import measured as measured
 from ppdinf.measurements.measurement_reader import read_measurements as read_measurements
-from ppdinf.measurements.measurement_reader import read_published as read_published
+from ppdinf.measurements.measurement_reader import read_ppd as read_ppd
 from ppdinf.measurements.measurements import Measurements as Measurements
-from ppdinf.measurements.published_csv import read_published_csv as read_published_csv
+from ppdinf.measurements.published_table import read_published as read_published
 
-__all__ = ["Measured", "Measurements", "measured", "read_measurements", "read_published", "read_published_csv"]
+__all__ = ["Measured", "Measurements", "measured", "read_measurements", "read_ppd", "read_published"]

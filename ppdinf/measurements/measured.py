@@ -149,7 +149,7 @@ def measured(statement: Public, values: object, law: object) -> Measured:
 
     See Also
     --------
-    ppdinf.Measurements, ppdinf.measurements.Measured, ppdinf.measurements.read_published
+    ppdinf.Measurements, ppdinf.measurements.Measured, ppdinf.read_published
 
     Examples
     --------

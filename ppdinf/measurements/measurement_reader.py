@@ -41,7 +41,7 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
 
     See Also
     --------
-    ppdinf.Measurements, ppdinf.measurements.read_published_csv
+    ppdinf.Measurements, ppdinf.read_published
 
     Examples
     --------
@@ -58,7 +58,7 @@ def read_measurements(path: str | PathLike[str]) -> Measurements:
     return sealed.read_verified(path, _read, pack_measurements)
 
 
-def read_published(path: str | PathLike[str]) -> Measurements | Release:
+def read_ppd(path: str | PathLike[str]) -> Measurements | Release:
     """Read a file of measurements, or of a release.
 
     Parameters
@@ -78,16 +78,16 @@ def read_published(path: str | PathLike[str]) -> Measurements | Release:
 
     See Also
     --------
-    ppdinf.measurements.read_published_csv, ppdinf.read_measurements
+    ppdinf.read_measurements, ppdinf.read_release, ppdinf.read_published
 
     Examples
     --------
     >>> import pathlib, tempfile, ppdinf as ppd
-    >>> from ppdinf.measurements import read_published
+    >>> from ppdinf.measurements import read_ppd
     >>> release = ppd.Release([3, -1, 4], ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     release.save(pathlib.Path(folder, "cases.ppd"))
-    ...     read_published(pathlib.Path(folder, "cases.ppd")).table.values
+    ...     read_ppd(pathlib.Path(folder, "cases.ppd")).table.values
     array([ 3, -1,  4])
     """
     return read_measurements(path) if sealed.has_field(path, "holds", HOLDS) else read_release(path)

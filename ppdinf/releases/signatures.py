@@ -129,7 +129,7 @@ def _kind(path: Path) -> str:
     if sealed.has_field(path, "holds", HOLDS):
         read_index(path)
         return "release in parts"
-    importlib.import_module(READER).read_published(path)
+    importlib.import_module(READER).read_ppd(path)
     return MEASUREMENTS if sealed.has_field(path, "holds", MEASUREMENTS) else "release"
 
 

@@ -15,9 +15,10 @@ from ppdinf.laws import Interval, RandomRounding, Rounded, Suppressed, Threshold
 from ppdinf.laws.averaged import Averaged
 from ppdinf.laws.censored import Censored
 from ppdinf.laws.observation_model import ObservationModel, as_observation_model
-from ppdinf.tables.count_ranges import MARKS, HiddenCounts, Range, are_ranges, comparable, is_missing
+from ppdinf.tables.count_ranges import MARKS, HiddenCounts, Range, are_ranges, comparable, count_range, is_missing
 
 EXACT = Rounded(1)
+ENUMERATED = 10**6  # counts; sets of more counts are intervals
 
 
 @dataclass(frozen=True)
@@ -162,45 +163,69 @@ class Rule:
         CountError
             No count is printed as this text, or the meaning of an empty text is not stated.
         """
-        model = as_observation_model(self)
-        shown = model.shown(np.array([text], dtype=object))
-        if is_missing(shown[0]) and model.absent is None:
-            return CountSet(((0, math.inf),))
-        if is_missing(shown[0]):
-            law, y = model, np.array([model.absent])
+        law, y = self._read(text)
+        low, high = self.bounds(text)
+        if high - low <= ENUMERATED:
+            x = np.arange(low, high + 1)
+            inside = np.concatenate([[False], law.log_weight(y, x) > -np.inf, [False]]).astype(int)
+            starts, stops = (np.flatnonzero(np.diff(inside) == sign) for sign in (1, -1))
+            found = list(zip(x[starts].tolist(), x[stops - 1].tolist(), strict=True))
         else:
-            law, y = (Interval() if are_ranges(shown)[0] else model).read(shown)
+            first, last = self._hidden.excluded if isinstance(law, Suppressed) else (math.inf, -math.inf)
+            found = [(low, min(high, first - 1)), (max(low, last + 1), high)] if first <= last else [(low, high)]
+        meaning = tuple((a, b) for a, b in found if a <= b)
+        if not meaning:
+            raise CountError(f"{text!r} is impossible for every count, {law.gives}")
+        return CountSet(meaning)
+
+    def bounds(self, text: object, tail_probability: float = 0.0) -> Range:
+        """Return the smallest and largest count of a text; with noise, except with a probability.
+
+        Raises
+        ------
+        CountError
+            As for `meaning`.
+        """
+        law, y = self._read(text)
+        low, high = (float(end[0]) for end in law.support_bounds(y, tail_probability))
+        return max(low, 0.0), high
+
+    def _read(self, text: object) -> tuple[Any, Any]:
+        """Return the law of a text, `Interval` for marks and ranges, and its number."""
+        model: Any = as_observation_model(self)
+        shown = model.shown(np.array([text], dtype=object))
+        if is_missing(shown[0]) and model.absent is not None:
+            return model, np.array([model.absent])
+        shown[0] = ">=0" if is_missing(shown[0]) else shown[0]
+        if self.law == EXACT:
+            count_range(shown[0])  # messages on decimals and percentages
+        law, y = (Interval() if are_ranges(shown)[0] else model).read(shown)
         y = y.astype(law.dtype)
         if not law.is_possible(y)[0]:
-            raise CountError(f"no count is printed as {text!r}: numbers are of a count {law.gives}")
-        low, high = (float(end[0]) for end in law.support_bounds(y, 0.0))
-        if math.isfinite(high):
-            x = np.arange(max(low, 0), high + 1)
-            possible = np.concatenate([[False], law.log_weight(y, x) > -np.inf, [False]])
-            starts, stops = (np.flatnonzero(np.diff(possible.astype(int)) == sign) for sign in (1, -1))
-            found = [(x[a], x[b - 1]) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-        else:
-            first, last = self._hidden.excluded if law is model else (math.inf, -math.inf)
-            cut = [(max(low, 0), first - 1), (max(low, last + 1, 0), high)] if first <= last else [(max(low, 0), high)]
-            found = [(a, b) for a, b in cut if a <= b]
-        if not found:
-            raise CountError(f"no count is printed as {text!r}: numbers are of a count {law.gives}")
-        return CountSet(tuple((int(a), b if math.isinf(b) else int(b)) for a, b in found))
+            raise CountError(f"{text!r} is impossible for every count, {law.gives}")
+        return law, y
+
+    def public_sums(self, text: object) -> CountSet:
+        """Return the counts of a text in a file of exact sums: numbers can be small, marks are suppressed counts."""
+        return Rule().meaning(text if self.observation_model is self.law else self._hidden.shown(text, exact=False))
 
     def __str__(self) -> str:
-        model = "exact numbers" if self.law == EXACT else as_observation_model(self.law).gives
         sentences = []
         if self.least is not None:
             counts = "Any count can be" if self.most is None else f"Counts from {self.least} to {self.most} are"
             sentences.append(f"{counts} suppressed.")
         by_range: dict[str, list[str]] = {}
         for mark, text in self.marks.items():
-            by_range.setdefault("a suppressed count" if text is None else f"a count {text}", []).append(str(mark))
+            meaning = {None: "a suppressed count", ">=0": "any count"}.get(text, f"a count {text}")
+            by_range.setdefault(meaning, []).append(str(mark))
         sentences += [f"{', '.join(marks)}: {text}." for text, marks in by_range.items()]
         if self.secondary:
             sentences.append("Marks can also hide any other count.")
-        what = f"a number {model}" if model.startswith("which") else model
-        sentences.append(f"{'Other counts are' if self.most is not None else 'Each count is'} printed as {what}.")
+        which = "Other counts are" if self.most is not None else "Each count is"
+        gives = as_observation_model(self.law).gives if self.law != EXACT else "exactly"
+        words = {"which": f"as a number {gives}", "whose": f"with noise of {type(self.law).__name__}"}
+        how = words.get(gives.split()[0], gives if gives == "exactly" else f"as {gives}")
+        sentences.append(f"{which} printed {how}.")
         if self.empty is not None:
             sentences.append(f"Empty values and absent rows are {self.empty}.")
         return " ".join(sentences)
@@ -298,13 +323,14 @@ def averaged(over: int) -> Rule:
     return Rule(Averaged(over))
 
 
-def suppressed(least: int, most: int | None = None, marks: Any = MARKS, secondary: bool = False) -> Rule:
+def suppressed(least: int | str, most: int | None = None, marks: Any = MARKS, secondary: bool = False) -> Rule:
     """Return the rule that prints a mark for counts from `least` to `most`; numbers exclude these counts.
 
     Parameters
     ----------
     least, most : int
-        None as largest count states that any count can be hidden, and that numbers exclude no count.
+        None as largest count states that any count can be hidden, and that numbers exclude no count. The text of a
+        range, ``"1-9"``, states both.
     marks : str, number, or collection of them
         As for `ppdinf.suppressed`.
     secondary : bool, default False
@@ -320,6 +346,9 @@ def suppressed(least: int, most: int | None = None, marks: Any = MARKS, secondar
     >>> print(ppd.rules.suppressed(1, 9).meaning("Suppressed"))
     1 to 9
     """
+    if isinstance(least, str):
+        low, high = count_range(least)
+        least, most = int(max(low, 0)), None if math.isinf(high) else int(high)
     several = (marks,) if isinstance(marks, str) or not np.iterable(marks) else marks
     return Rule(least=least, most=most, marks=dict.fromkeys(several), secondary=secondary)
 

@@ -12,7 +12,7 @@ from saved_files import round_trip
 import ppdinf as ppd
 from ppdinf.errors import ReleaseFileError
 from ppdinf.laws.law_array import LawArray
-from ppdinf.measurements import read_published
+from ppdinf.measurements import read_ppd
 from ppdinf.releases import sealed
 from tests.oracles.measured_tables import KINDS, Problem
 
@@ -167,10 +167,10 @@ def test_each_reader_recognizes_the_other_file_type(tmp_path):
         ppd.read_release(path)
     with pytest.raises(ReleaseFileError, match=r"ppd\.read_release reads releases"):
         ppd.read_measurements(release)
-    assert isinstance(read_published(path), ppd.Measurements)
-    assert isinstance(read_published(release), ppd.Release)
+    assert isinstance(read_ppd(path), ppd.Measurements)
+    assert isinstance(read_ppd(release), ppd.Release)
     with pytest.raises(ReleaseFileError, match="release file"):
-        read_published(__file__)
+        read_ppd(__file__)
 
 
 def test_files_are_replaced_only_on_request(tmp_path):

@@ -152,7 +152,7 @@ def test_ctrl_c_in_any_command_ends_without_a_traceback(error, monkeypatch):
             raise error from KeyboardInterrupt()
         raise error
 
-    monkeypatch.setattr(ppd.measurements, "read_published", interrupted)
+    monkeypatch.setattr(ppd.measurements, "read_ppd", interrupted)
     result = CliRunner().invoke(app, ["check", __file__])
     assert (result.exit_code, result.output) == (130, "Interrupted.\n")
 

@@ -1,12 +1,14 @@
-"""Measurements from CSV files of published numbers, ranges and suppression marks."""
+"""Measurements from text files of published numbers, ranges, percentages and suppression marks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import permutations, product
-from math import isinf
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,32 +17,33 @@ from numpy.typing import NDArray
 from ppdinf.datasets.table_file import TextFile, show_cell
 from ppdinf.errors import CountError, LabelError
 from ppdinf.invariants import Public, margin, total
-from ppdinf.laws.interval import Interval
-from ppdinf.laws.observation_model import ObservationModel, as_observation_model
-from ppdinf.laws.suppressed import Suppressed
 from ppdinf.measurements.measured import Measured, measured
 from ppdinf.measurements.measurements import Measurements
-from ppdinf.tables.count_ranges import MARKS, HiddenCounts, are_ranges, count_range, is_missing, missing_values
+from ppdinf.rules.publishers import publisher
+from ppdinf.rules.rule import EXACT, Rule
+from ppdinf.tables.count_ranges import comparable, range_text
+from ppdinf.tables.percentages import percentages
+
+_SEPARATED, _SEPARATORS = re.compile(r"[+-]?[0-9]{1,3}(?:[, \u00a0\u202f][0-9]{3})+"), re.compile(r"[, \u00a0\u202f]")
 
 
-def read_published_csv(
+def read_published(
     path: str | Path,
     *,
     value: str,
     dims: Sequence[str],
     coords: Sequence[str] = (),
-    law: object = None,
-    suppressed: str | None = None,
-    marks: object = MARKS,
+    rule: Any = None,
     empty: str | None = None,
+    of: str | None = None,
     sums: Sequence[str | Path] = (),
     public: Sequence[str | Path] = (),
     not_totals: Sequence[str] = (),
 ) -> Measurements:
-    r"""Read a published table, and further sums of the same counts, from CSV files.
+    r"""Read a published table, and further sums of the same counts, from text files.
 
-    Numbers are exact, or are published by `law`; they exclude the suppressed counts, as in `ppdinf.laws.Suppressed`.
     Texts of ranges such as ``"1-9"`` and ``"<5"`` are read as `ppdinf.laws.Interval` reads them, in every file.
+    Separators of thousands are recognized. A column that contains only marks of the rule flags the values.
 
     Parameters
     ----------
@@ -52,16 +55,13 @@ def read_published_csv(
         Columns of labels: the dimensions of the table.
     coords : sequence of str
         Further columns that depend on one dimension, such as the state of each county.
-    law : law of `ppdinf.laws`, optional
-        Law of numbers in `path` and `sums`, such as ``ppd.laws.Rounded(5)``. None: they are exact.
-    suppressed : str, optional
-        Range of suppressed counts, such as ``"1-9"`` or ``"<5"``: the counts behind `marks`, which no number is.
-        Counts are suppressed before they are rounded. ``">=0"`` states that any count can be suppressed.
-    marks : str, number, or collection of str and numbers
-        Values that are suppressed counts, as for `ppdinf.suppressed`. Without `suppressed`, marks are errors.
+    rule : Rule, law or str, optional
+        Rule of `ppdinf.rules`, its text such as ``"cdc-wonder"`` or ``"rounded(5) then suppressed(1, 7)"``, or a law
+        of the numbers in `path` and `sums`. None: they are exact.
     empty : {"suppressed", "missing", "zero"}, optional
-        Meaning of empty values and absent rows, in every file. Required if there are absent rows, or empty values and
-        `suppressed`; otherwise, nothing is known about sums with empty values.
+        Meaning of empty values and absent rows, if the rule does not state it. Required if there are absent rows.
+    of : str, optional
+        Column of the denominators, if values are percentages.
     sums : sequence of str or path
         Files of sums that are published as the table is. Their columns of labels are dimensions or `coords`; a file
         without such columns has one row, the total. Other columns are ignored.
@@ -73,17 +73,15 @@ def read_published_csv(
     Raises
     ------
     LabelError
-        A column is missing, a label is blank, a combination of labels is repeated, or missing and `empty` is not
-        stated, or a label of a sum is not in the table. The message names file and line.
+        A column is missing, or a label is blank, repeated, missing without `empty`, or not in the table.
     CountError
-        A value is neither a number nor a range nor a mark, or a number is suppressed by the rule; the message names
-        file, line and column.
+        No count is printed as a text under the rule; the message names file, line and column.
     InvariantError
         Statements contradict each other.
 
     See Also
     --------
-    ppdinf.denoise, ppdinf.identified_bounds, ppdinf.laws.Suppressed
+    ppdinf.rules.publisher, ppdinf.denoise, ppdinf.identified_bounds
 
     Examples
     --------
@@ -91,33 +89,32 @@ def read_published_csv(
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "deaths.csv").write_text("county,sex,n\nA,f,1-9\nA,m,31\nB,f,S\nB,m,0\n")
     >>> _ = (folder / "counties.csv").write_text("county,n\nA,36\nB,4\n")
-    >>> rule = dict(value="n", dims=["county", "sex"], suppressed="1-9", public=[folder / "counties.csv"])
-    >>> ppd.identified_bounds(ppd.measurements.read_published_csv(folder / "deaths.csv", **rule)).upper.tolist()
+    >>> rule = dict(value="n", dims=["county", "sex"], rule="suppressed(1, 9)", public=[folder / "counties.csv"])
+    >>> ppd.identified_bounds(ppd.read_published(folder / "deaths.csv", **rule)).upper.tolist()
     [5, 31, 4, 0]
     """
-    rule = _rule(suppressed, marks, empty)
-    model = None if law is None else as_observation_model(law if rule is None else Suppressed(law, *rule))
-    hidden = None if rule is None else HiddenCounts.of(*rule)
+    rule = publisher(rule) if isinstance(rule, str) else rule if isinstance(rule, Rule) else Rule(rule or EXACT)
+    rule = rule if empty is None else replace(rule, empty=empty)
     file = TextFile.read(Path(path))
-    file.require(value, *dims, *coords)
+    file.require(value, *dims, *coords, *([] if of is None else [of]))
     labels = file.labels(dims)
     known = {name: _coordinate(file, name, dims) for name in coords}
     domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in known.items()}
-    files = [(file, list(dims), False)]
+    files = [(_texts(file, value, of, domain, rule), list(dims), False)]
     for paths, always in ((sums, False), (public, True)):
         for other in map(TextFile.read, map(Path, paths)):
             other.require(value)
-            files.append((other, [name for name in other.header if name in domain], always))
+            names = [name for name in other.header if name in domain]
+            files.append((_texts(other, value, None, domain, rule), names, always))
     statements: list[Measured] = []
     exact: dict[Public, object] = {}
     for one, names, always in files:
         statement = margin(*names) if names else total()
-        values = _values(one, names, value, domain, empty)
-        if model is None or always:
-            exact[statement] = _meanings(one, value, values, partial(_range, hidden, always))
+        values = _meanings(one, value, _values(one, names, value, domain, rule.empty), rule, always)
+        if always or rule.law == EXACT:
+            exact[statement] = values
         else:
-            _meanings(one, value, values, partial(_read, model))
-            statements.append(measured(statement, values, model))
+            statements.append(measured(statement, values, rule))
     return Measurements(
         labels,
         *statements,
@@ -125,18 +122,6 @@ def read_published_csv(
         public=exact,
         not_totals=not_totals,
     )
-
-
-def _rule(
-    suppressed: str | None, marks: object, empty: str | None
-) -> tuple[int | None, int, object, str | None] | None:
-    """Return the arguments of the rule of suppression, or None if nothing is stated."""
-    if suppressed is None:
-        if empty == "suppressed":
-            raise CountError("empty='suppressed' needs the range of suppressed counts: suppressed= (--suppressed 1-9)")
-        return None if empty is None else (None, 0, (), empty)
-    low, high = count_range(suppressed)
-    return None if isinf(high) else int(high) + 1, int(max(low, 0)), marks, empty
 
 
 def _coordinate(file: TextFile, name: str, dims: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -189,34 +174,37 @@ def _dependent(file: TextFile, names: Sequence[str]) -> str:
     return ""
 
 
+def _texts(file: TextFile, value: str, of: str | None, labels: Collection[str], rule: Rule) -> TextFile:
+    """Return a file with clean values: flags of other columns, ranges for percentages, no separators of thousands."""
+    known = {comparable(mark) for mark in rule.marks}
+    others = [name for name in file.header if name not in {value, of, *labels}]
+    flags = [name for name in others if known.issuperset({comparable(row[name]) for _, row in file.rows} - {""})]
+    rows = []
+    for line, row in file.rows:
+        text = next((row[name].strip() for name in flags if row[name].strip()), row[value].strip())
+        if of is not None and text and comparable(text) not in known:
+            try:
+                text = percentages([text], [_SEPARATORS.sub("", row[of])])[0]
+            except CountError as error:
+                raise CountError(f"{file.name} line {line}, column {value!r}: {error}") from None
+        rows.append((line, row | {value: _SEPARATORS.sub("", text) if _SEPARATED.fullmatch(text) else text}))
+    return TextFile(file.name, file.header, rows)
+
+
 def _meanings(
-    file: TextFile, value: str, values: NDArray[np.object_], meaning: Callable[[str], object]
+    file: TextFile, value: str, values: NDArray[np.object_], rule: Rule, is_public: bool
 ) -> NDArray[np.object_]:
-    """Apply a function to each different text; the error names the line of the first text that it refuses."""
+    """Return texts that a rule prints, as ranges if it is exact; an error names the first line of another text."""
     codes, texts = pd.factorize(values.ravel())
-    meanings = np.empty(texts.size, dtype=object)
     for k, text in enumerate(texts):
         try:
-            meanings[k] = meaning(text)
+            meaning = rule.public_sums(text) if is_public else rule.meaning(text)
         except CountError as error:
-            lines = [line for line, row in file.rows if row[value].strip() == text]
+            lines = [line for line, row in file.rows if row[value] == text]
             place = f"line {lines[0]}, column {value!r}" if lines else "lacks rows"
             raise CountError(f"{file.name} {place}: {error}") from None
-    return meanings[codes].reshape(values.shape)
-
-
-def _range(hidden: HiddenCounts | None, is_public: bool, text: str) -> object:
-    """Return an exact number or a range as text; an empty text states nothing. Public numbers may be small."""
-    shown = text if hidden is None else hidden.shown(text, exact=not is_public)
-    if not is_missing(shown):
-        count_range(shown)
-    return shown
-
-
-def _read(model: ObservationModel, text: str) -> None:
-    """Require a mark, a range, or a number that is possible for some count."""
-    shown = model.shown(np.array([text], dtype=object))
-    shown = shown[~missing_values(shown)]
-    form, y = (Interval() if are_ranges(shown).any() else model).read(shown)
-    if not form.is_possible(y.astype(form.dtype)).all():
-        raise CountError(f"{text!r} is impossible for every count, {form.gives}")
+        if is_public or rule.law == EXACT:
+            ends = meaning.intervals[0][0], meaning.intervals[-1][1]
+            texts[k] = "" if ends == (0, inf) else range_text(*ends)
+    clean: NDArray[np.object_] = texts[codes].reshape(values.shape)
+    return clean
