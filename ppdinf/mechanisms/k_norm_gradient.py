@@ -134,7 +134,7 @@ class KNormGradient(Mechanism):
     Without a grid, the guarantee is about real numbers, whose low-order bits can reveal the records (I. Mironov, "On
     significance of the least significant bits for differential privacy", CCS 2012). Coefficients in a ball are
     therefore truncated to 24 bits, and the guarantee states the remaining assumption. For means on R^d the normalizer
-    does not depend on the records, and the loss is at most epsilon / 2.
+    does not depend on the records, and the loss is at most epsilon / 2, unless answers are bounded.
 
     Examples
     --------

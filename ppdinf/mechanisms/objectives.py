@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,9 +20,11 @@ from ppdinf.noise.k_norm import K_NORMS, draw_integer_k_norm, k_norm, one_of, un
 from ppdinf.noise.primitives.integers import uniform_integers
 from ppdinf.noise.primitives.stream import BitStream
 
+NARROW = Fraction(1, 400)  # half of the interval of bounded means, in units of the noise
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is attributed to rounding
 
 type Points = NDArray[np.float64]
+type Whole = NDArray[np.int64]
 type Draw = Callable[[int, BitStream], Points]
 
 
@@ -200,6 +203,9 @@ class Mean(Objective):
     ----------
     bound : float
         Upper bound on the K-norm of every record: subtract the midpoint of the possible values first.
+    bounded : bool, default False
+        Whether answers are restricted to the interval of the records, by rejection; for records of one number each.
+        The normalizer then depends on the records, and the loss can exceed epsilon / 2, but not epsilon.
 
     See Also
     --------
@@ -215,14 +221,21 @@ class Mean(Objective):
 
     always_exact: ClassVar[bool] = True
     bound: float
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self.bound, "bound")
+
+    def ball(self) -> float:
+        """Return the bound if answers have it, too."""
+        return self.bound if self.bounded else math.inf
 
     def records(self, data: object, norm: str) -> Points:
         """Return one row per record; a vector holds one number per record."""
         rows = record_rows(data, "records")
         require_within(np.linalg.norm(rows, K_NORMS[norm], axis=1), self.bound, f"{norm} norm of a record")
+        if self.bounded and rows.shape[1] > 1:
+            raise PrivacyError("bounded answers require records of one number each")
         return rows
 
     def assumed(self, norm: str) -> str:
@@ -257,11 +270,17 @@ class Mean(Objective):
         if grid is not None:
             units = (records / float(grid)).astype(np.int64).sum(axis=0)
             step = rate * grid / (2 * Fraction(float(self.bound)))
+            noise = partial(draw_integer_k_norm, d, norm, step)
+            radius = math.floor(n * Fraction(float(self.bound)) / grid) if self.bounded else None
+            if radius is not None and radius * step < NARROW:
+                raise PrivacyError("bounded means are drawn by rejection: records times epsilon must be at least 0.01")
             return (
                 f"a {norm} law around the mean",
                 # integers times a power of two, rounded once: a function of the exact number
-                lambda draws, stream: (units + draw_integer_k_norm(d, norm, step, draws, stream)) * float(grid) / n,
+                lambda draws, stream: _within(units, noise, radius, draws, stream) * float(grid) / n,
             )
+        if self.bounded:
+            return None
         mean = records.mean(axis=0)
         within = basis.T @ mean  # the component outside the subspace, which is rounding error, is not published
         if m < d and (norm != "l2" or np.linalg.norm(mean - basis @ within) > 1e-9 * self.bound):
@@ -271,6 +290,19 @@ class Mean(Objective):
             f"a {norm} law around the mean",
             lambda draws, stream: (within + scale * k_norm(m, norm, draws, stream)) @ basis.T,
         )
+
+
+def _within(
+    center: Whole, noise: Callable[[int, BitStream], Whole], radius: int | None, draws: int, stream: BitStream
+) -> Whole:
+    """Add noise to integers, again where the absolute value of the sum exceeds the radius."""
+    drawn = center + noise(draws, stream)
+    while radius is not None:
+        (outside,) = np.nonzero(np.abs(drawn[:, 0]) > radius)
+        if not outside.size:
+            break
+        drawn[outside] = center + noise(outside.size, stream)
+    return drawn
 
 
 CANDIDATES = 2**20  # smallest number of answers among which a quantile is drawn

@@ -218,8 +218,9 @@ class ConditioningCost:
     lower : float
         Largest ``log(C(x') / C(x)) / (epsilon |x - x'|)`` among the visited tables; a lower bound on the exact gamma.
     effective : float or None
-        Largest privacy loss per unit of distance divided by epsilon, minus 1, if all releases are enumerated: gamma
-        including the reduction of the loss by conditioning. It can be negative.
+        Largest privacy loss per unit of distance divided by epsilon, minus 1: gamma including the reduction of the loss
+        by conditioning, which can be negative. It equals gamma for double geometric noise. None for other noise, unless
+        all releases are enumerated, and if gamma is not `exact`.
     exact : bool
     tables : int
         Number of visited tables.
@@ -325,7 +326,9 @@ def conditioning_cost(
     if tables is None:
         known = cost_by_blocks(mechanism.law, system)
         if known.upper - known.lower <= SAME:
-            return ConditioningCost(min(1.0, known.upper), known.lower, None, True, known.tables)
+            # by the triangle inequality, the release y = x has the largest loss of double geometric noise
+            effective = known.lower if isinstance(mechanism.law, DoubleGeometric) else None
+            return ConditioningCost(min(1.0, known.upper), known.lower, effective, True, known.tables)
         return _searched(mechanism, system, epsilon, known, search, np.random.default_rng(rng))
     distance = np.array([np.abs(tables - x).sum(axis=1) for x in tables])
     distinct = distance > 0

@@ -51,6 +51,32 @@ def regression_data(rng, n, d, kind):
 # Draws
 
 
+@pytest.mark.parametrize("epsilon", ["1/4", "4"])
+def test_bounded_means_are_truncated_laplace_laws(epsilon):
+    """Partially private data, (13): density exp(-n epsilon |y - mean| / (2 Delta)) on the interval of width Delta.
+
+    The worst loss by enumeration is at most epsilon, and above epsilon / 2, the loss of means without bounds.
+    """
+    grid, rate = Fraction(1, 8), float(Fraction(epsilon)) / 4
+    answers = np.arange(-16, 17) / 16  # sums of two records divided by 2
+
+    def law(records):
+        p = np.exp(-2 * rate * np.abs(answers - np.mean(records)))
+        return p / p.sum()
+
+    mechanism = KNormGradient(Mean(1, bounded=True), epsilon=epsilon, grid=grid)
+    for records in ([0.25, 0.75], [-1.0, -1.0]):
+        drawn = mechanism.simulate(records, draws=20_000, rng=2)[:, 0]
+        assert p_value(np.rint((drawn + 1) * 16).astype(int), law(records)) > 1e-6
+        assert p_value(np.rint((drawn + 1) * 16).astype(int), law(np.negative(records))) < 1e-6
+        inside = mechanism.log_density(answers[:, None], records)
+        assert np.ptp(inside - np.log(law(records))) < 1e-9
+        assert np.isneginf(mechanism.log_density([[1.1]], records))
+    values = np.linspace(-1, 1, 17)
+    losses = [np.abs(np.log(law([a, b]) / law([a, c]))).max() for a, b, c in itertools.product(values, values, values)]
+    assert float(Fraction(epsilon)) / 2 * 1.2 < max(losses) <= float(Fraction(epsilon))
+
+
 @pytest.mark.parametrize("norm", K_NORMS)
 def test_means_are_k_norm_laws(norm):
     """The size of the error is Gamma(d) with scale 2 diameter Delta_z / (n epsilon); a deviation of 5 % is detected."""
@@ -378,6 +404,7 @@ X = np.array([[0.6, 0.8], [0.1, 0.2]])
         (Mean(1), [[1], [1, 2]], "rows of equal length"),
         (Mean(1), [True], "records must be numbers"),
         (Mean(1), [], "records must be numbers"),
+        (Mean(1, bounded=True), [[0.1, 0.2]], "records of one number"),
         (Mean(1e-14), [0.0, 1e-13], "exceeds 1e-14, first in row 1"),
         (Quantile(0.5, 0, 1), [0.5, 1.2345], "first in row 1"),
         (Quantile(0.5, 0, 1), [[0.5, 0.6]], "one number per record"),

@@ -225,6 +225,22 @@ def test_gamma_covers_every_pair_and_no_less_would(epsilon):
     assert 0 < cost.gamma < 1
 
 
+def test_effective_loss_without_enumeration_is_gamma():
+    """Enumerated, the two agree for double geometric noise: the release y = x has the largest loss."""
+    public = total() & nonnegative()
+    for epsilon in ("1/4", "3"):
+        mechanism = ppd.Conditioned(public, noise=DoubleGeometric(epsilon))
+        cost = conditioning_cost(mechanism, public.on(THREE))
+        assert cost.effective == pytest.approx(cost.lower, abs=1e-9)
+        many = conditioning_cost(mechanism, public.on(np.full(60, 400)))
+        assert many.exact
+        assert many.effective == many.lower > 0
+    sums = ppd.Conditioned(total(), noise=DoubleGeometric(1))
+    assert conditioning_cost(sums, total().on(THREE)).effective == 0
+    wide = ppd.Conditioned(public, noise=ppd.mechanisms.Staircase(1, 3, 2))
+    assert conditioning_cost(wide, public.on(np.full(60, 400))).effective is None
+
+
 def test_conditioning_reduces_the_loss_of_two_bins():
     """CDP section 5.1: base noise of scale 2 / epsilon, loss epsilon at distance 2, gamma = -1/2 in their counting."""
     public = total()
