@@ -27,6 +27,7 @@ from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
     WAVES,
     width,
 )
+from ppdinf.fiber.sums_given_totals.node_sums import times
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
 
 ENOUGH = 1e-10  # accepted relative error of the coefficient
@@ -51,25 +52,6 @@ def _evaluated(entry: NDArray, y: float, value: NDArray, slope: NDArray) -> None
         s, u = u + y * s, c[n + j] + y * u
         s, u = u + y * s, c[j] + y * u
         value[j], slope[j] = u, s
-
-
-@vectorised
-def _times(a: NDArray, b: NDArray, c: NDArray) -> None:
-    """Multiply two rows of complex numbers, real parts first."""
-    n = a.size // 2
-    for j in range(n):
-        x, y, u, v = a[j], a[n + j], b[j], b[n + j]
-        c[j] = x * u - y * v
-        c[n + j] = x * v + y * u
-
-
-@vectorised
-def _lower(a: NDArray, smallest: NDArray) -> None:
-    """Update the smallest squared sizes of complex numbers."""
-    n = smallest.size
-    for j in range(n):
-        square = a[j] * a[j] + a[n + j] * a[n + j]
-        smallest[j] = min(smallest[j], square)
 
 
 @vectorised
@@ -125,8 +107,9 @@ def by_frequencies(
         after[d, n + j] = 0.0
     for i in range(d - 1, -1, -1):
         _evaluated(table[number[i] : number[i] + size], by[i], value[i], slope[i])
-        _times(value[i], after[i + 1], after[i])
-        _lower(value[i], smallest)
+        times(value[i], after[i + 1], after[i])
+        for j in range(n):
+            smallest[j] = min(smallest[j], value[i, j] ** 2 + value[i, n + j] ** 2)
     # inverse Fourier transform at the total, with its error bound
     total = lost = kept = 0.0
     for j in range(n):
@@ -142,12 +125,12 @@ def by_frequencies(
     if not total * ENOUGH > error:
         return np.nan
     for i in range(d):
-        _times(before, after[i + 1], others)
+        times(before, after[i + 1], others)
         part = 0.0
         for j in range(n):
             part += others[j] * slope[i, j] - others[n + j] * slope[i, n + j]
         entry = table[number[i] : number[i] + WAVES]
         mean[i] = entry[MIDDLE] + part / (entry[HALF] * total)
-        _times(before, value[i], others)
+        times(before, value[i], others)
         before, others = others, before
     return log_z + math.log(total) - tilt * target

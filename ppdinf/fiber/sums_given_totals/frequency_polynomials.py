@@ -26,16 +26,8 @@ HALVINGS = 4  # largest number of parts of a piece
 CUT = 60.0  # log weights this far below the maximum are omitted
 RATE = 55.0  # rate of Chernoff's inequality, times 1 / N
 PARTS = 4  # number of intervals of a piece on which bounds are computed
-MIDDLE, BASE, HALF, LOG_Z, LEFT_OUT, DECAY, EXCESS, WAVES = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    8,
-)  # positions of the entries of a piece on a grid
+MIDDLE, BASE, HALF, LOG_Z, LEFT_OUT, DECAY, EXCESS = range(7)  # positions of the entries of a piece on a grid
+WAVES = EXCESS + 2
 
 
 def _economised() -> tuple[NDArray, NDArray]:
