@@ -74,14 +74,14 @@ class Part:
         """Draw all cells given their total in each draw, and write them, unless the file exists."""
         place = self.folder / DRAWS / f"{self.name}.parquet"
         given = hashlib.sha256(message.digest.encode() + totals.tobytes()).hexdigest()
-        found = read_checked(self.folder, place, f"of part {self.name!r}")
-        if found is not None:
-            if found[1][GIVEN] != given:
+        file = read_checked(self.folder, place, f"of part {self.name!r}")
+        if file is not None:
+            if file[1][GIVEN] != given:
                 raise ModelError(
                     f"{place.name} has draws of part {self.name!r} given other measurements or another total: use "
                     "another output folder"
                 )
-            return int(found[1][TRUNCATED])
+            return int(file[1][TRUNCATED])
         sums = self._load()
         self._require_same(sums, message)
         with _named(self.name):
@@ -161,10 +161,10 @@ def _digest(notes: Notes, data: bytes) -> str:
 
 def _stored(folder: Path, place: Path, name: str) -> TotalMessage | None:
     """Return the message in a file; None if it was not written."""
-    found = read_checked(folder, place, f"of part {name!r}")
-    if found is None:
+    file = read_checked(folder, place, f"of part {name!r}")
+    if file is None:
         return None
-    with np.load(io.BytesIO(found[0]), allow_pickle=False) as stored:
+    with np.load(io.BytesIO(file[0]), allow_pickle=False) as stored:
         values = {name: stored[name] for name in stored.files}
     return TotalMessage(**{name: value if value.ndim else value.item() for name, value in values.items()})
 
@@ -237,12 +237,12 @@ class DenoisedParts:
         if part not in self.files:
             raise LabelError(f"{part!r} is not a part: the parts are {', '.join(self.files)}")
         place = self.files[part]
-        found = read_checked(self.folder, place, f"of part {part!r}")
-        if found is None:
+        file = read_checked(self.folder, place, f"of part {part!r}")
+        if file is None:
             raise ModelError(
                 f"the file {place.name} of part {part!r}, or its digest, is missing: run denoise_parts again"
             )
-        return pd.read_parquet(io.BytesIO(found[0]))
+        return pd.read_parquet(io.BytesIO(file[0]))
 
 
 def denoise_parts(
@@ -372,8 +372,8 @@ def denoise_parts(
             stacklevel=2,
         )
     coords = {"draw": np.arange(draws), totals.dim: totals.parts}
-    found = xr.DataArray(drawn, dims=("draw", totals.dim), coords=coords, name="count")
-    return DenoisedParts(folder, found.sel({totals.dim: list(parts)}), bound)
+    counts = xr.DataArray(drawn, dims=("draw", totals.dim), coords=coords, name="count")
+    return DenoisedParts(folder, counts.sel({totals.dim: list(parts)}), bound)
 
 
 def _upward(
@@ -384,9 +384,9 @@ def _upward(
     for step, tolerance in enumerate(TOLERANCES.tolist()):
         given = ((part, step, tilt, tolerance) for part, tilt in zip(tasks, tilts.tolist(), strict=True))
         messages = run_parts("Weights of parts", _message, given, workers, progressbar=progressbar)
-        found = totals.posterior(messages)
-        if found is not None:
-            return messages, *found
+        posterior = totals.posterior(messages)
+        if posterior is not None:
+            return messages, *posterior
         tilts = totals.tilts(messages)
     raise ModelError(
         "the sums of parts are impossible or too improbable given the parts: check the values of top, and the prior"
@@ -405,12 +405,12 @@ def _draw(task: tuple[Part, TotalMessage, NDArray[np.int64], np.random.SeedSeque
 
 def _prior_of(prior: str | BinomialPrior | Mapping[str, BinomialPrior], name: str) -> BinomialPrior | None:
     """Return the prior of a part; None if it is flat."""
-    own = prior.get(name) if isinstance(prior, Mapping) else prior
-    if own == "flat":
+    stated = prior.get(name) if isinstance(prior, Mapping) else prior
+    if stated == "flat":
         return None
-    if not isinstance(own, BinomialPrior):
-        raise ModelError(f"prior must be 'flat', a BinomialPrior, or a mapping of part to one; {name!r} has {own!r}")
-    return own
+    if not isinstance(stated, BinomialPrior):
+        raise ModelError(f"prior must be 'flat', a BinomialPrior, or a mapping of part to one; {name!r} has {stated!r}")
+    return stated
 
 
 def _seed(folder: Path, parts: Sequence[str], draws: int, top: Measurements | None, rng: int | None) -> int:
@@ -419,14 +419,14 @@ def _seed(folder: Path, parts: Sequence[str], draws: int, top: Measurements | No
     known = hashlib.sha256(b"" if top is None else pack_measurements(top)).hexdigest()
     settings = {"schema": SCHEMA, "parts": list(parts), "draws": int(draws), "top": known}
     remedy = f"delete {place.name} and state the rng of the run, or use another output folder"
-    found = read_checked(folder, place, "of the run", remedy)
-    if found is None and place.exists():
+    file = read_checked(folder, place, "of the run", remedy)
+    if file is None and place.exists():
         raise ModelError(f"{folder.name} has a {place.name} without a digest: {remedy}")
-    if found is None:
+    if file is None:
         settings["seed"] = int(np.random.SeedSequence().entropy % 2**63) if rng is None else int(rng)  # type: ignore[operator]
         write_checked(folder, place, json.dumps(settings, indent=1).encode(), {})
     else:
-        stored = json.loads(found[0])
+        stored = json.loads(file[0])
         settings["seed"] = stored.get("seed") if rng is None else int(rng)
         for name, value in settings.items():
             if stored.get(name) != value:

@@ -201,17 +201,17 @@ class PartSums:
     def digest(self) -> str:
         """Identify the labels, windows, sums and log weights of the part."""
         frame, system, entries = self.data.frame, self._observed.system, self._observed.of_sums
-        found = hashlib.sha256(frame.digest.encode())
+        digest = hashlib.sha256(frame.digest.encode())
         matrices = [
             part for rows in (system.A, system.B, entries.matrix) for part in (rows.indptr, rows.indices, rows.data)
         ]
         for array in (self.low, self.width, self.log_weight, system.values, system.limits, entries.y, *matrices):
-            found.update(np.ascontiguousarray(array).data)
+            digest.update(np.ascontiguousarray(array).data)
         for form, rows in entries.forms:
             for column in form.columns(entries.of(form, rows)):
                 for array in (rows[column.entries], column.begins, column.log_weights, [*column.left, *column.right]):
-                    found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+                    digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def draw(
         self, message: TotalMessage, totals: NDArray[np.int64], rng: np.random.Generator

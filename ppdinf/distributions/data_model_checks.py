@@ -112,8 +112,8 @@ def _refuse_other_dimensions(model: pm.Model, dist: TensorVariable, dims: Sequen
             axes.setdefault(x, _named(model, names.get(x), x))
         for x in node.outputs:
             axes[x] = _of_result(x, axes)
-    found = axes.get(dist, ())
-    for dim, there in zip(reversed(dims), reversed(found), strict=False):
+    of_axes = axes.get(dist, ())
+    for dim, there in zip(reversed(dims), reversed(of_axes), strict=False):
         for other in sorted(there & set(dims) - {dim}):
             if list(model.coords[other] or ()) != list(model.coords[dim] or ()):
                 by = [name for x, name in names.items() if other in (model.named_vars_to_dims.get(name) or ())]
@@ -134,22 +134,22 @@ def _named(model: pm.Model, name: str | None, x: Variable) -> Axes:
 def _of_result(x: Variable, axes: dict[Variable, Axes]) -> Axes:
     """Return the dimensions of each axis of a result; an axis without a proof has none."""
     op, inputs = x.owner.op, x.owner.inputs
-    found = [frozenset[str]()] * getattr(x, "ndim", 0)  # (a generator of random numbers has no axes)
+    labels = [frozenset[str]()] * getattr(x, "ndim", 0)  # (a generator of random numbers has no axes)
     if isinstance(op, SpecifyShape):
         return axes[inputs[0]]
     if isinstance(op, DimShuffle):
         return tuple(frozenset() if axis == "x" else axes[inputs[0]][axis] for axis in op.new_order)
     if isinstance(op, Elemwise):
         parts = [(y, y.ndim) for y in inputs]
-    elif found and getattr(op, "ndims_params", None) and op.ndim_supp == 0:  # axes before those of one draw
+    elif labels and getattr(op, "ndims_params", None) and op.ndim_supp == 0:  # axes before those of one draw
         parts = [(y, y.ndim - core) for y, core in zip(op.dist_params(x.owner), op.ndims_params, strict=True)]
     else:
         parts = []
     for y, batch in parts:
         for back in range(1, batch + 1):
             if y.type.broadcastable[batch - back] == x.type.broadcastable[-back]:
-                found[-back] |= axes[y][batch - back]
-    return tuple(found)
+                labels[-back] |= axes[y][batch - back]
+    return tuple(labels)
 
 
 def refuse_counted_twice(model: pm.Model, base: TensorVariable, observed: Observed) -> None:

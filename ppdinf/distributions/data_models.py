@@ -98,15 +98,15 @@ def _wide(x: TensorVariable, done: dict[Variable, TensorVariable]) -> TensorVari
     """Return a parameter of 64 bits; what was computed from shorter constants is recomputed in 64 bits."""
     if x in done:
         return done[x]
-    kind, found = np.dtype(x.dtype).kind, x
+    kind, wide = np.dtype(x.dtype).kind, x
     dtype = "float64" if kind == "f" else "int64" if kind in "iu" else x.dtype
     if isinstance(x, Constant):
-        found = x if x.dtype == dtype else pt.constant(np.asarray(x.data, dtype=dtype))
+        wide = x if x.dtype == dtype else pt.constant(np.asarray(x.data, dtype=dtype))
     elif x.name is None and x.owner is not None and isinstance(x.owner.op, Elemwise | DimShuffle):
         inputs = [_wide(y, done) for y in x.owner.inputs]
         if any(y is not z for y, z in zip(inputs, x.owner.inputs, strict=True)):
-            found = x.owner.op(*inputs)
-    done[x] = found if found.dtype == dtype else found.astype(dtype)
+            wide = x.owner.op(*inputs)
+    done[x] = wide if wide.dtype == dtype else wide.astype(dtype)
     return done[x]
 
 
@@ -184,8 +184,8 @@ def _of_expression(dist: TensorVariable) -> TensorVariable:
 def truncated_integers(dist: Variable, model: pm.Model) -> list[TensorVariable]:
     """Return the truncated distributions of integers in a data model, without those of other variables of the model."""
     known = model.basic_RVs
-    own = set(ancestors([dist], blockers=known)).difference(known)
-    return [x for x in own if x.owner and isinstance(x.owner.op, TruncatedRV) and not x.dtype.startswith("float")]
+    inside = set(ancestors([dist], blockers=known)).difference(known)
+    return [x for x in inside if x.owner and isinstance(x.owner.op, TruncatedRV) and not x.dtype.startswith("float")]
 
 
 def _with_integer_bounds(dist: TensorVariable, model: pm.Model) -> TensorVariable:

@@ -287,13 +287,13 @@ def elementwise_checks(density: TensorVariable, table: TensorVariable) -> Tensor
             continue
         element, *checks = node.inputs
         conditions = [condition for check in checks for condition in _conditions(check)]
-        own = [x for x in conditions if table in ancestors([x])]
-        if own:
-            common = [x for x in conditions if x not in own]
+        of_table = [x for x in conditions if table in ancestors([x])]
+        if of_table:
+            common = [x for x in conditions if x not in of_table]
             possible = node.op(element, pt.all([pt.all(x) for x in common])) if common else element
-            within = [tuple(range(element.ndim, x.ndim)) for x in own]  # dimensions of one variate or of its weights
-            own = [x.all(axis=axes) if axes else x for x, axes in zip(own, within, strict=True)]
-            by_element = pt.switch(math.prod(own[1:], start=own[0]), possible, np.nan)
+            within = [tuple(range(element.ndim, x.ndim)) for x in of_table]  # dimensions of one variate or its weights
+            of_table = [x.all(axis=axes) if axes else x for x, axes in zip(of_table, within, strict=True)]
+            by_element = pt.switch(math.prod(of_table[1:], start=of_table[0]), possible, np.nan)
             (density,) = graph_replace([density], {node.outputs[0]: by_element}, strict=False)
             return elementwise_checks(density, table)
     return density

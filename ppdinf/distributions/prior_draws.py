@@ -79,7 +79,8 @@ def drawn_from_prior(
 class PriorDraws:
     """Draws of a data model's parameters and tables; empty if the prior has no draws."""
 
-    def __init__(self, of: DataModel) -> None:
+    def __init__(self, of: DataModel, cells: PublishedCells) -> None:
+        self.cells = cells
         model, base = of.model, of.base
         data = of.data
         read = [base] if data is None else [base, data.log_density]
@@ -96,6 +97,14 @@ class PriorDraws:
         self._draws = [parameters for _, *parameters in drawn]
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
 
+    @cached_property
+    def _log_noise(self) -> Reals:
+        return self.cells.log_noise(self.tables)
+
+    def log_noise_within(self, lower: Reals, upper: Reals) -> Reals:
+        """Return log weights of the noise given the tables, (draws, d), -inf outside windows."""
+        return np.where((lower <= self.tables) & (self.tables <= upper), self._log_noise, -np.inf)
+
     def median(self) -> Reals:
         """Return the median count of each cell, shape (d,)."""
         return np.quantile(self.tables, 0.5, axis=0, method="nearest")
@@ -108,41 +117,41 @@ class PriorDraws:
         )
         return function
 
-    def moved_by_data(self, lower: Reals, upper: Reals, cells: PublishedCells) -> Flags:
+    def moved_by_data(self, lower: Reals, upper: Reals) -> Flags:
         """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows."""
         none = np.zeros(lower.size, dtype=bool)
         if not self._has_data or not self._draws:
             return none
-        ends = cells.at_ends(lower, upper)
-        inside, outside = self._inside_and_outside(lower, upper, cells, ends, None)
+        ends = self.cells.at_ends(lower, upper)
+        inside, outside = self._inside_and_outside(lower, upper, ends, None)
         possible = np.isfinite(np.maximum(inside, outside.max(axis=0)))
         under_all = (~possible | (outside > inside + math.log(DOUBT))).all(axis=1)
         if not (np.isfinite(ends) & under_all).any():
             return none
         density, _ = self._density(np.arange(lower.size), lambda counts: counts)  # compiled only if necessary
-        inside, outside = self._inside_and_outside(lower, upper, cells, ends, density)
+        inside, outside = self._inside_and_outside(lower, upper, ends, density)
         inside, outside = np.logaddexp.reduce(inside, axis=0), np.logaddexp.reduce(outside, axis=1)
         on_average = (outside > inside + math.log(DOUBT)) | np.isneginf(np.maximum(inside, outside))
         return (np.isfinite(ends) & under_all & on_average).any(axis=0)
 
     def _inside_and_outside(
-        self, lower: Reals, upper: Reals, cells: PublishedCells, ends: Reals, density: Density | None
+        self, lower: Reals, upper: Reals, ends: Reals, density: Density | None
     ) -> tuple[Reals, Reals]:
         """Return the largest log weights within windows, (draws, d), and beyond their ends, (2, draws, d)."""
-        lower, upper = np.maximum(lower, cells.low), np.minimum(upper, cells.high)
+        lower, upper = np.maximum(lower, self.cells.low), np.minimum(upper, self.cells.high)
         grid = np.rint(lower + INSIDE * (upper - lower))
         inside, outside = np.empty(self.tables.shape), np.empty((2, *self.tables.shape))
         for k, (table, parameters) in enumerate(zip(self.tables, self._draws, strict=True)):
             counts = np.vstack([grid, np.clip(table, lower, upper), table])
             log_w = np.zeros(counts.shape) if density is None else density(counts, parameters)
             log_w += self._log_data(np.where(np.isneginf(log_w), table, counts), parameters)
-            inside[k] = (cells.log_noise(counts[:-1]) + log_w[:-1]).max(axis=0)
+            inside[k] = (self.cells.log_noise(counts[:-1]) + log_w[:-1]).max(axis=0)
             beyond = np.where([table < lower, table > upper], log_w[-1], -np.inf)
             outside[:, k] = ends + np.maximum(log_w[[0, len(grid) - 1]], beyond)
         return inside, outside
 
     def significant(
-        self, subset: NDArray[np.intp], lower: Reals, upper: Reals, cells: PublishedCells, *, with_data: bool = False
+        self, subset: NDArray[np.intp], lower: Reals, upper: Reals, *, with_data: bool = False
     ) -> tuple[Reals, Reals, Flags]:
         """Return ranges of counts of significant weight of a subset of cells, and for which the search failed, (k,)."""
 
@@ -152,7 +161,7 @@ class PriorDraws:
             return every
 
         density, evaluated = self._density(subset, of_all)
-        tables, smallest, largest = self.tables[:, subset], cells.low[subset] - 1, cells.high[subset] + 1
+        tables, smallest, largest = self.tables[:, subset], self.cells.low[subset] - 1, self.cells.high[subset] + 1
         # initial range: window and prior draws
         first = np.clip(np.minimum(lower[subset], tables.min(axis=0) - 1), smallest, largest)
         last = np.clip(np.maximum(upper[subset], tables.max(axis=0) + 1), smallest, largest)
@@ -173,7 +182,7 @@ class PriorDraws:
                     at[:, subset] = np.where(np.isneginf(log_p), table[subset], counts)
                     log_p += self._log_data(at, parameters)[:, subset]
                 weight = np.logaddexp(weight, log_p)
-            weight += cells.log_noise(of_all(counts))[:, subset]
+            weight += self.cells.log_noise(of_all(counts))[:, subset]
             size, before = last - first, (first, last)
             first, last, ends = range_of_weight(counts, weight, size)
             if with_data:  # double a range that ends where weights are significant, or whose counts are impossible

@@ -12,7 +12,6 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
 from ppdinf.distributions.observed import Observed, cell_windows
 from ppdinf.distributions.prior_draws import BEYOND, DataModel, PriorDraws
 from ppdinf.distributions.published_ranges import Flags, PublishedCells, Reals, possible_counts
@@ -60,7 +59,7 @@ def choose(
         return present or _of_queries(observed, data_model.nonnegative)
     nonnegative = data_model.nonnegative if present is None else present.nonnegative
     cells = PublishedCells(observed, nonnegative)
-    prior, frame = PriorDraws(data_model), observed.frame
+    prior, frame = PriorDraws(data_model, cells), observed.frame
     if present is not None:
         uninformed = present.uninformed
         lower, upper = present.lower.astype(np.float64), present.upper.astype(np.float64)
@@ -75,12 +74,12 @@ def choose(
             lower = np.where(uninformed, typical, lower)
             upper = np.where(uninformed, typical, upper)
         # 2. draws of the prior
-        lower, upper = _ended(lower, upper, prior.tables, cells, frame)
-        lower, upper = _extended_by_prior(prior, lower, upper, cells, ~uninformed)
+        lower, upper = _ended(prior, lower, upper, frame)
+        lower, upper = _extended_by_prior(prior, lower, upper, ~uninformed)
     # 3. data of dependents
-    moved = np.flatnonzero(prior.moved_by_data(lower, upper, cells) & ~uninformed)
+    moved = np.flatnonzero(prior.moved_by_data(lower, upper) & ~uninformed)
     if moved.size:
-        first, last, failed = prior.significant(moved, lower, upper, cells, with_data=True)
+        first, last, failed = prior.significant(moved, lower, upper, with_data=True)
         if failed.any():
             raise ModelError(
                 "the data of variables that depend on the table contradict the prior and everything published at "
@@ -90,7 +89,7 @@ def choose(
         upper[moved] = np.maximum(upper[moved], last)
     if present is not None and (lower == present.lower).all() and (upper == present.upper).all():
         return present
-    is_typical = present is None and _is_typical(prior.tables, lower, upper, cells, ~uninformed)
+    is_typical = present is None and _is_typical(prior, lower, upper, ~uninformed)
     return Windows(lower.astype(np.int64), upper.astype(np.int64), uninformed, nonnegative, is_typical)
 
 
@@ -98,8 +97,9 @@ def _of_queries(observed: Observed, nonnegative: Flags) -> Windows:
     return Windows(*cell_windows(observed, nonnegative), np.zeros(nonnegative.size, dtype=bool), nonnegative)
 
 
-def _ended(lower: Reals, upper: Reals, tables: Array, cells: PublishedCells, frame: Frame) -> tuple[Reals, Reals]:
+def _ended(prior: PriorDraws, lower: Reals, upper: Reals, frame: Frame) -> tuple[Reals, Reals]:
     """Replace infinite ends of windows by the range of prior draws."""
+    tables, cells = prior.tables, prior.cells
     open_ended = ~np.isfinite(lower) | ~np.isfinite(upper)
     if not open_ended.any():
         return lower, upper
@@ -115,20 +115,19 @@ def _ended(lower: Reals, upper: Reals, tables: Array, cells: PublishedCells, fra
     return lower, np.where(np.isfinite(upper), upper, np.maximum(largest, lower + 1))
 
 
-def _extended_by_prior(
-    prior: PriorDraws, lower: Reals, upper: Reals, cells: PublishedCells, counted: Flags
-) -> tuple[Reals, Reals]:
+def _extended_by_prior(prior: PriorDraws, lower: Reals, upper: Reals, counted: Flags) -> tuple[Reals, Reals]:
     """Extend windows to the significant counts under draws of the prior, and shorten those that are too long."""
     if not len(prior.tables):
         return lower, upper
-    within = np.logaddexp.reduce(_log_noise_within(prior.tables, lower, upper, cells), axis=0)
+    cells = prior.cells
+    within = np.logaddexp.reduce(prior.log_noise_within(lower, upper), axis=0)
     beyond = cells.at_ends(lower, upper).max(axis=0)  # if noise decreases outside
     sufficient = np.isneginf(beyond) | (within - math.log(len(prior.tables)) + math.log(BEYOND) > beyond)
     large = upper - lower >= ENTRIES // lower.size
     doubtful = np.flatnonzero((large | ~sufficient) & counted)
     if not doubtful.size:
         return lower, upper
-    first, last, _ = prior.significant(doubtful, lower, upper, cells)
+    first, last, _ = prior.significant(doubtful, lower, upper)
     lower, upper = lower.copy(), upper.copy()
     margin = last - first  # extension for the tails of the prior, which draws do not determine
     shortest = np.maximum(first - margin, cells.low[doubtful] - 1), np.minimum(last + margin, cells.high[doubtful] + 1)
@@ -137,18 +136,14 @@ def _extended_by_prior(
     return lower, upper
 
 
-def _is_typical(tables: Array, lower: Reals, upper: Reals, cells: PublishedCells, counted: Flags) -> bool:
+def _is_typical(prior: PriorDraws, lower: Reals, upper: Reals, counted: Flags) -> bool:
     """Return whether the counts of one prior draw are far from the ends of all windows, on the scale of the noise."""
-    if not len(tables):
+    if not len(prior.tables):
         return False
-    weights = _log_noise_within(tables, lower, upper, cells)
+    cells, weights = prior.cells, prior.log_noise_within(lower, upper)
     best = weights[int(np.argmax(np.where(counted, weights, 0.0).sum(axis=1)))]
     largest = np.maximum(weights.max(axis=0), cells.log_noise(np.rint((lower + upper) / 2)))
     return bool((best >= (largest + cells.at_ends(lower, upper).max(axis=0)) / 2)[counted].all())
-
-
-def _log_noise_within(tables: Array, lower: Reals, upper: Reals, cells: PublishedCells) -> Reals:
-    return np.where((lower <= tables) & (tables <= upper), cells.log_noise(tables), -np.inf)
 
 
 TAIL = 20  # largest draws from which the scale of a tail is estimated

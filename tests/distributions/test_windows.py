@@ -10,6 +10,7 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.distributions import prior_draws, renewed_windows, windows
+from ppdinf.distributions.published_ranges import PublishedCells
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, total
@@ -229,7 +230,8 @@ def test_prior_draws_are_within_improbable_bounds(lower, upper, counts):
         ppd.PartiallyPrivate("x", dist, release=release)
     table = tables_of(model)[0].variable
     base, _ = table.owner.op.base(table.owner.inputs)
-    drawn = prior_draws.PriorDraws(prior_draws.DataModel(model, base, (1,))).tables
+    cells = PublishedCells(table.owner.op.observed, np.array([True]))
+    drawn = prior_draws.PriorDraws(prior_draws.DataModel(model, base, (1,)), cells).tables
     assert drawn.shape == (prior_draws.DRAWS, 1)
     assert set(drawn.ravel()) <= set(counts)
     log_p = stats.poisson.logpmf(counts, 1.0)
