@@ -39,7 +39,7 @@ from ppdinf.releases import Release
 RIDGE = 1e-9  # added to the diagonal, relative to rows of norm 1 and variances with mean 1
 REFINEMENTS, SOLVED = 10, 1e-12  # largest number of refinements, and relative residual at which they end
 WIDEST = 1e10  # largest ratio of two variances
-UNBIASED = 1e-6  # largest relative bias of an estimable sum, by rounding
+UNBIASED = 1e-10  # largest bias by rounding, relative to the largest weight of a sum
 COLUMNS = 256  # right-hand sides that are solved together
 
 type Reals = NDArray[np.float64]
@@ -95,9 +95,9 @@ class LeastSquares:
 
     @cached_property
     def _factors(self) -> SuperLU:
-        """Factors of a quasidefinite matrix, for which every symmetric order of pivots exists."""
+        """Factors in a symmetric order; pivots below a tenth of the largest entry are replaced."""
         ridge = np.repeat([RIDGE, -RIDGE], self._sums.shape)
-        order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+        order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.1, "options": {"SymmetricMode": True}}
         return splu(sp.csc_array(self._matrix + sp.diags_array(ridge)), **order)
 
     def _solve(self, right: Reals) -> Reals:
@@ -112,9 +112,10 @@ class LeastSquares:
     def _weights(self, sums: sp.csr_array) -> tuple[Reals, NDArray[np.bool_]]:
         """Return the weights w of the numbers in the estimate of each sum, shape (numbers, k), and which exist."""
         c = sums.T.toarray().astype(np.float64)
+        largest = np.abs(c).max(axis=0, initial=0.0)
+        c /= np.where(largest > 0, largest, 1.0)
         w = self._solve(np.vstack([np.zeros((self._variance.size, c.shape[1])), c]))[: self._variance.size]
-        bias = np.linalg.norm(self._sums.T @ w - c, axis=0)
-        return w, bias <= UNBIASED * np.linalg.norm(c, axis=0)
+        return w * largest, np.abs(self._sums.T @ w - c).max(axis=0) <= UNBIASED
 
     def _of(self, statement: Public | None) -> tuple[sp.csr_array, xr.DataArray]:
         """Return the requested sums, shape (k, d), and their estimates by label."""

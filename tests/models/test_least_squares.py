@@ -46,15 +46,18 @@ def dense(Q, v, y, A, a):
     return start + free @ t, free @ np.linalg.pinv(design.T @ design, hermitian=True) @ free.T, identified
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kind", CODES)
 def test_estimates_and_covariances_are_those_of_a_dense_reference(kind, seed):
-    """Variances differ by a factor of up to a million; the covariance without the exact sum does not agree."""
+    """Variances differ by a factor of up to a million; the covariance without the exact sum does not agree.
+
+    Without pivots, the factors of one system in nine are unstable or singular, for example of "open" with seed 1.
+    """
     data, Q, v, y, A, a = problem(kind, seed)
     fit = ppd.least_squares(data)
     estimate, covariance, identified = dense(Q, v, y, A, a)
     known = np.abs(identified - np.eye(D)).max(axis=0) < 1e-9
-    assert known.all() == (kind != "open")
+    assert kind != "open" or not known.all()
     assert fit.estimate.values[known] == pytest.approx(estimate[known], rel=1e-7, abs=1e-7)
     assert np.isnan(fit.estimate.values[~known]).all()
     found = fit.covariance().to_numpy()
@@ -87,6 +90,15 @@ def test_sums_that_are_not_identified_have_infinite_errors():
     assert cells["estimate"].dims == ("area", "sex")
     assert cells["estimate"].isnull().all()
     assert fit.covariance(inv.margin("sex")).isna().to_numpy().sum() == 2
+    weights = [[10**7, 10**7, 10**7, 10**7 - 1], [10**7] * 4]  # the first sum has an unknown share of 1e-7
+    assert fit.summary(inv.linear(weights))["sd"].tolist() == [np.inf, pytest.approx(0, abs=1e-4)]
+
+
+@pytest.mark.parametrize("public", [None, {inv.total(): 7}])
+def test_tables_without_noisy_numbers(public):
+    fit = ppd.least_squares(ppd.Measurements({"a": ["x", "y"]}, public=public))
+    assert fit.summary(inv.total())["sd"].tolist() == [0.0 if public else np.inf]
+    assert fit.estimate.isnull().all()
 
 
 def test_the_projection_of_an_additive_mechanism_is_least_squares():
