@@ -27,7 +27,7 @@ from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
     WAVES,
     width,
 )
-from ppdinf.fiber.sums_given_totals.node_sums import times
+from ppdinf.fiber.sums_given_totals.node_sums import products, times
 from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces, placed
 
 ENOUGH = 1e-10  # accepted relative error of the coefficient
@@ -102,14 +102,12 @@ def by_frequencies(
         return np.nan
     # characteristic functions and products over the cells from i on
     value, slope = np.empty((d, 2 * n)), np.empty((d, 2 * n))
-    after, before, others, smallest = np.ones((d + 1, 2 * n)), np.empty(2 * n), np.empty(2 * n), np.full(n, np.inf)
-    for j in range(n):
-        after[d, n + j] = 0.0
-    for i in range(d - 1, -1, -1):
+    before, others, smallest = np.empty(2 * n), np.empty(2 * n), np.full(n, np.inf)
+    for i in range(d):
         _evaluated(table[number[i] : number[i] + size], by[i], value[i], slope[i])
-        times(value[i], after[i + 1], after[i])
         for j in range(n):
             smallest[j] = min(smallest[j], value[i, j] ** 2 + value[i, n + j] ** 2)
+    after = products(value)
     # inverse Fourier transform at the total, with its error bound
     total = lost = kept = 0.0
     for j in range(n):

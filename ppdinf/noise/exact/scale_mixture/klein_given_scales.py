@@ -10,6 +10,7 @@ matrix that it factors (docs/crossing.md).
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb
@@ -96,7 +97,7 @@ def _draw_block(
     m = squares.size
     if not m:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    rows = RowCoordinates(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
+    rows = RowCoordinates.of(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
     rows.shifts[0] = shifts
     for i in range(m):
         rows.mu[0, rows.starts[i] : rows.starts[i + 1] - 1] = factors[i, i + 1 :]
@@ -105,16 +106,26 @@ def _draw_block(
     return rows.x[0, 0, :m], rows.centers[0, 0, :m]
 
 
-class RowCoordinates:
+class RowCoordinates(NamedTuple):
     """Coordinates of rows in the form of the module `klein`; the last coordinate, fixed at 1, holds the shifts."""
 
-    def __init__(self, squares: NDArray[np.float64], mu: NDArray[np.float64]) -> None:
+    squares: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    mu: NDArray[np.float64]
+    shifts: NDArray[np.float64]
+    x: NDArray[np.int64]
+    centers: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, squares: NDArray[np.float64], mu: NDArray[np.float64]) -> "RowCoordinates":
+        """Return coordinates that are all 0, with shifts 0."""
         n, c = squares.shape
-        self.squares, self.mu, self.shifts = squares, mu, np.zeros((n, c - 1))
-        self.starts = np.append(0, np.cumsum(np.arange(c - 1, 0, -1)))
-        self.columns = np.concatenate([np.arange(i + 1, c) for i in range(c)])
-        self.x, self.centers = np.zeros((n, 1, c), dtype=np.int64), np.zeros((n, 1, c))
-        self.x[:, 0, -1] = 1
+        starts = np.append(0, np.cumsum(np.arange(c - 1, 0, -1)))
+        columns = np.concatenate([np.arange(i + 1, c) for i in range(c)])
+        x = np.zeros((n, 1, c), dtype=np.int64)
+        x[:, 0, -1] = 1
+        return cls(squares, starts, columns, mu, np.zeros((n, c - 1)), x, np.zeros((n, 1, c)))
 
     def draw(
         self,
@@ -126,20 +137,7 @@ class RowCoordinates:
     ) -> None:
         """Draw row by row and update `lacking`, the remaining column sums; `pulls` are coefficients."""
         n, _, c = self.x.shape
-        place, position = 0, 1
-        state = (
-            self.x,
-            self.centers,
-            self.squares,
-            self.starts,
-            self.columns,
-            self.mu,
-            self.shifts,
-            pulls,
-            ties,
-            ground,
-            lacking,
-        )
+        place, position, state = 0, 1, (self, pulls, ties, ground, lacking)
         while place < n:
             pairs = stream(2 * min(3 * ((n - place) * (c - 1) + 1 - position), ROW)).reshape(-1, 2)
             used = 0
@@ -148,7 +146,7 @@ class RowCoordinates:
                 if status == WIDE:
                     raise PrivacyError("the noise exceeds 2**40; choose a larger epsilon")
                 if status == OPEN:
-                    i, law = c - 1 - position, Klein(NOWHERE, self.squares[place], *state[3:6], 0.0)
+                    i, law = c - 1 - position, Klein(NOWHERE, self.squares[place], *self[1:4], 0.0)
                     k = law._settled(pairs[used], Fraction(1), 1.0, i, float(self.centers[place, 0, i]), stream)
                     used += 1
                     if k is not None:
@@ -162,19 +160,14 @@ def _draw_rows(
     used: int,
     place: int,
     position: int,
-    x: NDArray[np.int64],
-    centers: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    mu: NDArray[np.float64],
-    shifts: NDArray[np.float64],
+    rows: RowCoordinates,
     pulls: NDArray[np.float64],
     ties: NDArray[np.int64],
     ground: int,
     lacking: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
     """Draw coordinates until the words are used up or a comparison is undecided."""
+    squares, starts, columns, mu, shifts, x, centers = rows
     n, _, c = x.shape
     one = np.ones(1)
     while place < n:

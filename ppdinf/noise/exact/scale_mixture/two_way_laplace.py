@@ -167,7 +167,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     except np.linalg.LinAlgError:
         rounding = np.inf
     under_control(block.rounding + rounding)
-    row_coordinates = RowCoordinates(squares, mu)
+    row_coordinates = RowCoordinates.of(squares, mu)
     # draw the rows outside of the spine, then the spine given the remaining column sums
     lacking = np.zeros(c, dtype=np.int64)
     row_coordinates.draw(pulls, ties, ground, lacking, stream)
