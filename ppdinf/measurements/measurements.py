@@ -390,6 +390,7 @@ def _entries_of(release: Release, number: int) -> Entries:
     likelihood = release.likelihood
     mixed = isinstance(likelihood.auxiliary, MixingScale)
     plain = likelihood.norm is None and (likelihood.auxiliary is None or mixed) and likelihood.query is None
+    plain = plain and not likelihood.is_of_release
     if not plain or likelihood.looks_at_table or not release.mechanism.is_integer:
         bounded = likelihood.normaliser is not None
         why = "is conditioned on bounds or weighted by table" if bounded else "is not independent between integer cells"

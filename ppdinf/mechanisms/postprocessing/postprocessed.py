@@ -389,8 +389,8 @@ class PostProcessed(TableMechanism):
 def _noisy(
     G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, stream: BitStream
 ) -> NDArray[np.int64]:
-    sums = G @ cells
-    noisy: NDArray[np.int64] = sums + draw_discrete_laplace(rate, draws * sums.size, stream).reshape(draws, sums.size)
+    noise = draw_discrete_laplace(rate, draws * G.shape[0], stream)
+    noisy: NDArray[np.int64] = cells @ G.T + noise.reshape(draws, -1)
     return noisy
 
 

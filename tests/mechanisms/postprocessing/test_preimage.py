@@ -12,6 +12,7 @@ import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, at_least, linear, margin, total
 from ppdinf.mechanisms.postprocessing import PostProcessed, TopDown
+from ppdinf.noise.primitives.stream import seeded_stream
 
 METHODS = ("truncated", "l2", "nonnegative", "rounded")
 PAIRS = linear([[1, 1, 0, 0], [0, 0, 1, 1]])
@@ -93,6 +94,22 @@ def test_marginal_likelihood_of_a_model(public, method):
             terms.append(log_p(point | ({"x_noise_shift": np.array(k)} if shift.size else {})))
         found.append(logsumexp(terms) - stats.gamma.logpdf(rate, 2) - np.log(rate))
     assert found == pytest.approx(log_likelihood(mechanism, published, rates), abs=2e-3 if shift.size == 0 else 1e-4)
+
+
+@pytest.mark.parametrize("method", ["truncated", "rounded"])
+def test_other_uses_of_the_published_table(method):
+    """Releases of many tables are drawn again; `denoise` and lists have no sum over the preimage."""
+    mechanism, table = PostProcessed(total(), "1/2", method), np.array([3, 0, 1, 2])
+    drawn = pm.draw(mechanism.dist(pm.Multinomial.dist(6, np.full(4, 0.25))), draws=40, random_seed=1)
+    assert (drawn >= 0).all()
+    assert method == "truncated" or (drawn.sum(axis=1) == 6).all()
+    tables = np.array([table, [0, 6, 0, 0]] * 2000)
+    released = mechanism.draw(mechanism.public.on(table), tables, 4000, seeded_stream(1))
+    laws = [mechanism.simulate(x, draws=2000, rng=2).values.mean(axis=0) for x in tables[:2]]
+    assert released[::2].mean(axis=0) == pytest.approx(laws[0], abs=0.4)  # 6 standard errors of a cell
+    assert released[1::2].mean(axis=0) == pytest.approx(laws[1], abs=0.4)
+    with pytest.raises(ModelError, match="not supported by denoise and in lists"):
+        ppd.Measurements.of_releases([ppd.Release(released[0], mechanism)])
 
 
 @pytest.mark.deep
