@@ -21,31 +21,6 @@ def nearest(x, base):
     return base * ((x + base // 2) // base)
 
 
-@pytest.mark.parametrize(("least", "below"), [(1, 8), (0, 8), (1, 3), (2, 7), (1, 5), (0, 1), (4, 40)])
-@pytest.mark.parametrize("law", [laws.Rounded(5), laws.Rounded(10, "up"), laws.Rounded(1)], ids=str)
-def test_the_meaning_of_a_text_is_its_preimage(law, least, below):
-    """Counts that are printed as a text by a function that is written here."""
-    base = law.base
-
-    def printed(x):
-        if least <= x < below:
-            return "*"
-        return str(-(-x // base) * base if law.direction == "up" else nearest(x, base))
-
-    texts = [printed(x) for x in COUNTS[:50]]
-    preimages = {text: [x for x in COUNTS if printed(x) == text] for text in texts}
-    rule = laws.Suppressed(law, below=below, least=least)
-    for text, preimage in preimages.items():
-        seen = ppd.Measurements({"p": ["A"]}, ppd.measured(inv.margin("p"), [text], rule))
-        weights = seen.entries.log_weights(COUNTS[None])[0]
-        assert COUNTS[weights == 0].tolist() == preimage
-        found = ppd.identified_bounds(seen).loc["A"]
-        assert (found.lower, found.upper) == (preimage[0], preimage[-1])
-    for text in {str(y) for y in range(0, 41, base)} - set(texts):
-        with pytest.raises(CountError, match=r"impossible for every count, .*not suppressed"):
-            ppd.Measurements({"p": ["A"]}, ppd.measured(inv.margin("p"), [text], rule))
-
-
 def test_rounded_and_suppressed_cells_in_a_file(tmp_path):
     """The printed 0 is 0, because 1 and 2 would be suppressed; the sum of 120 cells has narrower bounds."""
     x = np.random.default_rng(1).negative_binomial(0.5, 0.07, size=120)

@@ -8,8 +8,8 @@ file_commands       ``ppdinf check``, ``key`` and ``sign``: verification and con
 infer_commands      ``ppdinf infer`` and ``ppdinf demo``: a posterior, a table and a report from a release.
 plain_output        Output of the command line: stages, warnings and errors, one plain line each.
 plan_command        ``ppdinf plan``: the error for each privacy loss, and the loss for a required error.
-published_commands  ``ppdinf audit`` and ``ppdinf denoise``: what published tables disclose, and their counts with
-                    intervals.
+published_commands  ``ppdinf read``, ``audit`` and ``denoise``: what published tables state and disclose, and their
+                    counts with intervals.
 release_commands    ``ppdinf release``, ``counts`` and ``session``: publishable files from confidential tables, and
                     their budget.
 reproduce_command   ``ppdinf reproduce``: reproducible case studies.
@@ -26,7 +26,7 @@ from ppdinf.cli.file_commands import check, key, sign
 from ppdinf.cli.infer_commands import demo, infer
 from ppdinf.cli.plain_output import PlainErrors
 from ppdinf.cli.plan_command import plan
-from ppdinf.cli.published_commands import audit, denoise
+from ppdinf.cli.published_commands import audit, denoise, read
 from ppdinf.cli.release_commands import counts, release, session
 from ppdinf.cli.reproduce_command import reproduce
 
@@ -58,7 +58,7 @@ def main(
     """Publish tables of counts with privacy noise that keeps public totals exact, and analyse such releases.
 
     **plan**, **session**, **release**, **counts** and **sign** are for the curator, who holds the confidential table.
-    **audit** is for a suppressed or rounded table. **check**, **infer** and **denoise** are for the analyst, who holds
+    **read** and **audit** are for a published table. **check**, **infer** and **denoise** are for the analyst, who has
     the release or any other published table. **demo** runs the whole workflow.
     """
 
@@ -70,6 +70,7 @@ app.command()(counts)
 app.command()(sign)
 app.command()(check)
 app.command()(infer)
+app.command()(read)
 app.command()(denoise)
 app.command()(audit)
 app.command()(reproduce)

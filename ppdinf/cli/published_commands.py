@@ -1,10 +1,10 @@
-"""``ppdinf audit`` and ``ppdinf denoise``: what published tables disclose, and their counts with intervals."""
+"""``ppdinf read``, ``audit`` and ``denoise``: what published tables state and disclose, and counts with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +28,8 @@ Text = str | None
 Files = list[Path] | None
 
 
-def _option(metavar: str, text: str) -> Any:
-    return typer.Option(metavar=metavar, help=text)
+def _option(name: str, text: str) -> Any:
+    return typer.Option(metavar=name, help=text)
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,18 @@ class PublishedTable:
         Text, _option("MEANING", "Empty values and absent rows: **suppressed**, **missing**, **zero**.")
     ] = None
     percent_of: Annotated[Text, _option("COLUMN", "Denominators, if the values are percentages.")] = None
+    totals: Annotated[Text, _option("LAW", "Totals among the rows: **exact**, **published**, or **drop**.")] = None
     sums: Annotated[Files, _option("FILE", "Sums that are published as the table is; repeat for more.")] = None
     public: Annotated[Files, _option("FILE", "Sums that are published exactly; repeat for more.")] = None
     not_total: NOT_TOTAL = None
 
-    def read(self) -> ppd.Measurements:
+    def read(self, explain: Callable[[str], object] | None = None) -> ppd.Measurements:
         """Read releases, a file of measurements, or a table in a text file."""
         first, *others = self.files
         is_described = any(getattr(self, field.name) is not None for field in fields(self)[1:])
         is_text = first.suffix.lower() in TEXT or (is_described and not is_zipfile(first))
         if is_text and not others:
-            return self._read_text(first)
+            return self._read_text(first, explain)
         if is_described:
             raise PpdinfError(
                 "--value, --dims and the options of published values describe one text file: "
@@ -92,7 +93,7 @@ class PublishedTable:
             return published
         return ppd.Measurements.of_releases(ppd.read_release(file) for file in self.files)
 
-    def _read_text(self, file: Path) -> ppd.Measurements:
+    def _read_text(self, file: Path, explain: Callable[[str], object] | None) -> ppd.Measurements:
         """Read a text file of published values."""
         if self.value is None or self.dims is None:
             raise PpdinfError(
@@ -110,6 +111,8 @@ class PublishedTable:
             sums=self.sums or (),
             public=self.public or (),
             not_totals=self.not_total or (),
+            totals=self.totals,
+            explain=explain,
         )
 
     def _rule(self) -> ppd.rules.Rule:
@@ -146,6 +149,26 @@ def takes_published_table(command: Callable[..., None]) -> Callable[..., None]:
     )
     with_options.__annotations__ = {option.name: option.annotation for option in parameters}
     return with_options
+
+
+@takes_published_table
+def read(
+    table: PublishedTable,
+    output: Annotated[Path | None, typer.Option(help="Statement of the table for other commands, .ppd.")] = None,
+) -> None:
+    """Read a published table and print what was understood: cells, marks, totals, and lines that are left out.
+
+    **ppdinf audit STATEMENT.ppd** and **ppdinf denoise STATEMENT.ppd** need no further options.
+    """
+    if output is not None:
+        require_replaceable(output)
+    console = stdout()
+    seen = table.read(partial(notes, console))
+    notes(console, f"Statement: {seen!r}")
+    if output is not None:
+        output.unlink(missing_ok=True)
+        seen.save(output)
+        notes(console, f"Wrote {output.name}.")
 
 
 @takes_published_table

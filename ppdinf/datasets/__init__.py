@@ -2,8 +2,9 @@
 
 Rule: a file is read unchanged or refused with line and column.
 
-epidemic    Monthly cases and deaths by county: a fictitious state in a simulated epidemic, and CSV files of this form.
-table_file  Tables of counts from CSV files: where public files are, rows as text, one row per cell.
+epidemic       Monthly cases and deaths by county: a fictitious state in a simulated epidemic, and its CSV files.
+printed_lines  The rows of a published table among titles, second header rows, notes and footers.
+table_file     Tables of counts from CSV files: where public files are, rows as text, one row per cell.
 """
 
 from ppdinf.datasets.epidemic import epidemic as epidemic

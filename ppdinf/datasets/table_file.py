@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf.datasets.printed_lines import delimiter_of, table_lines
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import LARGEST, Frame
 from ppdinf.tables.table import along, as_table
@@ -43,20 +44,23 @@ class TextFile:
     rows: list[Row]
 
     @classmethod
-    def read(cls, path: Path) -> TextFile:
-        """Read a CSV file in UTF-8, with or without a byte order mark."""
-        # without a comma in the header, fields are separated by tabs, semicolons or vertical bars
+    def read(cls, path: Path, notes: list[str] | None = None) -> TextFile:
+        """Read a CSV file in UTF-8; with notes, a published file as it is, with the lines that are left out."""
+        data = path.read_bytes()
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
-        first = text.partition("\n")[0]
-        delimiter = "," if "," in first else next((character for character in "\t;|" if character in first), ",")
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
+            if notes is None or b"\0" in data:
+                raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
+            text = data.decode("latin-1")
+            notes.append("The file is not UTF-8 and was read as Latin-1 (Western European).")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter_of(text))
         try:
             lines = [(reader.line_num, fields) for fields in reader]
         except csv.Error as error:
             raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
+        if notes is not None:
+            lines = table_lines(lines, notes)
         if len(lines) < 2:
             raise LabelError(f"{path.name} has no rows below its header")
         header = lines[0][1]
@@ -239,7 +243,7 @@ def read_table(
         raise LabelError(f"the column {max(columns, key=columns.count)!r} is named for more than one purpose")
     file.require(*columns)
     coords, rows = file.grid(dims, not_totals)
-    shape = [len(values) for values in coords.values()]
+    shape = list(map(len, coords.values()))
     counts = file.counts(count, rows).reshape(shape)
     described = {name: np.array([row[name] for _, row in rows], dtype=object).reshape(shape) for name in coordinates}
     table = xr.DataArray(counts, dims=tuple(dims), coords=coords, name=count)

@@ -9,6 +9,7 @@ measurement_file    Files of measurements: a sealed archive of JSON and CSV, lik
 measurement_reader  Reading of measurement files, with verification of every byte.
 measurements        Everything published about one table: noisy sums, exact sums, and bounds.
 published_table     Measurements from text files of published numbers, ranges, percentages and suppression marks.
+row_totals          Rows of totals among the rows of a published table, and what was understood of the table.
 same_noise          Refusal of releases that occur twice: their noise would count as two independent draws.
 """
 

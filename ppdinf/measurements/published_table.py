@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from math import inf
@@ -19,6 +19,7 @@ from ppdinf.errors import CountError, LabelError
 from ppdinf.invariants import Public, margin, total
 from ppdinf.measurements.measured import Measured, measured
 from ppdinf.measurements.measurements import Measurements
+from ppdinf.measurements.row_totals import RowTotals, label_totals
 from ppdinf.rules.publishers import publisher
 from ppdinf.rules.rule import EXACT, Rule
 from ppdinf.tables.count_ranges import comparable, range_text
@@ -39,11 +40,14 @@ def read_published(
     sums: Sequence[str | Path] = (),
     public: Sequence[str | Path] = (),
     not_totals: Sequence[str] = (),
+    totals: str | None = None,
+    explain: Callable[[str], object] | None = None,
 ) -> Measurements:
     r"""Read a published table, and further sums of the same counts, from text files.
 
     Texts of ranges such as ``"1-9"`` and ``"<5"`` are read as `ppdinf.laws.Interval` reads them, in every file.
-    Separators of thousands are recognized. A column that contains only marks of the rule flags the values.
+    Encoding, delimiter, titles, notes, footers and separators of thousands are recognized. A column that contains only
+    marks of the rule flags the values. Rows of totals, found by name or by value, are statements on sums of cells.
 
     Parameters
     ----------
@@ -68,7 +72,11 @@ def read_published(
     public : sequence of str or path
         The same for sums whose numbers are exact in any case.
     not_totals : sequence of str
-        Labels that are not totals, as for `ppdinf.Measurements`.
+        Labels that are not totals.
+    totals : {"exact", "published", "drop"}, optional
+        Law of the numbers of totals, found by name or by value; required if the other numbers are not exact.
+    explain : callable, optional
+        It receives a description of what was understood before anything is computed, for example ``print``.
 
     Raises
     ------
@@ -95,32 +103,51 @@ def read_published(
     """
     rule = publisher(rule) if isinstance(rule, str) else rule if isinstance(rule, Rule) else Rule(rule or EXACT)
     rule = rule if empty is None else replace(rule, empty=empty)
-    file = TextFile.read(Path(path))
+    notes: list[str] = []
+    file = TextFile.read(Path(path), notes)
     file.require(value, *dims, *coords, *([] if of is None else [of]))
-    labels = file.labels(dims)
+    file = _texts(label_totals(file, dims), value, of, [*dims, *coords], rule)
+    found = RowTotals.find(file, value, rule, dims, set(not_totals))
+    if explain is not None:
+        explain(found.describe(notes))
+    if found.parts and totals is None and rule.law != EXACT:
+        dim, name = next(iter(found.parts))
+        raise LabelError(
+            f"{file.name}: {name!r} of {dim!r} is a total of inexact numbers: state by --totals (totals=) whether "
+            "totals are 'exact', 'published' by the same rule, or sums of printed numbers ('drop')"
+        )
+    file, labels = found.rows(are_totals=False), found.labels
     known = {name: _coordinate(file, name, dims) for name in coords}
     domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in known.items()}
-    files = [(_texts(file, value, of, domain, rule), list(dims), False)]
+    files = [(file, list(dims), False)]
     for paths, always in ((sums, False), (public, True)):
-        for other in map(TextFile.read, map(Path, paths)):
+        for other in (TextFile.read(Path(path), []) for path in paths):
             other.require(value)
             names = [name for name in other.header if name in domain]
             files.append((_texts(other, value, None, domain, rule), names, always))
-    statements: list[Measured] = []
+    noisy: list[Measured] = []
     exact: dict[Public, object] = {}
     for one, names, always in files:
-        statement = margin(*names) if names else total()
+        stated = margin(*names) if names else total()
         values = _meanings(one, value, _values(one, names, value, domain, rule.empty), rule, always)
         if always or rule.law == EXACT:
-            exact[statement] = values
+            exact[stated] = values
         else:
-            statements.append(measured(statement, values, rule))
+            noisy.append(measured(stated, values, rule))
+    if found.parts and totals != "drop":
+        law = replace(rule, law=EXACT) if totals == "exact" else rule
+        sums_of_rows, texts = found.sums(law)
+        values = _meanings(found.rows(are_totals=True), value, texts, law, False)
+        if law.law == EXACT:
+            exact[sums_of_rows] = values
+        else:
+            noisy.append(measured(sums_of_rows, values, law))
     return Measurements(
         labels,
-        *statements,
+        *noisy,
         coords={name: (dim, [values[label] for label in labels[dim]]) for name, (dim, values) in known.items()},
         public=exact,
-        not_totals=not_totals,
+        not_totals=[label for names in labels.values() for label in names if label in not_totals],
     )
 
 
@@ -176,7 +203,7 @@ def _dependent(file: TextFile, names: Sequence[str]) -> str:
 
 def _texts(file: TextFile, value: str, of: str | None, labels: Collection[str], rule: Rule) -> TextFile:
     """Return a file with clean values: flags of other columns, ranges for percentages, no separators of thousands."""
-    known = {comparable(mark) for mark in rule.marks}
+    known = set(map(comparable, rule.marks))
     others = [name for name in file.header if name not in {value, of, *labels}]
     flags = [name for name in others if known.issuperset({comparable(row[name]) for _, row in file.rows} - {""})]
     rows = []

@@ -7,6 +7,7 @@ import difflib
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ppdinf.errors import PrivacyError
 from ppdinf.laws import DiscreteGaussian, read_ptable
@@ -63,14 +64,14 @@ def publisher(name: str) -> Rule:
     8 to 12
     """
     rule = Rule()
-    for part in PUBLISHERS.get(name, {"rule": name})["rule"].split(" then "):
+    for part in map(str.strip, PUBLISHERS.get(name, {"rule": name})["rule"].split(" then ")):
         try:
-            call = ast.parse(part.strip(), mode="eval").body
+            call: Any = ast.parse(part, mode="eval").body
             function = _FUNCTIONS[call.func.id]
             arguments = [ast.literal_eval(argument) for argument in call.args]
         except (SyntaxError, ValueError, AttributeError, KeyError):
             known = [*PUBLISHERS, *_FUNCTIONS]
             near = ", ".join(difflib.get_close_matches(part, known) or known)
-            raise PrivacyError(f"the rule {part.strip()!r} is unknown: use one of {near}") from None
+            raise PrivacyError(f"the rule {part!r} is unknown: use one of {near}") from None
         rule = rule.then(function(*arguments))
     return rule

@@ -147,7 +147,7 @@ class Rule:
             stated = [values for values in pair if set(values) != {None}]
             if len(set(stated)) > 1:
                 raise PrivacyError(f"the rules have different {name}, {stated[0]} and {stated[1]}: state one")
-            chosen[name] = stated[0] if stated else pair[0]
+            chosen[name] = (stated or pair)[0]
         (least, most), (empty,) = chosen.values()
         known = {comparable(mark): text for mark, text in self.marks.items()}
         for mark, text in other.marks.items():
@@ -193,7 +193,7 @@ class Rule:
     def _read(self, text: object) -> tuple[Any, Any]:
         """Return the law of a text, `Interval` for marks and ranges, and its number."""
         model: Any = as_observation_model(self)
-        shown = model.shown(np.array([text], dtype=object))
+        shown = model.shown(np.array([text], object))
         if is_missing(shown[0]) and model.absent is not None:
             return model, np.array([model.absent])
         shown[0] = ">=0" if is_missing(shown[0]) else shown[0]

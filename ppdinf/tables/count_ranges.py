@@ -171,7 +171,7 @@ def each(values: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(object), np.nan)
     elements = np.asarray(values, dtype=object)
-    mapped = np.empty(elements.shape, dtype=object)
+    mapped = np.empty(elements.shape, object)
     for k in np.ndindex(elements.shape):
         mapped[k] = function(elements[k])
     if isinstance(values, xr.DataArray):

@@ -90,7 +90,7 @@ def refuse_totals(frame: Frame, tables: Iterable[Bounds] = (), not_totals: Itera
         for label in labels[named_totals(labels)[0]].tolist() if labels.size > 1 else ():
             if label not in exempt:
                 raise LabelError(f"{dim!r} has the label {label!r} among others: {_advice(label)}")
-    for _, label, words in _sums_of_labels(frame, list(tables), exempt, CHANCE):
+    for _, label, words, _ in sums_of_labels(frame, list(tables), exempt, CHANCE):
         raise LabelError(f"the numbers of {label!r} equal the sums of the {words}: {_advice(label)}")
 
 
@@ -98,13 +98,13 @@ def possible_totals(frame: Frame, tables: Iterable[Bounds], not_totals: Iterable
     """Return a sentence for each label whose numbers agree with sums of others, by chance or not."""
     return [
         f"The numbers of {label!r} agree with the sums of the {words}. {label!r} may be a total: {_advice(label)}."
-        for _, label, words in _sums_of_labels(frame, list(tables), set(not_totals), np.inf)
+        for _, label, words, _ in sums_of_labels(frame, list(tables), set(not_totals), np.inf)
     ]
 
 
-def _sums_of_labels(
-    frame: Frame, tables: list[Bounds], exempt: set[str | int], chance: float
-) -> Iterator[tuple[str, str | int, str]]:
+def sums_of_labels(
+    frame: Frame, tables: list[Bounds], exempt: set[str | int], chance: float = CHANCE
+) -> Iterator[tuple[str, str | int, str, list[str | int]]]:
     """Yield dimensions and labels whose numbers agree with sums of others, and which others; see `refuse_totals`."""
     for dim in frame.dims:
         labels = frame.coords[dim][1]
@@ -121,10 +121,12 @@ def _sums_of_labels(
             axis = list(dims).index(dim)
             low, high = np.moveaxis(low, axis, 0), np.moveaxis(high, axis, 0)
             if (k := _sum_of_others(low, high, candidates, likely, chance)) is not None:
-                yield dim, native(labels[k]), f"other labels of {dim!r}, wherever these are known"
+                others = np.delete(labels, k).tolist()
+                yield dim, native(labels[k]), f"other labels of {dim!r}, wherever these are known", others
             if codes is not None and (code := _sum_of_codes(low, high, candidates, codes, chance)) is not None:
-                part = native(labels[code[1]])
-                yield dim, native(labels[code[0]]), f"labels of {dim!r} that begin with the same code, such as {part!r}"
+                parts = labels[code[1]].tolist()
+                words = f"labels of {dim!r} that begin with the same code, such as {parts[0]!r}"
+                yield dim, native(labels[code[0]]), words, parts
 
 
 def _advice(label: str | int) -> str:
@@ -212,8 +214,8 @@ def _codes(labels: Array) -> Codes | None:
     return (order, ordered, np.array(found)) if found else None
 
 
-def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes, chance: float) -> tuple[int, int] | None:
-    """Return a label whose numbers agree with the sums of the labels that begin with its code, and one label."""
+def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes, chance: float) -> tuple[int, Array] | None:
+    """Return a label whose numbers agree with the sums of the labels that begin with its code, and these labels."""
     order, ordered, found = codes
     least, most, known = (values[order] for values in _by_label(low, high))
     place, _, start, stop = found.T
@@ -237,10 +239,8 @@ def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes, chan
         if np.all((low[label] <= rest_high) & (rest_low <= high[label])):
             likely = min(lengths) - stem > 1 and ordered[k].isdecimal()
             log_chance = _log_chance(n + 1, 1, least[parts], low[label], high[label], rest_low, rest_high)
-            agreeing.append(
-                (log_chance - np.log(max(chance, LIKELY) if likely else chance), int(label), int(order[parts[0]]))
-            )
+            agreeing.append((log_chance - np.log(max(chance, LIKELY) if likely else chance), int(label), order[parts]))
     # among many codes, a few agree by chance (Benjamini and Hochberg, 1995); wide ranges agree without evidence
-    agreeing.sort()
+    agreeing.sort(key=lambda each: each[:2])
     refused = any(each[0] + np.log(tried / rank) < 0 for rank, each in enumerate(agreeing, start=1))
     return agreeing[0][1:] if refused else None
