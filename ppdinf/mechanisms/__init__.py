@@ -5,6 +5,7 @@ The base class of all mechanisms is in ``ppdinf/mechanism.py``, because releases
 
 base_measure             Weights of released counts that do not depend on the confidential table, such as Dirichlet-
                          multinomial weights.
+bound_trees              Cells that bounds of two cells join to trees: total weights and exact draws.
 conditioned              Congenial mechanisms: independent noise, conditioned on all public statements.
 correlated_gaussian      Gaussian noise with a covariance adapted to the sensitivity directions.
 counting_queries         Counting queries, weighted numbers of records, and the changes of their answers by one person.
@@ -35,6 +36,7 @@ table_mechanism          The base class of mechanisms that publish tables: relea
 table_sums               The total weight of all releases of a table, by elimination of cells whose noise is tilted
                          towards public sums.
 transition               Cells released independently by a matrix of transition probabilities.
+trees_given_sums         Integers in small trees of bounds, given a few public sums: draws and total weight.
 wasserstein_exponential  The Wasserstein exponential mechanism on integer tables, with an l1, l2 or user-defined loss.
 weighted                 Base class of mechanisms whose releases are weighted cell by cell within bounds.
 """

@@ -46,8 +46,9 @@ class DirichletMultinomial:
 
     Parameters
     ----------
-    previous : sequence of int
-        The earlier counts in the order of the cells, last dimension fastest; public.
+    previous : sequence of int or None
+        The earlier counts in the order of the cells, last dimension fastest; public. Cells with None have weight 1:
+        deaths, if only cases resemble earlier cases.
     concentration : int, float, str or Fraction
         Weight of one person in the earlier table.
     pseudo_count : int, float, str or Fraction
@@ -72,7 +73,7 @@ class DirichletMultinomial:
     (Fraction(7, 4), Fraction(1, 4))
     """
 
-    previous: tuple[int, ...]
+    previous: tuple[int | None, ...]
     concentration: Fraction
     pseudo_count: Fraction
 
@@ -87,31 +88,43 @@ class DirichletMultinomial:
                 "previous must not have labels, which are not stored: arrange the earlier table in the order of the "
                 "released table and give its cells, such as earlier.transpose(*table.dims).reindex_like(table).values"
             )
-        counts = numbers(previous, "previous", CountError, integer=True).ravel()
-        if not counts.size or (counts < 0).any():
-            raise CountError("previous must contain non-negative integers, one for each cell")
+        entries = np.ma.asarray(previous, dtype=object) if np.ma.isMA(previous) else np.asarray(previous, dtype=object)
+        weightless = np.equal(entries, None)  # type: ignore[call-overload]
+        stated = np.where(weightless, 0, entries).tolist() if weightless.any() else previous
+        counts = numbers(stated, "previous", CountError, integer=True).ravel()
+        if not counts.size or (counts < 0).any() or weightless.all():
+            raise CountError("previous must contain non-negative integers, one for each cell (None: no weight)")
+        without = np.broadcast_to(weightless.ravel(), counts.shape)
         assign(
             self,
-            previous=tuple(int(count) for count in counts),
+            previous=tuple(None if none else int(count) for count, none in zip(counts, without, strict=True)),
             concentration=as_fraction(concentration, "concentration"),
             pseudo_count=as_fraction(pseudo_count, "pseudo_count"),
         )
 
     @property
-    def alpha(self) -> tuple[Fraction, ...]:
-        """Parameters of the Dirichlet distribution."""
-        return tuple(self.concentration * (count + self.pseudo_count) for count in self.previous)
+    def alpha(self) -> tuple[Fraction | None, ...]:
+        """Parameters of the Dirichlet distribution; None for cells without weights."""
+        return tuple(map(self._alpha, range(len(self.previous))))
+
+    def _alpha(self, cell: int) -> Fraction | None:
+        count = self.previous[cell]
+        return None if count is None else self.concentration * (count + self.pseudo_count)
 
     def weight(self, cell: int, count: int) -> arb:
         """Enclose the weight of a count in a cell."""
-        alpha = ball(self.concentration * (self.previous[cell] + self.pseudo_count))
+        if (exact := self._alpha(cell)) is None:
+            return arb(1)
+        alpha = ball(exact)
         return ((alpha + count).lgamma() - alpha.lgamma() - (arb(count) + 1).lgamma()).exp()
 
     def largest(self, cell: int, low: float, high: float) -> arb:
         """Enclose the largest weight of counts from `low` to `high`, at one end: the weights are monotone."""
+        if (alpha := self._alpha(cell)) is None:
+            return arb(1)
         if low < 0:
             raise PrivacyError("Dirichlet-multinomial weights require counts >= 0: declare nonnegative() public")
-        if self.concentration * (self.previous[cell] + self.pseudo_count) <= 1:
+        if alpha <= 1:
             return self.weight(cell, int(low))
         if math.isinf(high):
             raise PrivacyError(
@@ -127,10 +140,10 @@ class DirichletMultinomial:
         Dirichlet-multinomial distribution.
         Cells with the label -1 do not change.
         """
-        alpha, counts, ratios = np.array(self.alpha), np.array(center), [Fraction(1)] * len(center)
+        alpha, counts, ratios = [a or Fraction(0) for a in self.alpha], np.array(center), [Fraction(1)] * len(center)
         for group in np.unique(groups[groups >= 0]):
             cells = np.flatnonzero(groups == group)
-            ratio = 1 + Fraction(alpha[cells].sum()) / max(1, int(counts[cells].sum()))
+            ratio = 1 + sum((alpha[cell] for cell in cells), Fraction(0)) / max(1, int(counts[cells].sum()))
             for cell in cells:
                 ratios[cell] = ratio
         return _Around(self, tuple(center), tuple(ratios))
@@ -153,8 +166,8 @@ class _Around:
 
     def largest(self, cell: int, low: float, high: float) -> arb:
         """Enclose the largest weight: the weights increase up to the count ``(alpha - ratio) / (ratio - 1)``."""
-        ratio = self.ratios[cell]
-        if ratio == 1 or low < 0:
+        ratio, alpha = self.ratios[cell], self.measure.alpha[cell]
+        if ratio == 1 or (low < 0 and alpha is not None):
             return self.measure.largest(cell, low, high)
-        turn = 1 + (self.measure.alpha[cell] - ratio) // (ratio - 1)
+        turn = low if alpha is None else 1 + (alpha - ratio) // (ratio - 1)
         return self.weight(cell, int(min(max(low, turn), high)))

@@ -169,20 +169,32 @@ class WassersteinExponential(Weighted):
 
     Notes
     -----
-    Draws are exact, by elimination. l2 noise with bounds or a base measure uses rejection from elimination, for up to
-    about 20 cells. Many nested pairs of counts under one total are too wide for elimination at small epsilon: for
-    research, ``case_studies/covid/pairs.py`` draws them exactly up to double precision.
+    Draws are exact: by elimination, and for l2 or wide noise by independent trees of bounds with rejection
+    (`ppdinf.mechanisms.trees_given_sums`), for up to three public sums. Every bound then has at most two cells, such as
+    cases >= deaths of a county, and these bounds form no cycle. Cases and deaths of 67 counties take about a second in
+    l1, and 3 to 20 seconds in l2.
     With bounds or a base measure, the normalizer depends on the table. For the counting measure on all integer
     tables, leave sums out of `public` and state them for the release:
     ``ppd.Release(table, mechanism, public=...)``.
 
     Examples
     --------
-    >>> import numpy as np, ppdinf as ppd
+    >>> import numpy as np, xarray as xr, ppdinf as ppd
     >>> public = ppd.invariants.total() & ppd.invariants.nonnegative()
     >>> mechanism = ppd.WassersteinExponential(public, epsilon=1, sensitivity=2, secrets="whether one person is a case")
     >>> int(mechanism.release(np.array([3, 0, 2])).table.sum())
     5
+
+    Cases and deaths of three counties, with the total of the cases exact and no more deaths than cases:
+
+    >>> inv = ppd.invariants
+    >>> cases = inv.linear([[1, 0] * 3], ["cases of all counties"])
+    >>> public = cases & inv.nonnegative() & inv.at_least("cases", "deaths", dim="kind")
+    >>> earlier = ppd.mechanisms.DirichletMultinomial([8, None, 0, None, 3, None])  # of cases only
+    >>> mechanism = ppd.WassersteinExponential(public, 1, 4, "whether one person died, and is a case", earlier)
+    >>> table = xr.DataArray([[9, 1], [0, 0], [2, 0]], dims=("county", "kind"), coords={"kind": ["cases", "deaths"]})
+    >>> int(mechanism.release(table).table.sel(kind="cases").sum())
+    11
     """
 
     kind: ClassVar[str] = "wasserstein-exponential"

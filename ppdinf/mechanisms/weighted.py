@@ -16,10 +16,8 @@ from functools import lru_cache, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
-from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
@@ -27,20 +25,18 @@ from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.l2_laplace import log_l2_total
 from ppdinf.laws.likelihood import Likelihood, MixingScale, Normaliser, unknown_constant
-from ppdinf.mechanisms.base_measure import BaseMeasure, log_base_measure
+from ppdinf.mechanisms.base_measure import BaseMeasure, DirichletMultinomial, log_base_measure
+from ppdinf.mechanisms.bound_trees import Forest, forest_of
 from ppdinf.mechanisms.few_given_rest import FewGivenRest, lower_bounds_and_groups
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.mechanisms.table_sums import eliminated_releases, work_of
-from ppdinf.noise.exact.variable_elimination import LARGEST_WORK, Elimination, steps
+from ppdinf.mechanisms.trees_given_sums import TreesGivenSums
+from ppdinf.noise.exact.variable_elimination import LARGEST_WORK, Elimination
 from ppdinf.noise.log_total import log_total
-from ppdinf.noise.primitives.enclosures import draw_bernoulli
 from ppdinf.noise.primitives.stream import BitStream
-from ppdinf.noise.sampler_plan import Plan, exact_noise, plan_sampler
+from ppdinf.noise.sampler_plan import Plan, plan_sampler
 from ppdinf.tables.table import TableLike
 
-BATCH = 2**12  # largest number of proposals at a time
-RARELY = 0.01  # share of accepted proposals without bounds below which bounds count as tight
-HOPELESS = 1e-5
 RARE = 1e-15  # probability that any cell is outside the truncated support, before conditioning increases it
 
 
@@ -75,8 +71,9 @@ class Weighted(TableMechanism):
         constant: Callable[[], float | None] = partial(log_total, system.structure, law)
         bound = law.widest_half_width if is_bounded(self.public) else law.support_radius
         if not self._is_free(system):
-            normaliser = Normaliser(None if law.is_mixture else partial(self.log_normaliser, system))
-            constant = unknown_constant if law.is_mixture else float
+            is_unknown = not self._has_normaliser(system)
+            normaliser = Normaliser(None if is_unknown else partial(self.log_normaliser, system))
+            constant = unknown_constant if is_unknown else float
         return Likelihood(
             AdditiveLaw(law),
             bound(cells, RARE),
@@ -107,29 +104,50 @@ class Weighted(TableMechanism):
         sampler = self._sampler_on(system)
         return Plan(sampler.name, True, sampler.reason)
 
+    def _forest(self, system: System) -> Forest | str:
+        """Return the trees of bounds, or the reason why cells cannot be drawn in independent trees."""
+        law, measure = self.law, self.measure_on(system)
+        if measure is not None and not isinstance(measure, DirichletMultinomial):
+            return "the base measure has no bounds on the ratios of its weights"
+        if isinstance(law, IntegerLaw) and law.period > 1:
+            return f"the weights of {law.name} noise decrease in steps of {law.period}"
+        return forest_of(system)
+
+    def _has_normaliser(self, system: System) -> bool:
+        """Return whether Markov chains can afford the normalizer."""
+        if not self._is_slow(system):
+            return not self.law.is_mixture
+        return isinstance(forest := self._forest(system), Forest) and forest.has_total
+
+    def _is_slow(self, system: System) -> bool:
+        """Return whether elimination would take too long."""
+        return work_of(system, _of_cells(self.law, system.frame.size)) > LARGEST_WORK
+
     def _sampler_on(self, system: System) -> _Sampler:
-        """Choose elimination, or `FewGivenRest` where elimination would take too long."""
-        law, d, sums = self.law, system.frame.size, len(system.names)
-        work = work_of(system, _of_cells(law, d))
-        if work > LARGEST_WORK:
-            if isinstance(law, DoubleGeometric) and self.measure_on(system) is None:
-                few, epsilon = lower_bounds_and_groups(system, law.epsilon), law.epsilon
-                if few is not None:
-                    return _Sampler(
-                        "independent cells and rejection",
-                        f"{sums} disjoint public sums over {d:,} cells, with lower bounds",
-                        lambda x, size, stream: FewGivenRest(x, *few, epsilon).draw(size, stream),
-                    )
-            raise InvariantError(
-                f"noise this wide under {sums} public sums over {d:,} cells needs tables of partial sums with "
-                f"{steps(work)} for all counts: the sums are too wide or cross too much for elimination; choose a "
-                "larger epsilon, or publish fewer crossing sums or bounds"
+        """Choose elimination, and `FewGivenRest` or `TreesGivenSums` for l2 noise or where elimination is slow."""
+        law, d, sums, is_slow = self.law, system.frame.size, len(system.names), self._is_slow(system)
+        if is_slow and isinstance(law, DoubleGeometric) and self.measure_on(system) is None:
+            few, epsilon = lower_bounds_and_groups(system, law.epsilon), law.epsilon
+            if few is not None:
+                return _Sampler(
+                    "independent cells and rejection",
+                    f"{sums} disjoint public sums over {d:,} cells, with lower bounds",
+                    lambda x, size, stream: FewGivenRest(x, *few, epsilon).draw(size, stream),
+                )
+        if is_slow or law.is_mixture:
+            if isinstance(forest := self._forest(system), str):
+                raise InvariantError(
+                    f"noise this wide under {sums} public sums over {d:,} cells cannot be drawn exactly: {forest}, and "
+                    f"elimination {'does not apply to l2 noise' if law.is_mixture else 'needs too many steps'}; choose "
+                    "l1 noise with a larger epsilon, or publish fewer crossing sums or bounds"
+                )
+            return _Sampler(
+                "trees and pivots",
+                f"{len(forest.sums)} public sums, and {len(forest.edges)} bounds of two cells that form trees",
+                lambda x, size, stream: _trees(self, system, tuple(x.tolist())).draw(size, stream),
             )
         bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
         reason = f"weights of single cells under {sums} public sums and {bounds} on the release"
-        if isinstance(law, L2Laplace):
-            reason = f"{reason}, thinned from noise without bounds or l1 noise"
-            return _Sampler("elimination and rejection", reason, partial(self._draw_l2, system, law))
         return _Sampler(
             "elimination", reason, lambda x, size, stream: self._eliminated(system, x).draw(size, stream)[:, :d]
         )
@@ -149,44 +167,14 @@ class Weighted(TableMechanism):
             released[rows] = sampler.draw(table, rows.size, stream)
         return released
 
-    def _draw_l2(
-        self, system: System, law: L2Laplace, x: NDArray[np.int64], size: int, stream: BitStream
-    ) -> NDArray[np.int64]:
-        """Draw l2 noise by rejection from l2 noise without bounds, and where bounds are tight from l1 proposals."""
-        d, wider = x.size, law.dominating_law(x.size)
-        epsilon, rate = law.epsilon, wider.epsilon
-        kept, tried = [np.empty((0, d), dtype=np.int64)], 0
-        if self.measure_on(system) is None:
-            lattice = exact_noise(system.structure, law)
-            while sum(map(len, kept)) < size and tried * RARELY <= 8 + sum(map(len, kept)):
-                y = x + lattice.draw(BATCH // 16, stream)
-                kept.append(y[np.all(system.limits[:, np.newaxis] <= system.B @ y.T, axis=0)])
-                tried += len(y)
-        if sum(map(len, kept)) >= size:
-            return np.concatenate(kept)[:size]
-        proposals = eliminated_releases(system, tuple(x.tolist()), wider, self.measure_on(system))
-        tried, likely = 0, 0.0
-        while sum(map(len, kept)) < size:
-            batch = min(BATCH, 64 + 4 * (size - sum(map(len, kept))))
-            y = proposals.draw(batch, stream)[:, :d]
-            absolute, squares = np.abs(y - x).sum(axis=1), ((y - x) ** 2).sum(axis=1)
-            log_p = float(rate) * absolute - float(epsilon) * np.sqrt(squares)
-
-            def enclose(i: int, a: NDArray[np.int64] = absolute, s: NDArray[np.int64] = squares) -> arb:
-                return (ball(rate) * int(a[i]) - ball(epsilon) * arb(int(s[i])).sqrt()).exp()
-
-            kept.append(
-                y[draw_bernoulli(log_p, 1e-15 * (1 + float(epsilon) * (absolute + np.sqrt(squares))), enclose, stream)]
-            )
-            tried, likely = tried + batch, likely + float(np.exp(log_p).sum())
-            if tried >= BATCH and likely < HOPELESS * tried:
-                raise InvariantError(
-                    f"l2 distances over {d} cells accept fewer than one in {1 / HOPELESS:,.0f} proposals: use l1"
-                )
-        return np.concatenate(kept)[:size]
-
     def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
-        """Return the logarithm of C(x); for l2 noise by quadrature, with relative error 1e-12 of C(x)."""
+        """Return the logarithm of C(x); for l2 noise by quadrature, with relative error 1e-12 of C(x).
+
+        Raises
+        ------
+        InvariantError
+            Elimination is too slow, and a public sum has several cells that bounds link.
+        """
         return _log_normaliser(self, system, tuple(cells.tolist()))
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
@@ -224,6 +212,14 @@ class Weighted(TableMechanism):
 @lru_cache(maxsize=1024)
 def _log_normaliser(mechanism: Weighted, system: System, cells: tuple[int, ...]) -> float:
     x = np.array(cells, dtype=np.int64)
+    if mechanism._is_slow(system) and isinstance(mechanism._forest(system), Forest):
+        log_total = _trees(mechanism, system, cells).log_total()
+        if log_total is None:
+            raise InvariantError(
+                "the normalizer under public sums of cells that bounds link would take too long: use "
+                "ppdinf.PartiallyPrivate, which does not need it, or make one sum public"
+            )
+        return log_total + log_base_measure(mechanism.measure_on(system), x)
     if not isinstance(mechanism.law, L2Laplace):
         return float(mechanism._eliminated(system, x).log_normaliser)
 
@@ -232,6 +228,14 @@ def _log_normaliser(mechanism: Weighted, system: System, cells: tuple[int, ...])
 
     log_identity = log_base_measure(mechanism.measure_on(system), x)
     return log_l2_total(log_gaussian_total, mechanism.law.epsilon, log_identity, system.lattice.rank)
+
+
+@lru_cache(maxsize=2)
+def _trees(mechanism: Weighted, system: System, cells: tuple[int, ...]) -> TreesGivenSums:
+    measure, forest = mechanism.measure_on(system), forest_of(system)
+    assert measure is None or isinstance(measure, DirichletMultinomial)
+    assert isinstance(forest, Forest)
+    return TreesGivenSums(system, forest, np.array(cells, dtype=np.int64), mechanism.law, measure)
 
 
 def is_bounded(public: Public) -> bool:

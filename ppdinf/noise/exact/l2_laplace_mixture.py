@@ -91,12 +91,12 @@ class L2Mixture:
         """Return the log acceptance probability of each vector, and a bound on its rounding error."""
         logs, error = proposals.log_keep()
         x = float(self.epsilon) * np.sqrt(np.square(proposals.z.astype(np.float64)).sum(axis=1))
-        return logs + math.log(RATIO_BOUND) - _log_sum(x), error + 2.0**-46 * (1.0 + np.sqrt(x))
+        return logs + math.log(RATIO_BOUND) - log_sum(x, PER_UNIT), error + 2.0**-46 * (1.0 + np.sqrt(x))
 
     def enclose_keep(self, proposals: Proposals, draw: int) -> arb:
         """Enclose the acceptance probability of one vector at Arb's working precision."""
         x = ball(self.epsilon) * arb(sum(value * value for value in proposals.z[draw].tolist())).sqrt()
-        return proposals.enclose_keep(draw) * ball(RATIO_BOUND) / enclose_sum(x)
+        return proposals.enclose_keep(draw) * ball(RATIO_BOUND) / enclose_sum(x, PER_UNIT)
 
     def _variance(self, node: int) -> Fraction:
         return (Fraction(2 * node + 1, 2 * PER_UNIT) / self.epsilon) ** 2
@@ -182,27 +182,27 @@ def mixture_acceptance(mixture: L2Mixture) -> float:
 
 
 @jit
-def _log_sum(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return log R(x); nodes further than 9 from sqrt(x) contribute less than 1e-17."""
+def log_sum(x: NDArray[np.float64], per_unit: int) -> NDArray[np.float64]:
+    """Return log R(x) of nodes (j + 1/2) / per_unit; nodes further than 9 from sqrt(x) contribute less than 1e-17."""
     out = np.empty(x.size)
     for i in range(x.size):
         root, total = math.sqrt(x[i]), 0.0
-        first = max(0, int((root - 9.0) * PER_UNIT))
-        for j in range(first, int((root + 9.0) * PER_UNIT) + 1):
-            v = (j + 0.5) / PER_UNIT
+        first = max(0, int((root - 9.0) * per_unit))
+        for j in range(first, int((root + 9.0) * per_unit) + 1):
+            v = (j + 0.5) / per_unit
             total += math.exp(-0.5 * (x[i] / v - v) ** 2)
-        out[i] = math.log(total * math.sqrt(2.0 / math.pi) / PER_UNIT)
+        out[i] = math.log(total * math.sqrt(2.0 / math.pi) / per_unit)
     return out
 
 
-def enclose_sum(x: arb) -> arb:
+def enclose_sum(x: arb, per_unit: int) -> arb:
     """Enclose R(x) at Arb's working precision."""
     reach = math.sqrt(1.4 * ctx.prec) + 2.0
     root = float(x.sqrt().mid())
     total = arb(0)
-    for j in range(max(0, int((root - reach) * PER_UNIT)), int((root + reach) * PER_UNIT) + 1):
-        v = arb(2 * j + 1) / (2 * PER_UNIT)
+    for j in range(max(0, int((root - reach) * per_unit)), int((root + reach) * per_unit) + 1):
+        v = arb(2 * j + 1) / (2 * per_unit)
         total += (-((x / v - v) ** 2) / 2).exp()
     # |x/v - v| >= |v - sqrt(x)|, so the omitted part is below a Gaussian tail on either side
-    left_out = 4 * PER_UNIT * (-(arb(reach - 1) ** 2) / 2).exp()
-    return (total + arb(0, left_out.upper())) * (arb(2) / arb.pi()).sqrt() / PER_UNIT
+    left_out = 4 * per_unit * (-(arb(reach - 1) ** 2) / 2).exp()
+    return (total + arb(0, left_out.upper())) * (arb(2) / arb.pi()).sqrt() / per_unit
