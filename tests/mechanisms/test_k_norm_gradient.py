@@ -312,6 +312,7 @@ def test_guarantee():
     ("objective", "data", "kwargs"),
     [
         (Mean(np.float64(1)), [[0.1, 0.2], [0.3, 0.1]], {"norm": "l1", "delta_z": "3/2"}),
+        (Mean(1, bounded=True), [0.1, -0.4], {}),
         (Mean(1), [[0.1, 0.2], [0.2, 0.4]], {"subspace": [[1], [2]], "known": "the second is twice the first"}),
         (Quantile(0.5, 0, 10), [1, 2, 7], {}),
         (LinearRegression(1.5, features=2), (np.eye(3) * 1.5, [1, 0.5, 0]), {"norm": "linf"}),
