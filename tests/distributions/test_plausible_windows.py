@@ -155,9 +155,9 @@ def test_windows_of_the_noise_and_the_prior_do_not(case, monkeypatch):
 def test_the_posterior_of_a_rate_with_one_cell_far_away():
     model, cells, prior = pooled()
     log_p = model.compile_logp(mode="FAST_COMPILE")
-    found = np.array([log_p({"b": np.array(b)}) for b in GRID[130:161]])
+    density = np.array([log_p({"b": np.array(b)}) for b in GRID[130:161]])
     right = (logsumexp(np.array(cells), axis=2).sum(axis=1) + prior)[130:161]
-    assert found - found.max() == pytest.approx(right - right.max(), abs=1e-6)
+    assert density - density.max() == pytest.approx(right - right.max(), abs=1e-6)
 
 
 def test_a_prior_draw_near_all_counts_needs_no_fit(monkeypatch):
@@ -172,9 +172,9 @@ def test_leave_one_out_of_a_count_far_from_the_others():
     model, cells, prior = pooled()
     log_z = logsumexp(np.array(cells), axis=2)
     constant = np.log(np.tanh(0.05))  # of the double geometric noise
-    found = leave_one_out(model, draws=1000, tune=500, chains=2, **QUIET)
+    table = leave_one_out(model, draws=1000, tune=500, chains=2, **QUIET)
     for k in range(3):
         rest = prior + log_z.sum(axis=1) - log_z[:, k]
         right = logsumexp(rest + log_z[:, k]) - logsumexp(rest) + constant
-        row = found.iloc[k]
+        row = table.iloc[k]
         assert row["elpd"] == pytest.approx(right, abs=6 * row["monte_carlo_error"] + 0.02)

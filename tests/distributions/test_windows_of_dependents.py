@@ -47,17 +47,21 @@ DEPENDENTS = {  # variable, its log density at counts x, data that agree with th
 }
 
 
-def posed(add, data, marginalize="auto"):
+def posed(add, data, marginalize="auto", published=RELEASE):
     with pm.Model() as model:
         rate = pm.Gamma("rate", 2, 0.1)
-        add(ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), RELEASE, marginalize=marginalize), np.array(data))
+        add(ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), published, marginalize=marginalize), np.array(data))
     return model
 
 
-def enumerated(rate, log_f, data):
+def density(model, rate, **point):
+    return float(model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(rate), **point}))
+
+
+def enumerated(rate, log_f, data, counts=MANY):
     """Log density of everything observed given the rate."""
-    log_p = MANY * np.log(rate) - rate - gammaln(MANY + 1) + stats.dlaplace.logpmf(NOISY[:, None] - MANY, 1)
-    return logsumexp(log_p + log_f(MANY, np.array(data)[:, None]), axis=1).sum()
+    log_p = counts * np.log(rate) - rate - gammaln(counts + 1) + stats.dlaplace.logpmf(NOISY[:, None] - counts, 1)
+    return logsumexp(log_p + log_f(counts, np.array(data)[:, None]), axis=1).sum()
 
 
 @pytest.mark.quick_cases(2)
@@ -66,10 +70,8 @@ def test_the_density_is_that_of_all_counts(case):
     add, log_f, agreeing, far = DEPENDENTS[case]
     for data in (agreeing, far):
         model = posed(add, data)
-        found = model.compile_logp(vars=model.observed_RVs)
         for rate in (25.0, 40.0):
-            right = enumerated(rate, log_f, data)
-            assert float(found({"rate_log__": np.log(rate)})) == pytest.approx(right, abs=1e-6)
+            assert density(model, rate) == pytest.approx(enumerated(rate, log_f, data), abs=1e-6)
 
 
 @pytest.mark.quick_cases(1)
@@ -78,18 +80,16 @@ def test_windows_without_the_data_lose_mass(case, monkeypatch):
     monkeypatch.setattr(PriorDraws, "moved_by_data", lambda self, lower, *_: np.zeros(lower.size, dtype=bool))
     monkeypatch.setattr(renewed_windows, "plausible_windows", lambda model: {})
     add, log_f, _, far = DEPENDENTS[case]
-    model = posed(add, far)
-    found = model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(25.0)})
-    assert float(found) < enumerated(25.0, log_f, far) - 1e-5
+    assert density(posed(add, far), 25.0) < enumerated(25.0, log_f, far) - 1e-5
 
 
 @pytest.mark.quick_cases(0)
 @pytest.mark.parametrize("case", DEPENDENTS)
 def test_sampled_tables_have_the_same_windows(case):
     add, _, _, far = DEPENDENTS[case]
-    laws = [tables_of(posed(add, far, way))[0].law for way in (True, False)]
-    assert laws[0].fiber.lower.tolist() == laws[1].fiber.lower.tolist()
-    assert laws[0].fiber.width == laws[1].fiber.width
+    fibers = [tables_of(posed(add, far, way))[0].law.fiber for way in (True, False)]
+    assert fibers[0].lower.tolist() == fibers[1].lower.tolist()
+    assert fibers[0].width == fibers[1].width
 
 
 def test_agreeing_data_leave_the_windows(monkeypatch):
@@ -99,20 +99,16 @@ def test_agreeing_data_leave_the_windows(monkeypatch):
 
 
 def test_parameters_of_dependents_and_several_dependents():
-    with pm.Model() as model:
-        rate, fatality = pm.Gamma("rate", 2, 0.1), pm.Beta("fatality", 20, 20)
-        table = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), RELEASE)
-        deaths(table, np.array([2, 3]))
-        pm.Binomial("severe", n=table, p=fatality, observed=[35, 3])
-    found = model.compile_logp(vars=model.observed_RVs)
+    with posed(deaths, [2, 3]) as model:
+        pm.Binomial("severe", n=tables_of(model)[0].variable, p=pm.Beta("fatality", 20, 20), observed=[35, 3])
     for p in (0.4, 0.6):
 
         def log_f(x, severe, p=p):
             both = np.array([2, 3])[:, None]
             return stats.binom.logpmf(both, x, 0.5) + stats.binom.logpmf(severe, x, p)
 
-        point = {"rate_log__": np.log(20.0), "fatality_logodds__": np.log(p / (1 - p))}
-        assert float(found(point)) == pytest.approx(enumerated(20.0, log_f, [35, 3]), abs=1e-6)
+        log_p = density(model, 20.0, fatality_logodds__=np.log(p / (1 - p)))
+        assert log_p == pytest.approx(enumerated(20.0, log_f, [35, 3]), abs=1e-6)
 
 
 @pytest.mark.parametrize("family", ["Poisson", "normal"])
@@ -136,13 +132,10 @@ def test_vague_parameters_that_can_explain_the_data_leave_the_windows(family):
 
 def test_data_that_change():
     _, log_f, agreeing, far = DEPENDENTS["binomial"]
-    with pm.Model() as model:
-        table = ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 0.1)), RELEASE)
-        pm.Binomial("deaths", n=table, p=0.5, observed=pm.Data("data", agreeing))
-        for data in (agreeing, far, agreeing):
-            pm.set_data({"data": data})
-            found = model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(25.0)})
-            assert float(found) == pytest.approx(enumerated(25.0, log_f, data), abs=1e-6)
+    model = posed(lambda table, data: deaths(table, pm.Data("data", data)), agreeing)
+    for data in (agreeing, far, agreeing):
+        pm.set_data({"data": data}, model=model)
+        assert density(model, 25.0) == pytest.approx(enumerated(25.0, log_f, data), abs=1e-6)
 
 
 def test_data_that_nothing_explains_are_refused_by_cell():
@@ -156,10 +149,6 @@ def test_a_public_bound_ends_the_window():
         ppd.measured(ppd.invariants.margin("a"), NOISY, ppd.laws.DoubleGeometric(1)),
         public=ppd.invariants.between(0, 40),
     )
-    with pm.Model() as model:
-        deaths(ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 0.1)), bounded), np.array([30, 2]))
-    x = MANY[:41]
-    log_p = x * np.log(25.0) - 25.0 - gammaln(x + 1) + stats.dlaplace.logpmf(NOISY[:, None] - x, 1)
-    right = logsumexp(log_p + stats.binom.logpmf(np.array([[30], [2]]), x, 0.5), axis=1).sum()
-    found = model.compile_logp(vars=model.observed_RVs)({"rate_log__": np.log(25.0)})
-    assert float(found) == pytest.approx(right, abs=1e-6)
+    model = posed(deaths, [30, 2], published=bounded)
+    right = enumerated(25.0, DEPENDENTS["binomial"][1], [30, 2], MANY[:41])
+    assert density(model, 25.0) == pytest.approx(right, abs=1e-6)
