@@ -1,8 +1,7 @@
 """Small tables with noisy sums or suppressed cells, and all tables that agree, without the package.
 
-Nothing here comes from the package but the statements that it is given: laws are written out as sums.
-
-Nothing here comes from the package: tables are listed cell by cell.
+Nothing here comes from the package but the statements that it is given: laws are written out as sums, and tables are
+listed cell by cell.
 """
 
 import math
