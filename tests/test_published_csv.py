@@ -181,7 +181,7 @@ def test_columns_that_are_not_declared_as_coordinates_are_named(tmp_path):
 def test_options_that_do_not_fit_are_refused(write):
     file = write("n.csv", TRUE)
     for options, words in (
-        (["--value", "n"], "needs --value and --dims"),
+        (["--value", "m"], "has no column 'm'"),
         ([*TABLE, "--clipped", 0], "--clipped needs --noise"),
         ([*TABLE, "--noise", "normal:3"], "must be geometric:EPSILON"),
         ([*TABLE, "--rounded", "2.5"], "needs a positive integer"),
@@ -304,6 +304,9 @@ def test_files_are_read_as_they_are(name, tmp_path):
     text, options, lower, upper = PRINTED[name]
     (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
     bounds = ppd.identified_bounds(read_published(tmp_path / "t.csv", **options))
+    if name not in ("percentages", "absent rows that are zero"):
+        plain = {key: given for key, given in options.items() if key not in ("value", "dims")}
+        assert ppd.identified_bounds(read_published(tmp_path / "t.csv", **plain)).upper.tolist() == upper
     assert bounds.lower.tolist() == lower
     assert bounds.upper.tolist() == upper
 
@@ -311,8 +314,7 @@ def test_files_are_read_as_they_are(name, tmp_path):
 def test_reading_is_explained(tmp_path):
     file, out = tmp_path / "deaths.txt", tmp_path / "deaths.ppd"
     file.write_text(WONDER)
-    options = ["--value", "Deaths", "--dims", "County,Year", "--rule", "cdc-wonder"]
-    text = " ".join(run("read", file, *options, "--output", out).split())
+    text = " ".join(run("read", file, "--rule", "cdc-wonder", "--output", out).split())
     for words in (
         "4 cells by County (2), Year (2); published values: 'Deaths'. Zeros: 0. Marks and ranges: 2.",
         "'Suppressed' (2): 1-9. Total: 'Total' of 2 labels of 'County'.", "Line 9 is not a row of the table: '---'.",
@@ -320,7 +322,7 @@ def test_reading_is_explained(tmp_path):
     ):  # fmt: skip
         assert words in text
     file.write_text("a,of,p\nx,8,87.5%\ny,41,>95%\n")
-    assert "2 cells; 1 has more" in run("audit", file, "--value", "p", "--dims", "a", "--percent-of", "of")
+    assert "2 cells; 1 has more" in run("audit", file, "--value", "p", "--percent-of", "of")
     text = run("audit", out, code=1)
     assert "2 cells are not published, but determined" in text
     bounds = ppd.identified_bounds(ppd.read_measurements(out))

@@ -40,7 +40,7 @@ class PublishedTable:
         list[Path],
         typer.Argument(metavar="FILE", help="A text file of a table, a file of measurements, or releases."),
     ]
-    value: Annotated[Text, _option("COLUMN", "Column of published values.")] = None
+    value: Annotated[Text, _option("COLUMN", "Column of published values, if there are several.")] = None
     dims: Annotated[Text, _option("COLUMNS", "Columns of labels, such as **county,month**.")] = None
     coords: Annotated[Text, _option("COLUMNS", "Columns that depend on one dimension, such as **state**.")] = None
     rule: Annotated[
@@ -95,15 +95,10 @@ class PublishedTable:
 
     def _read_text(self, file: Path, explain: Callable[[str], object] | None) -> ppd.Measurements:
         """Read a text file of published values."""
-        if self.value is None or self.dims is None:
-            raise PpdinfError(
-                f"{file.name} is read as a CSV file, which needs --value and --dims, such as --value count "
-                "--dims county,month"
-            )
         return ppd.read_published(
             file,
             value=self.value,
-            dims=names_in(self.dims),
+            dims=None if self.dims is None else names_in(self.dims),
             coords=names_in(self.coords or ""),
             rule=self._rule(),
             empty=self.empty,

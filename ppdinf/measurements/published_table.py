@@ -25,14 +25,19 @@ from ppdinf.rules.rule import EXACT, Rule
 from ppdinf.tables.count_ranges import comparable, range_text
 from ppdinf.tables.percentages import percentages
 
+_PRINTED = re.compile(r"([<>≤≥]=?|[GL][ET])?\s*\d[\d,.\s]*(%|\+|\s*or \w+|\s*(-|–|to)\s*[\d.]+%?)?|-\d+")
+_CODES = re.compile(r"code|fips|naics|\bage\b|year|month|week|quarter|date|(?<![a-z])(geo_?)?id$|pk$", re.IGNORECASE)
+_OTHER = re.compile(
+    r"rate\b|ratio\b|percent|pct|%|margin|moe|error|population|\d_?m$|notes?$|status|_nf$", re.IGNORECASE
+)
 _SEPARATED, _SEPARATORS = re.compile(r"[+-]?[0-9]{1,3}(?:[, \u00a0\u202f][0-9]{3})+"), re.compile(r"[, \u00a0\u202f]")
 
 
 def read_published(
     path: str | Path,
     *,
-    value: str,
-    dims: Sequence[str],
+    value: str | None = None,
+    dims: Sequence[str] | None = None,
     coords: Sequence[str] = (),
     rule: Any = None,
     empty: str | None = None,
@@ -53,10 +58,12 @@ def read_published(
     ----------
     path : str or path
         One row per cell of the table, each combination of labels once.
-    value : str
-        Column of published values, in every file.
-    dims : sequence of str
-        Columns of labels: the dimensions of the table.
+    value : str, optional
+        Column of published values, in every file. By default, the only column of numbers whose name is not of rates,
+        margins, populations or codes.
+    dims : sequence of str, optional
+        Columns of labels: the dimensions of the table. By default, columns that are not numbers, constant, flags, or
+        other names of the same labels.
     coords : sequence of str
         Further columns that depend on one dimension, such as the state of each county.
     rule : Rule, law or str, optional
@@ -105,7 +112,14 @@ def read_published(
     rule = rule if empty is None else replace(rule, empty=empty)
     notes: list[str] = []
     file = TextFile.read(Path(path), notes)
-    file.require(value, *dims, *coords, *([] if of is None else [of]))
+    file.require(*(name for name in (value, of, *(dims or ()), *coords) if name is not None))
+    numbers = [name for name in file.header if _is_number(file, name)]
+    value = value or _value_column(file, [name for name in numbers if name not in {of, *(dims or ())}])
+    if dims is None:
+        marks = set(map(comparable, rule.marks))
+        dims = _dimensions(file, [name for name in file.header if name not in {value, of, *coords, *numbers}], marks)
+        unused = [name for name in file.header if name not in {value, of, *dims, *coords}]
+        notes += [f"Columns that are not labels or values: {', '.join(unused)}."] if unused else []
     file = _texts(label_totals(file, dims), value, of, [*dims, *coords], rule)
     found = RowTotals.find(file, value, rule, dims, set(not_totals))
     if explain is not None:
@@ -149,6 +163,37 @@ def read_published(
         public=exact,
         not_totals=[label for names in labels.values() for label in names if label in not_totals],
     )
+
+
+def _is_number(file: TextFile, name: str) -> bool:
+    """Return whether a column has numbers, ranges and marks, and the name and texts are not those of codes or years."""
+    texts = {row[name].strip() for _, row in file.rows}
+    numbers = {text for text in texts if any(c.isdigit() for c in text)}
+    is_code = _CODES.search(name) or any(re.fullmatch(r"0\d+", text) for text in numbers)
+    return bool(numbers) and not is_code and all(_PRINTED.fullmatch(text) for text in numbers)
+
+
+def _value_column(file: TextFile, numbers: Sequence[str]) -> str:
+    """Return the only column of numbers that can be counts."""
+    counts = [name for name in numbers if not _OTHER.search(name)]
+    if len(counts) != 1:
+        found = ", ".join(counts or file.header)
+        raise LabelError(f"{file.name}: state the column of published values by --value (value=), one of {found}")
+    return counts[0]
+
+
+def _dimensions(file: TextFile, names: Sequence[str], marks: Collection[object]) -> list[str]:
+    """Return columns of labels that are not constant, flags, notes, or other names of the labels of an earlier one."""
+    dims: list[str] = []
+    for name in names:
+        texts = {row[name] for _, row in file.rows}
+        pairs = [len({(row[dim], row[name]) for _, row in file.rows}) for dim in dims]
+        sizes = [len({row[dim] for _, row in file.rows}) for dim in dims]
+        is_twin = any(pair == size == len(texts) for pair, size in zip(pairs, sizes, strict=True))
+        is_flag = all(comparable(text) in marks for text in texts - {""})
+        if len(texts) > 1 and not (is_twin or is_flag or _OTHER.search(name)):
+            dims.append(name)
+    return dims
 
 
 def _coordinate(file: TextFile, name: str, dims: Sequence[str]) -> tuple[str, dict[str, str]]:
