@@ -21,34 +21,21 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
     vectorised,
     windows_of,
 )
-from ppdinf.fiber.sums_given_totals.cumulants import MANY
+from ppdinf.fiber.sums_given_totals.cumulants import MANY as MANY
 from ppdinf.fiber.sums_given_totals.fourier import by_convolution
-from ppdinf.fiber.sums_given_totals.frequency_grids import FEW, FEWEST, NO_GRIDS, Grids, grids_of
-from ppdinf.fiber.sums_given_totals.frequency_polynomials import WIDEST
-from ppdinf.fiber.sums_given_totals.gauss_nodes import NO_NODES, NodePieces, node_pieces
-from ppdinf.fiber.sums_given_totals.piecewise_polynomials import NO_PIECES, Pieces, pieces_of
+from ppdinf.fiber.sums_given_totals.frequency_grids import FEW as FEW
+from ppdinf.fiber.sums_given_totals.frequency_grids import FEWEST as FEWEST
+from ppdinf.fiber.sums_given_totals.frequency_grids import NO_GRIDS
+from ppdinf.fiber.sums_given_totals.frequency_grids import Grids as Grids
+from ppdinf.fiber.sums_given_totals.frequency_grids import grids_of as grids_of
+from ppdinf.fiber.sums_given_totals.frequency_polynomials import WIDEST as WIDEST
+from ppdinf.fiber.sums_given_totals.gauss_nodes import NO_NODES
+from ppdinf.fiber.sums_given_totals.gauss_nodes import NodePieces as NodePieces
+from ppdinf.fiber.sums_given_totals.gauss_nodes import node_pieces as node_pieces
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import NO_PIECES
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import Pieces as Pieces
+from ppdinf.fiber.sums_given_totals.piecewise_polynomials import pieces_of as pieces_of
 from ppdinf.fiber.sums_given_totals.value_and_gradient import evaluate, grouped, log_weight_of_zero
-
-__all__ = [
-    "FEW",
-    "FEWEST",
-    "MANY",
-    "NO_GRIDS",
-    "NO_NODES",
-    "NO_PIECES",
-    "WIDEST",
-    "Grids",
-    "NodePieces",
-    "Pieces",
-    "draw",
-    "evaluate",
-    "grids_of",
-    "log_coefficient",
-    "marginals",
-    "node_pieces",
-    "pieces_of",
-    "upper_envelope",
-]  # fmt: skip
 
 
 @vectorised
