@@ -261,6 +261,10 @@ PRINTED = {
         "LEAID,VALID,PCT\n01,41,GE95\n02,8,LT50\n03,60,60-64\n04,3,PS\n",
         {"value": "PCT", "dims": ["LEAID"], "rule": "edfacts", "of": "VALID"}, [39, 0, 36, 0], [41, 3, 38, np.inf],
     ),
+    "ranges of employment and noise flags": (
+        "naics,empflag,emp_nf,emp\n11,,G,120\n21,B,D,0\n31,,H,310\n",
+        {"value": "emp", "dims": ["naics"], "rule": "cbp"}, [118, 20, 296], [122, 99, 326],
+    ),
     "negative marks": (
         "pk,week,sum\n1,a,140\n1,b,-999999\n",
         {"value": "sum", "dims": ["pk", "week"], "rule": "hhs-facilities"}, [140, 1], [140, 3],

@@ -159,7 +159,6 @@ def read(
         require_replaceable(output)
     console = stdout()
     seen = table.read(partial(notes, console))
-    notes(console, f"Statement: {seen!r}")
     if output is not None:
         output.unlink(missing_ok=True)
         seen.save(output)

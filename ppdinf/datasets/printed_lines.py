@@ -40,8 +40,7 @@ def table_lines(lines: list[Line], notes: list[str]) -> list[Line]:
     rows: list[Line] = []
     for line, fields in lines[start + 1 : end]:
         is_note = len(fields) < width and not any(map(_is_value, fields[1:]))
-        is_longer = len(fields) > width and not any(fields[width:])
-        (others if is_note else rows).append((line, fields[:width] if is_longer else fields))
+        (others if is_note else rows).append((line, fields if any(fields[width:]) else fields[:width]))
     if len(rows) > 1 and any(map(_is_value, rows[1][1])) and not any(map(_is_value, rows[0][1])):
         numeric = [first for first, second in zip(rows[0][1], rows[1][1], strict=False) if _is_value(second)]
         if all(len(text.strip()) > 1 for text in numeric):

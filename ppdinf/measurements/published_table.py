@@ -26,9 +26,9 @@ from ppdinf.tables.count_ranges import comparable, range_text
 from ppdinf.tables.percentages import percentages
 
 _PRINTED = re.compile(r"([<>≤≥]=?|[GL][ET])?\s*\d[\d,.\s]*(%|\+|\s*or \w+|\s*(-|–|to)\s*[\d.]+%?)?|-\d+")
-_CODES = re.compile(r"code|fips|naics|\bage\b|year|month|week|quarter|date|(?<![a-z])(geo_?)?id$|pk$", re.IGNORECASE)
+_CODES = re.compile(r"code|fips|naics|\bage\b|year|month(?!\d_)|week|quarter|date|(?<![a-z])(geo_?)?id$|pk$", re.I)
 _OTHER = re.compile(
-    r"rate\b|ratio\b|percent|pct|%|margin|moe|error|population|\d_?m$|notes?$|status|_nf$", re.IGNORECASE
+    r"rate\b|ratio\b|percent|pct|%|margin|moe|error|coordinate|vector|population|\d_?m$|note|_nf$", re.I
 )
 _SEPARATED, _SEPARATORS = re.compile(r"[+-]?[0-9]{1,3}(?:[, \u00a0\u202f][0-9]{3})+"), re.compile(r"[, \u00a0\u202f]")
 
@@ -177,21 +177,18 @@ def _value_column(file: TextFile, numbers: Sequence[str]) -> str:
     """Return the only column of numbers that can be counts."""
     counts = [name for name in numbers if not _OTHER.search(name)]
     if len(counts) != 1:
-        found = ", ".join(counts or file.header)
-        raise LabelError(f"{file.name}: state the column of published values by --value (value=), one of {found}")
+        raise LabelError(f"{file.name}: state the column of values, --value: {', '.join(counts or file.header)}")
     return counts[0]
 
 
 def _dimensions(file: TextFile, names: Sequence[str], marks: Collection[object]) -> list[str]:
     """Return columns of labels that are not constant, flags, notes, or other names of the labels of an earlier one."""
-    dims: list[str] = []
+    frame, dims = pd.DataFrame([row for _, row in file.rows]), list[str]()
     for name in names:
-        texts = {row[name] for _, row in file.rows}
-        pairs = [len({(row[dim], row[name]) for _, row in file.rows}) for dim in dims]
-        sizes = [len({row[dim] for _, row in file.rows}) for dim in dims]
-        is_twin = any(pair == size == len(texts) for pair, size in zip(pairs, sizes, strict=True))
-        is_flag = all(comparable(text) in marks for text in texts - {""})
-        if len(texts) > 1 and not (is_twin or is_flag or _OTHER.search(name)):
+        size = frame[name].nunique()
+        twins = [dim for dim in dims if frame[dim].nunique() == size == len(frame[[dim, name]].drop_duplicates())]
+        is_flag = all(comparable(text) in marks for text in {*frame[name]} - {""})
+        if size > 1 and not (twins or is_flag or _OTHER.search(name)):
             dims.append(name)
     return dims
 
@@ -227,14 +224,8 @@ def _values(
 
 def _undeclared(file: TextFile, value: str, declared: Collection[str]) -> str:
     """Return the end of a message: columns that were not declared, although they may distinguish the rows."""
-    others = [name for name in file.header if name != value and name not in declared]
-    if not others:
-        return ""
-    columns = ", ".join(map(repr, others))
-    return (
-        f". Not declared as a dimension or coordinate: {columns}. If such a column labels the rows and depends on one "
-        f"dimension, as a state on its county, the file of cells needs it, too, and --coords {others[0]} (coords=)"
-    )
+    others = ", ".join(repr(name) for name in file.header if name != value and name not in declared)
+    return f". Not declared as a dimension or coordinate: {others} (--coords, coords=)" if others else ""
 
 
 def _dependent(file: TextFile, names: Sequence[str]) -> str:
@@ -250,8 +241,9 @@ def _texts(file: TextFile, value: str, of: str | None, labels: Collection[str], 
     """Return a file with clean values: flags of other columns, ranges for percentages, no separators of thousands."""
     known = set(map(comparable, rule.marks))
     others = [name for name in file.header if name not in {value, of, *labels}]
-    flags = [name for name in others if known.issuperset({comparable(row[name]) for _, row in file.rows} - {""})]
-    rows = []
+    noise = [name for name in others if name.casefold().endswith("_nf")]  # noise flags of County Business Patterns
+    marked = [name for name in others if known.issuperset({comparable(row[name]) for _, row in file.rows} - {""})]
+    flags, rows = [name for name in marked if name not in noise], []
     for line, row in file.rows:
         text = next((row[name].strip() for name in flags if row[name].strip()), row[value].strip())
         if of is not None and text and comparable(text) not in known:
@@ -259,8 +251,18 @@ def _texts(file: TextFile, value: str, of: str | None, labels: Collection[str], 
                 text = percentages([text], [_SEPARATORS.sub("", row[of])])[0]
             except CountError as error:
                 raise CountError(f"{file.name} line {line}, column {value!r}: {error}") from None
+        for name in noise:
+            text = _with_noise(text, row[name].strip())
         rows.append((line, row | {value: _SEPARATORS.sub("", text) if _SEPARATED.fullmatch(text) else text}))
     return TextFile(file.name, file.header, rows)
+
+
+def _with_noise(text: str, flag: str) -> str:
+    """Return the counts that noise below 2 % (flag G) or 5 % (H) changes to a number; flag J is more noise."""
+    percent = {"G": 2, "H": 5}.get(flag)
+    if percent is None or not text.isdigit():
+        return ">=0" if flag == "J" else text
+    return range_text(-(-100 * int(text) // (100 + percent)), 100 * int(text) // (100 - percent))
 
 
 def _meanings(
