@@ -487,7 +487,8 @@ def test_every_command_states_the_loss_of_one_person_first(table, tmp_path):
     run("session", "begin", budget, "--epsilon", "2", "--delta", "1e-5")
     loss = "One person can lose at most epsilon = 1 (a factor of 2.72 in the odds), delta = 0."
     base = [table, "--count", "n", "--dims", "county,sex", "--public", "total", "--epsilon", "1/2"]
-    assert run("plan", *base).startswith(f"{loss} This is the loss of one release with epsilon = 1/2.")
+    assert re.search(r"epsilon = 1/2 +1 +x 2.72 ", run("plan", *base))
+    assert "One person can lose at most epsilon = 16/31" in run("plan", *base, "--cv", "10%", "--at", "50")
     text = run("release", *base, "--session", budget, "--output", tmp_path / "a.ppd")
     assert f"Guarantee {loss}" in text
     assert f"All releases: {loss}" in text[text.index("Budget") :]
