@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.values import Array
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.published_ranges import PublishedCells
+from ppdinf.distributions.windows import PublishedCells
 from ppdinf.errors import ModelError
 from ppdinf.invariants.statement import CellNames, Joined
 from ppdinf.lattice.feasible import nearest_feasible

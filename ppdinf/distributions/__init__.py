@@ -19,9 +19,7 @@ observed_measurements  Measurements of one table as observations of its cells.
 ops                    PyTensor Ops of densities of tables: values and gradients in compiled code.
 predictions            Forward draws: cells from the data model alone, and a copy of a model in which every table is a
                        variable.
-prior_draws            Draws of the parameters and tables of a data model from the prior, and ranges of counts of
-                       significant weight.
-published_ranges       Ranges of counts that published numbers permit, and their weights by the noise.
+published_ranges       Ranges of counts that published numbers permit.
 random_variables       Random variables of what is observed: releases of tables, and potentials split by cell.
 renewed_windows        Windows of counts computed again before a density is built, for present data and plausible
                        parameters.

@@ -16,9 +16,8 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf.distributions.data_models import kind_of_support
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.observed import Observed
-from ppdinf.distributions.prior_draws import DataModel
 from ppdinf.distributions.tables import DataOfDependents, data_of_dependents, dependents_of, note_data
-from ppdinf.distributions.windows import Windows, choose
+from ppdinf.distributions.windows import DataModel, Windows, choose
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums

@@ -18,6 +18,7 @@ from ppdinf._internal.pymc_compat import (
     Cast,
     CheckAndRaise,
     Constant,
+    CustomDistRV,
     DimShuffle,
     DirichletMultinomialRV,
     Elemwise,
@@ -318,3 +319,25 @@ def known(x: Variable) -> Array | None:
         return np.asarray(x.eval(mode="FAST_COMPILE"))
     except Exception:
         return None
+
+
+def without_truncation(base: TensorVariable, model: pm.Model) -> TensorVariable:
+    """Draw from a complete distribution instead of a truncated one, and take the nearest permitted count."""
+    clipped = {}
+    for x in truncated_integers(base, model):
+        *parameters, lower, upper = x.owner.inputs
+        complete = x.owner.op.base_rv_op.make_node(*parameters).default_output()
+        clipped[x] = pt.clip(complete, lower, upper).astype(x.dtype)
+    return graph_replace([base], clipped, strict=False)[0]
+
+
+def subset_distribution(
+    dist: TensorVariable, shape: tuple[int, ...], subset: NDArray[np.intp]
+) -> TensorVariable | None:
+    """Return the distribution of a subset of cells, or None unless its parameters are elementwise."""
+    op, at = dist.owner.op, np.unravel_index(subset, shape)
+    if not isinstance(op, RandomVariable) or isinstance(op, CustomDistRV) or any(op.ndims_params):
+        return None
+    generator, parameters = dist.owner.inputs[0], op.dist_params(dist.owner)
+    log_p: TensorVariable = op.make_node(generator, None, *[pt.broadcast_to(p, shape)[at] for p in parameters]).out
+    return log_p

@@ -37,10 +37,9 @@ from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginalization import restart
 from ppdinf.distributions.observed import Observed, ObservedRelease
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.prior_draws import DataModel
 from ppdinf.distributions.random_variables import MechanismRV
 from ppdinf.distributions.tables import dependent_factors, depends_on, note_data
-from ppdinf.distributions.windows import choose
+from ppdinf.distributions.windows import DataModel, choose
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, linear
 from ppdinf.invariants.public import bind

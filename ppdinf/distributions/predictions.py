@@ -22,10 +22,9 @@ from ppdinf._internal.pymc_compat import (
     toposort,
 )
 from ppdinf._internal.values import Array
-from ppdinf.distributions.data_models import has_rows
+from ppdinf.distributions.data_models import has_rows, subset_distribution
 from ppdinf.distributions.factors import cell_indices
 from ppdinf.distributions.observed import mechanism_of
-from ppdinf.distributions.prior_draws import subset_distribution
 from ppdinf.distributions.random_variables import ObservedPotentialRV, mechanism_dist
 from ppdinf.distributions.tables import ConfidentialTable, dependents_of, tables_of
 from ppdinf.errors import LabelError, ModelError

@@ -1,15 +1,13 @@
-"""Ranges of counts that published numbers permit, and their weights by the noise."""
+"""Ranges of counts that published numbers permit."""
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.distributions.observed import Observed
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.identified_sums import Rows, bounds_of_sums
 from ppdinf.invariants import System
@@ -19,43 +17,16 @@ from ppdinf.measurements.entries import Entries
 type Reals = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
 
-NOISE = 1e-12  # probability that noise exceeds its support radius
-
-
-class PublishedCells:
-    """Possible counts of each cell, and log weights of counts, by everything published and the data model's sign."""
-
-    def __init__(self, observed: Observed, nonnegative: Flags) -> None:
-        self._likelihood, self._y = observed.likelihood, observed.y
-        self.low, self.high = possible_counts(observed.system, nonnegative)
-        rows = observed.tail_inequalities(self.low, self.high)
-        low, high = _propagated(observed.system, nonnegative, rows) if rows[1].size else (self.low, self.high)
-        self.is_contradictory = bool(np.any(low > high))  # inequalities that no table can satisfy are ignored
-        if not self.is_contradictory:
-            self.low, self.high = low, high
-
-    def log_noise(self, counts: Reals) -> Reals:
-        """Return log weights of noise given counts, (..., d); those of Laplace noise if cells are not independent."""
-        if self._likelihood.is_fixed_by_cell:
-            weights: Reals = self._likelihood.log_counts(self._y, np.atleast_2d(counts).T)
-            return weights.T.reshape(np.shape(counts))
-        rate = -math.log(NOISE) / max(self._likelihood.support_radius, 1)
-        return np.asarray(-rate * abs(self._y - counts), dtype=np.float64)
-
-    def at_ends(self, lower: Reals, upper: Reals) -> Reals:
-        """Return log weights of noise at both ends of windows, (2, d); -inf if no count is possible further outside."""
-        return np.where([lower > self.low, upper < self.high], self.log_noise(np.array([lower, upper])), -np.inf)
-
 
 def possible_counts(system: System, nonnegative: Flags) -> tuple[Reals, Reals]:
     """Return the smallest and largest count of every cell, by public statements and the sign of the data model."""
-    low, high = _propagated(system, nonnegative)
+    low, high = propagated(system, nonnegative)
     if np.any(low > high):
         return np.full(nonnegative.size, -np.inf), np.full(nonnegative.size, np.inf)
     return low, high
 
 
-def _propagated(
+def propagated(
     system: System, nonnegative: Flags, *further: tuple[sp.csr_array, NDArray[np.int64]]
 ) -> tuple[Reals, Reals]:
     """Return ranges of counts by propagation of public and further inequalities; low > high if they contradict."""

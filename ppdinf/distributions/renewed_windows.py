@@ -23,8 +23,6 @@ from ppdinf.distributions.observed import Reals, sums_of_cells
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.ops import stop_gradient
 from ppdinf.distributions.predictions import new_labels
-from ppdinf.distributions.prior_draws import drawn_from_prior, range_of_weight
-from ppdinf.distributions.published_ranges import PublishedCells
 from ppdinf.distributions.tables import (
     ConfidentialTable,
     dependents_of,
@@ -36,7 +34,7 @@ from ppdinf.distributions.tables import (
     tables_of,
     windows_are_stale,
 )
-from ppdinf.distributions.windows import ENTRIES, Windows
+from ppdinf.distributions.windows import ENTRIES, PublishedCells, Windows, drawn_from_prior, range_of_weight
 from ppdinf.errors import ModelError
 
 POINTS = 64  # counts of each cell at which its weight is evaluated

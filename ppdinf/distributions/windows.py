@@ -1,26 +1,50 @@
 """Windows of counts: which counts of each cell a table can have when it is marginalized or sampled.
 
 `choose` starts from the counts that the noise leaves, and adds those that draws of the prior or the data of dependents
-favour. Windows differ in length; `build_fiber` pads them. `outside` and `beyond_ends` estimate what they exclude.
+favour. Windows differ in length; `build_fiber` pads them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 
+from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc
+from ppdinf._internal.values import Array
+from ppdinf.distributions.data_models import (
+    elementwise,
+    initial_support,
+    log_density,
+    subset_distribution,
+    without_truncation,
+)
 from ppdinf.distributions.observed import Observed, cell_windows
-from ppdinf.distributions.prior_draws import BEYOND, DataModel, PriorDraws
-from ppdinf.distributions.published_ranges import Flags, PublishedCells, Reals, possible_counts
+from ppdinf.distributions.published_ranges import Flags, Reals, possible_counts, propagated
+from ppdinf.distributions.tables import DataOfDependents
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
-from ppdinf.invariants import System
 from ppdinf.tables.frame import Frame
 
+NOISE = 1e-12  # probability that noise exceeds its support radius
 ENTRIES = 2**25  # maximum number of log weights, cells by counts: 256 MB
+BEYOND = 1e-10  # share of a cell's weight outside its window
+DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
+INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
+DRAWS = 128  # draws of the parameters
+FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
+POINTS = 256, 64  # counts at which each cell is evaluated under every draw: without, and with data of dependents
+EVALUATIONS = 2**24  # maximum number of density evaluations
+ROUNDS = 6  # refinements of the evaluated counts
+EXTENSIONS = 10  # doublings of the range of counts in search of those at which data of dependents are possible
+
+type Density = Callable[[Reals, list[Array]], Reals]
 
 
 class Windows(NamedTuple):
@@ -146,37 +170,216 @@ def _is_typical(prior: PriorDraws, lower: Reals, upper: Reals, counted: Flags) -
     return bool((best >= (largest + cells.at_ends(lower, upper).max(axis=0)) / 2)[counted].all())
 
 
-TAIL = 20  # largest draws from which the scale of a tail is estimated
-CELLS = 2**12  # cells whose draws are sorted together
+class PublishedCells:
+    """Possible counts of each cell, and log weights of counts, by everything published and the data model's sign."""
+
+    def __init__(self, observed: Observed, nonnegative: Flags) -> None:
+        self._likelihood, self._y = observed.likelihood, observed.y
+        self.low, self.high = possible_counts(observed.system, nonnegative)
+        rows = observed.tail_inequalities(self.low, self.high)
+        low, high = propagated(observed.system, nonnegative, rows) if rows[1].size else (self.low, self.high)
+        self.is_contradictory = bool(np.any(low > high))  # inequalities that no table can satisfy are ignored
+        if not self.is_contradictory:
+            self.low, self.high = low, high
+
+    def log_noise(self, counts: Reals) -> Reals:
+        """Return log weights of noise given counts, (..., d); those of Laplace noise if cells are not independent."""
+        if self._likelihood.is_fixed_by_cell:
+            weights: Reals = self._likelihood.log_counts(self._y, np.atleast_2d(counts).T)
+            return weights.T.reshape(np.shape(counts))
+        rate = -math.log(NOISE) / max(self._likelihood.support_radius, 1)
+        return np.asarray(-rate * abs(self._y - counts), dtype=np.float64)
+
+    def at_ends(self, lower: Reals, upper: Reals) -> Reals:
+        """Return log weights of noise at both ends of windows, (2, d); -inf if no count is possible further outside."""
+        return np.where([lower > self.low, upper < self.high], self.log_noise(np.array([lower, upper])), -np.inf)
 
 
-def outside(windows: Windows, system: System, draws: NDArray[np.int64]) -> Reals:
-    """Estimate the posterior probability of each cell outside its window from draws of the table, shape (n, d)."""
-    low, high = possible_counts(system, windows.nonnegative)
-    n, d = draws.shape
-    k = max(min(TAIL, n // 10), 1)
-    shares = np.zeros(d)
-    for begin in range(0, d, CELLS):
-        some = slice(begin, begin + CELLS)
-        part = np.partition(draws[:, some], sorted({0, k, n - 1 - k, n - 1} & set(range(n))), axis=0)
-        # an exponential tail on the scale of the k most extreme draws, unless no count beyond the end is possible
-        for extreme, inner, end, is_hard in (
-            (part[0], part[min(k, n - 1)], windows.lower[some], (windows.lower < low)[some]),
-            (-part[-1], -part[max(n - 1 - k, 0)], -windows.upper[some], (windows.upper > high)[some]),
-        ):
-            scale, gap = (inner - extreme) / np.log(k + 1), np.maximum(extreme - end, 0)
-            falls = np.exp(-np.divide(gap, scale, out=np.where(gap > 0, np.inf, 0.0), where=scale > 0))
-            shares[some] += np.where(is_hard, 0.0, falls / n)
-    return np.where(windows.uninformed, 0.0, shares)
+class DataModel:
+    """The distribution of the cells of a table, and the data of its dependents."""
+
+    def __init__(
+        self, model: pm.Model, base: TensorVariable, shape: tuple[int, ...], data: DataOfDependents | None = None
+    ) -> None:
+        self.model, self.base, self.shape, self.data = model, base, shape, data
+
+    @cached_property
+    def support(self) -> Callable[[NDArray[np.int64]], Flags]:
+        """A function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
+        return initial_support(self.model, self.base, self.shape)
+
+    @cached_property
+    def nonnegative(self) -> Flags:
+        """Cells without negative counts, shape (d,)."""
+        return ~self.support(np.full((math.prod(self.shape), 1), -1))[:, 0]
 
 
-def beyond_ends(marginals: Reals) -> Reals:
-    """Bound the probability of every cell outside its window, from its probabilities inside, shape (d, width)."""
-    if marginals.shape[1] < 2:
-        return np.zeros(len(marginals))
-    result = np.zeros(len(marginals))
-    for last, before in ((marginals[:, 0], marginals[:, 1]), (marginals[:, -1], marginals[:, -2])):
-        ratio = np.divide(last, before, out=np.ones_like(last), where=before > 0)
-        falls = np.where(ratio < 1, ratio / np.maximum(1 - ratio, 1e-3), 1e3)
-        result += np.minimum(last * falls, 1.0)
-    return result
+def drawn_from_prior(
+    outputs: list[TensorVariable], draws: int, given: Mapping[TensorVariable, TensorVariable]
+) -> list[list[Array]]:
+    """Draw variables of a model together; without the draws that fail."""
+    results = list[list[Array]]()
+    failures = 0
+    with np.errstate(all="ignore"):
+        draw = compile_pymc([], outputs, givens=given, mode="FAST_COMPILE", random_seed=1)
+        for _ in range(draws):
+            try:
+                results.append(draw())
+            except (NotImplementedError, ValueError, OverflowError):
+                continue  # flat priors, Poisson counts with a mean above 1e18
+            except pm.exceptions.TruncationError:
+                failures += 1  # improbable bounds within another distribution: half a second of attempts
+                if failures == FAILURES:
+                    break
+    return results
+
+
+class PriorDraws:
+    """Draws of a data model's parameters and tables; empty if the prior has no draws."""
+
+    def __init__(self, of: DataModel, cells: PublishedCells) -> None:
+        self.cells = cells
+        model, base = of.model, of.base
+        data = of.data
+        read = [base] if data is None else [base, data.log_density]
+        near = set(ancestors(read, blockers=model.free_RVs))
+        self._parameters = [free for free in model.free_RVs if free in near]
+        observed_values = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs if rv in set(ancestors(read))}
+        self._given = {rv: rv.type.filter_variable(value) for rv, value in observed_values.items()}
+        self._base = base
+        self._shape = of.shape
+        self._has_data = data is not None
+        if data is not None:
+            self._of_data = self._compiled(data.counts, data.log_density)
+        drawn = drawn_from_prior([without_truncation(base, model), *self._parameters], DRAWS, self._given)
+        self._draws = [parameters for _, *parameters in drawn]
+        self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
+
+    @cached_property
+    def _log_noise(self) -> Reals:
+        return self.cells.log_noise(self.tables)
+
+    def log_noise_within(self, lower: Reals, upper: Reals) -> Reals:
+        """Return log weights of the noise given the tables, (draws, d), -inf outside windows."""
+        return np.where((lower <= self.tables) & (self.tables <= upper), self._log_noise, -np.inf)
+
+    def median(self) -> Reals:
+        """Return the median count of each cell, shape (d,)."""
+        return np.quantile(self.tables, 0.5, axis=0, method="nearest")
+
+    def _compiled(self, counts: TensorVariable, density: TensorVariable) -> Callable[..., Reals]:
+        """Compile a function of counts and parameters."""
+        inputs = [counts, *self._parameters]
+        function: Callable[..., Reals] = compile_pymc(
+            inputs, density, givens=self._given, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+        return function
+
+    def moved_by_data(self, lower: Reals, upper: Reals) -> Flags:
+        """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows."""
+        none = np.zeros(lower.size, dtype=bool)
+        if not self._has_data or not self._draws:
+            return none
+        ends = self.cells.at_ends(lower, upper)
+        inside, outside = self._inside_and_outside(lower, upper, ends, None)
+        possible = np.isfinite(np.maximum(inside, outside.max(axis=0)))
+        under_all = (~possible | (outside > inside + math.log(DOUBT))).all(axis=1)
+        if not (np.isfinite(ends) & under_all).any():
+            return none
+        density, _ = self._density(np.arange(lower.size), lambda counts: counts)  # compiled only if necessary
+        inside, outside = self._inside_and_outside(lower, upper, ends, density)
+        inside, outside = np.logaddexp.reduce(inside, axis=0), np.logaddexp.reduce(outside, axis=1)
+        on_average = (outside > inside + math.log(DOUBT)) | np.isneginf(np.maximum(inside, outside))
+        return (np.isfinite(ends) & under_all & on_average).any(axis=0)
+
+    def _inside_and_outside(
+        self, lower: Reals, upper: Reals, ends: Reals, density: Density | None
+    ) -> tuple[Reals, Reals]:
+        """Return the largest log weights within windows, (draws, d), and beyond their ends, (2, draws, d)."""
+        lower, upper = np.maximum(lower, self.cells.low), np.minimum(upper, self.cells.high)
+        grid = np.rint(lower + INSIDE * (upper - lower))
+        inside, outside = np.empty(self.tables.shape), np.empty((2, *self.tables.shape))
+        for k, (table, parameters) in enumerate(zip(self.tables, self._draws, strict=True)):
+            counts = np.vstack([grid, np.clip(table, lower, upper), table])
+            log_w = np.zeros(counts.shape) if density is None else density(counts, parameters)
+            log_w += self._log_data(np.where(np.isneginf(log_w), table, counts), parameters)
+            inside[k] = (self.cells.log_noise(counts[:-1]) + log_w[:-1]).max(axis=0)
+            beyond = np.where([table < lower, table > upper], log_w[-1], -np.inf)
+            outside[:, k] = ends + np.maximum(log_w[[0, len(grid) - 1]], beyond)
+        return inside, outside
+
+    def significant(
+        self, subset: NDArray[np.intp], lower: Reals, upper: Reals, *, with_data: bool = False
+    ) -> tuple[Reals, Reals, Flags]:
+        """Return ranges of counts of significant weight of a subset of cells, and for which the search failed, (k,)."""
+
+        def of_all(counts: Reals) -> Reals:
+            every = np.repeat(lower[None], len(counts), axis=0)
+            every[:, subset] = counts
+            return every
+
+        density, evaluated = self._density(subset, of_all)
+        tables, smallest, largest = self.tables[:, subset], self.cells.low[subset] - 1, self.cells.high[subset] + 1
+        # initial range: window and prior draws
+        first = np.clip(np.minimum(lower[subset], tables.min(axis=0) - 1), smallest, largest)
+        last = np.clip(np.maximum(upper[subset], tables.max(axis=0) + 1), smallest, largest)
+        points = int(np.clip(EVALUATIONS // (len(self._draws) * evaluated), 32, POINTS[with_data]))
+        share = np.linspace(0, 1, points // 2)[:, None]
+        drawn = np.quantile(tables, share.ravel(), axis=0, method="nearest")
+        open_ended = np.zeros(subset.size, dtype=bool)
+        for _ in range(ROUNDS + EXTENSIONS * with_data):
+            counts = np.sort(
+                np.concatenate([first + np.rint(share * (last - first)), np.clip(drawn, first, last)]), axis=0
+            )
+            # m(x) q(y - x) on a grid of counts, averaged over prior draws of the parameters
+            weight = np.full(counts.shape, -np.inf)
+            for table, parameters in zip(self.tables, self._draws, strict=True):
+                log_p = density(counts, parameters)
+                if with_data:  # dependents may have no density at impossible counts, for which the draw is substituted
+                    at = np.repeat(table[None].astype(np.float64), len(counts), axis=0)
+                    at[:, subset] = np.where(np.isneginf(log_p), table[subset], counts)
+                    log_p += self._log_data(at, parameters)[:, subset]
+                weight = np.logaddexp(weight, log_p)
+            weight += self.cells.log_noise(of_all(counts))[:, subset]
+            size, before = last - first, (first, last)
+            first, last, ends = range_of_weight(counts, weight, size)
+            if with_data:  # double a range that ends where weights are significant, or whose counts are impossible
+                ends |= np.isneginf(weight).all(axis=0)
+                open_ended = (ends & [before[0] > smallest, before[1] < largest]).any(axis=0)
+                first = np.where(open_ended, np.maximum(before[0] - size, smallest), first)
+                last = np.where(open_ended, np.minimum(before[1] + size, largest), last)
+            if not open_ended.any() and np.all(last - first > size / 2):
+                break
+        return first, last, open_ended
+
+    def _density(self, subset: NDArray[np.intp], of_all: Callable[[Reals], Reals]) -> tuple[Density, int]:
+        """Compile the log density of counts of a subset of cells, shape (n, k), given a draw of the parameters."""
+        cells = elementwise(self._base, self._shape)[0]
+        alone = subset_distribution(cells, self._shape, subset)
+        dist, shape = (cells, self._shape) if alone is None else (alone, (subset.size,))
+        counts = pt.tensor(dtype=dist.dtype, shape=(None, *shape))
+        function = self._compiled(counts, log_density(dist, counts))
+
+        def of_counts(at: Reals, parameters: list[Array]) -> Reals:
+            table = (of_all(at) if alone is None else at).astype(dist.dtype)
+            with np.errstate(all="ignore"):
+                log_p = function(table.reshape(-1, *shape), *parameters).reshape(len(at), -1)
+            return np.nan_to_num(log_p[:, subset] if alone is None else log_p, nan=-np.inf, neginf=-np.inf)
+
+        return of_counts, math.prod(shape)
+
+    def _log_data(self, counts: Reals, parameters: list[Array]) -> Reals:
+        """Return the log density of the data of dependents by cell, at counts of shape (n, d)."""
+        table = counts.astype(self._base.dtype).reshape(-1, *self._shape)
+        with np.errstate(all="ignore"):
+            log_f = self._of_data(table, *parameters).T
+        return np.nan_to_num(log_f, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+
+
+def range_of_weight(counts: Reals, log_weights: Reals, size: Reals) -> tuple[Reals, Reals, Flags]:
+    """Return the range of counts of significant weight, (k,), of a grid (n, k), and which ends have it, (2, k)."""
+    heavy = log_weights > log_weights.max(axis=0) + math.log(BEYOND) - np.log(size + 1)
+    begin = np.maximum(heavy.argmax(axis=0) - 1, 0)
+    end = len(counts) - 1 - np.maximum(heavy[::-1].argmax(axis=0) - 1, 0)
+    first, last = (np.take_along_axis(counts, at[None], 0)[0] for at in (begin, end))
+    return first, last, heavy[[0, -1]]

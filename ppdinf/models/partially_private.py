@@ -24,10 +24,9 @@ from ppdinf.distributions.data_models import (
 from ppdinf.distributions.marginalization import is_marginalized
 from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.prior_draws import DataModel
 from ppdinf.distributions.random_variables import Labels, mechanism_dist, released
 from ppdinf.distributions.tables import note_data, refuse_second_use
-from ppdinf.distributions.windows import choose
+from ppdinf.distributions.windows import DataModel, choose
 from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.laws.likelihood import MixingScale, RemovedShift

@@ -17,15 +17,19 @@ from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.predictions import DataModelDraws, uninformed_cells
+from ppdinf.distributions.published_ranges import possible_counts
 from ppdinf.distributions.renewed_windows import follow_data, follow_data_of
 from ppdinf.distributions.tables import ConfidentialTable, dependent_factors, drawn_for, tables_of
-from ppdinf.distributions.windows import Windows, beyond_ends, outside
+from ppdinf.distributions.windows import Windows
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.invariants import System
 from ppdinf.models.model_order import dims_of_draws, in_chains, in_model_order, posterior_of
 
 LARGEST_SHARE = 1e-6  # posterior probability outside the window of a cell above which the window is too small
+TAIL = 20  # largest draws from which the scale of a tail is estimated
+CELLS = 2**12  # cells whose draws are sorted together
 DRAWS = 64  # posterior draws of the parameters at which the distribution of a table is evaluated
 
 type Reals = NDArray[np.float64]
@@ -45,8 +49,40 @@ def outside_of_law(
         else:
             posterior = law.nested.evaluate(weights.ravel(), slope).posteriors()
             of_cells = posterior.log_weight.reshape(weights.shape)
-        marginals.append(beyond_ends(of_cells))
+        marginals.append(_beyond_ends(of_cells))
     return np.where(law.fiber.uninformed, 0.0, np.mean(marginals, axis=0))
+
+
+def outside(windows: Windows, system: System, draws: NDArray[np.int64]) -> Reals:
+    """Estimate the posterior probability of each cell outside its window from draws of the table, shape (n, d)."""
+    low, high = possible_counts(system, windows.nonnegative)
+    n, d = draws.shape
+    k = max(min(TAIL, n // 10), 1)
+    shares = np.zeros(d)
+    for begin in range(0, d, CELLS):
+        some = slice(begin, begin + CELLS)
+        part = np.partition(draws[:, some], sorted({0, k, n - 1 - k, n - 1} & set(range(n))), axis=0)
+        # an exponential tail on the scale of the k most extreme draws, unless no count beyond the end is possible
+        for extreme, inner, end, is_hard in (
+            (part[0], part[min(k, n - 1)], windows.lower[some], (windows.lower < low)[some]),
+            (-part[-1], -part[max(n - 1 - k, 0)], -windows.upper[some], (windows.upper > high)[some]),
+        ):
+            scale, gap = (inner - extreme) / np.log(k + 1), np.maximum(extreme - end, 0)
+            falls = np.exp(-np.divide(gap, scale, out=np.where(gap > 0, np.inf, 0.0), where=scale > 0))
+            shares[some] += np.where(is_hard, 0.0, falls / n)
+    return np.where(windows.uninformed, 0.0, shares)
+
+
+def _beyond_ends(marginals: Reals) -> Reals:
+    """Bound the probability of every cell outside its window, from its probabilities inside, shape (d, width)."""
+    if marginals.shape[1] < 2:
+        return np.zeros(len(marginals))
+    result = np.zeros(len(marginals))
+    for last, before in ((marginals[:, 0], marginals[:, 1]), (marginals[:, -1], marginals[:, -2])):
+        ratio = np.divide(last, before, out=np.ones_like(last), where=before > 0)
+        falls = np.where(ratio < 1, ratio / np.maximum(1 - ratio, 1e-3), 1e3)
+        result += np.minimum(last * falls, 1.0)
+    return result
 
 
 def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:

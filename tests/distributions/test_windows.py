@@ -9,8 +9,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions import prior_draws, renewed_windows, windows
-from ppdinf.distributions.published_ranges import PublishedCells
+from ppdinf.distributions import renewed_windows, windows
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, total
@@ -132,27 +131,25 @@ TABLES = {  # of few rates, and whether subsets of its cells can be evaluated
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", TABLES)
 def test_windows_of_doubtful_cells_are_those_computed_for_all(family, monkeypatch):
-    monkeypatch.setattr(prior_draws, "DRAWS", 16)  # the same for all windows that are compared
+    monkeypatch.setattr(windows, "DRAWS", 16)  # the same for all windows that are compared
     alone, dist = TABLES[family]
     release = ppd.Release(np.array([[3, 4, 500], [90, 8, 2]]), ppd.GeneralizedLaplace(total(), epsilon=1))
-    parts, of_some = [], prior_draws.subset_distribution
+    parts, of_some = [], windows.subset_distribution
 
     def watched(*arguments):
         parts.append(of_some(*arguments))
         assert 0 < arguments[-1].size < 6
         return parts[-1]
 
-    monkeypatch.setattr(prior_draws, "subset_distribution", watched)
+    monkeypatch.setattr(windows, "subset_distribution", watched)
     fiber = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert [x is not None for x in parts] == [alone]
     if not alone:
         return
-    monkeypatch.setattr(prior_draws, "subset_distribution", lambda *arguments: None)
+    monkeypatch.setattr(windows, "subset_distribution", lambda *arguments: None)
     whole = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) == (whole.lower.tolist(), whole.width)
-    monkeypatch.setattr(
-        prior_draws, "subset_distribution", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6)
-    )
+    monkeypatch.setattr(windows, "subset_distribution", lambda dist, shape, some: of_some(dist, shape, (some + 1) % 6))
     wrong = fiber_of(release, lambda: dist(pm.Gamma("rate", 20, 10)))
     assert (fiber.lower.tolist(), fiber.width) != (wrong.lower.tolist(), wrong.width)
 
@@ -230,9 +227,9 @@ def test_prior_draws_are_within_improbable_bounds(lower, upper, counts):
         ppd.PartiallyPrivate("x", dist, release=release)
     table = tables_of(model)[0].variable
     base, _ = table.owner.op.base(table.owner.inputs)
-    cells = PublishedCells(table.owner.op.observed, np.array([True]))
-    drawn = prior_draws.PriorDraws(prior_draws.DataModel(model, base, (1,)), cells).tables
-    assert drawn.shape == (prior_draws.DRAWS, 1)
+    cells = windows.PublishedCells(table.owner.op.observed, np.array([True]))
+    drawn = windows.PriorDraws(windows.DataModel(model, base, (1,)), cells).tables
+    assert drawn.shape == (windows.DRAWS, 1)
     assert set(drawn.ravel()) <= set(counts)
     log_p = stats.poisson.logpmf(counts, 1.0)
     found = model.compile_logp(vars=[model["x_release"]], mode="FAST_COMPILE")({"rate_log__": 0.0})

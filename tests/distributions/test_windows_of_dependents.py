@@ -8,8 +8,8 @@ from scipy.special import gammaln, logsumexp
 
 import ppdinf as ppd
 from ppdinf.distributions import build_fiber, renewed_windows
-from ppdinf.distributions.prior_draws import PriorDraws
 from ppdinf.distributions.tables import tables_of
+from ppdinf.distributions.windows import PriorDraws
 from ppdinf.errors import ModelError
 
 NOISY = np.array([3, 5])
