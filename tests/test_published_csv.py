@@ -265,6 +265,10 @@ PRINTED = {
         "naics,empflag,emp_nf,emp\n11,,G,120\n21,B,D,0\n31,,H,310\n",
         {"value": "emp", "dims": ["naics"], "rule": "cbp"}, [118, 20, 296], [122, 99, 326],
     ),
+    "labels in the header": (
+        '"An office"\n\n,"Male","Female","Total"\n"Area 1",12,S,16\n"Area 2",S,38,41\n"Total",15,42,57\n\n"Notes"\n',
+        {"wide": "sex", "rule": "suppressed(1, 9)"}, [12, 4, 3, 38], [12, 4, 3, 38],
+    ),
     "negative marks": (
         "pk,week,sum\n1,a,140\n1,b,-999999\n",
         {"value": "sum", "dims": ["pk", "week"], "rule": "hhs-facilities"}, [140, 1], [140, 3],

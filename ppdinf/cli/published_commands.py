@@ -43,6 +43,7 @@ class PublishedTable:
     value: Annotated[Text, _option("COLUMN", "Column of published values, if there are several.")] = None
     dims: Annotated[Text, _option("COLUMNS", "Columns of labels, such as **county,month**.")] = None
     coords: Annotated[Text, _option("COLUMNS", "Columns that depend on one dimension, such as **state**.")] = None
+    wide: Annotated[Text, _option("NAME", "Name of a dimension whose labels are in the header.")] = None
     rule: Annotated[
         Text, _option("NAME", "Rule of a publisher, such as **cdc-wonder**; or **rounded(5) then suppressed(1, 7)**.")
     ] = None
@@ -103,6 +104,7 @@ class PublishedTable:
             rule=self._rule(),
             empty=self.empty,
             of=self.percent_of,
+            wide=self.wide,
             sums=self.sums or (),
             public=self.public or (),
             not_totals=self.not_total or (),

@@ -63,7 +63,7 @@ class TextFile:
             lines = table_lines(lines, notes)
         if len(lines) < 2:
             raise LabelError(f"{path.name} has no rows below its header")
-        header = lines[0][1]
+        header = lines[0][1] if notes is None else [name.strip() or "row" for name in lines[0][1]]
         repeated = sorted({name for name in header if header.count(name) > 1})
         if repeated:
             raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")

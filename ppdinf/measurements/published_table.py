@@ -42,6 +42,7 @@ def read_published(
     rule: Any = None,
     empty: str | None = None,
     of: str | None = None,
+    wide: str | None = None,
     sums: Sequence[str | Path] = (),
     public: Sequence[str | Path] = (),
     not_totals: Sequence[str] = (),
@@ -73,6 +74,8 @@ def read_published(
         Meaning of empty values and absent rows, if the rule does not state it. Required if there are absent rows.
     of : str, optional
         Column of the denominators, if values are percentages.
+    wide : str, optional
+        Name of a dimension whose labels are the names of the columns of numbers.
     sums : sequence of str or path
         Files of sums that are published as the table is. Their columns of labels are dimensions or `coords`; a file
         without such columns has one row, the total. Other columns are ignored.
@@ -112,7 +115,9 @@ def read_published(
     rule = rule if empty is None else replace(rule, empty=empty)
     notes: list[str] = []
     file = TextFile.read(Path(path), notes)
-    file.require(*(name for name in (value, of, *(dims or ()), *coords) if name is not None))
+    file.require(*(name for name in (value, of, *(dims or ()), *coords) if name not in (None, wide)))
+    if wide is not None:
+        file, value = _long(file, wide, {*(dims or ()), *coords}), "value"
     numbers = [name for name in file.header if _is_number(file, name)]
     value = value or _value_column(file, [name for name in numbers if name not in {of, *(dims or ())}])
     if dims is None:
@@ -163,6 +168,15 @@ def read_published(
         public=exact,
         not_totals=[label for names in labels.values() for label in names if label in not_totals],
     )
+
+
+def _long(file: TextFile, wide: str, labels: set[str]) -> TextFile:
+    """Return one row per cell of a table whose columns of numbers are labels of a dimension."""
+    columns = [name for name in file.header if name not in labels and _is_number(file, name)]
+    kept = [name for name in file.header if name not in columns]
+    rows = [(line, {name: row[name] for name in kept} | {wide: column, "value": row[column]})
+            for line, row in file.rows for column in columns]  # fmt: skip
+    return TextFile(file.name, [*kept, wide, "value"], rows)
 
 
 def _is_number(file: TextFile, name: str) -> bool:
