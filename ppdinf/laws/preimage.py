@@ -17,10 +17,16 @@ from scipy.special import logsumexp
 
 from ppdinf._internal.values import Array, Symbolic
 
+SPREAD = 2654435769  # odd multiplier near 2**32 / golden ratio (Knuth)
 ZERO = 1e-7  # distance within which a real number counts as an integer
 
 type Whole = NDArray[np.int64]
 type Mask = NDArray[np.bool_]
+
+
+def rounding_order(cells: int) -> Whole:
+    """Return distinct numbers that state the order in which equal fractions are rounded up, unrelated to positions."""
+    return np.arange(cells) * SPREAD % 2**32
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +68,10 @@ class PreimageShift:
         index = np.where(np.isin(groups, used), np.searchsorted(used, groups), -1)
         base = np.where(is_exact, np.ceil(y - ZERO), 0).astype(np.int64)
         offset, sizes = np.zeros(y.size, dtype=np.int64), np.ones(used.size, dtype=np.int64)
-        if is_rounded:  # cells are rounded up in the order of their positions
+        if is_rounded:
+            order = np.argsort(rounding_order(y.size))
             for group in range(used.size):
-                (cells,) = np.nonzero(index == group)
+                cells = order[index[order] == group]
                 offset[cells] = np.cumsum(is_exact[cells]) - is_exact[cells]
                 sizes[group] = is_exact[cells].sum()
         return PreimageShift(index, base, offset, sizes, radius)

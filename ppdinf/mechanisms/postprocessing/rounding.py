@@ -9,6 +9,7 @@ from scipy import sparse
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.programme import Programme
 from ppdinf.lattice.systems import MatrixLike, exact_product
+from ppdinf.laws.preimage import rounding_order
 
 WHOLE = 1e-6  # distance within which a solver's number counts as an integer
 
@@ -54,13 +55,13 @@ def round_to_sums(
 
 
 def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.int64]:
-    """Round down, then up where the fractions are largest (the first of equal ones), so that each group has its sum."""
+    """Round down, then up where fractions are largest, so that groups have their sums; ties in `rounding_order`."""
     real, groups, sums = np.asarray(real, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.int64)
     rounded = np.where(groups < 0, np.rint(real), integer_floor(real)).astype(np.int64)
     # fractions that differ by rounding errors have the same rank
     smaller = np.sort(real - rounded)
     ranks = np.append(0, np.cumsum(np.diff(smaller) > WHOLE))[np.searchsorted(smaller, real - rounded)]
-    order = np.lexsort((-ranks, groups))[np.count_nonzero(groups < 0) :]
+    order = np.lexsort((rounding_order(real.size), -ranks, groups))[np.count_nonzero(groups < 0) :]
     group = groups[order]
     sizes = np.bincount(group, minlength=sums.size)
     left = sums.copy()
