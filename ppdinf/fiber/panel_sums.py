@@ -77,12 +77,8 @@ def _nodes(
 ) -> tuple[bool, Nodes]:
     """Divide cells into panels and compute log weights at their nodes; return whether all cells have panels."""
     d = members.size
-    plans, panels, counts, start = (
-        np.zeros((d, PLAN)),
-        np.empty((d, MOST, PANEL), np.int64),
-        np.zeros(d, np.int64),
-        np.zeros(d + 1, np.int64),
-    )
+    plans, panels = np.zeros((d, PLAN)), np.empty((d, MOST, PANEL), np.int64)
+    counts, start = np.zeros(d, np.int64), np.zeros(d + 1, np.int64)
     bounds, found, estimate = np.empty((d, MOST + 2, BOUND)), True, 0.0
     for i in range(d):
         estimate += peak_of(cells, members[i], tilt, plans[i])
@@ -334,10 +330,8 @@ def _with_margin(
         bound, growth = np.empty(parts), np.empty(parts)
         for n in range(parts):
             size, away, along = nodes.bound[i, n]
-            bound[n], growth[n] = (
-                math.exp(nodes.plan[i, TOP] - log_z[i] + size + abs(shift) * away),
-                math.exp(unit * along),
-            )
+            bound[n] = math.exp(nodes.plan[i, TOP] - log_z[i] + size + abs(shift) * away)
+            growth[n] = math.exp(unit * along)
             lost += bound[n] / modulus
         for j in range(begin, end):
             reach = max(reach, abs(nodes.x[j]))
@@ -348,10 +342,8 @@ def _with_margin(
             for n in range(parts):
                 bound[n] *= growth[n]
                 off += bound[n]
-            size, largest = (
-                math.sqrt(phi[i, k] ** 2 + phi[i, frequencies + k] ** 2),
-                peak[i] / math.sin(0.5 * unit * (k + 1)),
-            )
+            size = math.sqrt(phi[i, k] ** 2 + phi[i, frequencies + k] ** 2)
+            largest = peak[i] / math.sin(0.5 * unit * (k + 1))
             error[k] += min(off, size + largest) / size
             size = min(size + off, largest, 1.0)
             product[k] *= max(size, smallest[k])

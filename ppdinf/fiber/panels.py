@@ -209,9 +209,8 @@ def _march(
         height, steep = level(cells, i, segment, tilt, 1.0 * at)
         if concave and side * (stop - at) >= 0:
             fall = -side * steep
-            if (
-                fall > 2.0 * rate
-            ):  # geometric series, also of weights times exp(s x) if |s| is at most half of the slope
+            # geometric series, also of weights times exp(s x) if |s| is at most half of the slope
+            if fall > 2.0 * rate:
                 size = height - result[TOP] - math.log(1.0 - math.exp(-0.5 * fall))
                 away = abs(at - result[CENTRE])
                 if size < TOLERANCE and size + rate * away < SLACK:
@@ -232,13 +231,8 @@ def peak_of(cells: GammaRatios, i: int, tilt: float, result: NDArray) -> float:
     first, last = cells.first[i], cells.first[i + 1] - 1
     if is_concave(cells, i):
         mode, s, smooth = mode_of(cells, i, tilt, low, high)
-        result[CONCAVE], result[CENTRE], result[MODE], result[PLACE], result[SMOOTH] = (
-            1.0,
-            math.floor(mode),
-            mode,
-            s,
-            smooth,
-        )
+        result[CONCAVE], result[PLACE], result[SMOOTH] = 1.0, s, smooth
+        result[CENTRE], result[MODE] = math.floor(mode), mode
         reach = 0.0
         for side in (-1.0, 1.0):
             r = min(s + 1, last) if side > 0.0 and mode == cells.segment[s, END] else s

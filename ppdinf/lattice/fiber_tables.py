@@ -34,9 +34,8 @@ def fiber_tables(
     rows = np.vstack([A, -A, B]).astype(np.float64)  # all constraints as rows @ x >= least
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
     most_left = np.where(rows > 0, rows * high, rows * low)[:, ::-1].cumsum(axis=1)[:, ::-1]
-    most_left = np.column_stack(
-        [most_left, np.zeros(len(rows))]
-    )  # bounds on the contribution of the cells from j on to each row
+    # bounds on the contribution of the cells from j on to each row
+    most_left = np.column_stack([most_left, np.zeros(len(rows))])
     tables, sums = np.empty((1, 0), dtype=np.int64), np.zeros((1, len(rows)))
     for j in range(rows.shape[1]):
         if len(tables) * (high[j] - low[j] + 1) > PARTIAL:  # checked before arrays of this size are allocated

@@ -220,10 +220,8 @@ def _cycles(
 ) -> tuple[IntVector, IntVector]:
     """Draw cycles: the number of edges of each, and all of their edges in the direction of the cycle."""
     vertices = first.size - 1
-    place, path = (
-        np.full(vertices, -1),
-        np.empty(vertices + 1, dtype=np.int64),
-    )  # step at which the path visited each vertex
+    place = np.full(vertices, -1)  # step at which the path visited each vertex
+    path = np.empty(vertices + 1, dtype=np.int64)
     lengths, cycles, total = np.zeros(size, dtype=np.int64), np.empty(8 * size, dtype=np.int64), 0
     for r in range(size):
         edge = leaving[int(rng.random() * leaving.size)]

@@ -124,9 +124,8 @@ class L2Laplace(Law):
         Given the mixing scale v, the noise is Gaussian. The scale v is stochastically smaller than a chi variable whose
         degrees of freedom are the dimension of the lattice plus 1.
         """
-        widest = math.sqrt(2 * float(gammainccinv((cells + 1) / 2, tail_probability / 2))) / float(
-            self.epsilon
-        )  # quantile of the chi distribution
+        # quantile of the chi distribution
+        widest = math.sqrt(2 * float(gammainccinv((cells + 1) / 2, tail_probability / 2))) / float(self.epsilon)
         return math.ceil(widest * math.sqrt(2 * math.log(4 * cells / tail_probability)))
 
     def widest_half_width(self, cells: int, tail_probability: float) -> int:

@@ -35,9 +35,8 @@ class HistogramNoise:
 
     def left(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the residual noise given a table, shape (k,): measured sums minus the sums of the table."""
-        above = (
-            cells.size - np.cumsum(np.bincount(cells.ravel(), minlength=self.n))[:-1]
-        )  # number of cells above each count
+        # number of cells above each count
+        above = cells.size - np.cumsum(np.bincount(cells.ravel(), minlength=self.n))[:-1]
         left: NDArray[np.int64] = self.measured - cells.size * self.lowest - self.steps @ above
         return left
 

@@ -46,9 +46,8 @@ class NoiseNorm:
     order: float
 
     def __post_init__(self) -> None:
-        if not self.matrix.shape[
-            0
-        ]:  # without noise: the norm of a row of zeros is 0, but an empty maximum is undefined
+        # without noise: the norm of a row of zeros is 0, but an empty maximum is undefined
+        if not self.matrix.shape[0]:
             assign(self, matrix=sparse.csc_array((1, self.matrix.shape[1])))
 
     def log_density(self, z: Symbolic) -> float:

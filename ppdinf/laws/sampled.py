@@ -18,10 +18,8 @@ from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.laws.real_noise import normal_quantile
 from ppdinf.tables.frame import LARGEST
 
-ROUNDING = (
-    0.5,
-    1e-6,
-)  # distances of an estimate that is an integer or not from the multiple of the weight that it states
+ROUNDING = 0.5, 1e-6
+"""Distances of an estimate that is an integer or not from the multiple of the weight that it states."""
 TAIL = 1e-44  # tail probability beyond which log weights of columns are quadratic
 
 

@@ -133,9 +133,7 @@ class SharedKey(TableMechanism):
         for dim, size, n in zip(frame.dims, frame.shape, part_frame.shape, strict=True):
             if n < size and dim not in getattr(part, "coords", {}):
                 raise LabelError(f"the part has no labels along {dim!r}: labels must identify its cells")
-            frame.select(
-                dim, part_frame.coords[dim][1].tolist()
-            )  # raises for labels that the whole table does not have
+            frame.select(dim, part_frame.coords[dim][1].tolist())  # raises for labels that the table does not have
         system = bind(self.public, frame, np.zeros(frame.size, dtype=np.int64))
         plan = self.plan_on(system)
         known = [{label: k for k, label in enumerate(frame.coords[dim][1].tolist())} for dim in frame.dims]

@@ -220,5 +220,5 @@ def test_the_plan_of_a_sparse_table_with_many_crossing_sums_raises():
     counts = np.zeros((70, 70), dtype=int)
     counts[0, 0], counts[3, 4] = 4, 2
     public = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1") & ppd.invariants.nonnegative()
-    with pytest.raises(InvariantError, match="more steps than floating point can count"):
+    with pytest.raises(InvariantError, match=r"139 independent public sums.*elimination needs too many steps"):
         ppd.Conditioned(public, DoubleGeometric(1)).sampler_plan(counts)

@@ -9,12 +9,7 @@ from numpy.typing import NDArray
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, log_rows, normalise, row_of, upper_envelope, vectorised
 
 ORDER = 16  # number of coefficients of a polynomial; even
-BEYOND, REACH, BEND, CENTER = (
-    ORDER,
-    ORDER + 1,
-    ORDER + 2,
-    ORDER + 3,
-)  # positions of the entries of a piece after its coefficients
+BEYOND, REACH, BEND, CENTER = range(ORDER, ORDER + 4)  # positions of the entries of a piece after its coefficients
 WIDTH = ORDER + 4  # number of entries of a piece
 MOMENTS = 32  # number of computed coefficients; the later half bounds the remainder
 TOLERANCE = 1e-13  # accepted error of K within a piece

@@ -186,9 +186,8 @@ class PostProcessed(TableMechanism):
         if method not in METHODS:
             raise PrivacyError(f"method must be one of {list(METHODS)}, found {method!r}")
         if method == "truncated":
-            public = Public(tuple(s for s in public if s.known)) & _coordinates(
-                public
-            )  # sums are neither used nor kept
+            # sums are neither used nor kept
+            public = Public(tuple(s for s in public if s.known)) & _coordinates(public)
         assign(self, public=public, epsilon=as_fraction(epsilon, "epsilon"), method=method)
 
     def release(self, table: TableLike, **seed: object) -> PostProcessedRelease:  # type: ignore[override]

@@ -63,9 +63,7 @@ def elimination_work(rows: MatrixLike, half: NDArray[np.float64], law: IntegerLa
         for n in groups.tolist():
             while n > 1:  # in pairs
                 work += n / 2 * widest**2
-                n, widest = (
-                    n / 2,
-                    min(2 * widest, 1 + 2 * reach + 2 * DEVIATIONS * spread * math.sqrt(groups.max() / n * 2)),
-                )
+                widest = min(2 * widest, 1 + 2 * reach + 2 * DEVIATIONS * spread * math.sqrt(groups.max() / n * 2))
+                n /= 2
             work += widest * math.prod(width[[row, *near]].tolist())
     return work

@@ -145,9 +145,8 @@ def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> NDArray[np.i
     """Return class sums that determine all others by integer combinations, one for each basis vector."""
     single = np.flatnonzero(np.diff(sums.indptr) == 1)
     single = single[np.abs(sums.data[sums.indptr[single]]) == 1]
-    single = single[
-        np.argsort(sizes[single], kind="stable")
-    ]  # small classes are free: fewer cells decide the acceptance
+    # small classes are free: fewer cells decide the acceptance
+    single = single[np.argsort(sizes[single], kind="stable")]
     column, first = np.unique(sums.indices[sums.indptr[single]], return_index=True)
     if column.size == sums.shape[1]:
         leaders: NDArray[np.int64] = single[first]

@@ -33,9 +33,8 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
         return None
     grouped = cells[structure.partition[structure.blocks[cells]]]
     of_class = structure.classes[grouped]
-    labels = (np.cumsum(np.bincount(of_class) > 0) - 1)[
-        of_class
-    ]  # classes here, numbered from 0, without sorting cells
+    # classes here, numbered from 0, without sorting cells
+    labels = (np.cumsum(np.bincount(of_class) > 0) - 1)[of_class]
 
     def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
         return draw_partition(labels, int(labels.max()) + 1, law.epsilon, stream, size)

@@ -22,12 +22,8 @@ from ppdinf.noise.primitives.stream import BitStream
 
 UNIT = 2.0**-53
 UNDERFLOW = 2.0**-1000  # bound on the sum of entries that doubles round to 0
-BITS = (
-    80,
-    160,
-    320,
-    640,
-)  # mass 2^-bits outside each window: the first value, then larger ones if necessary
+BITS = 80, 160, 320, 640
+"""Mass 2^-bits outside each window: the first value, then larger ones if necessary."""
 CLEAR = 2.0**30  # a mass this many times the omitted mass is accurate enough
 LARGEST_WORK = 5 * 10**9  # multiplications, about 10 s
 LARGEST_SCOPE = 64  # limit of NumPy arrays
@@ -269,10 +265,8 @@ class Elimination:
                         factor.steps = A[scope][:, factor.variables[:1]].T
                     out[factor.variables] = False
                     target = self._values[scope]
-                    low, high = (
-                        target - upper_sums[scope][:, out].sum(axis=1),
-                        target - lower_sums[scope][:, out].sum(axis=1),
-                    )
+                    low = target - upper_sums[scope][:, out].sum(axis=1)
+                    high = target - lower_sums[scope][:, out].sum(axis=1)
                     begin, end = stage.tables[-1].support_bounds(factor, low, high)
                     entries = math.prod((end - begin + 1).tolist())
                     work += len(factor.weights) * entries
