@@ -74,7 +74,7 @@ def test_tests_of_changed_packages_run_and_a_sixth_of_the_others():
         ("ppdinf/cli/app.py", "cli"),
         ("tests/test_cli.py", "cli"),
         ("case_studies/covid/run.py", "studies"),
-        ("tests/studies/test_pairs.py", "studies"),
+        ("tests/studies/test_noisy_pairs.py", "studies"),
     ],
 )
 def test_packages_of_paths(path, package):

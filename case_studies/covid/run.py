@@ -17,12 +17,13 @@ import xarray as xr
 import ppdinf as ppd
 from ppdinf.datasets import epidemic, read_epidemic
 from ppdinf.datasets.table_file import public_folder
-from ppdinf.invariants import at_least, linear, nonnegative
+from ppdinf.invariants import at_least, linear, margin, nonnegative
+from ppdinf.mechanisms import DirichletMultinomial
 from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables
 
 from .._shared.estimates import Estimate, every
 from .._shared.study import Study
-from . import bulletin, claims, figures, joint_sensitivity, pairs, panel, posteriors
+from . import bulletin, claims, figures, joint_sensitivity, panel, posteriors
 from .delta_z_figure import plot_delta_z
 from .health_files import read_county_series
 
@@ -30,6 +31,7 @@ TAKES = "18 min on two cores; quick 1 min"
 EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.METHODS, figures.ANALYSES
 DELTA_Z = posteriors.DELTA_Z
 CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior; the paper does not state it
+BOUNDS = nonnegative() & at_least("cases", "deaths", dim="kind")
 SERIES = [f"time_series_covid19_{kind}_US.csv" for kind in ("confirmed", "deaths")]
 
 
@@ -52,7 +54,16 @@ def load(data):
 def public_of(counties):
     """State the state's cases as exact, and cases >= deaths >= 0; a row (cases, deaths) per county."""
     row = np.tile([1, 0], counties)[np.newaxis]
-    return linear(row, ["cases of the state"]) & nonnegative() & at_least("cases", "deaths", dim="kind")
+    return linear(row, ["cases of the state"]) & BOUNDS
+
+
+def mechanism_of(public, epsilon, norm="l1", previous=None, concentration=CONCENTRATION):
+    """Return the mechanism with noise of rate epsilon / 4, and a base measure around the cases of the month before."""
+    cells = [] if previous is None else [count for cases in previous.tolist() for count in (cases, None)]
+    measure = DirichletMultinomial(cells, str(concentration)) if cells else None
+    delta = joint_sensitivity.DELTA_Z[norm]
+    secrets = "whether a person has no case, survived or died"
+    return ppd.WassersteinExponential(public, epsilon * delta / DELTA_Z, delta, secrets, measure, norm)
 
 
 def labelled(table):
@@ -67,11 +78,11 @@ def post_processed(noisy, truth):
 
 
 def release(table, previous, epsilon, replicates, rng):
-    """Draw one month by all methods and both losses: tables (replicates, counties, 2), and mass at ends of windows."""
-    rate, (x, z) = epsilon / (2 * DELTA_Z), table.T
+    """Draw one month by all methods and both losses: tables (replicates, counties, 2)."""
+    rate, public = epsilon / (2 * DELTA_Z), public_of(len(table))
     free = ppd.GeneralizedLaplace(ppd.invariants.Public(()), epsilon=str(rate), norm="l2")
     noise = rng.geometric(-np.expm1(-rate), (2, replicates, *table.shape))
-    found, edges = {}, 0.0
+    found = {}
     for norm in LOSSES:
         if norm == "l1":
             noisy = table + noise[0] - noise[1]
@@ -79,12 +90,10 @@ def release(table, previous, epsilon, replicates, rng):
             noisy = free.simulate(labelled(table), draws=replicates, rng=rng).values
         found["counting", norm] = noisy
         found["post-processed", norm] = post_processed(noisy, table)
-        for method, alpha in (("congenial", None), ("prior", CONCENTRATION * (previous + 0.5))):
-            law = {"rate": rate, "norm": norm, "alpha": alpha}
-            found[method, norm] = pairs.draw(x, z, **law, draws=replicates, rng=rng)
-            if norm == "l1":
-                edges = max(edges, pairs.edge_mass(x, z, **law))
-    return found, edges
+        for method, earlier in (("congenial", None), ("prior", previous)):
+            mechanism = mechanism_of(public, epsilon, norm, earlier)
+            found[method, norm] = mechanism.simulate(labelled(table), draws=replicates, rng=rng).values
+    return found
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
@@ -92,19 +101,14 @@ def release(table, previous, epsilon, replicates, rng):
 
 def concentrations(study, truth, months, seed):
     """Tabulate the effect of the concentration, which the paper does not state: l1 loss, some months."""
-    errors, zeros = {}, {}
+    errors, zeros, public = {}, {}, public_of(len(truth[months[0]]))
     for epsilon in EPSILONS:
         for concentration in (1, 0.1, 0.01):
-            drawn = [
-                pairs.draw(
-                    *truth[t].T,
-                    rate=epsilon / (2 * DELTA_Z),
-                    alpha=concentration * (truth[t - 1][:, 0] + 0.5),
-                    draws=20,
-                    rng=[seed, t],
-                )
-                for t in months
-            ]
+            drawn = []
+            for t in months:
+                mechanism = mechanism_of(public, epsilon, "l1", truth[t - 1][:, 0], concentration)
+                rng = np.random.default_rng([seed, t])
+                drawn.append(mechanism.simulate(labelled(truth[t]), draws=20, rng=rng).values)
             key = epsilon, f"alpha = {concentration:g}", "l1"
             parts = [claims.relative_errors(y[..., 0], truth[t][:, 0]) for y, t in zip(drawn, months, strict=True)]
             errors[key] = np.concatenate(parts)
@@ -120,8 +124,12 @@ def both_totals(study, truth, months, seed):
     rows = {}
     for epsilon in EPSILONS:
         for known in (False, True):
-            law = {"rate": epsilon / (2 * DELTA_Z), "smaller_total": known, "draws": 20}
-            away = np.array([np.abs(pairs.draw(*truth[t].T, **law, rng=[seed, t]) - truth[t]) for t in months])
+            public = margin("kind") & BOUNDS if known else public_of(len(truth[months[0]]))
+            mechanism, away = mechanism_of(public, epsilon), []
+            for t in months:
+                rng = np.random.default_rng([seed, t])
+                away.append(np.abs(mechanism.simulate(labelled(truth[t]), draws=20, rng=rng).values - truth[t]))
+            away = np.array(away)
             kind = "cases and deaths" if known else "cases"
             rows[epsilon, kind] = [Estimate.of(np.mean, away[..., q], axis=1) for q in (0, 1)]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["error of cases", "error of deaths"])
@@ -203,7 +211,7 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
         return release(truth[t], cases[:, t - 1], epsilon, replicates, rng)
 
     found = study.replicates(releases, len(jobs), name="releases", workers=workers, progress=True)
-    drawn = {job: tables for job, (tables, _) in zip(jobs, found, strict=True)}
+    drawn = dict(zip(jobs, found, strict=True))
     released = {
         (epsilon, method, norm): np.stack([drawn[epsilon, t][method, norm] for t in months])
         for epsilon in EPSILONS
@@ -230,7 +238,7 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
     }
     quantiles = claims.quantiles(errors)
     effects = claims.effects(released, exact, persons)
-    claims.enter(study, released, exact, persons, effects, max(edges for _, edges in found))
+    claims.enter(study, released, exact, persons, effects)
     joint_sensitivity.enter(study, claims.PAPER)
     truths = np.stack([truth[t] for t in inferred])
     inference = claims.coverage(estimates, truths, claims.thirds(persons), some_months=quick)
