@@ -235,11 +235,10 @@ def test_sensitivity_and_loss_of_pairs(loss, order):
 @pytest.mark.deep
 @pytest.mark.usefixtures("slow_elimination")
 @pytest.mark.parametrize("name", ["cases", "cases and deaths"])
-@pytest.mark.parametrize("loss", ["l1", "l2"])
-def test_posterior_of_a_table_of_pairs(name, loss):
+def test_posterior_of_a_table_of_pairs(name):
     """Sampled tables against the enumerated posterior; a posterior without the normalizer differs from it."""
     public, table = STATEMENTS[name]
-    mechanism = ppd.WassersteinExponential(public, 6, 2, "x", loss=loss, base_measure=prior(6))
+    mechanism = ppd.WassersteinExponential(public, 6, 2, "x", base_measure=prior(6))
     system, y = public.on(table), np.array([1, 0, 3, 2, 1, 1])
     release, rate = ppd.Release(table.copy(data=y.reshape(3, 2)), mechanism), np.array([[2, 0.5], [1, 0.4], [2, 1]])
     with pm.Model(coords=release.coords):
@@ -249,7 +248,7 @@ def test_posterior_of_a_table_of_pairs(name, loss):
     log_prior = (points * np.log(rate.ravel()) - special.gammaln(points + 1)).sum(axis=1)
     own = (points == y).all(axis=1)
     exact = np.log([enumerated(system, x, mechanism.law, prior(6))[1][own][0] for x in points])
-    without = -float(mechanism.law.epsilon) * np.linalg.norm(points - y, ord=int(loss[1]), axis=1)
+    without = -float(mechanism.law.epsilon) * np.linalg.norm(points - y, ord=1, axis=1)
     drawn = idata.posterior["pairs"].values.reshape(-1, 6)[::8]
 
     def p_value(log_likelihood):
