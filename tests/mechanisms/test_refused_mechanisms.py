@@ -26,6 +26,7 @@ from ppdinf.mechanisms import (
     LinearRegression,
     LogisticRegression,
     Mean,
+    PermutationSwapping,
     PostProcessed,
     Quantile,
     Staircase,
@@ -65,6 +66,7 @@ EPSILON = {
     "sensitivity": lambda sensitivity: WassersteinExponential(total(), 1, sensitivity, "x"),
     "TwoStage": lambda epsilon: TwoStage(epsilon, 5),
     "rho": lambda rho: GeneralizedGaussian(total(), rho=rho),
+    "PermutationSwapping": lambda rate: PermutationSwapping("area", "age", rate),
     "delta_z": lambda delta_z: KNormGradient(Mean(1.0), 1, delta_z=delta_z),
     "DirichletMultinomial": lambda concentration: DirichletMultinomial(PREVIOUS, concentration),
 }
