@@ -13,7 +13,7 @@ from test_reference import public_objects
 ROOT = Path(__file__).parents[1]
 BUDGET = {
     "ppdinf": {"code lines": 36_420, "files": 320, "lines": 64_250},
-    "tests": {"files": 210, "lines": 51_700},
+    "tests": {"files": 200, "lines": 51_700},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""
 LENGTHS, DEPTHS = (46, 109), (1, 3)

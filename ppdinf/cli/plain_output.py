@@ -26,7 +26,7 @@ class PlainErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except (PpdinfError, OSError) as error:
-            if ctx.params.get("debug"):
+            if ctx.params.get("debug") or isinstance(error, BrokenPipeError):  # a closed pipe ends the command quietly
                 raise
             text = " ".join(str(error).split())
             if isinstance(error, OSError) and ".pytensor" in Path(str(error.filename)).parts:

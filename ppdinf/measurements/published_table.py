@@ -191,7 +191,9 @@ def _value_column(file: TextFile, numbers: Sequence[str]) -> str:
     """Return the only column of numbers that can be counts."""
     counts = [name for name in numbers if not _OTHER.search(name)]
     if len(counts) != 1:
-        raise LabelError(f"{file.name}: state the column of values, --value: {', '.join(counts or file.header)}")
+        or_wide = ", or for columns that are labels, such as months, --wide month (wide=)" * (len(counts) > 1)
+        shown = ", ".join(counts or file.header)
+        raise LabelError(f"{file.name}: state the column of values, --value (value=){or_wide}: {shown}")
     return counts[0]
 
 
