@@ -192,6 +192,7 @@ def _value_column(file: TextFile, numbers: Sequence[str]) -> str:
     counts = [name for name in numbers if not _OTHER.search(name)]
     if len(counts) != 1:
         or_wide = ", or for columns that are labels, such as months, --wide month (wide=)" * (len(counts) > 1)
+        or_wide = or_wide or ", which counts the persons of each row (of one row a person, count the rows first)"
         shown = ", ".join(counts or file.header)
         raise LabelError(f"{file.name}: state the column of values, --value (value=){or_wide}: {shown}")
     return counts[0]

@@ -88,11 +88,11 @@ def _text_range(text: str) -> Range:
             return (-math.inf, limit - (sign == "<")) if "<" in sign else (limit + (sign == ">"), math.inf)
     if _PERCENTAGE.fullmatch(text):
         raise CountError(f"{text!r:.40} is a percentage: state the range of counts that it allows, such as '39-41'")
-    hint = "write thousands without separators"
+    hint = "write thousands without separators; decimals (medians, means, rates, averages) are not counts"
     if not text[:1].isdigit():
         hint = (
             f"state the rule of a suppression mark by ppd.suppressed(values, below=5, marks={{{text[:40]!r}}}), or by "
-            f"--suppressed 1-4 --marks {shlex.quote(text[:40])} for commands"
+            f"--suppressed 1-4 --marks {shlex.quote(text[:40])}, or the rule of a publisher by --rule, for commands"
         )
     raise CountError(f"{text!r:.40} is not an integer or a range such as '1-9', '<5', '>=100': {hint}")
 
