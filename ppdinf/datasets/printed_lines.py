@@ -30,7 +30,8 @@ def _is_value(text: str) -> bool:
 
 def table_lines(lines: list[Line], notes: list[str]) -> list[Line]:
     """Return the header and the rows, all of equal length; a note names each other line that is not blank."""
-    lines = [(line, fields) for line, fields in lines if any(text.strip() for text in fields)]
+    # a quoted empty text is the value of a row with one column
+    lines = [(line, fields) for line, fields in lines if fields == [""] or any(text.strip() for text in fields)]
     end = next((k for k, (_, fields) in enumerate(lines) if re.fullmatch(r"-{3,}", fields[0].strip())), len(lines))
     several = Counter(len(fields) for _, fields in lines[:end] if sum(map(bool, fields)) > 1)
     width = max(several, key=lambda size: (several[size], size)) if several else 1
@@ -45,6 +46,6 @@ def table_lines(lines: list[Line], notes: list[str]) -> list[Line]:
         numeric = [first for first, second in zip(rows[0][1], rows[1][1], strict=False) if _is_value(second)]
         if all(len(text.strip()) > 1 for text in numeric):
             others.append(rows.pop(0))  # descriptions of columns below their names
-    for line, fields in sorted(others)[:5]:
+    for line, fields in sorted(other for other in others if any(other[1]))[:5]:
         notes.append(f"Line {line} is not a row of the table: {' '.join(fields)[:60].strip()!r}.")
     return [*header, *rows]
