@@ -351,7 +351,7 @@ def totals_by_name_only(monkeypatch):
 
 
 def exchanged(empty, other):
-    return misread(lambda below, least, marks, stated: (below, least, marks, other if stated == empty else stated))
+    return misread(lambda *rule: tuple(other if stated == empty else stated for stated in rule))
 
 
 WRONG = {
@@ -359,7 +359,7 @@ WRONG = {
     "missing as suppressed": exchanged("missing", "suppressed"),
     "zero as missing": exchanged("zero", "missing"),
     "characters as marks": misread(
-        lambda below, least, marks, empty: (below, least, set(marks) if isinstance(marks, str) else marks, empty)
+        lambda below, least, marks, *rest: (below, least, set(marks) if isinstance(marks, str) else marks, *rest)
     ),
     "totals by name only": totals_by_name_only,
 }

@@ -105,7 +105,7 @@ def described(script: Path) -> tuple[str, str]:
     Examples
     --------
     >>> described(cases()["ppd_rates"])[1]
-    '30 s'
+    '1 minute'
     """
     module = ast.parse(script.read_text(encoding="utf-8"))
     takes = ""

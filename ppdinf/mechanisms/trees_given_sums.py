@@ -271,8 +271,6 @@ class TreesGivenSums:
     def _nodes(self) -> tuple[float, NDArray[np.float64]]:
         """Largest log weight of a node, and weights of all nodes, or bounds on them, relative to it."""
         farthest = np.maximum(self._x - self._low, self._high - self._x)
-        if not np.isfinite(farthest).all():
-            raise InvariantError("l2 noise needs bounds on every cell: declare nonnegative() and a sum public")
         distance = float(self.law.epsilon) * math.sqrt(float((farthest**2).sum()))  # type: ignore[union-attr]
         v: Reals = np.arange(0.5, int(math.sqrt(distance)) + DEEP)
         logs = np.full(v.size, -np.inf)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
+from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.l2_laplace import log_l2_total
@@ -111,6 +112,10 @@ class Weighted(TableMechanism):
             return "the base measure has no bounds on the ratios of its weights"
         if isinstance(law, IntegerLaw) and law.period > 1:
             return f"the weights of {law.name} noise decrease in steps of {law.period}"
+        if law.is_mixture:
+            ends = cell_intervals(system.A, system.values, system.B, system.limits)
+            if not np.isfinite(ends).all():
+                return "l2 noise needs bounds on every cell: declare nonnegative() and a sum public"
         return forest_of(system)
 
     def _has_normaliser(self, system: System) -> bool:

@@ -13,7 +13,7 @@ from case_studies.covid import joint_sensitivity as joint
 from case_studies.covid.delta_z_figure import delta_z_surface, plot_delta_z
 from case_studies.isdp.noise_chains_figure import plot_noise_boxes, plot_tv_bound
 from case_studies.loglinear import run as loglinear
-from ppdinf.errors import PrivacyError
+from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.noise.mcmc.tv_bound import TVBound
 from ppdinf.privacy import delta_z_counts
 
@@ -86,10 +86,13 @@ def test_the_mechanism_refuses_a_sensitivity_below_the_distance_of_its_models():
     about = {"secrets": "whether one person died", "models": pairs}
     with pytest.raises(PrivacyError, match="at least 4, the l1 distance between the laws"):
         ppd.WassersteinExponential(public, 1, 2, **about)
-    for delta, norm in ((4, "l1"), (2, "l2")):
-        mechanism = ppd.WassersteinExponential(public, 1, delta, loss=norm, **about)
+    bounded = public & ppd.invariants.inequality([[1, -1, 0, 0], [0, 0, 1, -1]], [0, 0])  # deaths are cases
+    for delta, norm, within in ((4, "l1", public), (2, "l2", bounded)):
+        mechanism = ppd.WassersteinExponential(within, 1, delta, loss=norm, **about)
         assert mechanism.release(np.array([1, 0, 1, 1])).table.values[[0, 2]].sum() == 2
-        assert mechanism == ppd.WassersteinExponential(public, 1, delta, "whether one person died", loss=norm)
+        assert mechanism == ppd.WassersteinExponential(within, 1, delta, "whether one person died", loss=norm)
+    with pytest.raises(InvariantError, match="l2 noise needs bounds on every cell"):
+        ppd.WassersteinExponential(public, 1, 2, loss="l2", **about).draft(np.array([1, 0, 1, 1]))
     with pytest.raises(PrivacyError, match="at least 2, the l2 distance"):
         ppd.WassersteinExponential(public, 1, "1.99", loss="l2", **about)
     with pytest.raises(PrivacyError, match="pairs is empty"):
