@@ -44,6 +44,7 @@ from .mechanisms import WassersteinExponential as WassersteinExponential
 from .mechanisms.error_plan import plan as plan
 from .models import PartiallyPrivate as PartiallyPrivate
 from .models import compare as compare
+from .models import fit as fit
 from .models import least_squares as least_squares
 from .models import log_likelihood as log_likelihood
 from .models import sample_confidential as sample_confidential

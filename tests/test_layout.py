@@ -25,7 +25,7 @@ def test_an_index_lists_its_files(package):
 HEAVY = {
     *("arviz", "arviz_base", "arviz_plots", "arviz_stats", "matplotlib", "matplotlib.pyplot", "pymc", "pytensor"),
     *("numba", "numpy", "pandas", "scipy.stats", "xarray"),
-    *("cryptography", "dp_accounting", "jax", "jax.lax", "pyarrow", "pymc.sampling.jax"),  # optional
+    *("cryptography", "dp_accounting", "formulae", "jax", "jax.lax", "pyarrow", "pymc.sampling.jax"),  # optional
 }
 """What takes a tenth of a second or more to load, or need not be installed."""
 

@@ -38,6 +38,14 @@ def infer(
     ] = None,
     previous: Annotated[str | None, typer.Option(help="Covariate with an earlier count of each cell.")] = None,
     name: Annotated[str, typer.Option(help="Name of the counts.")] = "count",
+    formula: Annotated[
+        str | None,
+        typer.Option(help="Regression to fit instead: 'cases ~ rural + (1 | state) + offset(log(population))'."),
+    ] = None,
+    family: Annotated[str, typer.Option(help="poisson, negativebinomial or binomial; for --formula.")] = "poisson",
+    covariates: Annotated[
+        Path | None, typer.Option(help="CSV with covariates by label of the table, for --formula.")
+    ] = None,
     draws: Annotated[int, DRAWS] = 1000,
     chains: Annotated[int, CHAINS] = 4,
     cores: Annotated[int | None, CORES] = None,
@@ -48,9 +56,16 @@ def infer(
     Fits a hierarchical Poisson model with the exact noise distribution and all public sums, checks the result, and
     writes report.html, posterior.csv and the figures. Exit code 1 if the checks fail. After Ctrl-C during sampling, the
     report uses the finished draws.
+
+    With --formula, fits that regression and writes parameters.csv, posterior.csv (the counts) and model.py, the PyMC
+    code of the model.
     """
     console = stdout()
     release = ppd.read_release(file)
+    if formula is not None:
+        sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
+        _regression(console, release, file, formula, family, covariates, output, sampling)
+        return
     settings = {
         "name": name,
         "exposure": exposure,
@@ -63,6 +78,43 @@ def infer(
     title = f"{name.capitalize()} from {file.name}"
     analysis = run(console, release, settings, output, title, file.name)
     if not analysis.diagnosis.ok:
+        raise typer.Exit(1)
+
+
+def _regression(
+    console: Console,
+    release: Release,
+    file: Path,
+    formula: str,
+    family: Any,
+    covariates: Path | None,
+    output: Path,
+    sampling: dict[str, Any],
+) -> None:
+    """Fit a formula and write the parameters, the counts and the code of the model."""
+    import arviz as az
+    import pandas as pd
+
+    data = None if covariates is None else pd.read_csv(covariates)
+    make_folder(output)
+    files = [output / name for name in ("parameters.csv", "posterior.csv", "model.py")]
+    for written in files:
+        require_replaceable(written)
+    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=console.is_terminal):
+        fitted = ppd.fit(formula, release, family=family, data=data, **sampling)
+    counts = ppd.sample_confidential(fitted.idata, fitted.model, random_seed=sampling["random_seed"] + 1)
+    hidden = re.compile(rf"(.*_)?(level|unit)|{counts.name}")
+    shown = [str(name) for name in fitted.idata.posterior if not hidden.fullmatch(str(name))]
+    parameters = az.summary(fitted.idata, var_names=shown)
+    write_atomically(files[0], parameters.to_csv())
+    write_atomically(files[1], ppd.models.summary(counts).to_csv())
+    write_atomically(files[2], fitted.source(str(file), str(covariates)))
+    diagnosis = ppd.diagnose(fitted.idata, fitted.model)
+    verdict = "Checks" if diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
+    paragraphs(console, "Posterior (ArviZ summary)", parameters.to_string())
+    paragraphs(console, verdict, str(diagnosis))
+    paragraphs(console, "Written", "\n".join(map(str, files)))
+    if not diagnosis.ok:
         raise typer.Exit(1)
 
 

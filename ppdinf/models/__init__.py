@@ -6,6 +6,7 @@ aggregates           Sums and ranks of posterior draws of a table, by label; est
 compare              Bias, error, coverage and interval width of mechanisms and analyses over simulated releases.
 effect_coordinates   Transforms of effects of labels under which NUTS takes long steps, given an approximate normal
                      likelihood.
+formula              `fit`: a model of a release from a formula, and its PyMC code.
 label_effects        Log rates with effects of labels, parametrized for NUTS at any amount of noise.
 least_squares        Generalized least squares of published numbers with exact sums: estimates, standard errors,
                      covariances.
@@ -32,6 +33,8 @@ from ppdinf.models.aggregates import aggregate as aggregate
 from ppdinf.models.aggregates import ranks as ranks
 from ppdinf.models.aggregates import summary as summary
 from ppdinf.models.compare import compare as compare
+from ppdinf.models.formula import Fit as Fit
+from ppdinf.models.formula import fit as fit
 from ppdinf.models.label_effects import intercept_given_total as intercept_given_total
 from ppdinf.models.label_effects import log_rates as log_rates
 from ppdinf.models.least_squares import LeastSquares as LeastSquares
@@ -47,7 +50,7 @@ from ppdinf.models.partially_private import Released as Released
 from ppdinf.models.posterior_tables import sample_confidential as sample_confidential
 
 __all__ = [
-    "ConstrainedCounts", "LeastSquares", "OneSidedTest", "PartiallyPrivate", "Released", "aggregate", "compare",
-    "intercept_given_total", "label_effects", "least_squares", "leave_one_out", "log_likelihood", "log_rates",
+    "ConstrainedCounts", "Fit", "LeastSquares", "OneSidedTest", "PartiallyPrivate", "Released", "aggregate", "compare",
+    "fit", "intercept_given_total", "label_effects", "least_squares", "leave_one_out", "log_likelihood", "log_rates",
     "marginalize_missing", "ranks", "sample_confidential", "sample_release", "summary",
 ]  # fmt: skip

@@ -126,7 +126,7 @@ def log_rates(
     release: Release,
     effects: list[str],
     *,
-    exposure: str | None = None,
+    exposure: str | NDArray[np.float64] | None = None,
     spatial: Mapping[str, Adjacency] | None = None,
     temporal: str | None = None,
 ) -> TensorVariable:
@@ -138,8 +138,9 @@ def log_rates(
         Release of a table. The parametrization depends on it.
     effects : list of str
         Dimensions of the table, or coordinates along them (the state of a county), published with the table.
-    exposure : str, optional
-        Covariate of the release with the persons at risk in each cell. By default, rates are expected counts.
+    exposure : str or array, optional
+        Persons at risk in each cell: a covariate of the release, or an array in the shape of the table. By default,
+        rates are expected counts.
     spatial : mapping of str to adjacency, optional
         Neighbours of the labels of an effect: ``{"county": adjacency}``. An adjacency is a mapping from every label to
         its neighbours, a DataFrame of edges with two columns, a square DataFrame of 0 and 1 with labels, or a SciPy

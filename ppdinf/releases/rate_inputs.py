@@ -42,11 +42,13 @@ def effects(release: Release) -> list[str]:
     return [dim for dim, labels in zip(release.dims, release.shape, strict=True) if labels > 1]
 
 
-def exposures(release: Release, exposure: str | None) -> NDArray[np.float64]:
-    """Return the exposure of every cell, in the shape of the table; 1 if no exposure is named."""
+def exposures(release: Release, exposure: str | NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the exposure of every cell, in the shape of the table; 1 if none is named or given."""
     if exposure is None:
         return np.ones(release.shape)
-    values = _numbers(release, exposure)
+    values = _numbers(release, exposure) if isinstance(exposure, str) else np.asarray(exposure, float).ravel()
+    if values.size != release.table.size or not np.isfinite(values).all():
+        raise ModelError(f"exposure needs a finite number for each of the {release.table.size} cells")
     if np.any(values < 0):
         raise ModelError(f"the exposure {exposure!r} at {release.frame.cell(int(np.argmin(values)))} is negative")
     if not values.any():
