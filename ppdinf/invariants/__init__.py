@@ -6,6 +6,7 @@ cells      Statements about cells: published exactly, structural zeros, limits o
 matrices   Integer combinations of cells: published exactly, or with known lower limits.
 metadata   Public metadata of a table: covariates, labels of its dimensions, and the protected unit.
 public     All public statements about a table, joined by ``&``, and the integer system to which they are bound.
+shares     Printed percentages of sums of the table, which are not published: inequalities.
 statement  The base class of public statements, and the names of their rows.
 sums       Public sums: the total, margins, groups by a coordinate or a mapping, hierarchies, and selections of sums.
 """
@@ -22,6 +23,7 @@ from ppdinf.invariants.metadata import labels as labels
 from ppdinf.invariants.metadata import unit as unit
 from ppdinf.invariants.public import Public as Public
 from ppdinf.invariants.public import System as System
+from ppdinf.invariants.shares import shares as shares
 from ppdinf.invariants.sums import groups as groups
 from ppdinf.invariants.sums import hierarchy as hierarchy
 from ppdinf.invariants.sums import margin as margin
@@ -29,5 +31,5 @@ from ppdinf.invariants.sums import total as total
 
 __all__ = [
     "Public", "System", "at_least", "between", "cells", "covariates", "groups", "hierarchy", "inequality",
-    "labels", "linear", "margin", "nonnegative", "total", "unit", "zeros",
+    "labels", "linear", "margin", "nonnegative", "shares", "total", "unit", "zeros",
 ]  # fmt: skip

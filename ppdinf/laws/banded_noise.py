@@ -73,16 +73,23 @@ class ListedNoise(IndependentLaw):
         noise, p = np.arange(self.first, self.last + 1.0), self._rows[0] / self._rows[0].sum()
         return float(p @ noise), float(p @ noise**2 - (p @ noise) ** 2)
 
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each number has positive probability for some count."""
+    def _noise(self, y: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return whether each noise value gives each different number, shape (k, noise values), and their places."""
         different, number = np.unique(self._near(y), return_inverse=True)
         counts = different[:, None] - np.arange(self.first, self.last + 1)
-        possible: NDArray[np.bool_] = np.isfinite(self.log_weight(different[:, None], counts)).any(axis=1)
-        return possible[number].reshape(np.shape(y))
+        return np.isfinite(self.log_weight(different[:, None], counts)), number.reshape(np.shape(y))
+
+    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each number has positive probability for some count."""
+        possible, number = self._noise(y)
+        some: NDArray[np.bool_] = possible.any(axis=1)[number]
+        return some
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y, for any `tail_probability`."""
-        return np.maximum(y - self.last, self.starts[0]), y - self.first
+        possible, number = self._noise(np.asarray(y))
+        smallest, largest = possible.argmax(axis=1), possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1)
+        return y - self.first - largest[number], y - self.first - smallest[number]
 
     def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column for each different number near the bands, and one for all larger numbers."""
@@ -276,7 +283,8 @@ def read_ptable(path: str | PathLike[str]) -> BandedNoise:
     path : str or path
         CSV with a header, separated by commas, semicolons or tabs, and decimal points. Columns: ``i`` (original count),
         ``p`` (probability), and ``j`` (published count) or ``v`` (noise, ``j - i``). Other columns are ignored. The
-        largest ``i`` also applies to all larger counts.
+        largest ``i`` also applies to all larger counts. Columns ``pcv``, ``ckey`` and ``pvalue`` are the count, the
+        cell key and the noise; all keys have the same probability.
 
     Raises
     ------
@@ -302,6 +310,9 @@ def read_ptable(path: str | PathLike[str]) -> BandedNoise:
     """
     table = pd.read_csv(path, sep=None, engine="python")
     table.columns = [str(column).strip() for column in table.columns]
+    if {"pcv", "ckey", "pvalue"} <= set(table.columns):
+        shares = table.groupby("pcv")["pvalue"].value_counts(normalize=True)
+        table = shares.rename("p").rename_axis(["i", "v"]).reset_index()
     if not {"i", "p"} <= set(table.columns) or not {"j", "v"} & set(table.columns):
         raise PrivacyError(f"a ptable needs the columns i, p, and j or v, found {', '.join(table.columns)}")
     if "type" in table.columns and table["type"].nunique() > 1:

@@ -53,6 +53,7 @@ _NAMES = re.compile(
     "hombres y mujeres|homens e mulheres|maschi e femmine|(?:state|nation|country|county|city|district|world|"
     "province|system)wide"
 )
+_FIRST = re.compile(rf"(?:{_TOTAL})\s*[-–—:,(]")  # "Total - Mother tongue"
 _HINTS = re.compile(
     rf"\b(?:{_TOTAL}|combined|overall|national|both|beide|ambos|ambas|entrambi)\b|^(?:{_ALL})\b(?! others?\b)|^t$"
 )
@@ -146,7 +147,8 @@ def named_totals(labels: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         if _STEMS.search(label.casefold()):
             text = "".join(c for c in unicodedata.normalize("NFKD", label.casefold()) if not unicodedata.combining(c))
             words = re.sub(r"[\W_]+", " ", text).strip()
-            named[k] = _NAMES.fullmatch(words) is not None or label == "_T"  # SDMX
+            is_sdmx = label == "_T"
+            named[k] = is_sdmx or _NAMES.fullmatch(words) is not None or _FIRST.match(text) is not None
             likely[k] = named[k] or _HINTS.search(words) is not None
     return named, likely
 
