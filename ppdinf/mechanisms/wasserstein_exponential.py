@@ -33,74 +33,6 @@ from ppdinf.privacy.pufferfish import delta_z
 MOST = 1000  # tables; losses are computed for all pairs
 
 
-@dataclass(frozen=True, eq=False)
-class ListedLaw:
-    """Tables, and log weights ``log_w[x, y]`` of every release y given every table x."""
-
-    system: System
-    tables: NDArray[np.int64]
-    log_w: NDArray[np.float64]
-    sigma: float
-
-    def place(self, cells: NDArray[np.int64]) -> int | None:
-        """Return the index of a table in the list, or None."""
-        places = np.flatnonzero((self.tables == cells).all(axis=1))
-        return int(places[0]) if places.size else None
-
-    def draw(self, cells: NDArray[np.int64], draws: int, stream: BitStream) -> NDArray[np.int64]:
-        """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
-        one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self.log_w[self.place(cells)])])
-        return self.tables[one_of.draw(draws, stream)[:, 0]]
-
-    def log_normaliser(self, cells: NDArray[np.int64]) -> float:
-        """Return the logarithm of C(x)."""
-        return float(np.logaddexp.reduce(self.log_w[self.place(cells)]))
-
-    def log_probability(self, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
-        """Return the log probability of releasing y given the table x; ``-inf`` where one of them is not listed."""
-        released, confidential = self.place(y), self.place(x)
-        if released is None or confidential is None:
-            return -np.inf
-        return float(self.log_w[confidential, released]) - self.log_normaliser(x)
-
-    def is_of(self, system: System) -> bool:
-        """Return whether a system has the same tables; its statements must be the same."""
-        same = self.system
-        return (
-            same.frame.shape == system.frame.shape
-            and np.array_equal(same.values, system.values)
-            and np.array_equal(same.limits, system.limits)
-            and np.array_equal(same.A.toarray(), system.A.toarray())
-            and np.array_equal(same.B.toarray(), system.B.toarray())
-        )
-
-
-def listed_law(
-    system: System,
-    loss: Callable[[Array, Array], float],
-    rate: float,
-    sensitivity: float,
-    base: BaseMeasure | None = None,
-) -> ListedLaw:
-    """Compute the loss for every pair of tables, and the weights ``exp(-rate loss / sigma)`` times the base measure."""
-    tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
-    if tables is None:
-        raise InvariantError(
-            f"a user-defined loss is computed for all tables, and more than {MOST:,} satisfy the public statements: "
-            "use the loss 'l1' or 'l2', or make more public"
-        )
-    losses = _losses(loss, tables, system.frame.shape)
-    sigma = _sensitivity(losses, tables, sensitivity)
-    if not sigma and len(tables) > 1:
-        raise PrivacyError(
-            f"the loss is constant between tables within distance {sensitivity:g} of each other: give a loss that "
-            "distinguishes these tables, or a larger sensitivity"
-        )
-    log_w = -rate / (sigma or 1.0) * losses
-    log_w += [log_base_measure(base, y) for y in tables]
-    return ListedLaw(system, tables, log_w, sigma)
-
-
 def _losses(
     loss: Callable[[Array, Array], float], tables: NDArray[np.int64], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
@@ -336,32 +268,53 @@ class WassersteinExponential(Weighted):
 
 
 class StatedLoss(WassersteinExponential):
-    """A Wasserstein exponential mechanism with a user-defined loss, bound to the public statements of a table."""
+    """A Wasserstein exponential mechanism with a user-defined loss, with all tables of a system.
 
-    _law: ListedLaw
+    Attributes
+    ----------
+    tables : array of int64, shape (n, d)
+        All tables that satisfy the public statements.
+    log_w : array of float64, shape (n, n)
+        Log weights ``log_w[x, y]`` of every release y given every table x.
+    sigma : float
+        Largest change of the loss of any release between tables within l1 distance `sensitivity`.
+    """
+
+    system: System
+    tables: NDArray[np.int64]
+    log_w: NDArray[np.float64]
+    sigma: float
 
     def __init__(self, stated: WassersteinExponential, system: System) -> None:
-        super().__init__(
-            stated.public,
-            stated.epsilon,
-            stated.sensitivity,
-            stated.secrets,
-            stated.base_measure,
-            stated.loss,
-            stated.models or None,
-        )
-        rate = float(self.epsilon) / 2
-        law = listed_law(system, self.loss, rate, float(self.sensitivity), self.measure_on(system))  # type: ignore[arg-type]
-        assign(self, _law=law)
-
-    @property
-    def sigma(self) -> float:
-        """Largest change of the loss of any release between tables within l1 distance `sensitivity`."""
-        return self._law.sigma
+        assign(self, **vars(stated))
+        tables = fiber_tables(system.A, system.values, system.B, system.limits, most=MOST)
+        if tables is None:
+            raise InvariantError(
+                f"a user-defined loss is computed for all tables, and more than {MOST:,} satisfy the public "
+                "statements: use the loss 'l1' or 'l2', or make more public"
+            )
+        losses = _losses(self.loss, tables, system.frame.shape)  # type: ignore[arg-type]
+        sigma = _sensitivity(losses, tables, float(self.sensitivity))
+        if not sigma and len(tables) > 1:
+            raise PrivacyError(
+                f"the loss is constant between tables within distance {float(self.sensitivity):g} of each other: give "
+                "a loss that distinguishes these tables, or a larger sensitivity"
+            )
+        log_w = -float(self.epsilon) / 2 / (sigma or 1.0) * losses
+        log_w += [log_base_measure(self.measure_on(system), y) for y in tables]
+        assign(self, system=system, tables=tables, log_w=log_w, sigma=sigma)
 
     def on(self, system: System) -> WassersteinExponential:
-        """Bind again where the public statements have other values."""
-        return self if self._law.is_of(system) else StatedLoss(self, system)
+        """Bind again where the public statements have other values; they are the same statements."""
+        bound = self.system
+        same = (
+            bound.frame.shape == system.frame.shape
+            and np.array_equal(bound.values, system.values)
+            and np.array_equal(bound.limits, system.limits)
+            and np.array_equal(bound.A.toarray(), system.A.toarray())
+            and np.array_equal(bound.B.toarray(), system.B.toarray())
+        )
+        return self if same else StatedLoss(self, system)
 
     def likelihood(self, system: System) -> Likelihood | None:
         """Return None: samplers update single cells, and this loss does not factor over cells."""
@@ -377,21 +330,30 @@ class StatedLoss(WassersteinExponential):
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Return a plan that enumerates all tables; refuse too small a sensitivity."""
         self._require_sensitivity(system)
-        return Plan("listed", True, f"{len(self._law.tables)} tables satisfy the public statements")
+        return Plan("listed", True, f"{len(self.tables)} tables satisfy the public statements")
+
+    def _place(self, cells: NDArray[np.int64]) -> int | None:
+        """Return the index of a table in the list, or None."""
+        places = np.flatnonzero((self.tables == cells).all(axis=1))
+        return int(places[0]) if places.size else None
 
     def draw(
         self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
     ) -> NDArray[np.int64]:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
-        return self._law.draw(cells, draws, stream)
+        one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self.log_w[self._place(cells)])])
+        return self.tables[one_of.draw(draws, stream)[:, 0]]
 
     def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
         """Return the logarithm of C(x)."""
-        return self._law.log_normaliser(cells)
+        return float(np.logaddexp.reduce(self.log_w[self._place(cells)]))
 
     def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Return the log probability of releasing y given the table x; ``-inf`` where one violates a public bound."""
-        return self._law.log_probability(y, x)
+        released, confidential = self._place(y), self._place(x)
+        if released is None or confidential is None:
+            return -np.inf
+        return float(self.log_w[confidential, released]) - self.log_normaliser(system, x)
 
     def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
         """Return `log_weight`: the listed law is normalized."""
