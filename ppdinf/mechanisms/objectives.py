@@ -40,8 +40,8 @@ class Objective(ABC):
     always_exact: ClassVar[bool] = False
 
     def ball(self) -> float:
-        """Return the Euclidean radius of the ball that contains the answers."""
-        return math.inf
+        """Return the Euclidean radius of the ball that contains the answers: a stated radius, or infinite."""
+        return getattr(self, "radius", math.inf)
 
     @abstractmethod
     def records(self, data: object, norm: str) -> Any:
@@ -129,10 +129,6 @@ class Gradient(Objective):
         if isinstance(self.answers, bool) or not isinstance(self.answers, int | np.integer) or self.answers < 1:
             raise PrivacyError(f"answers must be a positive integer, found {self.answers!r}")
         require_positive(self.radius, "radius")
-
-    def ball(self) -> float:
-        """Return the stated radius."""
-        return self.radius
 
     def records(self, data: object, norm: str) -> Any:
         """Return the data unchanged."""
@@ -399,8 +395,7 @@ class Quantile(Objective):
 
             def in_doubles(draws: int, stream: BitStream) -> Points:
                 chosen = np.searchsorted(mass, uniforms(stream, draws) * mass[-1], side="right")
-                answers: Points = (edges[chosen] + uniforms(stream, draws) * np.diff(edges)[chosen])[:, None]
-                return answers
+                return (edges[chosen] + uniforms(stream, draws) * np.diff(edges)[chosen])[:, None]
 
             return "a density that is constant between neighbouring records", in_doubles
         # answers are indexed by multiples of the grid; a record counts from the first multiple at or above it

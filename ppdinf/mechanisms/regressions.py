@@ -22,8 +22,29 @@ from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 type Points = NDArray[np.float64]
 
 
+class Regression(Objective):
+    """An objective on pairs of features and response, with bounds on the coefficients and the features."""
+
+    radius: float
+    features: float
+
+    def records(self, data: object, norm: str) -> tuple[Points, Points]:
+        """Return features and response."""
+        if not isinstance(data, tuple) or len(data) != 2:
+            raise PrivacyError("data must be a pair (features, response)")
+        x, response = record_rows(data[0], "features"), record_rows(data[1], "response")
+        if response.shape != (len(x), 1):
+            raise PrivacyError(f"one response per row of features: found {len(x)} rows and responses {response.shape}")
+        require_within(np.linalg.norm(x, axis=1), self.features, "Euclidean length of the features")
+        return x, response[:, 0]
+
+    def dimension(self, records: tuple[Points, Points]) -> int:
+        """Return the number of features."""
+        return int(records[0].shape[1])
+
+
 @dataclass(frozen=True)
-class LinearRegression(Objective):
+class LinearRegression(Regression):
     """Least squares, ``L = sum (response_i - features_i @ y)^2 / 2``, over coefficients in a ball.
 
     Data are a pair ``(features, response)``.
@@ -61,23 +82,15 @@ class LinearRegression(Objective):
         for name in ("radius", "features", "response"):
             require_positive(getattr(self, name), name)
 
-    def ball(self) -> float:
-        """Return the stated radius."""
-        return self.radius
-
     def records(self, data: object, norm: str) -> tuple[Points, Points]:
         """Return features and response."""
-        x, response = _regression(data, self.features)
+        x, response = super().records(data, norm)
         require_within(np.abs(response), self.response, "absolute response of a record")
         return x, response
 
     def assumed(self, norm: str) -> str:
         """Return the bounds as a phrase."""
         return f"no record has features longer than {self.features:g} or a response beyond {self.response:g}"
-
-    def dimension(self, records: tuple[Points, Points]) -> int:
-        """Return the number of features."""
-        return int(records[0].shape[1])
 
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
         """Return ``X' (X y - response)``."""
@@ -96,7 +109,6 @@ class LinearRegression(Objective):
 
         The map depends on the records and does not preserve a grid. None if a pilot of 2,000 proposals accepts fewer
         than 20, as for noise as wide as the ball.
-        fewer than 20, as it does when the noise is as wide as the ball.
         """
         gram, moments = records[0].T @ records[0], records[0].T @ records[1]
         d = len(gram)
@@ -126,7 +138,7 @@ class LinearRegression(Objective):
 
 
 @dataclass(frozen=True)
-class LogisticRegression(Objective):
+class LogisticRegression(Regression):
     """Logistic regression of a response of 0 or 1, over coefficients in a ball.
 
     Data are a pair ``(features, response)``. The gradient of one record is ``x (p - response)`` with ``|p - response|
@@ -158,13 +170,9 @@ class LogisticRegression(Objective):
         require_positive(self.radius, "radius")
         require_positive(self.features, "features")
 
-    def ball(self) -> float:
-        """Return the stated radius."""
-        return self.radius
-
     def records(self, data: object, norm: str) -> tuple[Points, Points]:
         """Return features and response."""
-        x, response = _regression(data, self.features)
+        x, response = super().records(data, norm)
         wrong = np.flatnonzero((response != 0) & (response != 1))
         if wrong.size:
             raise PrivacyError(f"the response of record {wrong[0]} must be 0 or 1")
@@ -174,31 +182,15 @@ class LogisticRegression(Objective):
         """Return the bound as a phrase."""
         return f"no record has features longer than {self.features:g}"
 
-    def dimension(self, records: tuple[Points, Points]) -> int:
-        """Return the number of features."""
-        return int(records[0].shape[1])
-
     def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
         """Return ``X' (p - response)``."""
         x, response = records
-        gradient: Points = (expit(y @ x.T) - response) @ x
-        return gradient
+        return (expit(y @ x.T) - response) @ x
 
     def sensitivity(self, y: Points, norm: str) -> Points:
         """Return the sensitivity; see the notes of the class."""
         worst = expit(self.features * np.linalg.norm(y, axis=1))
-        sensitivity: Points = 2 * _stretch(y.shape[1], norm) * self.features * worst
-        return sensitivity
-
-
-def _regression(data: object, bound: float) -> tuple[Points, Points]:
-    if not isinstance(data, tuple) or len(data) != 2:
-        raise PrivacyError("data must be a pair (features, response)")
-    x, response = record_rows(data[0], "features"), record_rows(data[1], "response")
-    if response.shape != (len(x), 1):
-        raise PrivacyError(f"one response per row of features: found {len(x)} rows and responses {response.shape}")
-    require_within(np.linalg.norm(x, axis=1), bound, "Euclidean length of the features")
-    return x, response[:, 0]
+        return 2 * _stretch(y.shape[1], norm) * self.features * worst
 
 
 def _stretch(dimension: int, norm: str) -> float:
