@@ -12,20 +12,20 @@ All decisions are exact. The proof is in docs/mathematics/conditioning.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.sparse as sp
 from flint import arb, arb_poly, ctx
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from ppdinf._internal.rationals import ball
 from ppdinf.invariants import System
 from ppdinf.lattice.integer_rows import row_algebra
-from ppdinf.noise.exact.potentials import Potential, log_concave
+from ppdinf.laws import DoubleGeometric
+from ppdinf.mechanisms.table_sums import FASTEST, approximate_moments, potential_of, sides
+from ppdinf.noise.exact.potentials import Potential
 from ppdinf.noise.exact.variable_elimination import Elimination
 from ppdinf.noise.primitives.enclosures import draw_bernoulli, precision
 from ppdinf.noise.primitives.integers import Inversion
@@ -37,54 +37,32 @@ BITS = 112  # bits of the first enclosures of P: 2^-61 of its largest value is f
 ERROR = 2.0**-47  # rounding of log probabilities; those below 2^-60 need none (`draw_bernoulli`)
 NEAR = 0.75  # share of the cells of a group from which K is taken
 BATCH = 2**20  # cells drawn at a time
-STEEPEST = 40.0  # rate at which tilted noise above the counts is 0
 LONGEST = 2**21  # counts above a bound that the tilt considers
-
-
-@dataclass(frozen=True, eq=False)
-class _Cell:
-    """The weights of a cell: its count x, the smallest release, epsilon and theta."""
-
-    x: int
-    low: int | None
-    epsilon: Fraction
-    theta: Fraction
-
-    def weight(self, y: int) -> arb:
-        """Enclose the weight of a release."""
-        z = y - self.x
-        return (ball(self.theta) * z - ball(self.epsilon) * abs(z)).exp()
-
-    @property
-    def mode(self) -> int:
-        """The release of largest weight."""
-        return self.low if self.low is not None and self.theta < -self.epsilon else self.x
-
-    @property
-    def potential(self) -> Potential:
-        """The weights as the input of an elimination."""
-        return log_concave(self.weight, self.mode, first=self.low)
 
 
 @lru_cache(maxsize=2**14)
 def _inversion(distance: int | None, epsilon: Fraction, theta: Fraction) -> Inversion:
     """Return the sampler of the noise of a cell whose count exceeds its bound by a distance."""
-    noise = _Cell(0, None if distance is None else -distance, epsilon, theta)
-    return Inversion(noise.weight, noise.mode, noise.low)
+
+    def weight(z: int) -> arb:
+        return (ball(theta) * z - ball(epsilon) * abs(z)).exp()
+
+    first = None if distance is None else -distance
+    return Inversion(weight, first if first is not None and theta < -epsilon else 0, first)
 
 
 class _Sums:
     """The total weight of all values of a few cells with a given sum, relative to a bound on the largest weight."""
 
-    def __init__(self, cells: list[_Cell]) -> None:
-        self._cells = cells
+    def __init__(self, potentials: list[Potential]) -> None:
+        self._potentials = potentials
         self._table = lru_cache(maxsize=2)(self._tabulate)
 
     def _tabulate(self, bits: int) -> tuple[int, list[arb], arb]:
         """Return the first sum, the weights of consecutive sums, and an enclosure of all omitted weights."""
         first, product, mass, complete = 0, arb_poly([1]), arb(1), arb(1)
-        for cell in self._cells:
-            begin, weights, tail = cell.potential(bits)
+        for potential in self._potentials:
+            begin, weights, tail = potential(bits)
             first += begin
             product *= arb_poly(weights)
             own = sum(weights, start=arb(0))
@@ -121,7 +99,7 @@ class FewGivenRest:
     def __init__(
         self, x: NDArray[np.int64], low: list[int | None], groups: NDArray[np.int64], epsilon: Fraction, few: int = FEW
     ) -> None:
-        self._x, self._low, self._epsilon = x, low, epsilon
+        self._x, self._low, self._epsilon, self._law = x, low, epsilon, DoubleGeometric(epsilon)
         self._above = np.array([np.inf if end is None else int(v) - end for v, end in zip(x, low, strict=True)])
         self._free = np.flatnonzero(groups < 0)
         few = max(1, min(few, int(ENTRIES / _width(epsilon))))
@@ -141,10 +119,9 @@ class FewGivenRest:
         for members, few in self._groups:
             theta = self._tilt(members)
             rest, total = np.setdiff1d(members, few), int(self._x[members].sum())
-            cells = [_Cell(int(self._x[i]), self._low[i], self._epsilon, theta) for i in few.tolist()]
-            kept, left = self._accepted(rest, theta, total, _Sums(cells), size, stream)
-            y[:, rest] = kept
-            ones, potentials = np.ones((1, few.size), dtype=np.int64), [cell.potential for cell in cells]
+            potentials = [self._potential(i, theta) for i in few.tolist()]
+            kept, left = self._accepted(rest, theta, total, _Sums(potentials), size, stream)
+            y[:, rest], ones = kept, np.ones((1, few.size), dtype=np.int64)
             for s in np.unique(left).tolist():
                 rows = np.flatnonzero(left == s)
                 drawn = Elimination(ones, [s], potentials, largest=math.inf).draw(rows.size, stream)
@@ -191,47 +168,25 @@ class FewGivenRest:
             attempts *= 2
         return np.concatenate(kept)[:size], np.concatenate(left)[:size]
 
+    def _potential(self, cell: int, theta: Fraction) -> Potential:
+        """Return the weights of a cell as the input of an elimination."""
+        x, above = int(self._x[cell]), float(self._above[cell])
+        return potential_of(sides(self._law, theta, above, math.inf), x, (x - above, math.inf))
+
     def _tilt(self, members: NDArray[np.int64]) -> Fraction:
         """Return a theta for which the sum of the noise of some cells has about the mean 0."""
-        above = self._above[members]
-        unbounded, finite = int(np.isinf(above).sum()), above[np.isfinite(above)]
-        distances, counts = np.unique(np.minimum(finite, LONGEST).astype(np.int64), return_counts=True)
-        epsilon = float(self._epsilon)
-        mean = partial(_mean, epsilon, distances, counts, unbounded)
-        least = -epsilon * (1 - 1e-6) if unbounded else -epsilon - STEEPEST
-        if mean(0.0) == 0.0 or mean(least) >= 0:
-            return Fraction(0) if mean(0.0) == 0.0 else Fraction(least)
-        return Fraction(brentq(mean, least, 0.0, rtol=1e-6, xtol=1e-9 * epsilon))
+        above, epsilon = self._above[members], float(self._epsilon)
+        if np.isinf(above).all():
+            return Fraction(0)
+        law = approximate_moments(self._law, LONGEST)
+        kinds, counts = np.unique(law.within(above), return_counts=True)
+        least = -epsilon * (1 - 1e-6) if np.isinf(above).any() else -epsilon - FASTEST
+        return Fraction(law.balanced(np.column_stack([kinds, np.full(kinds.size, LONGEST)]), counts, least))
 
 
 def _width(epsilon: Fraction) -> float:
     """Return the number of releases of a cell with all but 2^-BITS of the weight."""
     return 2 * BITS * math.log(2) / float(epsilon)
-
-
-def _mean(
-    epsilon: float, distances: NDArray[np.int64], counts: NDArray[np.int64], unbounded: int, theta: float
-) -> float:
-    """Return the mean of the sum of tilted noise of cells at distances above their bounds, and of unbounded cells."""
-    up, down = epsilon - theta, epsilon + theta
-    ratio = math.exp(-up)
-    mass, moment = 1 / (1 - ratio), ratio / (1 - ratio) ** 2  # of noise of at least 0
-    # noise without a bound is the difference of two geometric variables
-    total = unbounded * (1 / math.expm1(up) - 1 / math.expm1(down)) if unbounded else 0.0
-    if not distances.size:
-        return total
-    steps = np.arange(int(distances[-1]) + 1)
-    weights = np.exp(-abs(down) * steps)
-    sums, moments = np.cumsum(weights), np.cumsum(steps * weights)
-    if down >= 0:  # noise -k has weight exp(-down k)
-        below, beneath = sums[distances] - 1, moments[distances]
-        return total + float(counts @ ((moment - beneath) / (mass + below)))
-    # relative to the weight at the bound, noise j above the bound has weight exp(down j)
-    last = np.maximum(distances - 1, 0)
-    below, beneath = sums[last], distances * sums[last] - moments[last]
-    below, beneath = (np.where(distances > 0, part, 0.0) for part in (below, beneath))
-    scale = np.exp(down * distances)
-    return total + float(counts @ ((moment * scale - beneath) / (mass * scale + below)))
 
 
 def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int | None], NDArray[np.int64]] | None:

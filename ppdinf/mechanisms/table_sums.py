@@ -53,7 +53,7 @@ def tilts(
         return {}
     widest = float(max(below.max(), above.max()))
     reach = float(min(noise.tail_start(-BITS * math.log(2)), widest))
-    law = _approximate_moments(noise, int(min(widest, max(reach, WIDEST))))
+    law = approximate_moments(noise, int(min(widest, max(reach, WIDEST))))
     pairs, like = np.unique(np.column_stack([law.within(below), law.within(above)]), axis=0, return_inverse=True)
     mean, variance = law.moments(pairs, 0.0)
     inside = groups >= 0
@@ -109,7 +109,7 @@ class _ApproximateMoments:
         return float(brentq(mean, 0.0, limit, rtol=1e-6, xtol=1e-9 * abs(limit)))
 
 
-_approximate_moments = lru_cache(maxsize=16)(_ApproximateMoments)
+approximate_moments = lru_cache(maxsize=16)(_ApproximateMoments)
 
 
 SLACK = 16  # factor by which the work may exceed the estimate before a draw is refused
@@ -130,7 +130,7 @@ def eliminated_releases(
         tabulated = _tilted(noise, np.array(center) - low, high - np.array(center), _groups(system), farthest)
     else:
         tabulated = [sides(noise, Fraction(0), farthest, farthest)] * len(center)
-    potentials = [_potential(tabulated[i], x, (low[i], high[i]), i, base) for i, x in enumerate(center)]
+    potentials = [potential_of(tabulated[i], x, (low[i], high[i]), i, base) for i, x in enumerate(center)]
     if not linked.size:
         return Elimination(system.A, values.tolist(), potentials, largest=SLACK * LARGEST_WORK)
     B = system.B[linked]
@@ -173,7 +173,10 @@ def _tilted(
     return [sides_of_group.get(group, usual) for group in groups.tolist()]
 
 
-def _potential(tabulated: Sides, x: int, ends: tuple[float, float], cell: int, base: BaseMeasure | None) -> Potential:
+def potential_of(
+    tabulated: Sides, x: int, ends: tuple[float, float], cell: int = 0, base: BaseMeasure | None = None
+) -> Potential:
+    """Return the weights of a cell between its ends, with those of a base measure, as the input of an elimination."""
     low, high = ends
 
     def tabulate(bits: int) -> Window:

@@ -262,14 +262,15 @@ def test_wrong_variants_are_detected(monkeypatch):
         patch.setattr(few_given_rest._Sums, "enclose", lambda self, s: arb(0))
         assert p_value_of_few(*posed) < ALARM
     with monkeypatch.context() as patch:
-        patch.setattr(few_given_rest, "_mean", lambda *args: 0.0)
+        patch.setattr(FewGivenRest, "_tilt", lambda *args: Fraction(0))
         assert p_value_of_few(*posed) > ALARM
 
 
 def test_enclosures_agree_with_the_probabilities_in_floating_point():
-    cells = [few_given_rest._Cell(x, 0, Fraction(1, 2), Fraction(-1, 5)) for x in (3, 0, 8)]
-    sums, every = few_given_rest._Sums(cells), np.arange(-3, 60)
-    weights = [np.exp(-0.5 * abs(np.arange(400) - c.x) - 0.2 * (np.arange(400) - c.x)) for c in cells]
+    x, epsilon, every = np.array([3, 0, 8]), Fraction(1, 2), np.arange(-3, 60)
+    sampler = FewGivenRest(x, [0] * 3, np.zeros(3, dtype=int), epsilon)
+    sums = few_given_rest._Sums([sampler._potential(i, Fraction(-1, 5)) for i in range(3)])
+    weights = [np.exp(-0.5 * abs(np.arange(400) - c) - 0.2 * (np.arange(400) - c)) for c in x]
     exact = np.convolve(np.convolve(*weights[:2]), weights[2])
     exact = np.concatenate([np.zeros(3), exact[:60]]) / exact.max()
     np.testing.assert_allclose(np.exp(sums.log_probability(every)), exact, rtol=1e-9)
@@ -277,25 +278,19 @@ def test_enclosures_agree_with_the_probabilities_in_floating_point():
         np.testing.assert_allclose([float(sums.enclose(int(s))) for s in every], exact, rtol=1e-9, atol=1e-30)
 
 
+@pytest.mark.parametrize("steep", [False, True])
 @pytest.mark.parametrize("unbounded", [0, 3])
-@pytest.mark.parametrize("theta", [-0.9, -0.2, 0.0, 0.3])
-def test_means_of_tilted_noise(unbounded, theta):
-    distances, counts, z = np.array([0, 1, 7]), np.array([2, 1, 4]), np.arange(-300, 300)
-    weights = np.exp(-abs(z) + theta * z)
-    expected = unbounded * (weights @ z) / weights.sum()
-    for distance, count in zip(distances, counts, strict=True):
-        w = np.where(z >= -distance, weights, 0.0)
-        expected += count * (w @ z) / w.sum()
-    assert few_given_rest._mean(1.0, distances, counts, unbounded, theta) == pytest.approx(expected, rel=1e-9)
-
-
-def test_means_of_noise_tilted_beyond_epsilon():
-    distances, counts, z = np.array([0, 1, 7]), np.array([2, 1, 4]), np.arange(-7, 300)
-    weights, expected = np.exp(-abs(z) - 1.7 * z), 0.0
-    for distance, count in zip(distances, counts, strict=True):
-        w = np.where(z >= -distance, weights, 0.0)
-        expected += count * (w @ z) / w.sum()
-    assert few_given_rest._mean(1.0, distances, counts, 0, -1.7) == pytest.approx(expected, rel=1e-9)
+def test_the_tilt_moves_the_mean_of_a_sum_to_its_public_value(steep, unbounded):
+    """With tilts beyond epsilon, too, where most counts are at their bounds."""
+    x = np.repeat([0, 1, 200], [400, 10, 1] if steep else [20, 20, 300])
+    low = [None] * unbounded + [0] * (x.size - unbounded)
+    theta = float(FewGivenRest(x, low, np.zeros(x.size, dtype=int), Fraction(1, 10))._tilt(np.arange(x.size)))
+    z = np.arange(-5000.0, 5000)
+    least = np.where([end is None for end in low], -np.inf, -x)
+    weights = special.softmax(np.where(z >= least[:, np.newaxis], -0.1 * abs(z) + theta * z, -np.inf), axis=1)
+    mean = weights @ z
+    assert abs(mean.sum()) < 0.2 * np.sqrt((weights @ z**2 - mean**2).sum())
+    assert (theta < -0.1) == (steep and not unbounded)
 
 
 def test_other_public_statements_are_left_to_elimination():
