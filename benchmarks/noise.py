@@ -38,8 +38,8 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.laws import DoubleGeometric, L2Laplace
 from ppdinf.noise import LatticeMetropolis
-from ppdinf.noise.mcmc.annealed import annealed, annealing
 from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting
+from ppdinf.noise.mcmc.independence_metropolis import annealed, annealing
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.mcmc.tv_bound import tv_bound
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace

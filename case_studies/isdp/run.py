@@ -19,8 +19,8 @@ from ppdinf.diagnostics import tv_bound
 from ppdinf.lattice import margin_matrix, structure
 from ppdinf.laws import LAPLACE, DoubleGeometric
 from ppdinf.noise import LatticeMetropolis
-from ppdinf.noise.mcmc.annealed import annealed, annealing
 from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting
+from ppdinf.noise.mcmc.independence_metropolis import annealed, annealing
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, noise_gibbs
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_plan import exact_noise

@@ -16,13 +16,14 @@ from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
 from ppdinf.laws.additive_law import double_geometric
 from ppdinf.noise import IndependenceMetropolis, LatticeMetropolis
-from ppdinf.noise.mcmc.annealed import (
+from ppdinf.noise.mcmc.independence_metropolis import (
     anneal,
     annealed,
     annealing,
+    draw_candidate,
+    log_importance,
     own_rates,
 )
-from ppdinf.noise.mcmc.independence_metropolis import draw_candidate, log_importance
 from ppdinf.noise.mcmc.lattice_gibbs_noise import (
     gibbs_moves,
     line_quantile,

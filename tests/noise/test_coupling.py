@@ -13,8 +13,8 @@ from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.additive_law import double_geometric
 from ppdinf.noise import IndependenceMetropolis, LatticeMetropolis
-from ppdinf.noise.mcmc.annealed import annealing
 from ppdinf.noise.mcmc.coupled_noise import annealed_meeting, gibbs_meeting
+from ppdinf.noise.mcmc.independence_metropolis import annealing
 from ppdinf.noise.mcmc.lattice_gibbs_noise import gibbs_moves, move_space, step, word
 from ppdinf.noise.mcmc.lattice_metropolis import coupled_jump, jumps, pair_step
 from ppdinf.noise.mcmc.tv_bound import TVBound, in_threads, tv_bound

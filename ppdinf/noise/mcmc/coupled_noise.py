@@ -23,9 +23,9 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import Law
-from ppdinf.noise.mcmc.annealed import Annealing, anneal, annealed, annealing, own_rates
+from ppdinf.noise.mcmc.independence_metropolis import annealed, annealed_meeting, annealing
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, gibbs_moves, move_space, noise_gibbs, step, word
-from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
+from ppdinf.noise.mcmc.tv_bound import Meeting, TVBound, tv_bound
 from ppdinf.noise.primitives.chacha import ChaCha20
 from ppdinf.noise.primitives.stream import BitStream
 
@@ -34,18 +34,10 @@ LONGER = 3  # length of a chain as a multiple of the slowest meeting time
 VISITS = 30  # lag of lattice Gibbs, in updates of each direction
 LIMIT = 10_000  # steps after the lag within which two chains must meet
 
-type Meeting = Callable[[int, int, np.random.Generator], int]
-"""``meeting(lag, limit, rng)`` returns the meeting time, at most `limit`, or -1 if the chains have not met."""
-
 
 def gibbs_meeting(moves: GibbsMoves) -> Meeting:
     """Return a function for meeting times of lattice Gibbs, in sweeps."""
     return partial(_gibbs_meeting, moves)
-
-
-def annealed_meeting(system: Annealing) -> Meeting:
-    """Return a function for meeting times of annealed independence, in steps."""
-    return lambda lag, limit, rng: _annealed_meeting(own_rates(system), lag, limit, rng)
 
 
 @jit
@@ -61,23 +53,6 @@ def _gibbs_meeting(moves: GibbsMoves, lag: int, limit: int, rng: np.random.Gener
             step(y, moves, seed, room)
         if (z == y).all():
             return time
-    return -1
-
-
-@jit
-def _annealed_meeting(system: Annealing, lag: int, limit: int, rng: np.random.Generator) -> int:
-    z, room = np.zeros(system.moves.d, np.int64), move_space(system.moves)
-    ahead, behind = anneal(z, system, room, rng), anneal(z, system, room, rng)
-    for time in range(1, limit + 1):
-        offered, u = anneal(z, system, room, rng), rng.random()
-        first = u <= math.exp(min(0.0, offered - ahead))
-        second = time > lag and u <= math.exp(min(0.0, offered - behind))
-        if first and second:
-            return time
-        if first:
-            ahead = offered
-        if second:
-            behind = offered
     return -1
 
 

@@ -1,10 +1,14 @@
-"""The published sampler of conditioned noise: Metropolised independence, and its coupling.
+"""The published sampler of conditioned noise, Metropolised independence, its coupling, and annealed proposals.
 
-The cells of an index set are drawn independently, and A z = 0 is solved for the others.
+The cells of an index set are drawn independently, and A z = 0 is solved for the others. On large lattices, annealing
+moves these proposals towards the law: it increases the rate of the solved cells from 0 to epsilon in levels, each with
+one sweep of lattice Gibbs.
 
 References
 ----------
 R. Gong, X.-L. Meng, "Congenial differential privacy under mandated disclosure", FODS 2020, Algorithm 1.
+R. M. Neal, "Annealed importance sampling", Statistics and Computing 11, 2001. L. Middleton, G. Deligiannidis,
+A. Doucet, P. E. Jacob, "Unbiased smoothing using particle independent Metropolis-Hastings", AISTATS 2019.
 """
 
 from __future__ import annotations
@@ -15,17 +19,18 @@ from typing import NamedTuple
 
 import numpy as np
 from flint import fmpz_mat
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import as_fraction
-from ppdinf.errors import InvariantError
+from ppdinf.errors import InvariantError, PrivacyError
+from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.systems import MatrixLike, integer_matrix
-from ppdinf.laws import Law
+from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.laws.additive_law import double_geometric, log_mass
-from ppdinf.noise.mcmc.lattice_gibbs_noise import Ints
-from ppdinf.noise.mcmc.tv_bound import NoiseChain
+from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Ints, Room, gibbs_moves, move_space, step, word
+from ppdinf.noise.mcmc.tv_bound import Meeting, NoiseChain, chains_in_threads
 from ppdinf.noise.primitives.integers import positive_fraction
 
 
@@ -43,6 +48,17 @@ class IndependenceProposal(NamedTuple):
     cells: Ints
     steps: Ints
     limits: Ints
+
+
+LEVELS = 5  # number of levels per dimension of the lattice
+
+
+class Annealing(NamedTuple):
+    """Input of the compiled chain; without levels, the proposals are not moved and the chain starts from zero."""
+
+    start: IndependenceProposal
+    moves: GibbsMoves
+    levels: int
 
 
 class IndependenceMetropolis(NoiseChain):
@@ -134,44 +150,93 @@ class IndependenceMetropolis(NoiseChain):
             limits=bounds,
         )
 
+    @property
+    def _chain(self) -> Annealing:
+        none, d = np.empty((0, 0), dtype=np.int64), self.system.free.size + self.system.solved.size
+        start = np.zeros(1, dtype=np.int64)
+        moves = GibbsMoves(self.system.kind, np.zeros(d), d, start, start[:0], start[:0], none, none, 0)
+        return Annealing(self.system, moves, 0)
+
     def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
-        return _run(self.system, draws, thin, burn, rng)
+        return _run(self._chain, draws, thin, burn, rng)
 
     def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
         """Return a meeting time of chains with common proposals, which meet when both accept."""
-        return _meeting(self.system, lag, limit, rng)
+        return _meeting(self._chain, lag, limit, rng)
+
+
+def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None) -> Annealing:
+    """Prepare annealed independence."""
+    system = A if isinstance(A, Structure) else structure(A)
+    if not isinstance(law, DoubleGeometric):
+        raise PrivacyError(f"annealing requires an l1 law, found {law.name}; the other laws have exact samplers")
+    if levels is not None and levels < 1:
+        raise PrivacyError(f"levels must be at least 1, found {levels}")
+    start = IndependenceMetropolis(system.class_system[:, system.classes], law, law.epsilon).system
+    if start.divisor != 1:
+        raise InvariantError(
+            f"the solved cells are multiples of 1/{start.divisor}, not integers; "
+            "use ppdinf.noise.mcmc.lattice_gibbs_noise"
+        )
+    none = np.empty((0, 0), dtype=np.int64)
+    lines = gibbs_moves(system, law)._replace(rows=none, columns=none, sweep=system.lattice.rank)
+    return Annealing(start, lines, levels or max(1, LEVELS * system.lattice.rank))
+
+
+def annealed(
+    system: Annealing,
+    draws: int,
+    *,
+    burn: int = 0,
+    chains: int = 1,
+    rng: int | np.random.Generator,
+    threads: int | None = None,
+) -> tuple[Ints, NDArray[np.float64]]:
+    """Run chains that start from the law of the proposals."""
+    return chains_in_threads(lambda g: _run(own_rates(system), draws, 1, burn, g), chains, rng=rng, threads=threads)
+
+
+def own_rates(system: Annealing) -> Annealing:
+    """Copy the rates, which annealing overwrites, so that each thread has a copy."""
+    return system._replace(moves=system.moves._replace(rates=system.moves.rates.copy()))
+
+
+def annealed_meeting(system: Annealing) -> Meeting:
+    """Return a function for meeting times of annealed independence, in steps."""
+    return lambda lag, limit, rng: _meeting(own_rates(system), lag, limit, rng)
 
 
 @jit
-def _run(
-    prepared: IndependenceProposal, draws: int, thin: int, burn: int, rng: np.random.Generator
-) -> tuple[Ints, float]:
-    """Run Algorithm 1 from zero noise, which always satisfies the constraints."""
-    d = prepared.free.size + prepared.solved.size
+def _first(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> float:
+    """Start from a proposal, or from zero noise, which always satisfies the constraints; return its log weight."""
+    return anneal(z, system, room, rng) if system.levels else log_importance(z, system.start)
+
+
+@jit
+def _run(system: Annealing, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+    d, room = system.moves.d, move_space(system.moves)
     out, z, candidate, accepted = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64), 0
-    log_weight = log_importance(z, prepared)
+    log_weight = _first(z, system, room, rng)
     for iteration in range(burn + draws * thin):
-        if draw_candidate(candidate, prepared, rng):
-            log_candidate = log_importance(candidate, prepared)
-            if rng.random() <= math.exp(min(0.0, log_candidate - log_weight)):
-                z[:] = candidate
-                log_weight = log_candidate
-                accepted += 1
+        offered = anneal(candidate, system, room, rng)
+        if offered > -math.inf and rng.random() <= math.exp(min(0.0, offered - log_weight)):
+            z[:] = candidate
+            log_weight = offered
+            accepted += 1
         if iteration >= burn and (iteration - burn) % thin == thin - 1:
             out[(iteration - burn) // thin] = z
     return out, accepted / (burn + draws * thin)
 
 
 @jit
-def _meeting(prepared: IndependenceProposal, lag: int, limit: int, rng: np.random.Generator) -> int:
-    """Return the first step at which two chains from zero noise accept a common proposal, or -1."""
-    z = np.zeros(prepared.free.size + prepared.solved.size, np.int64)
-    ahead = behind = log_importance(z, prepared)
+def _meeting(system: Annealing, lag: int, limit: int, rng: np.random.Generator) -> int:
+    """Return the first step at which two chains accept a common proposal, or -1."""
+    z, room = np.zeros(system.moves.d, np.int64), move_space(system.moves)
+    ahead, behind = _first(z, system, room, rng), _first(z, system, room, rng)
     for time in range(1, limit + 1):
-        offered = log_importance(z, prepared) if draw_candidate(z, prepared, rng) else -math.inf
-        u = rng.random()
-        first = u < math.exp(min(0.0, offered - ahead))
-        second = time > lag and u < math.exp(min(0.0, offered - behind))
+        offered, u = anneal(z, system, room, rng), rng.random()
+        first = u <= math.exp(min(0.0, offered - ahead))
+        second = time > lag and u <= math.exp(min(0.0, offered - behind))
         if first and second:
             return time
         if first:
@@ -179,6 +244,27 @@ def _meeting(prepared: IndependenceProposal, lag: int, limit: int, rng: np.rando
         if second:
             behind = offered
     return -1
+
+
+@jit
+def anneal(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> float:
+    """Draw a proposal into z and return the logarithm of its weight; overwrites the rates of solved cells."""
+    moves, log_weight, before = system.moves, 0.0, 0.0
+    if not draw_candidate(z, system.start, rng):
+        return -math.inf
+    if not system.levels:
+        return log_importance(z, system.start)
+    for k in range(system.levels):
+        level = ((k + 1) / system.levels) ** 2
+        size = 0
+        for i in system.start.solved:
+            size += abs(z[i])
+            moves.rates[i] = level * system.start.rate
+        log_weight -= (level - before) * system.start.rate * size
+        before = level
+        for _ in range(moves.sweep):
+            step(z, moves, word(rng), room)
+    return log_weight
 
 
 @jit

@@ -28,6 +28,10 @@ ENOUGH = 30
 """Number of pairs from which a normal approximation is used."""
 
 
+type Meeting = Callable[[int, int, np.random.Generator], int]
+"""``meeting(lag, limit, rng)`` returns the meeting time, at most `limit`, or -1 if the chains have not met."""
+
+
 def in_threads[Result](
     work: Callable[[np.random.Generator], Result],
     size: int,
@@ -157,8 +161,7 @@ class TVBound:
         length = last.mean() + z * last.std() / math.sqrt(last.size) if last.size else 1.0
         apart = (excess > 0).sum(axis=-1)
         tail_probability = stats.beta.ppf(self.confidence, apart + 1, np.maximum(R - apart, 1)) * length
-        bound: NDArray[np.float64] = np.minimum(1.0, np.where(apart >= min(ENOUGH, R), mean, tail_probability))
-        return bound
+        return np.minimum(1.0, np.where(apart >= min(ENOUGH, R), mean, tail_probability))
 
     def steps(self, tv: float) -> int | None:
         """Return the smallest number of steps whose upper limit is at most `tv`, or None.
