@@ -133,7 +133,7 @@ class TMixture(NamedTuple):
     @classmethod
     def single(cls, mean: NDArray[np.float64], covariance: Matrix) -> TMixture:
         """Return one t distribution with the given mean and covariance."""
-        return cls(np.ones(1), mean[None], _root(covariance[None] * (DEGREES - 2) / DEGREES))
+        return cls(np.ones(1), mean[None], np.linalg.cholesky(covariance[None] * (DEGREES - 2) / DEGREES))
 
     def draw(self, size: int, rng: np.random.Generator) -> Matrix:
         """Return independent draws, shape (size, d)."""
@@ -196,7 +196,8 @@ def fit(points: Matrix, effective: float, rng: np.random.Generator) -> TMixture:
     total = np.cov(points.T, bias=True).reshape(d, d)
     floor = 1e-9 * np.diag(np.diag(total)) + 1e-300 * np.eye(d)
     start = points[rng.choice(n, size, replace=False)]
-    mixture = TMixture(np.full(size, 1 / size), start, np.repeat(_root(total + floor)[None], size, axis=0))
+    root = np.linalg.cholesky(total + floor)
+    mixture = TMixture(np.full(size, 1 / size), start, np.repeat(root[None], size, axis=0))
     for _ in range(ITERATIONS):
         log_p, distance = mixture._parts(points)
         member = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
@@ -205,9 +206,5 @@ def fit(points: Matrix, effective: float, rng: np.random.Generator) -> TMixture:
         scatter = np.stack([(t[:, None] * (points - m)).T @ (points - m) for t, m in zip(trust.T, mean, strict=True)])
         average = scatter.sum(axis=0) / n
         scale = (scatter + SCALE_PRIOR * d * average) / (count + SCALE_PRIOR * d)[:, None, None]
-        mixture = TMixture((count + 1) / (n + size), mean, _root(scale + floor))
+        mixture = TMixture((count + 1) / (n + size), mean, np.linalg.cholesky(scale + floor))
     return mixture
-
-
-def _root(scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.linalg.cholesky(scale)

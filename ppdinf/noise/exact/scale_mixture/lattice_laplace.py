@@ -260,6 +260,4 @@ class Prepared:
         self.seconds = attempt / max(self.mixture.acceptance, 1e-300) + check * self.mixture.checks
 
 
-@lru_cache(maxsize=8)
-def _prepared(structure: Structure, block: int, epsilon: Fraction) -> Prepared:
-    return Prepared(structure, block, epsilon)
+_prepared = lru_cache(maxsize=8)(Prepared)

@@ -66,29 +66,24 @@ def kept_for_spanning_tree(
         narrow = ~still
         sizes = np.abs(z[narrow])
         narrow[narrow] = draw_bernoulli(
-            *_log_stays_narrow(sizes, epsilon, width), _StaysNarrow(sizes, epsilon, width), stream
+            *_log_stays_narrow(sizes, epsilon, width), partial(_stays_narrow, sizes, epsilon, width), stream
         )
         if supported(~narrow):
             return False
 
 
-class _StaysNarrow:
-    """Enclosures of the probability that a cell is narrow for z, given that it is narrow for z = 0."""
-
-    def __init__(self, sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction) -> None:
-        self._sizes, self._epsilon, self._width = sizes, epsilon, width
-
-    def __call__(self, i: int) -> arb:
-        size = int(self._sizes[i])
-        x, y = size / (2 * ball(self._width)).sqrt(), (ball(self._epsilon**2 * self._width) / 2).sqrt()
-        narrow = (x - y).erfc() - (2 * size * ball(self._epsilon)).exp() * (x + y).erfc()
-        return narrow / (2 * y.erf())
+def _stays_narrow(sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction, i: int) -> arb:
+    """Enclose the probability that a cell is narrow for z, given that it is narrow for z = 0."""
+    size = int(sizes[i])
+    x, y = size / (2 * ball(width)).sqrt(), (ball(epsilon**2 * width) / 2).sqrt()
+    narrow = (x - y).erfc() - (2 * size * ball(epsilon)).exp() * (x + y).erfc()
+    return narrow / (2 * y.erf())
 
 
 def _log_stays_narrow(
     sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the logs of the probabilities that `_Stays` encloses, and bounds on their errors."""
+    """Return the logs of the probabilities that `_stays_narrow` encloses, and bounds on their errors."""
     w, eps = float(width), float(epsilon)
     x, y = sizes / math.sqrt(2 * w), eps * math.sqrt(w / 2)
     # exp(2 eps size) = exp(4 x y); (x + y)^2 - 4 x y = (x - y)^2
@@ -253,7 +248,7 @@ class ScaleMixture:
             log_p = np.array([self.log_keep(drawn, t)])
             error = 2.0**-24 * (1.0 + drawn.square(t))
             assert log_p[0] <= error, "the ratio exceeds its bound"
-            if not draw_bernoulli(log_p, error, partial(self._enclosed, drawn, scales, i), stream)[0]:
+            if not draw_bernoulli(log_p, error, partial(self.enclose_keep, drawn, scales, i), stream)[0]:
                 continue
             if self._kept_for_spanning_tree(drawn.z, stream):
                 yield drawn.z
@@ -269,10 +264,7 @@ class ScaleMixture:
         bound = self.system.m * (self.scales.excess.log_flat + SLACK) + float(self.scales.excess.log(t).sum())
         return float(drawn.log_ratio(t)) - 0.5 * self.system.m * math.log1p(-SLACK) - bound
 
-    def _enclosed(self, drawn: Drawn, scales: MixtureScales, i: int, _: int) -> arb:
-        return self.enclose_keep(drawn, scales, i)
-
-    def enclose_keep(self, drawn: Drawn, scales: MixtureScales, i: int) -> arb:
+    def enclose_keep(self, drawn: Drawn, scales: MixtureScales, i: int, _: int = 0) -> arb:
         """Enclose the acceptance probability of noise given its scales."""
         t = scales.enclose(i)
         near = scales.values[i] < float(self.scales.excess.end) * (1 + 4 * LOG_ERROR)

@@ -364,6 +364,4 @@ class TwoWayLaplace(ScaleMixture):
         return noise
 
 
-@lru_cache(maxsize=8)
-def _prepared(shape: tuple[int, int], epsilon: Fraction) -> TwoWayLaplace:
-    return TwoWayLaplace(shape, epsilon)
+_prepared = lru_cache(maxsize=8)(TwoWayLaplace)
