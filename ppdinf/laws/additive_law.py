@@ -61,6 +61,7 @@ class AdditiveLaw(IndependentLaw):
     """Weights of single cells that depend only on the noise ``y - x``."""
 
     name: ClassVar[str] = "differences"
+    gives: ClassVar[str] = "a count with noise"
     law: Any
 
     def __str__(self) -> str:
@@ -68,19 +69,12 @@ class AdditiveLaw(IndependentLaw):
 
     def to_dict(self) -> Json:
         """Return the name and parameters of the law of the noise."""
-        parameters: Json = self.law.to_dict()
-        return parameters
-
-    @property
-    def gives(self) -> str:
-        """Description of a published number, for messages."""
-        return "a count with noise"
+        return self.law.to_dict()
 
     @property
     def log_quadratic(self) -> tuple[float, float] | None:
         """Rate and curvature of the law of the noise, if it has a formula."""
-        quadratic: tuple[float, float] | None = self.law.log_quadratic
-        return quadratic
+        return self.law.log_quadratic
 
     def log_weight(self, y: Symbolic, x: Symbolic, *scale: Symbolic) -> Symbolic:
         """Return the log weight of each released y given the count x, elementwise; NumPy or PyTensor."""
@@ -88,8 +82,7 @@ class AdditiveLaw(IndependentLaw):
 
     def log_total(self, numbers: int) -> float:
         """Return the log of the total weight of independent noise."""
-        total: float = numbers * self.law.log_total
-        return total
+        return numbers * self.law.log_total
 
     def noise_moments(self, numbers: int) -> tuple[float, float]:
         """Return the moments of the noise, whose law is symmetric."""
@@ -127,8 +120,7 @@ class AdditiveLaw(IndependentLaw):
         far = self.law.tail_start(DRAWN)
         below = np.cumsum(np.exp(self.law.log_weight(np.arange(-far, far + 1.0))))
         index = np.searchsorted(below, rng.random(x.shape) * below[-1], side="right")
-        y: NDArray[np.int64] = x + np.minimum(index, 2 * far) - far
-        return y
+        return x + np.minimum(index, 2 * far) - far
 
 
 @as_observation_model.register

@@ -63,8 +63,7 @@ class ListedNoise(IndependentLaw):
 
     def _near(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return y, with one number for all numbers that only counts of the last band can have."""
-        near: NDArray[Any] = np.minimum(y, self.starts[-1] + self.last)
-        return near
+        return np.minimum(y, self.starts[-1] + self.last)
 
     def noise_moments(self, numbers: int) -> tuple[float, float]:
         """Return the moments of noise that is the same for all counts."""
@@ -157,6 +156,7 @@ class AdditiveNoise(ListedNoise):
     """
 
     name: ClassVar[str] = "additive-noise"
+    gives: ClassVar[str] = "a count with noise"
     pmf: Any = field(repr=False)
     starts: NDArray[np.int64] = field(init=False, repr=False, compare=False)
     first: int = field(init=False, compare=False)
@@ -167,11 +167,6 @@ class AdditiveNoise(ListedNoise):
         used = np.flatnonzero(probabilities)
         pmf = np.column_stack([first + used, probabilities[used]])
         assign(self, pmf=pmf, starts=np.array([EVERY]), first=first, probabilities=probabilities)
-
-    @property
-    def gives(self) -> str:
-        """Description of a published number, for messages."""
-        return "a count with noise"
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count given each y, except with probability `tail_probability` per end."""
@@ -214,6 +209,7 @@ class BandedNoise(ListedNoise):
     """
 
     name: ClassVar[str] = "banded-noise"
+    gives: ClassVar[str] = "whose probability is 0 in every band"
     bands: Any = field(repr=False)
     starts: NDArray[np.int64] = field(init=False, compare=False)
     first: int = field(init=False, compare=False)
@@ -232,11 +228,6 @@ class BandedNoise(ListedNoise):
         band, place = np.nonzero(matrix)
         rows = np.column_stack([np.array(starts)[band], first + place, matrix[band, place]])
         assign(self, bands=rows, starts=np.array(starts, dtype=np.int64), first=first, probabilities=matrix)
-
-    @property
-    def gives(self) -> str:
-        """Description of a published number, for messages."""
-        return "whose probability is 0 in every band"
 
 
 def _bands_of(rows: object) -> dict[int, NDArray[np.float64]]:

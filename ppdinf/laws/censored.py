@@ -50,6 +50,11 @@ class Censored(PerEntry, IndependentLaw):
         law.column_below(0)
         return law
 
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        """Type of published numbers, that of the other law."""
+        return self._law.dtype
+
     def to_dict(self) -> Json:
         """Return the name, the name of the other law as ``of``, and all parameters."""
         stated = self._law.to_dict()
@@ -84,8 +89,7 @@ class Censored(PerEntry, IndependentLaw):
     def is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether each number has positive probability for some count."""
         published = (y >= self.limit) & self._law.is_possible(np.where(y == self.mark, self.limit, y))
-        possible: NDArray[np.bool_] = published | ((y == self.mark) & bool((self._below.log_weights > -np.inf).any()))
-        return possible
+        return published | ((y == self.mark) & bool((self._below.log_weights > -np.inf).any()))
 
     @property
     def outside(self) -> float:
@@ -167,11 +171,6 @@ class Clipped(Censored):
         _ = self._law
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
-        """Type of published numbers, that of the other law."""
-        return self._law.dtype
-
-    @property
     def limit(self) -> Any:
         """The next number above the clip point; the clip point if numbers are real."""
         return self.at + 1 if self.dtype is np.int64 else np.nextafter(float(self.at), np.inf)
@@ -235,11 +234,6 @@ class Thresholded(Censored):
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | np.integer):
             raise PrivacyError(f"threshold must be an integer, found {self.threshold!r}")
         _ = self._law
-
-    @property
-    def dtype(self) -> Any:  # type: ignore[override]
-        """Type of published numbers, that of the other law."""
-        return self._law.dtype
 
     @property
     def limit(self) -> int:

@@ -67,12 +67,8 @@ class Interval(IndicatorLaw):
     """
 
     name: ClassVar[str] = "interval"
+    gives: ClassVar[str] = "because the range is empty"
     ends: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)), repr=False, compare=False)
-
-    @property
-    def gives(self) -> str:
-        """Description of a published value, for messages."""
-        return "because the range is empty"
 
     def read(self, values: NDArray[np.object_]) -> tuple[Interval, NDArray[np.int64]]:
         """Return the law with the ranges of the values, and the index of the range of each value.

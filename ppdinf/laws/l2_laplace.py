@@ -170,6 +170,7 @@ class JointL2(ObservationModel):
     """
 
     name: ClassVar[str] = "l2-laplace"
+    gives: ClassVar[str] = "a count with noise"
     law: L2Laplace
 
     def __str__(self) -> str:
@@ -182,11 +183,6 @@ class JointL2(ObservationModel):
     @classmethod
     def _of_texts(cls, parameters: Json) -> JointL2:
         return cls(of_texts(L2Laplace, parameters, "l2 Laplace noise"))
-
-    @property
-    def gives(self) -> str:
-        """Description of a published number, for messages."""
-        return "a count with noise"
 
     @property
     def mixture_rate(self) -> float:

@@ -146,8 +146,7 @@ class IntegerLaw(PerEntry, NamedInFiles, Law, by="name"):
             name = data.get("name") if isinstance(data, dict) else None
             raise PrivacyError(f"this version of ppdinf does not know noise with the name {name!r:.60}")
         parameters = {key: value for key, value in data.items() if key != "name"}
-        law: IntegerLaw = of_texts(kind, parameters, f"{kind.name} noise")
-        return law
+        return of_texts(kind, parameters, f"{kind.name} noise")
 
     def log_mass(self, z: ArrayLike) -> float:
         """Return the log mass of a vector: the sum over its cells."""

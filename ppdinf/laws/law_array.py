@@ -82,8 +82,7 @@ def law_array(kind: type[PerEntry], args: tuple[Any, ...], kwargs: dict[str, Any
 
     if isinstance(parameter, LawArray):
         return LawArray(tuple(law_of(law) for law in parameter.laws), parameter.number)
-    laws: LawArray = law_of_each(law_of, parameter)
-    return laws
+    return law_of_each(law_of, parameter)
 
 
 def law_of_each(law_of: Callable[[Any], Any], parameter: Any) -> Any:

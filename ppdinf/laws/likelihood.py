@@ -37,8 +37,7 @@ class HistogramNoise:
         """Return the residual noise given a table, shape (k,): measured sums minus the sums of the table."""
         # number of cells above each count
         above = cells.size - np.cumsum(np.bincount(cells.ravel(), minlength=self.n))[:-1]
-        left: NDArray[np.int64] = self.measured - cells.size * self.lowest - self.steps @ above
-        return left
+        return self.measured - cells.size * self.lowest - self.steps @ above
 
     def log_density(self, cells: NDArray[np.int64]) -> float:
         """Return the log probability of the noisy sums given a table."""

@@ -229,5 +229,4 @@ def law_in_file(data: Json) -> IntegerLaw | ObservationModel:
     kind = ObservationModel._named_in(data)
     if kind is None:
         return IntegerLaw.from_dict(data)
-    law: ObservationModel = kind._of_texts({key: value for key, value in data.items() if key != "name"})
-    return law
+    return kind._of_texts({key: value for key, value in data.items() if key != "name"})

@@ -30,6 +30,7 @@ class RealNoise(PerEntry, IndependentLaw):
     """
 
     dtype: ClassVar[type[np.float64]] = np.float64
+    gives: ClassVar[str] = "a count with noise"
 
     @property
     @abstractmethod
@@ -43,11 +44,6 @@ class RealNoise(PerEntry, IndependentLaw):
     @abstractmethod
     def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw noise in double precision."""
-
-    @property
-    def gives(self) -> str:
-        """Description of a published number, for messages."""
-        return "a count with noise"
 
     def read(self, values: NDArray[np.object_]) -> tuple[RealNoise, NDArray[np.float64]]:
         """Return the law and the published numbers.
@@ -217,8 +213,7 @@ class Gaussian(RealNoise):
 
     def log_distribution(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the log probability of noise of at most z."""
-        log_p: NDArray[np.float64] = special.log_ndtr(z / self.sd)
-        return log_p
+        return special.log_ndtr(z / self.sd)
 
     def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw noise in double precision."""

@@ -86,8 +86,7 @@ class Rounded(PerEntry, IndicatorLaw):
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether each number is a multiple of the base, minus the offset."""
-        possible: NDArray[np.bool_] = (y + self._shift) % self.base == 0
-        return possible
+        return (y + self._shift) % self.base == 0
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count that is rounded to each y, a multiple of the base minus the offset."""
@@ -170,8 +169,7 @@ class RandomRounding(PerEntry, IndependentLaw):
 
     def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether each number has positive probability for some count."""
-        possible: NDArray[np.bool_] = y % self.base == 0
-        return possible
+        return y % self.base == 0
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest possible count given each y."""

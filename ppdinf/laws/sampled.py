@@ -161,8 +161,7 @@ class Sampled(PerEntry, IndependentLaw):
     def is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether each number has positive probability for some count."""
         n = self._sampled(y)
-        possible: NDArray[np.bool_] = (n >= 0) & ((self.weight > 1) | (n == np.rint(n)))
-        return possible
+        return (n >= 0) & ((self.weight > 1) | (n == np.rint(n)))
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
         """Return the smallest and largest count that tests of `tail_probability` do not reject given each y.

@@ -165,8 +165,7 @@ class Suppressed(IndependentLaw):
     def is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether each number has positive probability for some count that is not suppressed."""
         low, high = self._allowed(y, 0.0)
-        possible: NDArray[np.bool_] = self._law.is_possible(y) & (low <= high)
-        return possible
+        return self._law.is_possible(y) & (low <= high)
 
     @property
     def outside(self) -> float:

@@ -92,6 +92,7 @@ class TransitionMatrix(MatrixLaw):
     """
 
     name: ClassVar[str] = "transition-matrix"
+    gives: ClassVar[str] = "whose probability is 0 in every row of the matrix"
     probabilities: NDArray[np.float64]
 
     def __post_init__(self) -> None:
@@ -129,11 +130,6 @@ class TransitionMatrix(MatrixLaw):
 
         row, column = (pt.clip(pt.as_tensor(value) + 1, 0, size - 1).astype("int64") for value, size in sized)
         return pt.as_tensor(log_p)[row, column]
-
-    @property
-    def gives(self) -> str:
-        """Description of a published number, for messages."""
-        return "whose probability is 0 in every row of the matrix"
 
     @property
     def outside(self) -> float:
