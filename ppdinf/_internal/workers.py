@@ -28,8 +28,7 @@ def run[Task, Result](
         return map(function, tasks)
     if isinstance(workers, int | np.integer) and not isinstance(workers, bool) and workers >= 1:
         jobs = (joblib.delayed(function)(task) for task in tasks)
-        results: Iterator[Result] = joblib.Parallel(int(workers), backend="loky", return_as="generator")(jobs)
-        return results
+        return joblib.Parallel(int(workers), backend="loky", return_as="generator")(jobs)
     return _on_cluster(function, tasks, _connected(workers))
 
 

@@ -27,16 +27,14 @@ def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
         raise PrivacyError("a distribution of counts must have non-negative probabilities")
     if abs(weights.sum() - 1) > ROUNDING:
         raise PrivacyError("the probabilities of a distribution must sum to 1: divide them by their sum")
-    distribution: NDArray[np.float64] = weights / weights.sum()
-    return distribution
+    return weights / weights.sum()
 
 
 def costs(z: NDArray[np.float64], weights: ArrayLike | None, power: int = 1) -> NDArray[np.float64]:
     """Return the cost of releasing j when the count is i, shape (n, n): `weights`, or ``z_i |i - j|^power``."""
     if weights is None:
         away = np.abs(np.arange(z.size)[:, np.newaxis] - np.arange(z.size))
-        expected: NDArray[np.float64] = z[:, np.newaxis] * away**power
-        return expected
+        return z[:, np.newaxis] * away**power
     stated = numbers(weights, "weights")
     if stated.shape != (z.size, z.size):
         raise PrivacyError(f"weights must be a matrix of shape {(z.size, z.size)}, found {stated.shape}")
@@ -132,11 +130,9 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
     total = max(bins.sum(), 1.0)
     if postprocessing == "isotonic":
         below = isotonic_regression(np.cumsum(bins)[:-1]).x.clip(0, total)
-        shares: NDArray[np.float64] = np.diff(below, prepend=0, append=total) / total
-        return shares
+        return np.diff(below, prepend=0, append=total) / total
     nearest = np.maximum(onto_simplices(bins / total, np.zeros(bins.size, dtype=np.int64), [1.0]), 0)  # rounding
-    out: NDArray[np.float64] = nearest / nearest.sum()
-    return out
+    return nearest / nearest.sum()
 
 
 def rerank(cells: ArrayLike, z: ArrayLike, stream: BitStream) -> NDArray[np.int64]:

@@ -45,8 +45,7 @@ class Privatizer(ABC):
         measured = lowest * histogram.sum() + steps @ np.cumsum(histogram[:0:-1])[::-1]
         noisy = measured[self.includes_total :]
         noisy += draw_discrete_laplace(self.rate(histogram.size, epsilon), noisy.size, stream)
-        noisy_sums: NDArray[np.int64] = measured
-        return noisy_sums
+        return measured
 
     def size(self, n: int) -> int:
         """Return the number of noisy sums of a histogram of n counts."""

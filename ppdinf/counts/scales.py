@@ -43,8 +43,7 @@ def times(x: float, k: int, table: NDArray[np.float64]) -> float:
     while -k > longest:
         x *= table[longest]
         k += longest
-    product: float = x / table[k] if k >= 0 else x * table[-k]
-    return product
+    return x / table[k] if k >= 0 else x * table[-k]
 
 
 def as_epsilon(epsilon: Parameter) -> Fraction:

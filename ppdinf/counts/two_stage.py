@@ -286,8 +286,7 @@ class TwoStage(CellLaw):
             n = 2 * n - 1
 
     def _top_coded(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        top_coded: NDArray[np.int64] = np.minimum(cells, self.n - 1)
-        return top_coded
+        return np.minimum(cells, self.n - 1)
 
     def _ranked(self, noisy: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
         return rerank(noisy, self._fixed_point, stream) if self.constructor == "ranked" else noisy

@@ -38,8 +38,7 @@ def _impossible(matrix: sp.csr_array, low: Reals, high: Reals) -> list[int]:
     """Return the first row whose sum of counts cannot be between its two ends, or no row."""
     row = np.repeat(np.arange(low.size), np.diff(matrix.indptr))
     falls, rises = (np.bincount(row[sign], minlength=low.size) > 0 for sign in (matrix.data < 0, matrix.data > 0))
-    rows: list[int] = np.flatnonzero((~rises & (low > 0)) | (~falls & (high < 0)))[:1].tolist()
-    return rows
+    return np.flatnonzero((~rises & (low > 0)) | (~falls & (high < 0)))[:1].tolist()
 
 
 RATE = 1e-4  # largest probability of a false alarm per table, if the table is drawn from the prior

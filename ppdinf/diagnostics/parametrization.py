@@ -152,13 +152,11 @@ class _Draws:
     def all(self, name: str) -> Array:
         """Return draws of a variable, chain by chain."""
         values = np.asarray(self._posterior[name], dtype=float)
-        draws: Array = values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
-        return draws
+        return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
 
     def subset(self, name: str) -> Array:
         """Return the subset of draws that is evaluated."""
-        draws: Array = self.all(name)[self._subset]
-        return draws
+        return self.all(name)[self._subset]
 
     def of(self, effects: TensorVariable, *expressions: TensorVariable) -> list[Array] | None:
         """Return draws of effects and of expressions, or None if the draws of their inputs are missing."""

@@ -85,8 +85,7 @@ def _nearly_known(log_noise: NDArray[np.float64], observed: Observed) -> Mask:
         return np.zeros(len(log_noise), dtype=bool)
     peak = log_noise.max(axis=1, keepdims=True)
     weights = np.exp(log_noise - np.where(np.isfinite(peak), peak, 0.0))
-    known: Mask = weights.sum(axis=1) - 1 < NEARLY
-    return known
+    return weights.sum(axis=1) - 1 < NEARLY
 
 
 def _has_holes(coupling: NoiseNorm | MeasuredSums | None) -> bool:

@@ -169,8 +169,7 @@ def _of_expression(dist: TensorVariable) -> TensorVariable:
         return vectorize_graph(dist, {source: again})
 
     def of(parameters: Sequence[Variable]) -> TensorVariable:
-        made: TensorVariable = pm.CustomDist.dist(*parameters, dist=transformed, class_name="Transformed")
-        return made
+        return pm.CustomDist.dist(*parameters, dist=transformed, class_name="Transformed")
 
     try:  # densities are derived without the variables of the model
         pm.logp(of([x.type() for x in given]), dist.type())
@@ -230,8 +229,7 @@ def _with_positions(dist: Variable, dims: Sequence[str]) -> Variable:
         order = [dim for dim in dims if dim in x.dims]
         places = [order.index(dim) if dim in order else "x" for dim in dims]
         values.append(x.transpose(*order).values.dimshuffle(places))
-    drawn: Variable = op.core_op(*values, rng=pt.random.shared_rng(seed=None), return_next_rng=True)[1]
-    return drawn
+    return op.core_op(*values, rng=pt.random.shared_rng(seed=None), return_next_rng=True)[1]
 
 
 def _with_independent_cells(dist: TensorVariable) -> TensorVariable:
@@ -339,5 +337,4 @@ def subset_distribution(
     if not isinstance(op, RandomVariable) or isinstance(op, CustomDistRV) or any(op.ndims_params):
         return None
     generator, parameters = dist.owner.inputs[0], op.dist_params(dist.owner)
-    log_p: TensorVariable = op.make_node(generator, None, *[pt.broadcast_to(p, shape)[at] for p in parameters]).out
-    return log_p
+    return op.make_node(generator, None, *[pt.broadcast_to(p, shape)[at] for p in parameters]).out

@@ -137,8 +137,7 @@ def no_second_derivative(op: Op, position: int, x: Variable) -> Variable:
         "Second derivatives of the likelihood of a marginalized table, which DADVI and the Laplace approximation "
         "require, are not available: use pm.sample or pm.fit"
     )
-    missing: Variable = grad_not_implemented(op, position, x, why)
-    return missing
+    return grad_not_implemented(op, position, x, why)
 
 
 class CellSums(CallbackOp):

@@ -163,8 +163,7 @@ def _of_present_labels(table: ConfidentialTable, dims: Sequence[str], model: pm.
             f"the rows of {table.name!r} have the public totals of the labels of its release: predictions for new "
             f"labels of {dims[0]!r} require cells with a distribution of their own, such as pm.Poisson.dist(n * p)"
         )
-    new: TensorVariable = change_dist_size(dist, [model.dim_lengths[dim] for dim in table.law.dims or ()])
-    return new
+    return change_dist_size(dist, [model.dim_lengths[dim] for dim in table.law.dims or ()])
 
 
 def _release_again(table: ConfidentialTable, counts: TensorVariable, model: pm.Model) -> TensorVariable:

@@ -270,10 +270,7 @@ class PriorDraws:
     def _compiled(self, counts: TensorVariable, density: TensorVariable) -> Callable[..., Reals]:
         """Compile a function of counts and parameters."""
         inputs = [counts, *self._parameters]
-        function: Callable[..., Reals] = compile_pymc(
-            inputs, density, givens=self._given, mode="FAST_COMPILE", on_unused_input="ignore"
-        )
-        return function
+        return compile_pymc(inputs, density, givens=self._given, mode="FAST_COMPILE", on_unused_input="ignore")
 
     def moved_by_data(self, lower: Reals, upper: Reals) -> Flags:
         """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows."""

@@ -75,8 +75,7 @@ class Structure:
     @property
     def partition(self) -> Mask:
         """Whether every class sum of a block is determined (it is one class), shape (n_blocks,)."""
-        found: NDArray[np.bool_] = self.sum_ranks == 0
-        return found
+        return self.sum_ranks == 0
 
     @property
     def is_partition(self) -> bool:

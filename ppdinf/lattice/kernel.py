@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 from flint import fmpz_mat
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
@@ -242,8 +241,7 @@ def support_components(basis: sparse.csc_array) -> IntVector:
     n, m = basis.shape
     entries = basis.tocoo()
     graph = sparse.coo_array((np.ones(entries.nnz, np.int8), (entries.row, n + entries.col)), (n + m, n + m))
-    found: NDArray[np.int64] = connected_components(graph, directed=False)[1][:n].astype(np.int64)
-    return found
+    return connected_components(graph, directed=False)[1][:n].astype(np.int64)
 
 
 def _constrained_classes(matrix: sparse.csc_array) -> tuple[IntVector, IntVector]:

@@ -42,8 +42,7 @@ class NullSpace:
     def project(self, z: Reals) -> Reals:
         """Project vectors, shape (..., d), orthogonally onto N."""
         rows = np.atleast_2d(z)
-        found: NDArray[np.float64] = (rows - (rows @ self.fixed) @ self.fixed.T).reshape(np.shape(z))
-        return found
+        return (rows - (rows @ self.fixed) @ self.fixed.T).reshape(np.shape(z))
 
     @cached_property
     def basis(self) -> sparse.csc_array:

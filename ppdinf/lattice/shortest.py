@@ -115,8 +115,7 @@ def _kinds_of_class(block: Structure) -> list[int]:
     places = np.argsort(table.classes)
     order = several[np.argsort(places[several])]  # the first in the order of the table
     _, first = np.unique(weights[:, order], axis=1, return_index=True)
-    found: list[int] = order[first].tolist()
-    return found
+    return order[first].tolist()
 
 
 def _opposite_columns(found: Structure) -> bool:
@@ -141,5 +140,4 @@ def _cheapest_step(system: sparse.csc_array, cell: int, best: int, costs: Sequen
     solution = programme.solve(largest_cost=best - 1)
     if solution.values is None:
         return None
-    step: IntVector = np.sum([solution.values[part] for part in parts], axis=0).astype(np.int64)
-    return step
+    return np.sum([solution.values[part] for part in parts], axis=0).astype(np.int64)

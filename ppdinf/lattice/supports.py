@@ -28,14 +28,12 @@ class Support:
     @cached_property
     def low(self) -> IntVector:
         """Smallest possible count of each cell."""
-        found: IntVector = self.lower + self.possible.argmax(axis=1)
-        return found
+        return self.lower + self.possible.argmax(axis=1)
 
     @cached_property
     def high(self) -> IntVector:
         """Largest possible count of each cell."""
-        found: IntVector = self.lower + self.possible.shape[1] - 1 - self.possible[:, ::-1].argmax(axis=1)
-        return found
+        return self.lower + self.possible.shape[1] - 1 - self.possible[:, ::-1].argmax(axis=1)
 
     @property
     def is_empty(self) -> bool:
@@ -45,14 +43,12 @@ class Support:
     @property
     def fixed(self) -> Mask:
         """Cells with one possible count."""
-        found: Mask = self.low == self.high
-        return found
+        return self.low == self.high
 
     @property
     def holes(self) -> Mask:
         """Cells with an impossible count between two possible counts."""
-        found: Mask = self.possible.sum(axis=1) < self.high - self.low + 1
-        return found
+        return self.possible.sum(axis=1) < self.high - self.low + 1
 
     def around(self, table: IntVector, cells: IntVector) -> Support:
         """Return the support with all other cells fixed at their counts in a table."""
@@ -63,8 +59,7 @@ class Support:
 
     def counts(self, cell: int) -> IntVector:
         """Return the possible counts of a cell."""
-        found: IntVector = self.lower[cell] + np.flatnonzero(self.possible[cell])
-        return found
+        return self.lower[cell] + np.flatnonzero(self.possible[cell])
 
 
 def presolve(

@@ -98,8 +98,7 @@ def exact_product(A: sparse.csc_array, x: Array) -> Array:
     if x.dtype != object:
         largest_x, largest_A = (max(int(v.max()), -int(v.min())) for v in (x, A.data))
         if largest_x * largest_A * min(A.nnz, A.shape[1]) < 2**63:
-            found: Array = A @ x
-            return found
+            return A @ x
     coordinates = A.tocoo()
     product = np.zeros((A.shape[0], *x.shape[1:]), dtype=object)
     np.add.at(product, coordinates.row, (coordinates.data.astype(object) * x[coordinates.col].astype(object).T).T)
@@ -126,8 +125,7 @@ def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
 def _column_hash(A: sparse.csc_array, weights: NDArray[np.uint64]) -> NDArray[np.uint64]:
     terms = A.data.astype(np.uint64) * weights[A.indices]
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])  # wraps modulo 2^64
-    found: NDArray[np.uint64] = sums[A.indptr[1:]] - sums[A.indptr[:-1]]
-    return found
+    return sums[A.indptr[1:]] - sums[A.indptr[:-1]]
 
 
 def _all_equal_to(A: sparse.csc_array, lengths: NDArray[np.integer], representative: NDArray[np.integer]) -> bool:

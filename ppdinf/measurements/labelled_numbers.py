@@ -168,8 +168,7 @@ def _may_be_names(index: pd.Index, names: Sequence[str]) -> bool:
 
 
 def _plain(index: pd.Index) -> pd.Index:
-    ordered: pd.Index = pd.Index(index.to_flat_index(), dtype=object)
-    return ordered
+    return pd.Index(index.to_flat_index(), dtype=object)
 
 
 def _by_position(numbers: object, names: Sequence[str], frame: Frame, description: str) -> Array:

@@ -297,5 +297,4 @@ def _meanings(
         if is_public or rule.law == EXACT:
             ends = meaning.intervals[0][0], meaning.intervals[-1][1]
             texts[k] = "" if ends == (0, inf) else range_text(*ends)
-    clean: NDArray[np.object_] = texts[codes].reshape(values.shape)
-    return clean
+    return texts[codes].reshape(values.shape)

@@ -155,8 +155,7 @@ class KNorm(SubspaceMechanism):
         def draw(draws: int, stream: BitStream) -> Reals:
             root, bound = _chain(moves.tobytes(), moves.shape)
             radius = exponentials(stream, draws, k + 1).sum(axis=1, keepdims=True) / epsilon
-            noise: Reals = radius * hit_and_run(chord, root, _steps(bound), draws, stream) @ directions.T
-            return noise
+            return radius * hit_and_run(chord, root, _steps(bound), draws, stream) @ directions.T
 
         def log_density(z: Reals) -> float:
             if not inside(directions, z) or not np.any(z):

@@ -318,8 +318,7 @@ class KNormGradient(Mechanism):
             Records are malformed or out of the stated bounds; further arguments are passed; no exact sampler applies.
         """
         refuse_seed(seed, "simulate(data, draws=..., rng=...)")
-        answer: Release = self.draft(data, allow_mcmc=allow_mcmc).draw()
-        return answer
+        return self.draft(data, allow_mcmc=allow_mcmc).draw()
 
     def draft(self, data: Any, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Validate records and plan their release without drawing; parameters and errors as in `release`."""

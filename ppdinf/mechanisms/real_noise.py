@@ -49,8 +49,7 @@ def grid_below(scale: float, *, steps: int = FINE) -> Fraction:
 
 def in_steps(z: Array, grid: Fraction) -> Reals:
     """Multiply integers by a grid; exact up to 2^53."""
-    product: Reals = np.multiply(z, float(grid), dtype=np.float64)
-    return product
+    return np.multiply(z, float(grid), dtype=np.float64)
 
 
 def unless_noisy(law: SubspaceNoise, grid: Grid, *, scale: float = 0.0) -> SubspaceNoise:

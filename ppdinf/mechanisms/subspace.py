@@ -352,8 +352,7 @@ class SubspaceMechanism(SharedKey):
 
     def _law(self, system: System) -> SubspaceNoise:
         if getattr(self, "_system", None) is system and hasattr(self, "_found"):
-            law: SubspaceNoise = self._found
-            return law
+            return self._found
         return _law_of(self, system)
 
     def likelihood(self, system: System) -> Likelihood | None:

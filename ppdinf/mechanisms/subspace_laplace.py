@@ -159,8 +159,7 @@ class SubspaceLaplace(SubspaceMechanism):
 
         def removed(noise: Reals) -> Reals:
             broken = space.sums @ np.rint(noise.T / float(grid)).astype(np.int64)  # exact integers
-            shift: Reals = float(grid) * (space.fixed @ (space.weights @ broken)).T
-            return shift
+            return float(grid) * (space.fixed @ (space.weights @ broken)).T
 
         return SubspaceNoise(unprojected, *stated, grid=grid, exact=True, removed=removed if m < d else None)
 

@@ -215,8 +215,7 @@ class TableMechanism(Mechanism):
             in the order of their counts, which is published. A coordinate is proportional to the counts.
         """
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
-        made: Release = self.draft(table, allow_mcmc=allow_mcmc).draw()
-        return made
+        return self.draft(table, allow_mcmc=allow_mcmc).draw()
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Validate a table and plan its release without drawing; parameters and errors as in `release`."""

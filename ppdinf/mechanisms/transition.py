@@ -46,8 +46,7 @@ def deltas(matrix: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     one, other = matrix[:-1], matrix[1:]
     factor = math.exp(epsilon)
     down, up = (np.maximum(p - factor * q, 0).sum(axis=1) for p, q in ((one, other), (other, one)))
-    worse: NDArray[np.float64] = np.maximum(down, up)
-    return worse
+    return np.maximum(down, up)
 
 
 class CellLaw(TableMechanism):
@@ -176,8 +175,7 @@ class Transition(CellLaw):
     @property
     def probabilities(self) -> NDArray[np.float64]:
         """Return the matrix."""
-        matrix: NDArray[np.float64] = self.matrix
-        return matrix
+        return self.matrix
 
     def _enclosed(self, i: int) -> list[arb]:
         return [arb(float(p)) for p in self.matrix[i]]

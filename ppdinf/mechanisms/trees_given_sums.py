@@ -172,8 +172,7 @@ class TreesGivenSums:
         width = np.sqrt(self.forest.sums**2 @ self._moments(noise, theta)[1] ** 2) + 1e-9
 
         def excess(t: Reals) -> Reals:
-            moved: Reals = np.divide(self._moments(noise, theta + t / width)[0], width)
-            return moved
+            return np.divide(self._moments(noise, theta + t / width)[0], width)
 
         found: Reals = theta + root(excess, np.zeros(len(width)), tol=1e-3).x / width  # without the bounds of two cells
         for _ in range(2 if self.forest.edges else 0):

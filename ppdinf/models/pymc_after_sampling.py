@@ -213,10 +213,7 @@ def _sample_posterior_predictive(
     renamed = [table.name for table in tables if new_labels(table, model)]
     _warn_of_old_labels(tables, model)
     if not renamed and not any(table.is_marginalized for table in tables):
-        drawn: xr.DataTree = sample(
-            trace, model, random_seed=random_seed, extend_inferencedata=extend_inferencedata, **options
-        )
-        return drawn
+        return sample(trace, model, random_seed=random_seed, extend_inferencedata=extend_inferencedata, **options)
     names = [*(var_names or ()), *(sample_vars or ())]
     predictive = predictive_model(model, names)
     if renamed and not names:

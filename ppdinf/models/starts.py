@@ -45,12 +45,10 @@ def add_with_start(name: str, dist: TensorVariable, start: ArrayLike, **options:
     """Add a normal or half-normal variable with an initial value to the model."""
     node = dist.owner
     op = KINDS[type(node.op)](start=tuple(np.atleast_1d(start).tolist()))
-    variable: TensorVariable = pm.modelcontext(None).register_rv(op.make_node(*node.inputs).out, name, **options)
-    return variable
+    return pm.modelcontext(None).register_rv(op.make_node(*node.inputs).out, name, **options)
 
 
 @_support_point.register(_StartedNormal)
 @_support_point.register(_StartedHalfNormal)
 def _start_of(op: _Started, variable: TensorVariable, *inputs: Variable) -> TensorVariable:
-    start: TensorVariable = pt.broadcast_to(np.array(op.start).reshape(-1 if variable.ndim else ()), variable.shape)
-    return start
+    return pt.broadcast_to(np.array(op.start).reshape(-1 if variable.ndim else ()), variable.shape)

@@ -248,8 +248,7 @@ def whitening_transform(
     data: DataInputs, spread: TensorVariable, mean: TensorVariable, x: TensorVariable, *, inverse: bool = False
 ) -> tuple[TensorVariable, TensorVariable]:
     """Map whitened variables to variables, or the reverse, with the log determinant of the former."""
-    transformed: tuple[TensorVariable, TensorVariable] = Whitening(inverse)(x, mean, spread, *data)
-    return transformed
+    return Whitening(inverse)(x, mean, spread, *data)
 
 
 class Whitening(CallbackOp):

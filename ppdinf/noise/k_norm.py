@@ -55,8 +55,7 @@ def k_norm(dimension: int, norm: str, draws: int, stream: BitStream) -> NDArray[
     else:
         size = gammainccinv(dimension + 1, uniforms(stream, draws, 1))
         unit = 2 * uniforms(stream, draws, dimension) - 1
-    z: NDArray[np.float64] = size * unit
-    return z
+    return size * unit
 
 
 def draw_integer_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> NDArray[np.int64]:
@@ -120,8 +119,7 @@ class Polytope:
         e = exponentials(stream, draws, m + 2)
         which = np.searchsorted(self.cumulative, np.exp(-e[:, 0]), side="right").clip(max=self.cumulative.size - 1)
         shares = e[:, 2:] / e[:, 1:].sum(axis=1, keepdims=True)
-        points: Reals = np.einsum("im,imk->ik", shares, self.corners[which])
-        return points
+        return np.einsum("im,imk->ik", shares, self.corners[which])
 
     def noise(self, draws: int, stream: BitStream) -> Reals:
         """Draw from the density proportional to exp(-|w|_K): uniform points times Gamma(m + 1) radii."""

@@ -68,8 +68,7 @@ class Audit:
     def distances(self, metric: str) -> NDArray[np.float64]:
         """Return distances between all pairs of tables, shape (n, n)."""
         differences = self.tables[:, np.newaxis] - self.tables
-        distances: NDArray[np.float64] = np.linalg.norm(differences, ord={"l1": 1, "l2": 2}[metric], axis=2)
-        return distances
+        return np.linalg.norm(differences, ord={"l1": 1, "l2": 2}[metric], axis=2)
 
     def delta(self, epsilon: Parameter) -> NDArray[np.float64]:
         """Return the smallest delta for each pair at losses `epsilon`, a number or an array of shape (n, n)."""

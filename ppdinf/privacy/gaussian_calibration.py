@@ -149,8 +149,7 @@ def _log_delta(epsilon: float, a: float) -> float:
 
 
 def _mills(u: float | NDArray[np.float64]) -> NDArray[np.float64]:
-    ratio: NDArray[np.float64] = math.sqrt(math.pi / 2) * erfcx(u / math.sqrt(2))
-    return ratio
+    return math.sqrt(math.pi / 2) * erfcx(u / math.sqrt(2))
 
 
 def _positive(value: Parameter, name: str) -> float:

@@ -216,8 +216,7 @@ def _around(points: NDArray[np.float64], tolerance: float) -> NDArray[np.float64
             moment = (points * weights) @ points.T
             g = np.einsum("ij,ij->j", points, np.linalg.solve(moment, points))
             if m <= g.max() * (1 + 1e-9) and g.max() <= m * (1 + 2 * tolerance):
-                shape_matrix: NDArray[np.float64] = moment * g.max()
-                return shape_matrix
+                return moment * g.max()
             break
         j = far if g[far] - m >= m - g[near] else near
         shift = (g[j] - m) / (m * (g[j] - 1)) if g[j] > 1 else -np.inf

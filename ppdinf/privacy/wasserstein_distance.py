@@ -225,7 +225,6 @@ def _location_scale(p: Any, q: Any) -> float | None:
         return None
     shift, stretch = np.subtract(first, second)
     if stretch == 0:
-        size: float = abs(shift.item())
-        return size
+        return abs(shift.item())
     ends = p.dist(*shape).support()
     return float(max(abs(shift + stretch * end) for end in ends))

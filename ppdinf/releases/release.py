@@ -288,8 +288,7 @@ class Release:
             The release has no coordinate of this name; the message lists its coordinates.
         """
         self.frame.coordinate(name)
-        covariate: xr.DataArray = self.table.coords[name].reset_coords(drop=True)
-        return covariate
+        return self.table.coords[name].reset_coords(drop=True)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the release as one zip file of JSON and CSV; see `ppdinf.read_release`.

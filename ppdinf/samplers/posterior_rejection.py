@@ -281,8 +281,7 @@ def _sized_by_parameters(rv: TensorVariable) -> TensorVariable:
         pt.broadcast_to(p, (*lead, *tuple(p.shape)[p.ndim - ndim :]))
         for p, ndim in zip(op.dist_params(rv.owner), op.ndims_params, strict=True)
     ]
-    sized: TensorVariable = op.make_node(rng, None, *parameters).outputs[1]
-    return sized
+    return op.make_node(rng, None, *parameters).outputs[1]
 
 
 def _maximiser(model: pm.Model) -> Callable[[NDArray[np.float64], float], float]:

@@ -270,8 +270,7 @@ class Session:
         if isinstance(mechanism, Mechanism):  # before the parts are read, which can take long
             self._require(self._read(), guarantee_of_parts(mechanism, by, nearest=None, fixed=0, cells=0), None)
         draft = prepare_parts(mechanism, read, labels, by=by, folder=folder, workers=workers, progressbar=progressbar)
-        made: ReleaseParts = self._drawn(draft, mechanism.public, draft.sizes, name, None)
-        return made
+        return self._drawn(draft, mechanism.public, draft.sizes, name, None)
 
     def _drawn(
         self, draft: PreparedRelease | PreparedParts, public: Public, sizes: dict[str, int], name: str, part: str | None

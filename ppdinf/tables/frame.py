@@ -208,8 +208,7 @@ class Frame:
         """Return the label of one cell in coordinate `name`."""
         dims, values = self.coordinate(name)
         where = dict(zip(self.dims, np.unravel_index(cell, self.shape), strict=True))
-        label: str | int = native(values[tuple(where[dim] for dim in dims)])
-        return label
+        return native(values[tuple(where[dim] for dim in dims)])
 
     def cell(self, index: int) -> str:
         """Return the name of the cell at flat `index` for error messages."""

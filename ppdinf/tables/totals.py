@@ -224,8 +224,7 @@ def _sum_of_codes(low: Array, high: Array, candidates: Array, codes: Codes, chan
 
     def sums(values: Array) -> Array:
         ahead = np.concatenate([[0], np.cumsum(values)])
-        parts: Array = ahead[stop] - ahead[start] - values[place]
-        return parts
+        return ahead[stop] - ahead[start] - values[place]
 
     # sums over the other dimensions decide in most cases
     possible = (least[place] <= sums(np.where(known, most, 0))) | (sums((~known).astype(int)) > 0)

@@ -57,8 +57,7 @@ class TableDiagram:
     def varies(self, width: int) -> NDArray[np.bool_]:
         """Return which cells have several counts in windows of the given width."""
         cells = self.at[self.diagram.used[: self.at.size]] // width
-        found: NDArray[np.bool_] = np.bincount(cells, minlength=self.known.size) > 1
-        return found
+        return np.bincount(cells, minlength=self.known.size) > 1
 
     def _table(self, solution: Ints | None) -> Ints | None:
         if solution is None:

@@ -209,8 +209,7 @@ class PostProcessed(TableMechanism):
             The public sums fix cells that are not structural zeros: their exact counts are published.
         """
         refuse_seed(seed, "simulate(table, draws=..., rng=...)")
-        made: PostProcessedRelease = self.draft(table).draw()
-        return made
+        return self.draft(table).draw()
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Validate a table and plan its release without drawing; a draw is a `PostProcessedRelease`."""
@@ -305,8 +304,7 @@ class PostProcessed(TableMechanism):
         p = np.zeros((len(tables), len(kinds)))
         for outcome_p, sums in zip(p, exact, strict=True):
             np.add.at(outcome_p, which.ravel(), np.exp(-np.abs(measured - sums) @ rates))
-        log_p: NDArray[np.float64] = np.log(p) + np.log(np.tanh(rates / 2)).sum()
-        return log_p
+        return np.log(p) + np.log(np.tanh(rates / 2)).sum()
 
     @property
     def is_integer(self) -> bool:  # type: ignore[override]
@@ -389,8 +387,7 @@ def _noisy(
     G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, stream: BitStream
 ) -> NDArray[np.int64]:
     noise = draw_discrete_laplace(rate, draws * G.shape[0], stream)
-    noisy: NDArray[np.int64] = cells @ G.T + noise.reshape(draws, -1)
-    return noisy
+    return cells @ G.T + noise.reshape(draws, -1)
 
 
 def _coordinates(public: Public) -> Public:

@@ -76,8 +76,7 @@ def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> ND
 def integer_floor(real: ArrayLike) -> NDArray[np.int64]:
     """Round down, except for numbers just below an integer, such as 2.9999999, which is rounded to 3."""
     near = np.rint(real)
-    rounded: NDArray[np.int64] = np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
-    return rounded
+    return np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
 
 
 def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
@@ -99,5 +98,4 @@ def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
     sums = exact_product(rows, up)
     if (sums < low).any() or (sums > high).any():
         raise InvariantError("a sum is too large for HiGHS: its last digit is lost")
-    rounded: NDArray[np.int64] = floor + up
-    return rounded
+    return floor + up

@@ -136,5 +136,4 @@ class ImageLattice:
         solved = np.rint(np.linalg.lstsq(self.image.astype(float), images.T.astype(float), rcond=None)[0])
         x = solved.astype(np.int64)
         assert np.array_equal(self.image @ x, images.T), "coordinates are lost to rounding"
-        z: NDArray[np.int64] = (self.basis @ x).T
-        return z
+        return (self.basis @ x).T

@@ -149,8 +149,7 @@ def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> NDArray[np.i
     single = single[np.argsort(sizes[single], kind="stable")]
     column, first = np.unique(sums.indices[sums.indptr[single]], return_index=True)
     if column.size == sums.shape[1]:
-        leaders: NDArray[np.int64] = single[first]
-        return leaders
+        return single[first]
     pivots = eliminate_units(sparse_rows(sums.T))
     return np.array(pivots.columns, dtype=np.int64) if len(pivots.columns) == sums.shape[1] else None
 

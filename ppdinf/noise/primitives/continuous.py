@@ -29,8 +29,7 @@ type Reals = NDArray[np.float64]
 def normals(stream: BitStream, *shape: int) -> Reals:
     """Draw standard normal variables."""
     sign, u = _signed(stream, *shape)
-    drawn: Reals = sign * ndtri(u / 2)
-    return drawn
+    return sign * ndtri(u / 2)
 
 
 def laplaces(stream: BitStream, *shape: int) -> Reals:
