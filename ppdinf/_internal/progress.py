@@ -100,7 +100,8 @@ class _Lines:
         if self._done >= self._total or (now - self._printed < EVERY and not first_estimate):
             return
         self._printed, self._estimated = now, left is not None
-        share, spent = f"{self._done / self._total:.0%}", _spoken(now - self._begun)
+        share = f"{self._done / self._total:.0%}"
+        spent = _spoken(now - self._begun)
         if self._before and self._first is None:
             words = f"{self._before}, {spent}"
         else:

@@ -98,7 +98,8 @@ class ColumnSystems:
 
     def _columns(self, rhs: Columns, fixed: NDArray[np.float64]) -> tuple[Columns, NDArray[np.float64]]:
         """Solve ``H dt = rhs + z dmu``, ``z' dt = fixed`` for every column."""
-        shape, level = np.einsum("ji,ji->j", self.p, rhs), np.einsum("ji,ji->j", self.h, rhs)
+        shape = np.einsum("ji,ji->j", self.p, rhs)
+        level = np.einsum("ji,ji->j", self.h, rhs)
         dmu = (fixed - shape - self.zeta * self.theta * level) / self.kappa
         height = (fixed - shape - self.pi * dmu) / self.zeta
         dt = _blocks(self.middle, self.pivot, self.factor, rhs + np.outer(dmu, self.z))

@@ -158,11 +158,13 @@ class PartSums:
     @cached_property
     def log_weight(self) -> NDArray[np.float64]:
         """Log weights of the counts of all cells, by the prior and the measurements of single cells."""
-        log_weight, entries = np.empty(int(self.width.sum())), self._observed.of_cells
+        log_weight = np.empty(int(self.width.sum()))
+        entries = self._observed.of_cells
         by_cell = sp.csc_array(entries.matrix)
         for cells in self._similar():
             places = np.arange(self.width[cells].max())
-            counts, inside = self.low[cells, None] + places, places < self.width[cells, None]
+            counts = self.low[cells, None] + places
+            inside = places < self.width[cells, None]
             weights = np.zeros(counts.shape)
             measured = by_cell[:, cells]
             of_cell = np.diff(measured.indptr)
@@ -290,7 +292,8 @@ class PartTotals:
         least, most = self._ranges(messages)
         for reach in REACHES:
             far = np.sqrt(variance) * reach + 1
-            low, high = np.maximum(np.floor(mean - far), least), np.minimum(np.ceil(mean + far), most)
+            low = np.maximum(np.floor(mean - far), least)
+            high = np.minimum(np.ceil(mean + far), most)
             low, high = np.minimum(low, most).astype(np.int64), np.maximum(high, least).astype(np.int64)
             if (high - low + 1.0).sum() > LARGEST_CONTINUATION:
                 raise ModelError(

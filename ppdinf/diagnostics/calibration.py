@@ -49,7 +49,8 @@ def calibrate[Data](
 def position(truth: float, draws: ArrayLike, rng: np.random.Generator) -> float:
     """Return the normalized rank of a value among draws, uniform on (0, 1) if all have the same distribution."""
     values = np.asarray(draws)
-    below, equal = np.count_nonzero(values < truth), np.count_nonzero(values == truth)
+    below = np.count_nonzero(values < truth)
+    equal = np.count_nonzero(values == truth)
     return float((below + (equal + 1) * rng.random()) / (values.size + 1))
 
 

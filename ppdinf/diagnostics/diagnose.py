@@ -153,7 +153,8 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
         else:
             reals.append(part)
     chains = posterior.sizes["chain"]
-    tables, diverged = (_stack(integers), _stack(reals)), int(diverging(idata).sum())
+    tables = (_stack(integers), _stack(reals))
+    diverged = int(diverging(idata).sum())
     diagnosis = Diagnosis(*tables, coupling=_couple(idata, model), chains=chains, divergences=diverged)
     diagnosis.problems.extend(problems_of(diagnosis.cells, diagnosis.rated, idata, model))
     complete = len(free) == len(model.free_RVs) and not integers

@@ -128,7 +128,7 @@ def diverging(idata: xr.DataTree) -> Flags:
     flags, posterior = stats["diverging"], idata.posterior
     for dim in {"chain", "draw"} & set(flags.indexes) & set(posterior.indexes):  # users may drop chains or draws
         flags = flags.reindex({dim: posterior[dim]}, fill_value=False)
-    return np.asarray(flags.values, dtype=bool).ravel()
+    return np.asarray(flags.values, bool).ravel()
 
 
 class _Draws:

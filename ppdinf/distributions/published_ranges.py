@@ -63,7 +63,7 @@ def without_information(system: System, measured: NDArray[np.int64], nonnegative
     alone = np.flatnonzero(np.diff(system.B.indptr) == 1)
     place = system.B.indptr[alone]
     holds = nonnegative[system.B.indices[place]] & (system.B.data[place] > 0) & (system.limits[alone] <= 0)
-    binding = np.ones(system.limits.size, dtype=bool)
+    binding = np.ones(system.limits.size, bool)
     binding[alone[holds]] = False
     result = np.ones(nonnegative.size, dtype=bool)
     for cells in (measured, system.A.indices, system.B[np.flatnonzero(binding)].indices):

@@ -167,7 +167,7 @@ def _decided(
     """Return the ranges of sums of one block, and whether they are proved."""
     low, high = _range_of(sums, cells)
     if not rows.low.size:
-        return low, high, np.ones(low.size, dtype=bool)
+        return low, high, np.ones(low.size, bool)
     rng = np.random.default_rng(0)
     bound, reached = np.stack([low, -high]), np.full((2, low.size), np.inf)  # the sum, and minus the sum, from below
 

@@ -100,9 +100,11 @@ class System:
     @cached_property
     def cell_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smallest and largest count of each cell by bounds on single cells alone; infinite for unbounded cells."""
-        low, high = np.full(self.frame.size, -np.inf), np.full(self.frame.size, np.inf)
+        low = np.full(self.frame.size, -np.inf)
+        high = np.full(self.frame.size, np.inf)
         single = np.flatnonzero(np.diff(self.B.indptr) == 1)
-        cells, weights = self.B.indices[self.B.indptr[single]], self.B.data[self.B.indptr[single]]
+        cells = self.B.indices[self.B.indptr[single]]
+        weights = self.B.data[self.B.indptr[single]]
         ends = np.ceil(self.limits[single] / np.abs(weights))
         np.maximum.at(low, cells[weights > 0], ends[weights > 0])
         np.minimum.at(high, cells[weights < 0], -ends[weights < 0])
@@ -254,7 +256,8 @@ def bind(
     """Compute the rows of the statements for the labels of a table; see `Public.on`."""
     rows = [statement.equalities(frame) for statement in public]
     bounds = [statement.inequalities(frame) for statement in public]
-    A, names = _stack(frame, [part for part, _ in rows]), Joined([part for _, part in rows])
+    A = _stack(frame, [part for part, _ in rows])
+    names = Joined([part for _, part in rows])
     known = [statement.known for statement in public]  # equalities that hold for every table: structural zeros
     zero_rows = np.repeat(known, [len(part) for _, part in rows]).astype(bool)
     empty = np.zeros(frame.size, dtype=bool)

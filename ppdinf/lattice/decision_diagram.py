@@ -149,7 +149,7 @@ class DecisionDiagram:
     def _solution(self, positions: IntVector) -> IntVector | None:
         if positions.size and positions[0] < 0:
             return None
-        solution = np.empty(self.order.size, dtype=np.int64)
+        solution = np.empty(self.order.size, np.int64)
         solution[self.order] = self.values[positions]
         return solution
 
@@ -256,7 +256,7 @@ def _without_dead_ends(layers: list[Layer]) -> tuple[IntVector, IntVector, IntVe
     """Remove edges without a path to the end; return first edges of nodes, and children and positions of edges."""
     if not layers:
         none = np.zeros(0, dtype=np.int64)
-        return np.zeros(1, dtype=np.int64), none, none
+        return np.zeros(1, np.int64), none, none
     alive, reversed_layers = np.ones(1, dtype=bool), []
     for (parent, position, child, _), nodes in zip(layers[::-1], [n for *_, n in layers[-2::-1]] + [1], strict=True):
         kept = alive[child]

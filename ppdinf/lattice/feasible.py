@@ -34,7 +34,8 @@ def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Arra
         return nothing, nothing
     # Farkas: multipliers y, w >= 0 with A' y + B' w = 0 and a y + b w > 0; the smallest ones use few rows.
     programme = Programme()
-    y, w = programme.signed(k, 1.0, integer=False), programme.variables(n, 1.0, integer=False)
+    y = programme.signed(k, 1.0, integer=False)
+    w = programme.variables(n, 1.0, integer=False)
     programme.rows(0.0, 0.0, (A.T, y), (B.T, w))
     programme.rows(1.0, 1.0, (sparse.coo_array(np.atleast_2d(a)), y), (sparse.coo_array(np.atleast_2d(b)), w))
     solution = programme.solve()
@@ -142,7 +143,7 @@ def _nearest(
     found = structure or find_structure(matrix)
     sums = integer_solution(found.class_system, totals, row_names=row_names)
     if (entries > 1).any():
-        rest, x = np.ones(start.size, dtype=bool), start
+        rest, x = np.ones(start.size, bool), start
     else:
         lower, upper = _cell_bounds(bounds, limits, bound_names)
         x = np.clip(start, lower, upper)

@@ -266,7 +266,7 @@ def _join(first: IntVector, second: IntVector) -> IntVector:
 
 def _refines(fine: IntVector, coarse: IntVector) -> bool:
     """Return whether each level of one partition is contained in a level of the other."""
-    lead = np.zeros(int(fine.max()) + 1, dtype=np.int64)
+    lead = np.zeros(int(fine.max()) + 1, np.int64)
     lead[fine] = coarse
     return bool((lead[fine] == coarse).all())
 

@@ -55,7 +55,7 @@ def computed_basis(A: sparse.csc_array, kind: Kind, seconds: float) -> sparse.cs
             text = project.with_suffix(".mar" if kind == "markov" else ".gra").read_text()
         except (OSError, subprocess.SubprocessError):
             return None
-    numbers = np.array(text.split(), dtype=np.int64)
+    numbers = np.array(text.split(), np.int64)
     vectors = numbers[2:].reshape(numbers[0], numbers[1])
     if vectors.shape[1] != A.shape[1] or any(exact_product(A, vector).any() for vector in vectors):
         return None

@@ -74,7 +74,7 @@ class NullSpace:
         column = np.repeat(np.arange(inner), np.diff(Q.indptr[: inner + 1]))
         cells, positive = Q.indices[: column.size], Q.data[: column.size] > 0
         pairs = [cells[side][np.unique(column[side], return_index=True)[1]] for side in (positive, ~positive)]
-        ends = np.array(pairs, dtype=np.int64).T.ravel()
+        ends = np.array(pairs, np.int64).T.ravel()
         signs = np.tile(np.array([1, -1], dtype=np.int64), inner)
         within = sparse.csc_array((signs, ends, np.arange(inner + 1) * 2), shape=(Q.shape[0], inner))
         sums = sparse.csr_array(lattice.class_basis)

@@ -32,7 +32,7 @@ def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
 def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
     """Return a non-zero integer vector z with ``A z = 0`` of smallest norm."""
     power = 1 if metric == "l1" else 2
-    step = np.zeros(found.classes.size, dtype=np.int64)
+    step = np.zeros(found.classes.size, np.int64)
     basis = sparse.csc_array(found.lattice.class_basis)  # one cell per class: distances do not change
     norms = np.asarray((abs(basis) ** power).sum(axis=0)).ravel()
     best = int(norms.min()) if norms.size else None
@@ -89,7 +89,7 @@ def _of_square(block: Structure, square: int) -> list[IntVector]:
     if not block.lattice.rank:
         return []
     if square == 4 and block.tables and len(block.tables[0].shape) == len(block.tables[0].generators) == 2:
-        step = np.zeros(block.classes.size, dtype=np.int64)
+        step = np.zeros(block.classes.size, np.int64)
         corner = block.tables[0].classes.reshape(block.tables[0].shape)[:2, :2]
         step[block.lattice.representatives[corner]] = [[1, -1], [-1, 1]]
         return [step if step[np.flatnonzero(step)[0]] > 0 else -step]

@@ -69,7 +69,8 @@ class ListedNoise(IndependentLaw):
         """Return the moments of noise that is the same for all counts."""
         if self.starts[0] != EVERY or len(self._rows) > 1:
             return super().noise_moments(numbers)
-        noise, p = np.arange(self.first, self.last + 1.0), self._rows[0] / self._rows[0].sum()
+        noise = np.arange(self.first, self.last + 1.0)
+        p = self._rows[0] / self._rows[0].sum()
         return float(p @ noise), float(p @ noise**2 - (p @ noise) ** 2)
 
     def _noise(self, y: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

@@ -67,7 +67,8 @@ class PreimageShift:
         used = np.unique(groups[is_exact & (groups >= 0)])
         index = np.where(np.isin(groups, used), np.searchsorted(used, groups), -1)
         base = np.where(is_exact, np.ceil(y - ZERO), 0).astype(np.int64)
-        offset, sizes = np.zeros(y.size, dtype=np.int64), np.ones(used.size, dtype=np.int64)
+        offset = np.zeros(y.size, dtype=np.int64)
+        sizes = np.ones(used.size, dtype=np.int64)
         if is_rounded:
             order = np.argsort(rounding_order(y.size))
             for group in range(used.size):

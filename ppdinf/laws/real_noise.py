@@ -308,7 +308,7 @@ class Laplace(RealNoise):
 
     def log_distribution(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the log probability of noise of at most z."""
-        z = np.asarray(z, dtype=np.float64) / self.scale
+        z = np.asarray(z, np.float64) / self.scale
         return np.where(z < 0, np.minimum(z, 0) - math.log(2), np.log1p(-0.5 * np.exp(-np.maximum(z, 0))))
 
     def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:

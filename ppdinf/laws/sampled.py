@@ -146,7 +146,7 @@ class Sampled(PerEntry, IndependentLaw):
 
     def _sampled(self, y: Symbolic) -> NDArray[np.float64]:
         """Return sampled numbers: integers if the estimates are rounded multiples of the weight."""
-        n = np.asarray(y, dtype=np.float64) / self.weight
+        n = np.asarray(y, np.float64) / self.weight
         whole = np.rint(n)
         rounded = np.where(y == np.rint(y), *ROUNDING)
         return np.where(np.abs(whole * self.weight - y) <= rounded, whole, n)

@@ -64,7 +64,7 @@ class Entries:
 
     def publish(self, sums: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
         """Draw published numbers for given sums, shape (n, k), from the same laws."""
-        drawn = np.empty(sums.shape, dtype=self.y.dtype)
+        drawn = np.empty(sums.shape, self.y.dtype)
         for form, rows in self.forms:
             drawn[:, rows] = form.publish(sums[:, rows], rng)
         return drawn

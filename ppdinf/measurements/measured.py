@@ -78,7 +78,7 @@ class Measured:
         partial = all(law.is_partial for law in self._laws)
         values = onto_rows(self.values, names, frame, description, partial=partial).copy()
         there = ~missing_values(values)
-        y: Array = np.zeros(values.size, dtype=np.int64)
+        y: Array = np.zeros(values.size, np.int64)
         forms: list[tuple[ObservationModel, NDArray[np.int64]]] = []
         for law, entries in _with_ranges(self._forms(names, frame, there), values, there, names, description):
             valued = entries[there[entries]]

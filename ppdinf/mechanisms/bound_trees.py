@@ -151,7 +151,8 @@ class Weights:
         """Tabulate a cell on a window with all but 2^-bits of its weight."""
         x, reach = int(self.x[i]), [reach_of(self.noise, bits)] * 2
         while True:
-            first, last = int(max(self.low[i], x - reach[0])), int(min(self.high[i], x + reach[1]))
+            first = int(max(self.low[i], x - reach[0]))
+            last = int(min(self.high[i], x + reach[1]))
             if last - first > WIDEST:
                 raise InvariantError(
                     f"the weights of a cell cover more than {WIDEST:,} counts: choose a larger epsilon"

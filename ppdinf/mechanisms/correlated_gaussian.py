@@ -144,7 +144,8 @@ def _stated(
     factor: Reals, white: Reals, draw: Callable[[int, BitStream], Reals], sampler: str, reason: str
 ) -> SubspaceNoise:
     """Return Gaussian noise F e, given F, its whitening matrix and its sampler."""
-    norm, axes = NoiseNorm(sparse.csc_array(white), 2), factor / np.linalg.norm(factor, axis=0)
+    norm = NoiseNorm(sparse.csc_array(white), 2)
+    axes = factor / np.linalg.norm(factor, axis=0)
 
     def log_density(z: Reals) -> float:
         return norm.log_density(z) if inside(axes, z) else -np.inf

@@ -114,7 +114,7 @@ class FewGivenRest:
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return independent draws, int64 of shape (size, d)."""
-        y = np.empty((size, self._x.size), dtype=np.int64)
+        y = np.empty((size, self._x.size), np.int64)
         y[:, self._free] = self._independent(self._free, Fraction(0), size, stream)
         for members, few in self._groups:
             theta = self._tilt(members)

@@ -399,7 +399,8 @@ class Quantile(Objective):
 
             return "a density that is constant between neighbouring records", in_doubles
         # answers are indexed by multiples of the grid; a record counts from the first multiple at or above it
-        first, last = math.ceil(Fraction(self.lower) / grid), math.floor(Fraction(self.upper) / grid)
+        first = math.ceil(Fraction(self.lower) / grid)
+        last = math.floor(Fraction(self.upper) / grid)
         if last < first:
             raise PrivacyError(f"no multiple of the grid, {grid}, lies between {self.lower:g} and {self.upper:g}")
         from_record = [math.ceil(Fraction(x) / grid) for x in records.tolist()]

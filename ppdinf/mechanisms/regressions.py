@@ -32,7 +32,8 @@ class Regression(Objective):
         """Return features and response."""
         if not isinstance(data, tuple) or len(data) != 2:
             raise PrivacyError("data must be a pair (features, response)")
-        x, response = record_rows(data[0], "features"), record_rows(data[1], "response")
+        x = record_rows(data[0], "features")
+        response = record_rows(data[1], "response")
         if response.shape != (len(x), 1):
             raise PrivacyError(f"one response per row of features: found {len(x)} rows and responses {response.shape}")
         require_within(np.linalg.norm(x, axis=1), self.features, "Euclidean length of the features")

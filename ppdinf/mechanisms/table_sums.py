@@ -120,7 +120,7 @@ def eliminated_releases(
     system: System, center: tuple[int, ...], noise: IntegerLaw, base: BaseMeasure | None = None
 ) -> Elimination:
     """Sum the weights of all releases of a table; the result also draws releases."""
-    values = system.A @ np.array(center, dtype=np.int64)
+    values = system.A @ np.array(center, np.int64)
     around = getattr(base, "around", None)
     base = around(center, _groups(system)) if around is not None else base
     low, high = cell_intervals(system.A, values, system.B, system.limits)
@@ -183,7 +183,8 @@ def potential_of(
         largest, further = arb(1) if base is None else base.largest(cell, low, high), 0
         while True:
             up, down, tail = tabulated(bits + further)
-            first, last = int(max(x - len(down) + 1, low)), int(min(x + len(up) - 1, high))
+            first = int(max(x - len(down) + 1, low))
+            last = int(min(x + len(up) - 1, high))
             if first > last:
                 raise InvariantError(
                     "a count lies outside the public bounds, beyond the reach of the noise: check the bounds"

@@ -176,7 +176,7 @@ class TreesGivenSums:
 
         found: Reals = theta + root(excess, np.zeros(len(width)), tol=1e-3).x / width  # without the bounds of two cells
         for _ in range(2 if self.forest.edges else 0):
-            y = np.empty((PILOT, self._x.size), dtype=np.int64)
+            y = np.empty((PILOT, self._x.size), np.int64)
             Trees(self.forest, self._weights(v, found), self.forest.order).draw(y, seeded_stream(0))
             sums = (y - self._x) @ self.forest.sums.T
             found = found - np.linalg.lstsq(np.cov(sums.T).reshape(len(found), -1), sums.mean(axis=0))[0]

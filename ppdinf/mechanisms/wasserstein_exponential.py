@@ -268,22 +268,12 @@ class WassersteinExponential(Weighted):
 
 
 class StatedLoss(WassersteinExponential):
-    """A Wasserstein exponential mechanism with a user-defined loss, with all tables of a system.
-
-    Attributes
-    ----------
-    tables : array of int64, shape (n, d)
-        All tables that satisfy the public statements.
-    log_w : array of float64, shape (n, n)
-        Log weights ``log_w[x, y]`` of every release y given every table x.
-    sigma : float
-        Largest change of the loss of any release between tables within l1 distance `sensitivity`.
-    """
+    """A Wasserstein exponential mechanism with a user-defined loss, and all tables of a bound system."""
 
     system: System
     tables: NDArray[np.int64]
-    log_w: NDArray[np.float64]
-    sigma: float
+    log_w: NDArray[np.float64]  # log weights of every release y given every table x, indexed [x, y]
+    sigma: float  # largest change of the loss of any release between tables within l1 distance `sensitivity`
 
     def __init__(self, stated: WassersteinExponential, system: System) -> None:
         assign(self, **vars(stated))

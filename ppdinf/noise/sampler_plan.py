@@ -70,7 +70,7 @@ class ExactNoise:
         """Return `size` independent draws of the noise, int64 of shape (size, d)."""
         if len(self.parts) == 1 and np.array_equal(self.parts[0].cells, np.arange(self.d)):
             return self.parts[0].draw(size, stream)  # avoids a copy
-        noise = np.zeros((size, self.d), dtype=np.int64)
+        noise = np.zeros((size, self.d), np.int64)
         for part in self.parts:
             noise[:, part.cells] = part.draw(size, stream)
         return noise

@@ -136,7 +136,8 @@ def _sizes(triangle: sparse.csr_array) -> tuple[float, float, float, int]:
     for part in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
         if part.size:
             inverse = np.abs(np.linalg.inv(triangle[part][:, part].toarray()))
-            long, tall = max(long, inverse.sum(axis=1).max()), max(tall, inverse.sum(axis=0).max())
+            long = max(long, inverse.sum(axis=1).max())
+            tall = max(tall, inverse.sum(axis=0).max())
     wide = abs(triangle).sum(axis=1).max(initial=0.0)
     return long, tall, float(wide), int(np.bincount(triangle.indices).max(initial=0))
 

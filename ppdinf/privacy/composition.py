@@ -26,7 +26,8 @@ from ppdinf.privacy.release_guarantee import PossibleTables
 from ppdinf.privacy.restatement import whole_delta
 from ppdinf.privacy.unit_loss import SMALLEST, distance_of_unit, tied_distance
 
-EVERY, ALSO = "every model of the data in which ", " and in which, at the same time, "
+EVERY = "every model of the data in which "
+ALSO = " and in which, at the same time, "
 
 
 def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarantee:

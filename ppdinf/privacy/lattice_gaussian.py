@@ -37,7 +37,8 @@ def zcdp_sigma(epsilon: Parameter, delta: Parameter) -> float:
 
 def theorem14_sigma(structure: Structure, epsilon: Parameter, delta: Parameter) -> float:
     """Return the published sigma of lattice Gaussian noise, with an explicit constant."""
-    size, chance = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
+    size = float(as_fraction(epsilon, "epsilon"))
+    chance = float(as_delta(delta))
     if not chance < size < 1 / math.e:
         raise PrivacyError(f"Theorem 14 needs delta < epsilon < 1/e, found epsilon = {size:g}, delta = {chance:g}")
     m = structure.lattice.rank

@@ -95,7 +95,8 @@ def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced
 
 def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, best: float) -> float:
     """Return the largest p-th power of a distance between two columns, or `best`; columns are sorted by length."""
-    by_column, sizes = sparse.csc_array(columns), sparse.csc_array(abs(columns) ** p)
+    by_column = sparse.csc_array(columns)
+    sizes = sparse.csc_array(abs(columns) ** p)
     lengths = powers ** (1 / p)
     for i in range(powers.size - 1):
         if (lengths[i] + lengths[i + 1]) ** p <= best:  # an upper bound for all later pairs

@@ -105,7 +105,8 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
 def _ahead(p: Law, q: Law) -> Number:
     """Return the largest G^-(u) - F^-(u), the smallest t >= 0 with F(x) <= G(x + t) for all x."""
     x, y = sorted(p), sorted(q)
-    F, G = list(accumulate(p[v] for v in x)), list(accumulate(q[v] for v in y))
+    F = list(accumulate(p[v] for v in x))
+    G = list(accumulate(q[v] for v in y))
     above_F, above_G = _above([p[v] for v in x]), _above([q[v] for v in y])
     exact = all(isinstance(level, int | Fraction) for level in (F[-1], G[-1]))
     down, up = (1, 1) if exact else (1 - ROOM, 1 + ROOM)

@@ -67,7 +67,8 @@ def _require(manifest: Json) -> tuple[str, ...]:
 
 
 def _release(manifest: Json, parts: dict[str, bytes]) -> Release:
-    public, kept = Public.from_dict(manifest["public"]), Public.from_dict(manifest["kept"])
+    public = Public.from_dict(manifest["public"])
+    kept = Public.from_dict(manifest["kept"])
     mechanism = Mechanism.from_dict(manifest["mechanism"], kept)
     plan = None if manifest["plan"] is None else Plan(**manifest["plan"])
     for name, value in (manifest["plan"] or {}).items():

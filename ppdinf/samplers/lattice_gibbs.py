@@ -296,7 +296,8 @@ def scales_of(table: TensorVariable, model: pm.Model) -> tuple[RandomTruncation,
     windows = random_truncation(law.fiber.lower, law.fiber.log_noise + at_initial_point(model, given))
     if law.fiber.diagram is not None or law.fiber.may_be_cut:  # joint draws use complete windows
         windows = replace(windows, size=windows.width)
-    noise, counts = np.maximum(windows.variances, 1e-3), np.abs(law.start.ravel()) + 1.0
+    noise = np.maximum(windows.variances, 1e-3)
+    counts = np.abs(law.start.ravel()) + 1.0
     return windows, 1 / (1 / noise + 1 / counts)
 
 

@@ -290,7 +290,7 @@ def joint_move(
         _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)
         return False
     # 3. the block, drawn given all other cells
-    u = np.zeros(block[4].shape[0], dtype=np.int64)
+    u = np.zeros(block[4].shape[0], np.int64)
     forward = propose(block[4], _slopes(x, sums, log_noise, lower, log_h_new, slope_new, measured, block), step, rng, u)
     _shift(x, sums, slack, u, 1, measured, bounds, block)
     accepted = not (slack < 0).any() and _inside(x, own, lower, log_noise)

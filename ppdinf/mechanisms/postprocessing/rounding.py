@@ -81,7 +81,8 @@ def integer_floor(real: ArrayLike) -> NDArray[np.int64]:
 
 def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
     """Round a table and its sums together, each to a neighbouring integer."""
-    r, rows = np.asarray(real, dtype=np.float64), sparse.csc_array(A, dtype=np.int64)
+    r = np.asarray(real, dtype=np.float64)
+    rows = sparse.csc_array(A, dtype=np.int64)
     floor = integer_floor(r)
     fraction = np.maximum(r - floor, 0.0)
     fraction[fraction < WHOLE] = 0.0

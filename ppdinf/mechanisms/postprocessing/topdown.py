@@ -63,7 +63,8 @@ def _level(target: FeasibleTables, G: sparse.csr_array, noisy: NDArray[np.int64]
     # Cells move without cost; the sums are additional variables with equality constraints.
     A = sparse.block_array([[target.A, None], [G, -sparse.eye_array(m)]])
     wide = sparse.hstack([B, sparse.csr_array((b.size, m))])
-    start, free = np.concatenate([np.zeros(d), noisy]), np.repeat([0.0, 1.0], [d, m])
+    start = np.concatenate([np.zeros(d), noisy])
+    free = np.repeat([0.0, 1.0], [d, m])
     real = onto_bounds(start, A, np.concatenate([target.a, np.zeros(m)]), wide, b, free)[d:]
     rounded = round_to_sums(real, target.A, target.a, B, b, groups=sparse.csr_array(G, dtype=np.int64))
     return exact_product(G, rounded).astype(np.int64)

@@ -78,7 +78,7 @@ def _build(structure: Structure, sums: CoreSums, cells: NDArray[np.int64], law: 
     of_class = [place[np.flatnonzero(structure.classes == c)] for c in range(structure.class_sizes.size)]
 
     def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
-        noise = np.empty((size, cells.size), dtype=np.int64)
+        noise = np.empty((size, cells.size), np.int64)
         w = elimination.draw(size, stream)
         for v, group in enumerate(members):
             for c in group:

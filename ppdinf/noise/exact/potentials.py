@@ -27,7 +27,7 @@ type Potential = Callable[[int], Window]
 
 def table(first: int, log_weights: ArrayLike) -> Potential:
     """Return a potential with given log weights (floating-point numbers, treated as exact) and 0 elsewhere."""
-    logs = np.asarray(log_weights, dtype=np.float64)
+    logs = np.asarray(log_weights, np.float64)
     if logs.ndim != 1 or not (logs < np.inf).all() or not (logs > -np.inf).any():
         raise ModelError("log_weights must be one-dimensional, finite or -inf, with at least one finite entry")
     begin = index(first)

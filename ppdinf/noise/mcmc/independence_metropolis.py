@@ -305,7 +305,7 @@ def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Ints, Ints
     d = matrix.shape[1]
     order = np.arange(d)
     if free is not None:  # cells outside I first, so that elimination solves for them
-        chosen = np.unique(np.asarray(free, dtype=np.int64))
+        chosen = np.unique(np.asarray(free, np.int64))
         if chosen.size and not (chosen[0] >= 0 and chosen[-1] < d):
             raise InvariantError(f"free must contain cells from 0 to {d - 1}, found {chosen[-1]}")
         order = np.concatenate([np.setdiff1d(order, chosen), chosen])

@@ -71,7 +71,8 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
         start = reals.size
         words = reals.take(size - done + (size - done) // 32 + 4)
         digits = stream(-(-words.size // 4)).view(np.uint16)[: words.size]  # the first 16 bits decide most draws
-        proposed, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
+        proposed = np.empty(words.size)
+        verdicts = np.empty(words.size, dtype=np.int8)
         _gamma_each(words, digits, float(shape), proposed, verdicts)
         late = np.flatnonzero(verdicts == OPEN)
         bits = np.zeros(words.size, dtype=np.uint64)
@@ -95,7 +96,8 @@ def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: Laz
         start, mine = reals.size, waiting
         words = reals.take(mine.size)
         bits = stream(words.size)
-        proposed, verdicts = np.empty(words.size), np.empty(words.size, dtype=np.int8)
+        proposed = np.empty(words.size)
+        verdicts = np.empty(words.size, dtype=np.int8)
         _beta_each(words, bits, a[mine], float(b), proposed, verdicts)
         _decide_undecided(
             verdicts, proposed, bits, start, reals, stream,
@@ -153,7 +155,8 @@ def _decide_undecided(
 @jit
 def _generalised_exponential(word: np.uint64, shape: float) -> float:
     """Return -log(1 - y^(1/shape)); nan near the ends."""
-    y, x = (float(word) + 0.5) * 2.0**-64, (float(~word) + 0.5) * 2.0**-64
+    y = (float(word) + 0.5) * 2.0**-64
+    x = (float(~word) + 0.5) * 2.0**-64
     if y < EDGE or x < EDGE:
         return math.nan
     if y < 0.5:

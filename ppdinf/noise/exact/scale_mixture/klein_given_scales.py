@@ -96,7 +96,7 @@ def _draw_block(
     """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first, and minus the centers."""
     m = squares.size
     if not m:
-        return np.empty(0, dtype=np.int64), np.empty(0)
+        return np.empty(0, np.int64), np.empty(0)
     rows = RowCoordinates.of(np.append(squares, 1.0)[np.newaxis], np.zeros((1, m * (m + 1) // 2)))
     rows.shifts[0] = shifts
     for i in range(m):

@@ -142,7 +142,7 @@ def _unique(vectors: Vectors) -> Vectors:
 def independent_modulo_2(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
     """Choose up to `wanted` vectors that are independent modulo 2, in order."""
     width = odd.shape[1]
-    chosen = np.empty(max(wanted, 0), dtype=np.int64)
+    chosen = np.empty(max(wanted, 0), np.int64)
     rows = np.zeros((max(wanted, 0), width), dtype=np.uint8)
     owner = np.full(8 * width, -1, dtype=np.int64)
     size = 0

@@ -64,7 +64,8 @@ class Leverages:
         )
         along = fmpq_mat(fmpz_mat([[x * y for y in own] for x in own])) / sum(x * x for x in own)
         free, bound = inner - along, outer - along
-        dimension, weight = sum(_diagonal(free), Fraction(0)), sum(_diagonal(bound), Fraction(0))
+        dimension = sum(_diagonal(free), Fraction(0))
+        weight = sum(_diagonal(bound), Fraction(0))
         share = weight / dimension if dimension else Fraction(0)
         power = 1 - share
         if bound != free * fmpq(share.numerator, share.denominator):
@@ -153,7 +154,8 @@ class LeverageScales:
     def draw(self, size: int, stream: BitStream) -> MixtureScales:
         """Draw `size` sets of scales from the product law."""
         d, reals = len(self.gammas), LazyReals(stream)
-        values, near = np.empty((size, 1, d)), np.empty((size, 1, d), dtype=np.bool_)
+        values = np.empty((size, 1, d))
+        near = np.empty((size, 1, d), dtype=np.bool_)
         cells, sums = np.empty((size, 1, d), dtype=np.int64), np.empty((size, len(self.sums) + 1), dtype=np.int64)
         for law, members in self.kinds.items():
             part = law.draw(size * len(members), reals, stream)

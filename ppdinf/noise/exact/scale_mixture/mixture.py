@@ -75,7 +75,8 @@ def kept_for_spanning_tree(
 def _stays_narrow(sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction, i: int) -> arb:
     """Enclose the probability that a cell is narrow for z, given that it is narrow for z = 0."""
     size = int(sizes[i])
-    x, y = size / (2 * ball(width)).sqrt(), (ball(epsilon**2 * width) / 2).sqrt()
+    x = size / (2 * ball(width)).sqrt()
+    y = (ball(epsilon**2 * width) / 2).sqrt()
     narrow = (x - y).erfc() - (2 * size * ball(epsilon)).exp() * (x + y).erfc()
     return narrow / (2 * y.erf())
 

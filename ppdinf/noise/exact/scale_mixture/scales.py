@@ -211,7 +211,8 @@ class SumScales:
         log_ratio = np.log(least * own / (values[mixed] @ np.array(self.squares, dtype=np.float64)))
 
         def enclose(k: int) -> arb:
-            t, is_near = self.enclose(part, int(mixed[k]), reals), near[mixed[k]].tolist()
+            t = self.enclose(part, int(mixed[k]), reals)
+            is_near = near[mixed[k]].tolist()
             others = sum((x for x, n in zip(t, is_near, strict=True) if not n), start=arb(0))
             return ((least * others / self.enclose_sum(t)).log() * ball(self.beta)).exp()
 

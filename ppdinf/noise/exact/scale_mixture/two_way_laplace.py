@@ -174,7 +174,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     x = row_coordinates.x[:, 0, :-1]
     free = np.arange(c) != ties[:, np.newaxis]
     z = np.zeros((r, c), dtype=np.int64)
-    part = np.zeros((len(others), c), dtype=np.int64)
+    part = np.zeros((len(others), c), np.int64)
     part[free] = x.ravel()
     part[~free] = -x.sum(axis=1)
     z[others] = part
@@ -229,7 +229,7 @@ def _basis(
         for j in range(c):
             if (n == 0 and wide[root, j]) or (n > 0 and (j == tie or owner.get(j, (0, 0))[0] == n)):
                 continue
-            vector = np.zeros((len(rows), c), dtype=np.int64)
+            vector = np.zeros((len(rows), c), np.int64)
             vector[n, j] += 1
             to_root(j, -1, vector)
             if tie is not None:
@@ -238,7 +238,7 @@ def _basis(
             vectors.append(vector.ravel())
     for j in range(c):
         if j != ground:
-            vector = np.zeros((len(rows), c), dtype=np.int64)
+            vector = np.zeros((len(rows), c), np.int64)
             to_root(j, 1, vector)
             to_root(ground, -1, vector)
             vectors.append(vector.ravel())
