@@ -9,7 +9,8 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.diagnostics import Diagnosis
-from ppdinf.report import RateAnalysis, analyse_rates, write_report
+from ppdinf.plots import plot_scores
+from ppdinf.report import RateAnalysis, analyse_rates, write_bounds, write_report, write_scores
 
 HOSTILE = ['<script>alert("x")</script>', "O'Brien & Sons", "{{ 7 * 7 }}", "$\\frac{1}{", "</td></table>"]
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -131,6 +132,62 @@ def test_a_failed_check_is_loud(analysis, tmp_path):
     assert "Do not use this posterior yet: its checks failed." in parsed.text
     assert "Stuck <here>." in parsed.text
     assert "passed" not in parsed.text
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert text.count('data-stamp="The checks failed: do not use."') == 3  # at every figure
+    assert text.index("Stuck") < text.index("<img")  # before the first figure
+    assert "Treated as true" not in text.split("<img")[0]  # no finding
+
+
+def test_a_known_truth_is_named_as_confidential(analysis, tmp_path):
+    known = RateAnalysis(**vars(analysis) | {"truth": analysis.release.table.copy(data=[5, 90, 25, 0, 61])})
+    write_report(known, tmp_path / "report.html", title="t", release_file="f.ppd")
+    parsed = " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split())
+    table = analysis.table()
+    inside = int(((table.posterior_lower <= [5, 90, 25, 0, 61]) & (table.posterior_upper >= [5, 90, 25, 0, 61])).sum())
+    assert inside < 5
+    assert f"contain {inside} of the 5 confidential counts, which are known in this demo only" in parsed
+    legend = known.figures()["posterior"].axes[0].get_legend()
+    assert legend.get_texts()[-1].get_text() == "confidential, known in this demo only"
+    assert "confidential, known" not in page_text(analysis, tmp_path)
+
+
+def page_text(analysis, folder):
+    write_report(analysis, folder / "again.html", title="t", release_file="f.ppd")
+    return (folder / "again.html").read_text(encoding="utf-8")
+
+
+BOUNDS = pd.DataFrame(
+    {"lower": [1, 4, 0], "upper": [3, 4, np.inf], "disclosed": [False, True, False], "exact": True},
+    index=pd.Index(["A", "<B>", "C"], name="area"),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "words"),
+    [
+        ({}, "bad", "1 cell is not published, but determined by what is published. <B>. 2 of 3 cells"),
+        ({"disclosed": False}, "good", "No cell that is not published is determined."),
+        ({"disclosed": False, "exact": False}, "open", "Undecided: the time was not sufficient for a proof."),
+    ],
+)
+def test_bounds_name_and_mark_disclosed_cells(change, state, words, tmp_path):
+    write_bounds(BOUNDS.assign(**change), tmp_path / "bounds.html")
+    text = (tmp_path / "bounds.html").read_text(encoding="utf-8")
+    assert f'<body class="{state}">' in text
+    assert words in " ".join(Page(text).text.split())
+    assert text.count('<tr class="marked">') == text.count(">disclosed</td>") == (state == "bad")
+    assert "no limit" in text
+
+
+def test_scores_say_which_method_is_best_and_what_intervals_contain(tmp_path):
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/2")
+    methods = {"noisy": mechanism, "none": (mechanism, lambda release: release.table * 0)}
+    scores = ppd.compare(methods, np.array([0, 1, 30]), draws=40, rng=1, progressbar=False)
+    write_scores(scores, tmp_path / "scores.html")
+    text = " ".join(Page((tmp_path / "scores.html").read_text(encoding="utf-8")).text.split())
+    assert "noisy has the smallest error" in text
+    assert f"contain the truth: {float(scores.coverage.sel(analysis='noisy').mean()):.1%} of those of noisy." in text
+    assert [label.get_text() for label in plot_scores(scores).axes[0].get_yticklabels()] == ["noisy", "none"]
 
 
 @pytest.mark.quick_cases(0)
@@ -205,9 +262,7 @@ def test_the_page_describes_the_model_that_was_fitted(analysis, tmp_path):
 def test_the_page_states_the_unit_of_the_loss_and_omits_rates_of_empty_cells(tmp_path):
     write_report(two_way(), tmp_path / "report.html", title="t", release_file="f.ppd")
     parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
-    losses = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split("cells, by")[0]
-    assert "0.25rho at most for one person: rho = 0.25 in zCDP, which implies epsilon = " in losses
-    assert "0.125rho: zCDP loss per unit of squared distance" in parsed
+    assert "One person can lose at most rho = 0.25 in zCDP, which implies epsilon = " in parsed
     assert "epsilon: privacy loss" not in parsed
     assert " nan" not in parsed
     table = two_way().table()

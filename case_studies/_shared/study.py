@@ -7,13 +7,12 @@ with one process, with many, and on a cluster (``main(..., workers=distributed.C
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,7 @@ import pandas as pd
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
 from ppdinf._internal.progress import tracked
 from ppdinf._internal.workers import Workers, run
-from ppdinf.report.analysis_report import environment, png, versions
+from ppdinf.report.page import Page
 
 from .replicate_files import pack, unpack
 
@@ -94,7 +93,7 @@ class Study:
         self.output = as_path(output)
         make_folder(self.output)
         self.claims: list[Claim] = []
-        self._parts: list[dict[str, object]] = []
+        self._page = Page(title, about, settings=self.settings)
 
     def claim(
         self, claim: str, source: str, there: object, here: object, *, holds: bool | None, reason: str = ""
@@ -105,24 +104,22 @@ class Study:
 
     def text(self, text: str, heading: str = "") -> None:
         """Add a paragraph to the page, optionally under a heading."""
-        self._part(heading=heading, text=text)
+        self._page.add(heading, text)
 
     def figure(self, name: str, figure: Figure, caption: str) -> None:
         """Add a figure to the page, and write it as ``name.png`` and ``name.svg``."""
-        data = png(figure)
-        write_atomically(self.output / f"{name}.png", data)
+        write_atomically(self.output / f"{name}.png", self._page.figure(figure, caption))
         drawn = io.BytesIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
         write_atomically(self.output / f"{name}.svg", drawn.getvalue())
         figure.clear()
-        self._part(caption=caption, image=base64.b64encode(data).decode("ascii"))
 
     def table(self, name: str, table: pd.DataFrame, caption: str, digits: int = 3) -> None:
         """Add a table to the page with its index as first column, and write it in full precision as ``name.csv``."""
         flat = table.reset_index()
         write_atomically(self.output / f"{name}.csv", flat.to_csv(index=False))
-        rows = [[f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
-        self._part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
+        printed = flat.map(lambda entry: f"{entry:.{digits}g}" if isinstance(entry, float) else str(entry))
+        self._page.table(printed, caption)
 
     def replicates[Result](
         self,
@@ -172,24 +169,27 @@ class Study:
         """Write ``results.json`` and ``report.html``, and print the claims unless `progress` is False."""
         results = {"title": self.title, "settings": self.settings, "claims": [asdict(claim) for claim in self.claims]}
         write_atomically(self.output / "results.json", json.dumps(results, indent=1, default=str, ensure_ascii=False))
-        page = (
-            environment()
-            .get_template("study.html.j2")
-            .render(
-                title=self.title,
-                about=self.about,
-                claims=self.claims,
-                parts=self._parts,
-                settings=self.settings,
-                versions=versions(),
-            )
-        )
-        write_atomically(self.output / "report.html", page)
+        self._write_page()
         if progress and self.claims:
             print("| claim | source | there | here | result |\n|---|---|---|---|---|")
             for claim in self.claims:
                 reason = f": {claim.reason}" if claim.reason and claim.holds is False else ""
                 print(f"| {claim.claim} | {claim.source} | {claim.there} | {claim.here} | {claim.result}{reason} |")
 
-    def _part(self, **fields: object) -> None:
-        self._parts.append({"heading": "", "text": "", "image": "", "caption": "", "rows": None} | fields)
+    def _write_page(self) -> None:
+        """Write the page: the number of claims that hold in the box, the claims first."""
+        results = [claim.result for claim in self.claims]
+        failed = [claim for claim in self.claims if claim.holds is False]
+        unexplained = [claim.claim for claim in failed if not claim.reason]
+        page = replace(self._page, parts=[])
+        if self.claims:
+            page.verdict = f"{results.count('holds')} of {len(results)} claims hold."
+            page.ok = False if unexplained else None if len(set(results)) > 1 or failed else True
+            page.finding = f"Claims that fail: {'; '.join(claim.claim for claim in failed)}." if failed else ""
+            page.add("Claims and results")
+            columns = ["claim", "source", "there", "here", "reason", "result"]
+            rows = [(c.claim, c.source, c.there, c.here, c.reason, c.result) for c in self.claims]
+            marks = {k: {"holds": "pass", "fails": "fail"}.get(result, "") for k, result in enumerate(results)}
+            page.table(pd.DataFrame(rows, columns=columns), "", labels=len(columns), marks=marks, wrapped=True)
+        page.parts += self._page.parts
+        page.write(self.output / "report.html")

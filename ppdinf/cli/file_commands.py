@@ -11,7 +11,7 @@ from rich.table import Table
 
 import ppdinf as ppd
 from ppdinf._internal.values import visible
-from ppdinf.cli.plain_output import notes, paragraphs, stdout
+from ppdinf.cli.plain_output import notes, paragraphs, quoted, stdout
 from ppdinf.errors import SignatureError
 
 SHOWN = 20
@@ -104,7 +104,8 @@ def new(
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True) if passphrase else None
     made = new_key(file, passphrase=secret)
     console = stdout()
-    notes(console, f"Written: {file} (private: its holder can sign as you) and {file}.pub (public).")
+    public = quoted(f"{file}.pub")
+    notes(console, f"Written: {quoted(file)} (private: its holder can sign as you) and {public} (public).")
     notes(console, f"Fingerprint: {made}")
 
 
@@ -136,5 +137,6 @@ def sign(
             raise
         made = signed(file, key, **stated, passphrase=typer.prompt("Passphrase", hide_input=True))
     notes(
-        stdout(), f"Signed: {made} is the signature of {file.name} with the title {title!r} and the period {period!r}."
+        stdout(),
+        f"Signed: {quoted(made)} is the signature of {file.name} with the title {title!r} and the period {period!r}.",
     )

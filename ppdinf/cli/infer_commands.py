@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from rich.console import Console
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import make_folder, require_replaceable, write_atomically
-from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, quoted, stage, stdout
 from ppdinf.errors import LabelError
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def run(
     title: str,
     file: str,
     about: str = "",
+    truth: xr.DataArray | None = None,
 ) -> RateAnalysis:
     """Fit the ready model to a release, print the results and write the report."""
     from ppdinf.report import analyse_rates, write_report
@@ -137,7 +139,7 @@ def run(
         require_replaceable(output / written)
     live = console.is_terminal
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
-        analysis = analyse_rates(release, **settings, progressbar=True)
+        analysis = replace(analyse_rates(release, **settings, progressbar=True), truth=truth)
     with stage(console, "Drawing figures"):
         write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_atomically(output / "posterior.csv", analysis.table().to_csv(index=False))
@@ -149,8 +151,6 @@ def run(
             f"{settings['chains']} chains.",
         )
 
-    paragraphs(console, "Guarantee", release.guarantee.describe())
-    paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
     verdict = "Checks" if analysis.diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
     paragraphs(console, verdict, str(analysis.diagnosis))
     if not analysis.diagnosis.ok:
@@ -164,7 +164,9 @@ def run(
             if diverged
             else f"{again}, unless a line above states that longer chains do not help.",
         )
-    paragraphs(console, "Written", "\n".join(sorted(str(path) for path in output.iterdir())))
+    paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
+    paragraphs(console, "Guarantee (complete in the report)", release.guarantee.describe_unit())
+    paragraphs(console, "Written", "\n".join(sorted(quoted(path) for path in output.iterdir())))
     return analysis
 
 
@@ -236,7 +238,7 @@ def demo(
     }
     about = "" if data else "The epidemic is simulated: no real place, person or count."
     title = f"Cases by county, {month}"
-    analysis = run(console, release, settings, output, title, file.name, about)
+    analysis = run(console, release, settings, output, title, file.name, about, None if data else table)
     if not analysis.diagnosis.ok:
         raise typer.Exit(1)
 

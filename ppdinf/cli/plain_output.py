@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import warnings
 from collections.abc import Iterator
@@ -51,9 +52,20 @@ def shown(text: str) -> str:
     return escape(visible(text, lines=True))
 
 
+def quoted(path: Path | str) -> str:
+    """Return a path as it must be typed in a shell."""
+    return shlex.quote(str(path))
+
+
 def notes(console: Console, text: str) -> None:
     """Print text with labels or messages, without markup in brackets."""
     console.print(shown(text))
+
+
+def wrote(console: Console, path: Path, rows: int = 0) -> None:
+    """Print the name of a written file."""
+    table = f": {rows} rows" if rows else ""
+    notes(console, f"Wrote {quoted(path.name)}{table}.")
 
 
 def paragraphs(console: Console, title: str, text: str) -> None:

@@ -15,12 +15,13 @@ from rich.table import Table
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.rationals import as_fraction
-from ppdinf.cli.plain_output import loss_shown, notes, stdout
-from ppdinf.cli.published_commands import NOT_TOTAL, names_in
+from ppdinf.cli.plain_output import loss_shown, notes, quoted, stdout
+from ppdinf.cli.published_commands import NOT_TOTAL, REPORT, names_in
 from ppdinf.cli.release_commands import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
     from xarray import DataArray
 
@@ -60,6 +61,7 @@ def plan(
     ] = None,
     at: Annotated[int | None, typer.Option(help="Count at which **--cv** holds.")] = None,
     figure: Annotated[Path | None, typer.Option(help="File of a figure, .png, .pdf or .svg.")] = None,
+    report: REPORT = None,
 ) -> None:
     """Show the error for each privacy loss: standard deviation, 90 % half-width, relative error by cell size.
 
@@ -84,14 +86,21 @@ def plan(
     plans = {
         name: ppd.plan(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
     }
-    if cv is not None:
-        for name, each in plans.items():
-            loss = each.loss_for(cv=share, at=at)
-            notes(console, f"{cv} at {at} persons requires {name} = {loss}. {each.guarantee(loss).describe_unit()}\n")
-    show_plans(console, plans, sizes, gaps)
+    answers = []
+    for name, each in plans.items() if cv is not None else ():
+        loss = each.loss_for(cv=share, at=at)
+        answers.append(f"{cv} at {at} persons requires {name} = {loss}. {each.guarantee(loss).describe_unit()}")
+        notes(console, f"{answers[-1]}\n")
+    tables, explanation = tables_of(plans, sizes, gaps)
+    show_tables(console, tables, explanation)
     if figure is not None:
         _draw(plans, figure, share, at)
-        notes(console, f"Figure: {figure}.")
+        notes(console, f"Figure: {quoted(figure)}.")
+    if report is not None:
+        from ppdinf.report import write_plan
+
+        write_plan(plans, report, answers=answers, tables=tables, explanation=explanation, cv=share, at=at)
+        notes(console, f"Report: {quoted(report)}.")
 
 
 def _one_person(guarantee: Guarantee) -> tuple[str, str]:
@@ -151,39 +160,48 @@ def _share(text: str) -> str:
     return text
 
 
-def show_plans(console: Console, plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> None:
-    """Print a table for each kind of cells that have noise of the same distribution."""
+EXPLANATION = (
+    "One person loses: the largest loss by one release, if counted in another cell, and the factor by which it changes "
+    "the odds. CV: standard deviation of the noise divided by the count. Across: probability that a count at this "
+    "distance from a limit is released beyond it. Order: probability that two counts at this distance are released in "
+    "the reverse order. No count of the table was used."
+)
+
+
+def tables_of(plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) -> tuple[dict[str, pd.DataFrame], str]:
+    """Return a table as text for each kind of cells that have noise of the same distribution, and its explanation."""
+    import pandas as pd
+
     columns = {f"cv_{size}": f"CV of {size:,}" for size in sizes}
     columns |= {f"across_{gap}": f"across {gap:,}" for gap in gaps}
     columns |= {f"swap_{gap}": f"order {gap:,}" for gap in gaps}
-    tables: dict[str, Table] = {}
+    rows: dict[str, list[dict[str, str]]] = {}
     simulated = tied = False
     for name, each in plans.items():
         for (loss, kind), row in zip(each.table.index, each.table.to_dict("records"), strict=True):
-            simulated |= not row["exact"]
-            cells = f"{row['cells']} {kind}"
-            if cells not in tables:
-                title = f"Cells: {cells}"
-                tables[cells] = Table(
-                    title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=0
-                )
-                for column in ("loss", "one person loses", "odds", "sd", "90 % within", *columns.values()):
-                    tables[cells].add_column(column, overflow="fold", no_wrap=column == "loss", justify="right")
-            shares = [f"{row[column]:.1%}" if row[column] == row[column] else "" for column in columns]
-            within = f"±{row['support_radius']:g}"
             guarantee = each.guarantee(loss)
+            simulated |= not row["exact"]
             tied |= bool(guarantee.unprotected)
-            tables[cells].add_row(f"{name} = {loss}", *_one_person(guarantee), f"{row['sd']:.2f}", within, *shares)
-    for shown in tables.values():
-        console.print(shown)
-    notes(
-        console,
-        "One person loses: the largest loss by one release, if counted in another cell, and the factor by which it "
-        "changes the odds. CV: standard deviation of the noise divided by the count. Across: probability that a count "
-        "at this distance from a limit is released beyond it. Order: probability that two counts at this distance are "
-        "released in the reverse order. No count of the table was used.",
-    )
+            loses, odds = _one_person(guarantee)
+            shares = {shown: f"{row[key]:.1%}" if row[key] == row[key] else "" for key, shown in columns.items()}
+            entries = {"loss": f"{name} = {loss}", "one person loses": loses, "odds": odds, "sd": f"{row['sd']:.2f}"}
+            within = {"90 % within": f"±{row['support_radius']:g}"}
+            rows.setdefault(f"Cells: {row['cells']} {kind}", []).append(entries | within | shares)
+    explanation = EXPLANATION
     if tied:
-        notes(console, "Several persons whose changes keep the public sums only together can lose more than one.")
+        explanation += "\nSeveral persons whose changes keep the public sums only together can lose more than one."
     if simulated:
-        notes(console, "Where public sums cross, and for l2 noise, from simulated noise, accurate to 2 %.")
+        explanation += "\nWhere public sums cross, and for l2 noise, from simulated noise, accurate to 2 %."
+    return {title: pd.DataFrame(lines) for title, lines in rows.items()}, explanation
+
+
+def show_tables(console: Console, tables: dict[str, pd.DataFrame], explanation: str) -> None:
+    """Print the tables of plans."""
+    for title, table in tables.items():
+        shown = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=0)
+        for column in table.columns:
+            shown.add_column(str(column), overflow="fold", no_wrap=column == "loss", justify="right")
+        for row in table.itertuples(index=False, name=None):
+            shown.add_row(*row)
+        console.print(shown)
+    notes(console, explanation)

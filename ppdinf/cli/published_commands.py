@@ -14,7 +14,7 @@ import typer
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_replaceable, write_atomically
-from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout, wrote
 from ppdinf.errors import PpdinfError, PrivacyError
 
 SHOWN = 20  # rows that a command prints
@@ -23,6 +23,9 @@ TEXT = (".csv", ".tsv", ".txt")
 NOT_TOTAL = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL", help="Label that is not a total, although it looks like one; repeat for more."),
+]
+REPORT = Annotated[
+    Path | None, typer.Option(help="Page with verdict, figures and table, .html. An existing file is replaced.")
 ]
 Text = str | None
 Files = list[Path] | None
@@ -164,7 +167,7 @@ def read(
     if output is not None:
         output.unlink(missing_ok=True)
         seen.save(output)
-        notes(console, f"Wrote {output.name}.")
+        wrote(console, output)
 
 
 @takes_published_table
@@ -173,6 +176,7 @@ def audit(
     output: Annotated[
         Path | None, typer.Option(help="Table of all cells with their bounds, .csv. An existing file is replaced.")
     ] = None,
+    report: REPORT = None,
     seconds: Annotated[float, typer.Option(help="Time limit of integer programmes.", min=0)] = 300.0,
 ) -> None:
     """Find the smallest and largest count of every cell, and cells that are not published but determined.
@@ -180,8 +184,8 @@ def audit(
     Exit code 1 if the table discloses a count that it does not publish, or if the time was not sufficient to exclude
     this.
     """
-    if output is not None:
-        require_replaceable(output)
+    for path in filter(None, (output, report)):
+        require_replaceable(path)
     console = stdout()
     seen = table.read()
     bounds = ppd.identified_bounds(seen, seconds=seconds)
@@ -196,13 +200,19 @@ def audit(
             notes(console, f"... and {len(disclosed) - SHOWN} more.")
     else:
         notes(console, "No cell that is not published is determined.")
-    for sentence in seen.possible_totals() if several else ():  # determined cells need no total
+    totals = seen.possible_totals() if several else []  # determined cells need no total
+    for sentence in totals:
         notes(console, sentence)
     if len(open_cells):
         notes(console, f"{_cells_are(len(open_cells))} undecided after {seconds:g} s: allow more by --seconds.")
     if output is not None:
         write_atomically(output, bounds.to_csv())
-        notes(console, f"Wrote {output.name}: {len(bounds)} rows.")
+        wrote(console, output, len(bounds))
+    if report is not None:
+        from ppdinf.report import write_bounds
+
+        write_bounds(bounds, report, f"Possible counts of {table.files[0].name}", totals)
+        wrote(console, report)
     if len(disclosed) or len(open_cells):
         raise typer.Exit(1)
 
@@ -224,7 +234,7 @@ def denoise(
         typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
     ] = None,
     draws: Annotated[int, typer.Option(help="Draws per chain, of two chains.", min=10)] = 1000,
-    report: Annotated[Path | None, typer.Option(help="Page with figures, .html. An existing file is replaced.")] = None,
+    report: REPORT = None,
     seed: Annotated[int, typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)] = 1,
 ) -> None:
     """Estimate counts from releases of a table, its measurements, or a CSV file, without a data model.
@@ -253,10 +263,10 @@ def denoise(
     paragraphs(console, "Counts, with 90 % intervals", results.head(SHOWN).round(1).to_string())
     if len(results) > SHOWN:
         notes(console, f"... and {len(results) - SHOWN} more.")
-    notes(console, f"Wrote {output.name}: {len(results)} rows.")
+    wrote(console, output, len(results))
     if report is not None:
         denoised.report(report, statement)
-        notes(console, f"Wrote {report.name}.")
+        wrote(console, report)
     drawn = denoised.draws.sizes["draw"]
     if drawn < draws:
         notes(console, f"Interrupted: the results use the first {drawn} of {draws} draws of each chain.")

@@ -12,7 +12,7 @@ from rich.table import Table
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_place
 from ppdinf._internal.values import visible
-from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, stage, stdout
+from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, quoted, stage, stdout
 from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 
@@ -147,9 +147,9 @@ def write_release(console: Console, made: Release, output: Path, held: str, budg
     """Write a release, and print its guarantee, its contents and the remaining budget."""
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
-    paragraphs(console, "Written", f"{output} ({held})")
+    paragraphs(console, "Written", f"{quoted(output)} ({held})")
     _print_remaining(console, budget)
-    notes(console, f"Verify the file with: ppdinf check {output}")
+    notes(console, f"Verify the file with: ppdinf check {quoted(output)}")
 
 
 def _print_remaining(console: Console, budget: Session | None) -> None:
@@ -292,7 +292,7 @@ def begin(
     if epsilon is None and rho is None:
         raise PrivacyError("a session requires a budget: --epsilon, --epsilon and --delta, or --rho")
     if file.exists():
-        raise FileExistsError(f"{file} exists: show it with ppdinf session show {file}, or choose another name")
+        raise FileExistsError(f"{file} exists: show it with ppdinf session show {quoted(file)}, or choose another name")
     parts = read_labels(partition, "--partition") if partition else None
     budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
     show_session(stdout(), ppd.Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))

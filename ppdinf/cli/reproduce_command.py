@@ -18,7 +18,7 @@ import typer
 from rich.table import Table
 
 from ppdinf._internal.atomic_files import make_folder
-from ppdinf.cli.plain_output import notes, stdout
+from ppdinf.cli.plain_output import notes, quoted, stdout
 
 PACKAGE = Path(__file__).parents[1]
 PLACES = {PACKAGE / "case_studies": "ppdinf.case_studies", PACKAGE.parent / "case_studies": "case_studies"}
@@ -65,8 +65,8 @@ def reproduce(
     folder = Path("ppdinf-reproduce", case) if output is None else output
     make_folder(folder)
     main(folder, **chosen)
-    notes(console, f"Comparison with the paper: {scripts[case].parent / 'README.md'}")
-    notes(console, "\n".join(["Written:", *sorted(str(path) for path in folder.iterdir())]))
+    notes(console, f"Comparison with the paper: {quoted(scripts[case].parent / 'README.md')}")
+    notes(console, "\n".join(["Written:", *sorted(quoted(path) for path in folder.iterdir())]))
 
 
 def cases() -> dict[str, Path]:

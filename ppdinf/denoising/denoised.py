@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,9 @@ from ppdinf.measurements.entries import scale_dependence
 from ppdinf.models.aggregates import aggregate, summary
 from ppdinf.models.compare import OF_POSTERIOR
 from ppdinf.tables.frame import Frame
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ESS, R_HAT = 400, 1.02
 SECONDS = 10.0  # time limit of the proof that cells are determined
@@ -242,6 +245,21 @@ class Denoised:
             The file cannot be written; an existing file is unchanged.
         """
         importlib.import_module(PAGES).write_denoised(self, path, statement, title)
+
+    def plot(self, statement: Public | None = None) -> Figure:
+        """Plot intervals of cells or sums with published, possible and disclosed counts, as on the page of `report`.
+
+        Parameters
+        ----------
+        statement : Public, optional
+            Sums to show, ``inv.groups("area")``. Default: all cells.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            As by `ppdinf.plots.plot_intervals`.
+        """
+        return importlib.import_module(PAGES).plot_denoised(self, statement)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())

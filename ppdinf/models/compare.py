@@ -127,7 +127,7 @@ def compare(
         method of the intervals, or the reason why they do not exist. An estimate without an interval has width 0, and
         its coverage is the share of releases in which it equals the truth. Both are nan for a mechanism whose noise has
         no public quantiles.
-        ``.to_dataframe()`` gives one row per analysis and cell.
+        ``.to_dataframe()`` gives one row per analysis and cell. Attributes: ``interval`` and ``draws``.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def compare(
 
     See Also
     --------
-    ppdinf.models.leave_one_out, ppdinf.log_likelihood, ppdinf.diagnose
+    ppdinf.plots.plot_scores, ppdinf.models.leave_one_out, ppdinf.log_likelihood, ppdinf.diagnose
 
     Examples
     --------
@@ -184,7 +184,8 @@ def compare(
             how = done[0][3]
         rows.append(_scores(readings, truth))
         intervals.append(how)
-    return xr.concat(rows, xr.Variable("analysis", list(methods))).assign(intervals=("analysis", intervals))
+    scores = xr.concat(rows, xr.Variable("analysis", list(methods))).assign(intervals=("analysis", intervals))
+    return scores.assign_attrs(interval=interval, draws=draws)
 
 
 def _noise_ends(

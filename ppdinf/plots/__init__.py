@@ -2,17 +2,22 @@
 
 Axes have units. The plotted values are computed in other subpackages.
 
-noise        Noise of a mechanism in one cell, and the error of released cells against the privacy loss.
+noise        Noise of a mechanism in one cell, errors of released cells against the privacy loss, and of methods.
 posterior    The posterior: the confidential table cell by cell, and traces and ranks of chains.
 style        Common style of all figures: sizes, ink, and two colours for colour-blind readers.
-uncertainty  Estimates of cells and areas, with the uncertain ones marked.
+uncertainty  Estimates of cells and areas, with the uncertain and the disclosed ones marked.
 """
 
 from ppdinf.plots.noise import plot_noise as plot_noise
 from ppdinf.plots.noise import plot_plan as plot_plan
+from ppdinf.plots.noise import plot_scores as plot_scores
 from ppdinf.plots.posterior import plot_chains as plot_chains
 from ppdinf.plots.posterior import plot_posterior_table as plot_posterior_table
 from ppdinf.plots.uncertainty import plot_cells as plot_cells
+from ppdinf.plots.uncertainty import plot_intervals as plot_intervals
 from ppdinf.plots.uncertainty import plot_map as plot_map
 
-__all__ = ["plot_cells", "plot_chains", "plot_map", "plot_noise", "plot_plan", "plot_posterior_table"]
+__all__ = [
+    "plot_cells", "plot_chains", "plot_intervals", "plot_map",
+    "plot_noise", "plot_plan", "plot_posterior_table", "plot_scores",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Noise of a mechanism in one cell, and the error of released cells against the privacy loss."""
+"""Noise of a mechanism in one cell, errors of released cells against the privacy loss, and errors of methods."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.error_plan import ErrorPlan
 from ppdinf.noise.primitives.stream import seeded_stream
-from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, figure_style, headline
+from ppdinf.plots.style import GRID, INK, NAIVE, POSTERIOR, QUIET, clean, figure_style, headline
 from ppdinf.releases import Release
 
 VALUES = 200_000
@@ -78,7 +79,7 @@ def plot_noise(release: Release) -> Figure:
         axes.set_xlabel("noise in one cell (persons)")
         axes.set_ylabel("share of cells" if width == 1 else f"share of cells, per {width} persons")
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.grid(axis="y", color="#E4E4E4", linewidth=0.7)
+        axes.grid(axis="y", **GRID)
         axes.set_axisbelow(True)
         axes.tick_params(axis="both", length=0)
         axes.annotate(
@@ -177,8 +178,65 @@ def plot_plan(
                 axes.set_xscale("log")
                 axes.set_yscale("log")
                 axes.set_xlabel(f"{loss_name}, per unit of distance")
-                axes.grid(color="#E4E4E4", linewidth=0.7)
+                axes.grid(**GRID)
                 axes.legend(frameon=False, fontsize=8)
             relative.yaxis.set_major_formatter(PercentFormatter(1))
         figure.suptitle("Error against privacy loss", fontsize=10.5, fontweight="bold", x=0.01, ha="left")
+    return figure
+
+
+def plot_scores(scores: xr.Dataset) -> Figure:
+    """Plot the error and the coverage of each method, one point per cell.
+
+    Parameters
+    ----------
+    scores : xarray.Dataset
+        Result of `ppdinf.compare`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Methods in the order of their root mean square error over all cells, which a bar shows. Coverage is missing for
+        methods without intervals. A line marks the probability of the intervals.
+
+    See Also
+    --------
+    ppdinf.compare
+
+    Examples
+    --------
+    >>> import numpy as np, ppdinf as ppd
+    >>> mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/2")
+    >>> scores = ppd.compare({"noisy": mechanism}, np.array([0, 1, 30]), draws=50, rng=1, progressbar=False)
+    >>> [label.get_text() for label in ppd.plots.plot_scores(scores).axes[0].get_yticklabels()]
+    ['noisy']
+    """
+    rmse, coverage = (scores[name].values for name in ("rmse", "coverage"))
+    methods = scores["analysis"].values
+    errors_of = rmse.reshape(methods.size, -1)
+    shares_of = coverage.reshape(methods.size, -1)
+    together = np.sqrt((errors_of**2).mean(axis=1))
+    order = np.argsort(together)
+    dots: dict[str, Any] = {"color": POSTERIOR, "alpha": 0.4, "markersize": 4}
+    with figure_style():
+        height = 1.3 + 0.42 * order.size
+        figure = Figure(figsize=(8, height), layout="constrained")
+        errors, shares = figure.subplots(1, 2, sharey=True)
+        for place, method in enumerate(order):
+            rows = np.full(errors_of.shape[1], place)
+            errors.plot(errors_of[method], rows, "o", **dots)
+            if not str(scores["intervals"].values[method]).startswith("none"):
+                shares.plot(shares_of[method], rows, "o", **dots)
+        places = range(order.size)
+        errors.plot(together[order], places, "|", color=INK, markersize=14)
+        shares.axvline(scores.attrs.get("interval", 0.9), color=QUIET, linestyle="--")
+        errors.set_yticks(places, methods[order])
+        errors.set_ylim(order.size - 0.5, -0.5)
+        errors.set_xlim(left=0)
+        errors.set_xlabel("root mean square error (persons); bars: all cells")
+        shares.set_xlabel("releases whose interval contains the truth")
+        percent = PercentFormatter(1, decimals=0)
+        shares.xaxis.set_major_formatter(percent)
+        clean(errors)
+        clean(shares)
     return figure

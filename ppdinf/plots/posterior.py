@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gamma
 
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, figure_style, label_round_numbers
+from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, cut_outliers, figure_style
 from ppdinf.releases import Release
 
 PROBABILITY = 0.9
-LINEAR = 10  # counts up to here are on a linear scale in every figure
 ROWS = 80
 """Number of rows that are readable on one page."""
 
@@ -35,7 +34,13 @@ def naive_interval(counts: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plot_posterior_table(
-    idata: xr.DataTree, release: Release, name: str, *, rate: str | None = None, exposure: str | None = None
+    idata: xr.DataTree,
+    release: Release,
+    name: str,
+    *,
+    rate: str | None = None,
+    exposure: str | None = None,
+    truth: xr.DataArray | None = None,
 ) -> Figure:
     """Plot released counts against posterior intervals, and rates against the naive analysis.
 
@@ -49,12 +54,16 @@ def plot_posterior_table(
     rate, exposure : str, optional
         Posterior variable with the expected count per unit of exposure, and the covariate of the release with the
         exposure (population). With both, a second panel shows rates per 100,000, except for cells with exposure 0.
+    truth : xarray.DataArray, optional
+        The confidential table with the labels of the release, where it is known, such as of simulated data. Its counts
+        are marked as confidential.
 
     Returns
     -------
     matplotlib.figure.Figure
-        One row per cell, in decreasing order; of more than 80 cells only the 80 smallest, which noise affects most.
-        Draws are matched to the release by label.
+        One row per cell, in the decreasing order that the label of the axis states; of more than 80 cells only the 80
+        smallest, which noise affects most. Draws are matched to the release by label. If few rates would press the
+        others together, the axis ends before them, and their values are printed at its end.
 
     Raises
     ------
@@ -96,7 +105,11 @@ def plot_posterior_table(
     with figure_style():
         figure = Figure(figsize=(10, 1.6 + 0.145 * len(order)), layout="constrained")
         panels = figure.subplots(1, 2 if rate else 1, sharey=True, squeeze=False)[0]
-        _counts_panel(panels[0], draws[:, order], released[order])
+        known = None
+        if truth is not None:
+            by_label = truth.sel({dim: release.table[dim] for dim in release.dims})
+            known = by_label.transpose(*release.dims).values.ravel()[order]
+        _counts_panel(panels[0], draws[:, order], released[order], known)
         if rate is None:
             title = _takeaway_counts(draws[:, order], released[order])
         else:
@@ -108,6 +121,8 @@ def plot_posterior_table(
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
         panels[0].set_yticks(range(len(order)), labels, fontsize=7)
         panels[0].set_ylim(len(order) - 0.4, -0.6)
+        some = f"the {len(order)} smallest of {size.size} cells, " if len(order) < size.size else ""
+        panels[0].set_ylabel(f"{some}by decreasing {exposure or 'posterior mean'}", fontsize=8)
     return figure
 
 
@@ -153,22 +168,19 @@ def _interval(draws: np.ndarray) -> np.ndarray:
     return np.quantile(draws, [tail, 1 - tail], axis=0)
 
 
-def _counts_panel(axes: Axes, draws: np.ndarray, released: np.ndarray) -> None:
+def _counts_panel(axes: Axes, draws: np.ndarray, released: np.ndarray, truth: np.ndarray | None) -> None:
     rows = np.arange(released.size)
     lower, upper = _interval(draws)
     axes.hlines(rows, lower, upper, color=POSTERIOR, linewidth=2.4, alpha=0.55)
     axes.plot(draws.mean(axis=0), rows, "o", color=POSTERIOR, markersize=3.6)
     axes.plot(released, rows, "D", color=NAIVE, markersize=3.6, markerfacecolor="white", markeredgewidth=1.1)
-    if max(np.abs(released).max(), np.abs(upper).max()) > 10 * LINEAR:
-        axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.7)
-        label_round_numbers(axes.xaxis, LINEAR)
-        axes.set_xlabel(f"persons (linear between -{LINEAR} and {LINEAR}, logarithmic beyond)")
-    else:
-        label_round_numbers(axes.xaxis)
-        axes.set_xlabel("persons")
+    if truth is not None:
+        axes.plot(truth, rows, "|", color=INK, markersize=7, markeredgewidth=1.4)
+    count_axis(axes, [released, upper])
     axes.axvline(0, color=QUIET, linewidth=0.8)
     clean(axes)
-    _key(axes, "Counts", "released, with its noise", "none", f"posterior mean and {PROBABILITY:.0%} interval")
+    known = "" if truth is None else "confidential, known in this demo only"
+    _key(axes, "Counts", "released, with its noise", "none", f"posterior mean and {PROBABILITY:.0%} interval", known)
 
 
 def _rates_panel(axes: Axes, rates: np.ndarray, released: np.ndarray, scale: np.ndarray) -> None:
@@ -181,21 +193,24 @@ def _rates_panel(axes: Axes, rates: np.ndarray, released: np.ndarray, scale: np.
     axes.plot(released[below] * scale[below], rows[below] - 0.17, "D", color=NAIVE, markersize=3.2)
     axes.hlines(rows + 0.17, lower, upper, color=POSTERIOR, linewidth=2.4, alpha=0.55)
     axes.plot(rates.mean(axis=0), rows + 0.17, "o", color=POSTERIOR, markersize=3.6)
+    cut_outliers(axes, rows, np.fmax(high * scale, upper))
     axes.axvline(0, color=QUIET, linewidth=0.8)
     axes.set_xlabel("per 100,000 persons" + ("; filled: noisy count below zero, no interval" if below.any() else ""))
     clean(axes)
     _key(axes, "Rates", "naive: noisy count as if true", "-", f"posterior mean and {PROBABILITY:.0%} interval")
 
 
-def _key(axes: Axes, title: str, naive: str, line: Literal["-", "none"], posterior: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=22)
-    handles = [
-        Line2D([], [], color=NAIVE, marker="D", markerfacecolor="white", markersize=4, linestyle=line),
-        Line2D([], [], color=POSTERIOR, marker="o", markersize=4, linewidth=2.4),
-    ]
+def _key(axes: Axes, title: str, naive: str, line: Literal["-", "none"], posterior: str, truth: str = "") -> None:
+    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=36 if truth else 22)
+    entries = [
+        (Line2D([], [], color=NAIVE, marker="D", markerfacecolor="white", markersize=4, linestyle=line), naive, NAIVE),
+        (Line2D([], [], color=POSTERIOR, marker="o", markersize=4, linewidth=2.4), posterior, POSTERIOR),
+        (Line2D([], [], color=INK, marker="|", markersize=7, markeredgewidth=1.4, linestyle="none"), truth, INK),
+    ][: 3 if truth else 2]
+    handles, texts, colors = zip(*entries, strict=True)
     axes.legend(
-        handles, [naive, posterior], loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=2, frameon=False,
-        fontsize=8, handlelength=1.6, columnspacing=1.2, borderaxespad=0.2, labelcolor=[NAIVE, POSTERIOR],
+        handles, texts, loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=2, frameon=False,
+        fontsize=8, handlelength=1.6, columnspacing=1.2, borderaxespad=0.2, labelcolor=colors,
     )  # fmt: skip
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import Locator, MaxNLocator, NullLocator
+from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -24,6 +25,7 @@ NAIVE = "#D55E00"
 INK = "#222222"
 QUIET = "#767676"
 
+GRID: dict[str, Any] = {"color": "#E4E4E4", "linewidth": 0.7}
 FEWEST = 4  # labels along an axis
 
 _STYLE: dict[RcKeyType, str | float] = {
@@ -53,7 +55,7 @@ def figure_style() -> Iterator[None]:
 
 def clean(axes: Axes) -> None:
     """Draw a grid behind the marks along x only, without tick marks along y."""
-    axes.grid(axis="x", color="#E4E4E4", linewidth=0.7)
+    axes.grid(axis="x", **GRID)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
 
@@ -94,6 +96,36 @@ def label_round_numbers(axis: Axis, threshold: int | None = None) -> None:
     axis.set_major_locator(EqualDistances() if threshold is None else RoundNumbers(threshold))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter("{x:,.0f}")
+
+
+LINEAR = 10  # counts up to here are on a linear scale in every figure
+
+
+def count_axis(axes: Axes, values: ArrayLike) -> None:
+    """Scale the x axis so that small counts are visible: logarithmic beyond 10 if `values` exceed 100."""
+    known = np.abs(np.asarray(values, dtype=np.float64))
+    if np.max(known[np.isfinite(known)], initial=0.0) > 10 * LINEAR:
+        axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.7)
+        label_round_numbers(axes.xaxis, LINEAR)
+        axes.set_xlabel(f"persons (linear between -{LINEAR} and {LINEAR}, logarithmic beyond)")
+    else:
+        label_round_numbers(axes.xaxis)
+        axes.set_xlabel("persons")
+
+
+def cut_outliers(axes: Axes, rows: NDArray[np.int64], ends: NDArray[np.float64]) -> None:
+    """End the x axis near the 95 % of rows that end first if others would press them together, and name others."""
+    known = np.sort(ends[np.isfinite(ends)])
+    few = known.size // 20
+    if not few:
+        return
+    edge = 1.05 * known[-few - 1]
+    if known[-1] <= 3 * edge:
+        return
+    axes.set_xlim(right=edge)
+    for row in np.flatnonzero(ends > edge):
+        text = f"to {ends[row]:,.0f} \N{RIGHTWARDS ARROW}"
+        axes.text(edge, rows[row], text, ha="right", va="center", color=INK, fontsize=6.5, backgroundcolor="white")
 
 
 def headline(axes: Axes, title: str, subtitle: str = "") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -11,11 +11,12 @@ import pandas as pd
 import xarray as xr
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from ppdinf.errors import CountError, LabelError, ModelError
-from ppdinf.plots.style import INK, QUIET, figure_style, headline
+from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, figure_style, headline
 
 if TYPE_CHECKING:
     from geopandas import GeoDataFrame
@@ -148,6 +149,115 @@ def _labels(draws: xr.DataArray, dims: list[str]) -> list[str]:
         ", ".join(str(part[k]) for part, k in zip(index, place, strict=True))
         for place in zip(*(axis.ravel().tolist() for axis in grid), strict=True)
     ]
+
+
+LONGEST = 40  # rows of a figure of intervals
+KEYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "least": ("possible", {"color": QUIET, "linewidth": 0.9}),
+    "estimate": ("posterior mean and 90% interval", {"color": POSTERIOR, "marker": "o", "linewidth": 2}),
+    "published": ("published", {"color": NAIVE, "marker": "x", "linestyle": "none"}),
+    "disclosed": (
+        "not published, but determined",
+        {"color": INK, "marker": "D", "markerfacecolor": "none", "linestyle": "none"},
+    ),
+}  # by the column that shows it
+
+
+def plot_intervals(table: pd.DataFrame) -> Figure:
+    """Plot intervals of cells or sums, and mark those that are disclosed.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        One row per cell, indexed by its labels. Columns in persons: ``estimate``, ``lower`` and ``upper`` of a
+        posterior; ``least`` and ``most``, the possible counts; ``published``. The column ``disclosed`` is as in
+        `ppdinf.identified_bounds`. Columns may be missing.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        At most 40 rows, in the order of the table: the disclosed ones first, then those with the widest intervals
+        relative to their estimate or, without estimates, the narrowest possible ranges. The label of the axis states
+        the choice. Counts above 10 are on a logarithmic scale if counts exceed 100.
+
+    Raises
+    ------
+    LabelError
+        The table has neither ``estimate`` nor ``least``.
+
+    See Also
+    --------
+    plot_cells, ppdinf.identified_bounds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from ppdinf.plots import plot_intervals
+    >>> table = pd.DataFrame({"least": [1, 4], "most": [3, 4], "disclosed": [False, True]}, index=["A", "B"])
+    >>> [label.get_text() for label in plot_intervals(table).axes[0].get_yticklabels()]
+    ['A', 'disclosed: B']
+    """
+    if not {"estimate", "least"} & set(table.columns):
+        raise LabelError(f"the table needs a column 'estimate' or 'least', found {', '.join(map(str, table.columns))}")
+    shown, some = _chosen_rows(table)
+    marked = shown["disclosed"].to_numpy(bool)
+    places = np.arange(len(shown))
+    columns = set(table.columns)
+    with figure_style():
+        height = 1.3 + 0.2 * len(shown)
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        axes = figure.add_subplot()
+        ends = shown[sorted({"upper", "most", "published"} & columns)]
+        largest = float(np.nanmax(ends.replace(np.inf, np.nan)))
+        count_axis(axes, ends)
+        if "least" in columns:
+            least, most = shown[["least", "most"]].to_numpy(np.float64).T
+            most = np.minimum(most, largest)
+            axes.hlines(places, least, most, color=QUIET, linewidth=0.9)
+            single = np.flatnonzero(least == most)
+            axes.plot(least[single], single, ".", color=QUIET)
+            axes.plot(least[marked], places[marked], "D", color=INK, markersize=7, markerfacecolor="none")
+        if "estimate" in columns:
+            axes.hlines(places, shown["lower"], shown["upper"], color=POSTERIOR, linewidth=2, alpha=0.5)
+            axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
+        if "published" in columns:
+            axes.plot(shown["published"], places, "x", color=NAIVE, markersize=5)
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_xlim(left=min(-0.5, axes.get_xlim()[0]))
+        names = [label_text(label) for label in shown.index]
+        for place in np.flatnonzero(marked):
+            names[place] = f"disclosed: {names[place]}"
+        axes.set_yticks(places, names)
+        axes.set_ylabel(f"{some}in the order of the table", fontsize=8)
+        clean(axes)
+        keys = [KEYS[column] for column in KEYS if column in columns]
+        if not marked.any():
+            keys = [key for key in keys if key is not KEYS["disclosed"]]
+        handles = [Line2D([], [], markersize=4, label=text, **style) for text, style in keys]
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(keys), frameon=False, fontsize=7.5)
+    for label, mark in zip(axes.get_yticklabels(), marked, strict=True):
+        label.set(color=NAIVE if mark else INK, fontweight="bold" if mark else "normal")
+    return figure
+
+
+def _chosen_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the rows of a figure of intervals with the column ``disclosed``, and how they were chosen."""
+    table = table if "disclosed" in table else table.assign(disclosed=False)
+    if len(table) <= LONGEST:
+        return table, ""
+    if "estimate" in table:
+        rank = (table["lower"] - table["upper"]) / table["estimate"].clip(lower=1)
+        choice = "the widest intervals relative to the estimate"
+    else:
+        rank = table["most"] - table["least"]
+        choice = "the narrowest possible ranges"
+    chosen = np.lexsort((rank, ~table["disclosed"].to_numpy(bool)))[:LONGEST]
+    return table.iloc[np.sort(chosen)], f"{LONGEST} of {len(table)}: disclosed ones and {choice}; "
+
+
+def label_text(label: object) -> str:
+    """Return the label of a row as text, also of several dimensions."""
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 MISSING = "#DDDDDD"

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import math
 import os
-import platform
 from dataclasses import dataclass
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ppdinf import plots
 from ppdinf._internal.atomic_files import write_atomically
@@ -28,15 +22,13 @@ from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.models import sample_confidential
 from ppdinf.models.rates import draw_rates, rate_model
 from ppdinf.plots.noise import noise_values
-from ppdinf.privacy.unit_loss import describe_loss, format_loss
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import effects, exposures, require_rates
+from ppdinf.report.page import FAILED, Page, base64_of, listed, png
 from ppdinf.samplers.interrupts import between_draws
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 
 
 PROBABILITY = 0.9
@@ -61,6 +53,7 @@ class RateAnalysis:
     sampling: dict[str, float]
     idata: xr.DataTree
     diagnosis: Diagnosis
+    truth: xr.DataArray | None = None  # the confidential table, known of simulated data only
 
     @property
     def parameters(self) -> list[str]:
@@ -92,13 +85,24 @@ class RateAnalysis:
         table[[*RATES]] = rates
         return table
 
+    def finding(self, figure: Figure) -> str:
+        """State the result in sentences: the title of the figure, and the coverage of a known truth."""
+        found = f"{figure.get_suptitle()}."
+        if self.truth is None:
+            return found
+        truth = self.truth.values.ravel()
+        _, lower, upper = (self.table()[name] for name in COUNTS)
+        inside = ((lower <= truth) & (truth <= upper)).sum()
+        known = f"{inside} of the {truth.size} confidential counts, which are known in this demo only"
+        return f"{found} The 90 % intervals contain {known}."
+
     def model(self) -> str:
         """Describe the fitted model and the treatment of the confidential table in sentences."""
         labels = effects(self.release)
         at_risk = f" times its {self.exposure}" if self.exposure is not None else ""
         mean = "a common mean"
         if labels:
-            mean += f" with additive effects of {_listed(labels)} on the log scale"
+            mean += f" with additive effects of {listed(labels)} on the log scale"
         if self.previous is not None:
             mean += f" and a slope on the logarithm of the earlier rate ({self.previous})"
         nobody = exposures(self.release, self.exposure) == 0
@@ -117,7 +121,9 @@ class RateAnalysis:
         """Figures by file name: posterior, noise, chains."""
         rate = "rate" if self.exposure is not None else None
         drawn = (
-            plots.plot_posterior_table(self.idata, self.release, self.name, rate=rate, exposure=self.exposure),
+            plots.plot_posterior_table(
+                self.idata, self.release, self.name, rate=rate, exposure=self.exposure, truth=self.truth
+            ),
             plots.plot_noise(self.release),
             plots.plot_chains(self.idata, self.parameters, trusted=self.diagnosis.ok),
         )
@@ -212,10 +218,6 @@ def _sampled(
             raise KeyboardInterrupt from None  # stopped during tuning
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
-
-
 def _summarise(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
     """Return mean and interval of each cell, shape (cells, 3)."""
     flat = draws.transpose("chain", "draw", *dims).values.reshape(draws.sizes["chain"] * draws.sizes["draw"], -1)
@@ -223,97 +225,42 @@ def _summarise(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
     return np.column_stack([flat.mean(axis=0), *np.quantile(flat, [tail, 1 - tail], axis=0)])
 
 
-PACKAGES = ("ppdinf", "pymc", "arviz", "numba", "numpy")
-
-
 def write_report(
     analysis: RateAnalysis, path: str | PathLike[str], *, title: str, release_file: str, about: str = ""
 ) -> None:
     """Write a release and its posterior as one HTML file, and the figures as PNG files in the same folder."""
     path = Path(path)
-    images = {}
-    for name, figure in analysis.figures().items():
-        images[name] = png(figure)
-        write_atomically(path.parent / f"{name}.png", images[name])
-    write_atomically(path, _render(analysis, images, title, release_file, about))
-
-
-def _render(analysis: RateAnalysis, images: dict[str, bytes], title: str, release_file: str, about: str) -> str:
-    release, noise = analysis.release, noise_values(analysis.release)
-    return (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            title=title,
-            about=about,
-            analysis=analysis,
-            release=release,
-            frame=release.frame,
-            guarantee=release.guarantee.describe().split("\n\n"),
-            noise_sd=float(noise.std()),
-            noise_often=np.quantile(abs(noise), 0.5, method="inverted_cdf"),
-            noise_rare=np.quantile(abs(noise), 0.95, method="inverted_cdf"),
-            digits=0 if release.mechanism.is_integer else 1,
-            one_person=_one_person(release.guarantee),
-            loss=_loss(release.guarantee),
-            sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
-            kept=bool(release.public.check(release.table)["agrees"].all()),
-            cells=analysis.table().to_dict("records"),
-            summary=analysis.summary(),
-            per=f"{PER:,}",
-            images={name: base64.b64encode(data).decode("ascii") for name, data in images.items()},
-            code=analysis.code(release_file),
-            versions=versions(),
-        )
+    release = analysis.release
+    figures = analysis.figures()
+    images = {name: png(figure) for name, figure in figures.items()}
+    for name, image in images.items():
+        write_atomically(path.parent / f"{name}.png", image)
+    ok = analysis.diagnosis.ok
+    noise = noise_values(release)
+    often, rare = np.quantile(abs(noise), [0.5, 0.95], method="inverted_cdf")
+    page = Page(
+        title,
+        f"Posterior of a privacy-protected table given its noise and its exact public sums. {about}",
+        verdict="The posterior passed its checks." if ok else "Do not use this posterior yet: its checks failed.",
+        ok=ok,
+        finding=analysis.finding(figures["posterior"]) if ok else "",
+        details=str(analysis.diagnosis),
+        stamp="" if ok else FAILED,
     )
-
-
-def environment() -> Environment:
-    """Return the templates of this folder; labels are escaped."""
-    templates = Environment(
-        loader=PackageLoader("ppdinf.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    page.write(
+        path,
+        "analysis.html.j2",
+        analysis=analysis,
+        release=release,
+        images={name: base64_of(image) for name, image in images.items()},
+        cells=analysis.table().to_dict("records"),
+        noise_sd=float(noise.std()),
+        noise_often=often,
+        noise_rare=rare,
+        digits=0 if release.mechanism.is_integer else 1,
+        sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
+        kept=bool(release.public.check(release.table)["agrees"].all()),
+        summary=analysis.summary(),
+        per=f"{PER:,}",
+        code=analysis.code(release_file),
     )
-    templates.filters["number"] = _number
-    return templates
-
-
-def versions() -> list[tuple[str, str]]:
-    """Return names and versions of the packages that made a page."""
-    return [(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())]
-
-
-def _one_person(guarantee: ReleaseGuarantee) -> tuple[str, str]:
-    """Return the loss of one unit as text, and all its numbers."""
-    loss, name = guarantee.loss_of_unit, "epsilon" if guarantee.rho is None else "rho"
-    if loss == math.inf:
-        return "no limit", f"on the loss of one {guarantee.unit}"
-    return format_loss(loss), f"{name} at most for one {guarantee.unit}: {describe_loss(guarantee)}"
-
-
-def _loss(guarantee: ReleaseGuarantee) -> tuple[str, str]:
-    """Return the privacy loss as a number, and its description."""
-    zcdp = guarantee.rho is not None
-    unit = "per unit of distance" if guarantee.metric else "between neighbours"
-    squared = unit.replace("distance", "squared distance")
-    description = f"rho: zCDP loss {squared}" if zcdp else f"epsilon: privacy loss {unit}"
-    return f"{float(guarantee.loss(1)):g}", description
-
-
-def _number(value: float, digits: int | None = None) -> str:
-    """Format a number for a table, or a dash for nan."""
-    if pd.isna(value):
-        return "–"
-    whole = float(value).is_integer() if digits is None else digits == 0
-    return f"{value:,.0f}" if whole else f"{value:,.{digits or 1}f}"
-
-
-def png(figure: Figure) -> bytes:
-    """Return a figure as PNG bytes, at a higher resolution if the figure requests it."""
-    data = io.BytesIO()
-    dpi = max(110 if figure.get_figheight() < 8 else 130, figure.dpi)
-    figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
-    return data.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from dataclasses import fields, is_dataclass
 from os import PathLike
@@ -12,18 +11,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ppdinf._internal.atomic_files import write_atomically
 from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
 from ppdinf.laws.additive_law import AdditiveLaw
-from ppdinf.plots import plot_cells
-from ppdinf.plots.style import NAIVE, POSTERIOR, QUIET, clean, figure_style
-from ppdinf.report.analysis_report import environment, png, versions
+from ppdinf.plots import plot_cells, plot_intervals
+from ppdinf.plots.uncertainty import LONGEST, label_text
+from ppdinf.report.page import FAILED, Page, listed
 
-SHOWN = 40  # cells or sums in the figure: those with the widest intervals relative to their estimates
 COLUMNS = 40  # largest number of columns of the figure of all cells
 SECONDS = 20.0  # time limit of the bounds
-LISTED = 1000  # rows in the table of the page
+UNCERTAIN = 0.3  # margin of error divided by the estimate
 
 
 def write_denoised(
@@ -31,71 +28,63 @@ def write_denoised(
 ) -> None:
     """Write the page; see `Denoised.report`."""
     data = posterior.data
+    problems = posterior.problems
+    table = intervals_of(posterior, statement)
+    hidden = table.index[table["disclosed"]].map(label_text).tolist() if "disclosed" in table else []
+    wide = (table["upper"] - table["lower"]) / 2 > UNCERTAIN * table["estimate"]
+    finding = f"In {wide.sum()} of {len(table)} rows the margin of error exceeds {UNCERTAIN:.0%} of the estimate."
+    if hidden:
+        finding += f" {len(hidden)} of {len(table)} are not published but determined: {listed(hidden)}."
+    page = Page(
+        title or f"Counts by {' and '.join(data.dims)}",
+        "Confidential counts given all published noisy and exact sums.",
+        verdict="Do not use these counts yet: checks failed." if problems else "The chains agree about every cell.",
+        ok=not problems,
+        finding=finding,
+        details=" ".join(problems),
+        stamp=FAILED if problems else "",
+        settings={"draws": " x ".join(str(posterior.draws.sizes[dim]) for dim in ("chain", "draw"))},
+    )
+    page.add("Estimates")
+    page.figure(plot_intervals(table), _caption(table))
+    if figure := _margins(posterior, table, statement):
+        page.figure(figure, "Posterior means; half of the 90 % interval divided by the estimate.")
+    columns = "Posterior mean, standard deviation, 90 % interval and half of its width"
+    if "least" in table:
+        columns += "; least and most are possible given the published ranges, rounded numbers and exact sums"
+    page.add("Every row")
+    shown = table.drop(columns=["published", "disclosed"], errors="ignore").reset_index(allow_duplicates=True)
+    marks = dict.fromkeys(np.flatnonzero(table["disclosed"]).tolist(), "marked") if hidden else {}
+    columns += "; marked rows are not published but determined." if hidden else "."
+    page.table(shown, columns, labels=table.index.nlevels, marks=marks)
+    page.add("Published measurements", _exact(posterior))
+    page.table(_published(posterior), "Published sums, statement by statement; a law may have a scale for each sum.")
+    ess, r_hat = posterior.convergence["ess_bulk"].min(), posterior.convergence["r_hat"].max()
+    checked = f"Effective draws of every cell: at least {ess:.0f}; R-hat: at most {r_hat:.3f}."
+    page.add("Diagnostics", f"{checked} Tables were {posterior.plan.removesuffix('.')}.")
+    if posterior.parameters:
+        page.table(_parameters(posterior), "Learned prior: level and effects are of log means.")
+    page.write(path)
+
+
+def intervals_of(posterior: Denoised, statement: Public | None) -> pd.DataFrame:
+    """Return the summary of a posterior with possible, published and disclosed counts where the data have them."""
     table = posterior.summary(statement).round(1)
     bounds = _bounds(posterior, statement)
-    columns = "Posterior mean, standard deviation, 90 % interval and half of its width"
     if bounds is not None:
-        table = table.assign(least=bounds["lower"].to_numpy(), most=bounds["upper"].to_numpy())
-        columns += "; least and most are possible given the published ranges, rounded numbers and exact sums"
-        if bounds["disclosed"].any():
-            columns += f"; {bounds['disclosed'].sum()} of {len(bounds)} are not published but determined"
-    verdict = " ".join(posterior.problems) or "The chains agree about every cell, and there are enough draws."
-    parts = [
-        _part(heading="Published measurements", text=_exact(posterior)),
-        _rows(
-            _published(posterior),
-            "Published sums, statement by statement; a law may have a scale for each sum.",
-        ),
-        _part(heading="Posterior"),
-        *_margins(posterior, table, statement),
-        _image(_intervals(posterior, table, statement), _caption(table)),
-        _rows(
-            table.head(LISTED),
-            columns + (f"; {len(table) - LISTED} more are not shown." if len(table) > LISTED else "."),
-        ),
-        _part(heading="Diagnostics", text=f"{verdict}\n\nTables were {posterior.plan.removesuffix('.')}."),
-        _image(_convergence(posterior), "Effective draws and R-hat of every cell; dashed lines: limits."),
-    ]
-    if posterior.parameters:
-        parts.append(_rows(_parameters(posterior), "Learned prior: level and effects are of log means."))
-    chains, draws = posterior.draws.sizes["chain"], posterior.draws.sizes["draw"]
-    page = (
-        environment()
-        .get_template("study.html.j2")
-        .render(
-            title=title or f"Counts by {' and '.join(data.dims)}",
-            about="Confidential counts given all published noisy and exact sums.",
-            claims=[],
-            parts=parts,
-            settings={"chains": chains, "draws of each": draws, "prior": "learned" if posterior.parameters else "flat"},
-            versions=versions(),
-        )
-    )
-    write_atomically(path, page)
+        least, most, disclosed = (bounds[name].to_numpy() for name in ("lower", "upper", "disclosed"))
+        table = table.assign(least=least, most=most, disclosed=disclosed)
+    return table if statement is not None else table.assign(published=_published_cells(posterior))
 
 
-def _part(**fields: object) -> dict[str, object]:
-    return {"heading": "", "text": "", "image": "", "caption": "", "rows": None} | fields
-
-
-def _rows(table: pd.DataFrame, caption: str) -> dict[str, object]:
-    flat = table.reset_index(allow_duplicates=True)
-    rows = [[f"{x:g}" if isinstance(x, float) else str(x) for x in row] for row in flat.values.tolist()]
-    return _part(caption=caption, columns=[str(column) for column in flat.columns], rows=rows)
-
-
-def _image(figure: Figure, caption: str) -> dict[str, object]:
-    return _part(caption=caption, image=base64.b64encode(png(figure)).decode("ascii"))
+def plot_denoised(posterior: Denoised, statement: Public | None) -> Figure:
+    """Plot the intervals of a posterior; see `Denoised.plot`."""
+    return plot_intervals(intervals_of(posterior, statement))
 
 
 def _caption(table: pd.DataFrame) -> str:
-    shown = (
-        f"The {SHOWN} of {len(table)} with the widest intervals relative to the estimate. "
-        if len(table) > SHOWN
-        else ""
-    )
     thin = "; thin lines: all values that the data permit" if "least" in table else ""
-    return f"{shown}Posterior mean and 90 % interval{thin}; crosses: published numbers of single cells or sums."
+    return f"Posterior mean and 90 % interval{thin}; crosses: published numbers of single cells."
 
 
 def _bounds(posterior: Denoised, statement: Public | None) -> pd.DataFrame | None:
@@ -136,7 +125,7 @@ def _published(posterior: Denoised) -> pd.DataFrame:
         laws = [_described(form) for form, _ in part.forms]
         said = "; ".join(map(str, stated.statement)) or "nothing"
         rows.append((said, part.y.size, laws[0] if len(laws) == 1 else f"{laws[0]} and {len(laws) - 1} more scales"))
-    return pd.DataFrame(rows, columns=["sums", "numbers", "law"]).set_index("sums")
+    return pd.DataFrame(rows, columns=["sums", "numbers", "law"])
 
 
 def _published_cells(posterior: Denoised) -> NDArray[np.float64]:
@@ -150,55 +139,19 @@ def _published_cells(posterior: Denoised) -> NDArray[np.float64]:
         return np.bincount(cells, weights=values[single], minlength=d) / np.where(number, number, np.nan)
 
 
-def _margins(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> list[dict[str, object]]:
+def _margins(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> Figure | None:
     """Return a figure of all cells or sums if the other figure omits some and the page is wide enough."""
     draws = posterior.draws if statement is None else posterior.sums(statement)
-    if len(table) <= SHOWN or draws.ndim < 4 or draws.shape[-1] > COLUMNS:
-        return []
-    return [_image(plot_cells(draws), "Posterior means; half of the 90 % interval divided by the estimate.")]
-
-
-def _intervals(posterior: Denoised, table: pd.DataFrame, statement: Public | None) -> Figure:
-    width = (table["upper"] - table["lower"]).to_numpy() / np.maximum(table["estimate"].to_numpy(), 1)
-    widest = np.sort(np.argsort(-width, kind="stable")[:SHOWN])
-    shown = table.iloc[widest]
-    labels = [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in shown.index]
-    with figure_style():
-        figure = Figure(figsize=(7, 0.8 + 0.2 * len(shown)), layout="constrained")
-        axes = figure.add_subplot()
-        places = np.arange(len(shown))
-        if "least" in shown:
-            upper_end = np.where(np.isfinite(shown["most"]), shown["most"], shown["upper"])
-            axes.hlines(places, shown["least"], upper_end, color=QUIET, linewidth=0.7)
-        axes.hlines(places, shown["lower"], shown["upper"], color=POSTERIOR, linewidth=2, alpha=0.5)
-        axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
-        if statement is None:
-            axes.plot(_published_cells(posterior)[widest], places, "x", color=NAIVE, markersize=5)
-        axes.set(yticks=places, yticklabels=labels, xlabel="persons", ylim=(len(shown) - 0.4, -0.6))
-        clean(axes)
-    return figure
-
-
-def _convergence(posterior: Denoised) -> Figure:
-    table = posterior.convergence
-    with figure_style():
-        figure = Figure(figsize=(7, 2.2), layout="constrained")
-        panels = figure.subplots(1, 2)
-        for axes, values, limit, label in (
-            (panels[0], table["ess_bulk"], 400, "effective draws"),
-            (panels[1], table["r_hat"], 1.02, "R-hat"),
-        ):
-            known = values.dropna().to_numpy()
-            if known.size:
-                axes.hist(known, bins=min(30, 5 + known.size // 4), color=POSTERIOR)
-            axes.axvline(limit, color=NAIVE, linestyle="--", linewidth=1)
-            axes.set(xlabel=label, ylabel="cells")
-            clean(axes)
-    return figure
+    if len(table) <= LONGEST or draws.ndim < 4 or draws.shape[-1] > COLUMNS:
+        return None
+    return plot_cells(draws)
 
 
 def _parameters(posterior: Denoised) -> pd.DataFrame:
     """Return posterior means and standard deviations of the prior's scalar parameters."""
-    rows = {name: (draws.mean(), draws.std()) for name, draws in posterior.parameters.items() if np.ndim(draws) == 2}
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd"]).round(2)
-    return table.rename_axis("parameter")
+    rows = [
+        (name, f"{draws.mean():.2f}", f"{draws.std():.2f}")
+        for name, draws in posterior.parameters.items()
+        if np.ndim(draws) == 2
+    ]
+    return pd.DataFrame(rows, columns=["parameter", "mean", "sd"])

@@ -358,9 +358,9 @@ def test_the_figure_of_a_large_table_shows_the_uncertain_cells():
     cells = ppd.suppressed(table, below=10, least=1, empty="suppressed")
     seen = ppd.Measurements(coords, public={inv.margin("area", "age"): cells})
     posterior = ppd.denoise(seen, draws=50, rng=1, progressbar=False)
-    figure = denoised_report._intervals(posterior, posterior.summary(), None)
+    figure = posterior.plot()
     shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert len(shown) == denoised_report.SHOWN
+    assert len(shown) == 40
     assert {"B, 2", "D, 4", "F, 9"} <= set(shown)
-    assert len(denoised_report._margins(posterior, posterior.summary(), None)) == 1
-    assert denoised_report._margins(posterior, posterior.summary(inv.groups("area")), inv.groups("area")) == []
+    assert denoised_report._margins(posterior, posterior.summary(), None) is not None
+    assert denoised_report._margins(posterior, posterior.summary(inv.groups("area")), inv.groups("area")) is None

@@ -11,7 +11,7 @@ from scipy.stats import poisson
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, LabelError, ModelError, PrivacyError
-from ppdinf.plots import plot_cells, plot_chains, plot_map, plot_noise, plot_posterior_table
+from ppdinf.plots import plot_cells, plot_chains, plot_intervals, plot_map, plot_noise, plot_posterior_table
 from ppdinf.plots.noise import noise_values
 from ppdinf.plots.posterior import naive_interval
 from ppdinf.plots.style import RoundNumbers
@@ -114,6 +114,38 @@ def test_a_large_table_shows_its_smallest_cells():
     figure = plot_posterior_table(xr.DataTree.from_dict({"posterior": draws}), release, "n")
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == [f"c{i}" for i in range(79, -1, -1)]
+
+
+def test_a_rate_that_would_press_the_others_together_is_printed_at_the_edge():
+    """One of 40 counties has 1 person; a truth is drawn as bars; the order of the rows is stated."""
+    persons = np.r_[np.full(39, 1000), 1]
+    labels = {"county": [f"c{i}" for i in range(40)], "persons": ("county", persons)}
+    table = xr.DataArray(np.full(40, 5), dims="county", coords=labels)
+    public = ppd.invariants.total() & ppd.invariants.covariates("persons")
+    release = ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon=1))
+    draws = xr.Dataset(
+        {"n": (("chain", "draw", "county"), np.full((1, 10, 40), 5)),
+         "rate": (("chain", "draw", "county"), np.full((1, 10, 40), 0.005))}, {"county": labels["county"]},
+    )  # fmt: skip
+    idata = xr.DataTree.from_dict({"posterior": draws})
+    counts, rates = plot_posterior_table(
+        idata, release, "n", rate="rate", exposure="persons", truth=table[::-1] + np.arange(40)
+    ).axes
+    assert rates.get_xlim()[1] < 2000
+    assert [text.get_text() for text in rates.texts] == [
+        f"to {naive_interval([5])[1][0] * 1e5:,.0f} \N{RIGHTWARDS ARROW}"
+    ]
+    assert counts.get_ylabel() == "by decreasing persons"
+    assert any(line.get_marker() == "|" and (line.get_xdata() == 44 - np.arange(40)).all() for line in counts.lines)
+
+
+def test_intervals_show_disclosed_cells_first():
+    table = pd.DataFrame({"estimate": 5.0, "lower": np.arange(50) / 10, "upper": 9.0, "disclosed": False})
+    table.loc[49, "disclosed"] = True  # the narrowest interval
+    shown = [label.get_text() for label in plot_intervals(table.assign(least=3, most=3)).axes[0].get_yticklabels()]
+    assert shown == [*map(str, range(39)), "disclosed: 49"]
+    with pytest.raises(LabelError, match="'estimate' or 'least'"):
+        plot_intervals(table[["lower"]])
 
 
 @pytest.mark.parametrize("largest", [3, 12, 37, 99, 101, 180, 950, 20_000, 3_000_000])

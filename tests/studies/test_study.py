@@ -152,7 +152,13 @@ def test_claims_have_three_results_in_quick_and_in_whole_runs(tmp_path, capsys):
     assert results == ["holds |", "too few replicates |", "fails: a misprint |"]
     claims = json.loads((tmp_path / "results.json").read_text())["claims"]
     assert [claim["holds"] for claim in claims] == [True, None, False]
-    assert '<td class="text claim ">too few replicates</td>' in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert '<td class="text">too few replicates</td>' in page
+    assert "1 of 3 claims hold." in page.split("<table")[0]
+    assert '<body class="open">' in page  # every claim that fails has a reason
+    made.claim("wrong", "here", 1, 2, holds=False)
+    made.write(progress=False)
+    assert '<body class="bad">' in (tmp_path / "report.html").read_text()
 
 
 def test_a_limit_within_three_standard_errors_is_undecided():

@@ -1,0 +1,109 @@
+"""Pages of bounds, of plans, and of scores of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from ppdinf.mechanisms.error_plan import ErrorPlan
+from ppdinf.plots import plot_intervals, plot_plan, plot_scores
+from ppdinf.plots.uncertainty import label_text
+from ppdinf.report.page import Page, listed
+
+
+def write_bounds(
+    bounds: pd.DataFrame, path: str | PathLike[str], title: str = "Possible counts", notes: Sequence[str] = ()
+) -> None:
+    """Write a page of the result of `ppdinf.identified_bounds`: disclosed cells first."""
+    disclosed = bounds["disclosed"].to_numpy(bool)
+    undecided = (~bounds["exact"]).sum()
+    number = disclosed.sum()
+    hidden = [label_text(label) for label in bounds.index[disclosed]]
+    several = (bounds["lower"] < bounds["upper"]).sum()
+    verdict, ok = "No cell that is not published is determined.", None if undecided else True
+    if number:
+        cells = "1 cell is" if number == 1 else f"{number} cells are"
+        verdict, ok = f"Disclosed: {cells} not published, but determined by what is published.", False
+    finding = f"{listed(hidden, 20)}. " if number else ""
+    page = Page(
+        title,
+        "The smallest and the largest count of every cell that agrees with everything published.",
+        verdict=verdict if ok is not None else "Undecided: the time was not sufficient for a proof.",
+        ok=ok,
+        finding=f"{finding}{several} of {len(bounds)} cells have more than one possible count.",
+        details=" ".join([*notes, *([f"Undecided cells: {undecided}."] if undecided else [])]),
+    )
+    page.add("Possible counts")
+    ranges = bounds.rename(columns={"lower": "least", "upper": "most"})
+    page.figure(plot_intervals(ranges), "Smallest to largest possible count.")
+    page.add("Every cell")
+    table = ranges.reset_index(allow_duplicates=True)
+    table["disclosed"] = np.where(disclosed, "disclosed", "")
+    table["exact"] = np.where(table["exact"], "", "not proved")
+    marks = dict.fromkeys(np.flatnonzero(disclosed).tolist(), "marked")
+    page.table(table.rename(columns={"exact": "proof"}), "", labels=bounds.index.nlevels, marks=marks)
+    page.write(path)
+
+
+def write_plan(
+    plans: Mapping[str, ErrorPlan],
+    path: str | PathLike[str],
+    *,
+    answers: Sequence[str],
+    tables: Mapping[str, pd.DataFrame],
+    explanation: str,
+    cv: str | None = None,
+    at: int | None = None,
+) -> None:
+    """Write a page of plans by the name of their loss: the required loss, the figure, and the tables."""
+    page = Page(
+        "Error for each privacy loss",
+        "From labels and public statements alone: no count was used, and the plan costs no privacy.",
+        verdict=answers[0] if answers else "The error of released cells for each privacy loss.",
+        finding=" ".join(answers[1:]),
+    )
+    page.figure(plot_plan(plans, cv=cv, at=at), "Error of released cells against the privacy loss.")
+    for title, table in tables.items():
+        page.add(title)
+        page.table(table, explanation)
+    page.write(path)
+
+
+def write_scores(scores: xr.Dataset, path: str | PathLike[str], title: str = "Comparison of methods") -> None:
+    """Write a page of the result of `ppdinf.compare`: the methods in the order of their errors."""
+    names = ("rmse", "bias", "coverage", "width")
+    of_cells = (scores[name].values.reshape(scores.sizes["analysis"], -1) for name in names)
+    rmse, bias, coverage, width = of_cells
+    intervals = scores["intervals"].values
+    stated = [not str(how).startswith("none") for how in intervals]
+    together = np.sqrt((rmse**2).mean(axis=1))
+    table = pd.DataFrame(
+        {
+            "method": scores["analysis"].values,
+            "rmse": [f"{value:.3g}" for value in together],
+            "largest bias": [f"{value:.3g}" for value in np.abs(bias).max(axis=1)],
+            "coverage": np.where(stated, [f"{value:.1%}" for value in coverage.mean(axis=1)], "–"),
+            "width": [f"{value:.3g}" for value in width.mean(axis=1)],
+            "intervals": intervals,
+        }
+    ).iloc[np.argsort(together)]
+    best = table.iloc[0]
+    draws = scores.attrs["draws"]
+    covered = table["coverage"].ne("–")
+    shares = [f"{row.coverage} of those of {row.method}" for row in table[covered].itertuples()]
+    page = Page(
+        title,
+        f"Errors over {draws:,} simulated releases of one table, which are for research and are never released.",
+        verdict=f"{best['method']} has the smallest error: {best['rmse']} persons (root mean square over all cells).",
+        finding=f"Intervals with a stated probability of {scores.attrs['interval']:.0%} contain the truth: "
+        f"{', '.join(shares) or 'no method has intervals'}.",
+    )
+    page.add("Error and coverage")
+    page.figure(plot_scores(scores), "Each point is a cell; bars: all cells.")
+    page.add("Every method")
+    page.table(table, "Means over all cells; errors and widths in persons.", wrapped=True)
+    page.write(path)

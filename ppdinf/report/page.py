@@ -1,0 +1,121 @@
+"""One page: verdict and finding, then figures, tables, and text behind folds, as one HTML file that loads no file."""
+
+from __future__ import annotations
+
+import base64
+import io
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader
+
+from ppdinf._internal.atomic_files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PACKAGES = ("ppdinf", "pymc", "arviz", "numba", "numpy")
+FAILED = "The checks failed: do not use."
+LISTED = 1000  # rows of a table on a page
+
+
+@dataclass
+class Page:
+    """A page with the result in a box, and its parts in their order."""
+
+    title: str
+    about: str = ""
+    verdict: str = ""
+    ok: bool | None = None  # None: nothing was checked
+    finding: str = ""
+    details: str = ""
+    stamp: str = ""  # a warning at every figure
+    settings: Mapping[str, object] = field(default_factory=dict)
+    parts: list[dict[str, object]] = field(default_factory=list)
+
+    def add(self, heading: str = "", text: str = "", **fields: object) -> None:
+        """Append a heading, a paragraph, and the fields of a figure or a table."""
+        self.parts.append({"heading": heading, "text": text} | fields)
+
+    def figure(self, figure: Figure, caption: str) -> bytes:
+        """Append a figure, and return it as PNG bytes."""
+        data = png(figure)
+        self.add(image=base64_of(data), caption=caption)
+        return data
+
+    def table(
+        self,
+        table: pd.DataFrame,
+        caption: str,
+        *,
+        labels: int = 1,
+        marks: Mapping[int, str] | None = None,
+        wrapped: bool = False,
+    ) -> None:
+        """Append a table whose first columns are labels; `marks` are classes of rows, by position."""
+        known = marks or {}
+        shown = table.head(LISTED)
+        rows = [
+            (known.get(k, ""), [*map(str, row[:labels]), *map(number, row[labels:])])
+            for k, row in enumerate(shown.itertuples(index=False, name=None))
+        ]
+        if len(table) > LISTED:
+            caption = f"{caption} {len(table) - LISTED:,} more rows are not shown."
+        columns = [str(column) for column in table.columns]
+        self.add(caption=caption, columns=columns, rows=rows, labels=labels, wrapped=wrapped)
+
+    def write(self, path: str | PathLike[str], template: str = "page.html.j2", **values: object) -> None:
+        """Write the page by a template, with further values for it; an existing file is replaced."""
+        page = environment().get_template(template)
+        write_atomically(path, page.render(**vars(self), **values, versions=versions()))
+
+
+def environment() -> Environment:
+    """Return the templates of this folder; labels are escaped."""
+    loader = PackageLoader("ppdinf.report", ".")
+    templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    templates.filters["number"] = number
+    return templates
+
+
+def versions() -> list[tuple[str, str]]:
+    """Return names and versions of the packages that made a page."""
+    return [(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())]
+
+
+def number(value: Any, digits: int | None = None) -> str:
+    """Format an entry of a table: numbers with separators, a dash for nan."""
+    if isinstance(value, str | bool):
+        return str(value)
+    if pd.isna(value):
+        return "–"
+    if value in (float("inf"), -float("inf")):
+        return "no limit"
+    whole = float(value).is_integer() if digits is None else digits == 0
+    return f"{value:,.0f}" if whole else f"{value:,.{digits or 1}f}"
+
+
+def listed(names: list[str], most: int = 5) -> str:
+    """Join names in a sentence, at most some of them."""
+    shown = names[:most]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else "".join(shown)
+
+
+def base64_of(data: bytes) -> str:
+    """Return bytes as text for the address of an image."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as PNG bytes, at a higher resolution if the figure requests it."""
+    data = io.BytesIO()
+    dpi = max(110 if figure.get_figheight() < 8 else 130, figure.dpi)
+    figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
+    return data.getvalue()
