@@ -26,7 +26,7 @@ voters = xr.DataArray(np.stack([yes, size - yes], axis=-1), coords=coords)
 published = (inv.margin("precinct", "group") & inv.margin("precinct", "vote")).on(voters)
 
 # %%
-# Given their margins, the four counts of a precinct have one degree of freedom.
+# Given their margins, the four counts of a precinct have one degree of freedom. They are marginalized exactly.
 with pm.Model(coords=coords) as model:
     level = pm.Normal("level", 0, 1.5, dims="group")
     spread = pm.HalfNormal("spread", 0.5)
@@ -35,7 +35,9 @@ with pm.Model(coords=coords) as model:
     expected = size[..., None] * pm.math.stack([p, 1 - p], axis=-1)
     ppd.models.ConstrainedCounts("voters", pm.Poisson.dist(expected), published, dims=tuple(coords))
     idata = pm.sample(1000, chains=2, random_seed=1, progressbar=False, quiet=True)
-shares = idata.posterior.voters.sel(vote="yes").sum("precinct") / size.sum(axis=0)
+drawn_voters = ppd.sample_confidential(idata, model, random_seed=1, progressbar=False)
+print(ppd.diagnose(idata, model))
+shares = drawn_voters.sel(vote="yes").sum("precinct") / size.sum(axis=0)
 print(ppd.models.summary(shares).round(3))
 
 # %%

@@ -282,8 +282,8 @@ class TableGibbs:
         B = sp.csc_array(system.B)
         self.bounds = B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.astype(np.int64)
         self.plan = (
-            f"sampled along lines, because {why_not_marginalizable(observed)}. Moves: {moves.reason} Cells are updated "
-            "jointly with the level, the effects and the shape of their prior."
+            f"sampled along lines, because {why_not_marginalizable(observed) or 'sums cross'}. Moves: {moves.reason} "
+            "Cells are updated jointly with the level, the effects and the shape of their prior."
         )
         if self.wide:
             self.plan += f" Lines are updated by slice sampling, since windows contain {width:,} counts."

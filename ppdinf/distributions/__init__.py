@@ -25,6 +25,8 @@ renewed_windows        Windows of counts computed again before a density is buil
                        parameters.
 tables                 The confidential tables of a model, their dependents, and the data from which their windows were
                        computed.
+tied_cells             Cells that exact sums tie to each other: one integer for each group of tied cells, and sums of
+                       the integers.
 weight_forms           Log weights of counts as exponential families, or as ratios of gamma functions, which are summed
                        fast.
 windows                Windows of counts: which counts of each cell a table can have when it is marginalized or sampled.

@@ -177,7 +177,7 @@ def set_windows(table: TensorVariable, data_model: DataModel, windows: Windows) 
     law = table.owner.op
     gaps = table not in data_model.model.free_RVs
     law.fiber, law.start = build_fiber(law.observed, data_model, windows, gaps=gaps)
-    for name in ("groups", "nested"):
+    for name in ("groups", "nested", "lines"):
         law.__dict__.pop(name, None)
 
 

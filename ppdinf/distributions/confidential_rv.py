@@ -27,10 +27,12 @@ from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.ops import stop_gradient
+from ppdinf.distributions.tied_cells import Lines, TiedCells
 from ppdinf.distributions.weight_forms import GammaForm, gamma_form, natural_form
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
+from ppdinf.fiber.sums_given_totals import totals
 
 
 def identical_cells(
@@ -112,8 +114,22 @@ class ConfidentialRV(SymbolicRandomVariable):
         super().__init__(*args, **kwargs)
 
     @cached_property
+    def lines(self) -> Lines | None:
+        """One integer for each group of cells that exact sums tie to each other, if other sums cross."""
+        if (ties := TiedCells.of(self.observed)) is None:
+            return None
+        return Lines(ties, self.start.ravel(), self.fiber.lower, self.fiber.width)
+
+    @property
+    def lower(self) -> NDArray[np.int64]:
+        """First count of each window, or first integer of each group of tied cells."""
+        return self.fiber.lower if self.lines is None else self.lines.lower
+
+    @cached_property
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the group of each cell, shape (d,), -1 for cells in no public sum, and the sum of each group."""
+        if self.lines is not None:
+            return self.lines.groups
         structure = self.observed.system.structure
         grouped = structure.partition[structure.blocks]
         _, numbers = np.unique(structure.classes[grouped], return_inverse=True)
@@ -124,7 +140,7 @@ class ConfidentialRV(SymbolicRandomVariable):
     @cached_property
     def nested(self) -> NestedSums | None:
         """Forest of all exact and noisy sums, if groups are not sufficient."""
-        return self.observed.nested(self.fiber.lower, self.fiber.width)
+        return self.observed.nested(self.fiber.lower, self.fiber.width) if self.lines is None else self.lines.nested
 
     def of_dist(self, inputs: Sequence[Variable]) -> Sequence[Variable]:
         """Return the inputs of the analyst's distribution among the inputs of a node."""
@@ -158,7 +174,22 @@ class ConfidentialRV(SymbolicRandomVariable):
         if self.fiber.uninformed.any():
             eta, log_normaliser = (pt.switch(self.fiber.uninformed, 0.0, part) for part in form[:2])
             log_h = np.where(self.fiber.uninformed[:, None], self.fiber.log_noise, log_h)
+        if self.lines is not None:
+            eta, log_normaliser, log_h = self.lines.natural(eta, log_normaliser, log_h)
         return self._if_unchanged(eta), log_normaliser, log_h
+
+    def summed_weights(self, inputs: Sequence[Variable], factors: Sequence[CellFactor]) -> TensorVariable:
+        """Return log weights of all counts of cells, or of all integers of groups of tied cells."""
+        weights = self.weights(inputs, factors)
+        return weights if self.lines is None else self.lines.weights(weights)
+
+    def log_total(self, weights: NDArray[np.float64]) -> float:
+        """Return the log weight of all tables from log weights of all counts, shape (d, width)."""
+        weights = weights if self.lines is None else self.lines.added(weights)
+        if self.nested is not None:
+            return float(self.nested.evaluate(weights.ravel()).value.sum())
+        block, total = self.groups
+        return float(totals.log_coefficient(weights, lo=self.lower, total=total, block=block).sum())
 
     def _if_unchanged(self, weights: TensorVariable) -> TensorVariable:
         """Return weights whose evaluation raises an error if the data have changed."""
@@ -173,7 +204,8 @@ class ConfidentialRV(SymbolicRandomVariable):
         self, table: TensorVariable, dependents: Sequence[TensorVariable], values: Sequence[TensorVariable]
     ) -> GammaForm | None:
         """Return weights of the informed cells, with noise and dependents, as ratios of gamma functions, or None."""
-        if self.observed.likelihood.auxiliary is not None or self.fiber.coupling is not None or self.nested is not None:
+        likelihood, joint = self.observed.likelihood, self.nested is not None or self.lines is not None
+        if likelihood.auxiliary is not None or self.fiber.coupling is not None or joint:
             return None
         dist, kept, size = self.base(table.owner.inputs)[0], ~self.fiber.uninformed, self.start.size
         same = None if dependents else identical_cells(dist, self.start.shape, self.fiber.lower)

@@ -169,7 +169,7 @@ def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:
     if law.nested is not None:
         return logp_nested_table(law.nested, weights)
     block, total = law.groups
-    return logp_table(weights, lo=law.fiber.lower, total=total, block=block).sum()
+    return logp_table(weights, lo=law.lower, total=total, block=block).sum()
 
 
 def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.float64]) -> TensorVariable:
@@ -177,8 +177,8 @@ def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.floa
     if law.nested is not None:
         return logp_nested_natural(law.nested, eta, log_h)
     block, total = law.groups
-    near = law.fiber.lower + law.fiber.log_noise.argmax(axis=1)
-    return logp_natural(eta, log_h, lo=law.fiber.lower, total=total, block=block, near=near).sum()
+    near = law.fiber.lower + law.fiber.log_noise.argmax(axis=1) if law.lines is None else None
+    return logp_natural(eta, log_h, lo=law.lower, total=total, block=block, near=near).sum()
 
 
 @_logprob.register(Marginalized)
@@ -197,7 +197,7 @@ def _marginal_logp(
         log_l = logp_gamma(ratios, total, block[~law.fiber.uninformed])
     elif form is None or drawn[1:]:
         factors = factors_given(table, drawn[1:], values[1:])
-        log_l = _of_weights(law, law.weights(given, factors)) + sum(
+        log_l = _of_weights(law, law.summed_weights(given, factors)) + sum(
             factor.constant_part(law.start) for factor in factors
         )
     else:

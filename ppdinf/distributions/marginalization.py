@@ -44,13 +44,14 @@ from ppdinf.distributions.tables import (
     observed_among,
     tables_of,
 )
+from ppdinf.distributions.tied_cells import TiedCells
 from ppdinf.errors import DiagnosisWarning, ModelError
 
 
 def why_not_marginalizable(observed: Observed) -> str:
     """Return the reason why published numbers do not permit the marginalization of their table, or an empty string."""
     if isinstance(observed, ObservedMeasurements):
-        if observed.forest is not None:
+        if observed.forest is not None or TiedCells.of(observed) is not None:
             return ""
         if not observed.of_sums.are_independent:
             return "l2 noise of several numbers is not independent"
@@ -62,7 +63,7 @@ def why_not_marginalizable(observed: Observed) -> str:
         return "noisy sums of the histogram of counts were published with the table"
     if likelihood.of_table is not None:
         return "the probability of the release depends on the complete table"
-    crossing = observed.crossing()
+    crossing = observed.crossing() if TiedCells.of(observed) is None else ""
     if likelihood.normaliser is not None and not crossing.startswith("public sums"):
         return "the normalizing constant of the noise depends on the table"
     return crossing

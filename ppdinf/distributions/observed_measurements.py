@@ -82,8 +82,10 @@ def why_no_forest(system: System, of_sums: Entries) -> str:
 def nested_sums(
     forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int | NDArray[np.int64],
     tolerance: float = 1e-10, possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    place: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> NestedSums:  # fmt: skip
-    """Build the forest for cells with windows, of equal width or each with its own."""
+    """Build the forest for cells with windows; with `place`, noisy numbers measure offset + sign * sum."""
+    offset, sign = (np.zeros(of_sums.y.size, np.int64), np.ones(of_sums.y.size, np.int64)) if place is None else place
     m, k = forest.parent.size, system.A.shape[0]
     least, most = np.full(m, -FAR), np.full(m, FAR)
     exact = forest.of_row[:k]
@@ -96,17 +98,22 @@ def nested_sums(
         else:
             most[node] = min(most[node], -system.limits[row])
     of_row = forest.of_row[k + linked.size :][: of_sums.y.size]
-    low, high = of_sums.support_bounds(0.0)
+    low, high = np.sort([sign * (end - offset) for end in of_sums.support_bounds(0.0)], axis=0)
     np.maximum.at(least, of_row, np.ceil(np.maximum(low, -FAR)).astype(np.int64))
     np.minimum.at(most, of_row, np.floor(np.minimum(high, FAR)).astype(np.int64))
     laws: list[LogTable] = []
     sums, shifts, numbers = [], [], []
     for form, rows in of_sums.forms:
         for column in form.columns(of_sums.of(form, rows)):
-            sums.append(of_row[rows[column.entries]])
-            shifts.append(column.begins)
-            numbers.append(np.full(column.begins.size, len(laws)))
-            laws.append(LogTable(column.log_weights, left=column.left, right=column.right))
+            entries, last = rows[column.entries], np.size(column.log_weights) - 1
+            begins = column.begins - offset[entries]
+            for way in np.unique(sign[entries]).tolist():
+                own = sign[entries] == way
+                sums.append(of_row[entries[own]])
+                shifts.append(begins[own] if way > 0 else -begins[own] - last)
+                numbers.append(np.full(own.sum(), len(laws)))
+                left, right = (column.left, column.right)[::way]
+                laws.append(LogTable(column.log_weights[::way], left=left, right=right))
     none = np.zeros(0, dtype=np.int64)
     measured = tuple(np.concatenate(part).astype(np.int64) if part else none for part in (sums, shifts, numbers))
     d = lower.size

@@ -306,6 +306,8 @@ def _require_units(model: pm.Model, name: str | None) -> ConfidentialRV:
         )
     if law.observed.likelihood.auxiliary is not None:
         raise ModelError("the noise has a scale or a projection shared by all cells: no cell can be left out alone")
+    if law.lines is not None:
+        raise ModelError("exact sums determine cells from the others: no observation can be left out alone")
     if law.nested is not None:
         raise ModelError("noisy sums join the cells of several observations: no observation can be left out alone")
     if has_rows(law.base_op.make_node(*given).default_output()):

@@ -76,8 +76,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
         agency. Give several releases of one table as a list.
     marginalize : {"auto", True, False}
         True: marginalize the confidential table exactly, so that NUTS samples only the parameters;
-        `sample_confidential` then draws the table. This requires public sums that split the cells into groups, and
-        no bound that links cells. False: keep the table as a variable, sampled by
+        `sample_confidential` then draws the table. This requires sums that do not cross after the elimination of
+        cells that exact sums determine, and no bound that links cells. False: keep the table as a variable, sampled by
         `ppdinf.samplers.lattice_gibbs.LatticeGibbs`. "auto": marginalize where possible.
     dims : str or sequence of str, optional
         For linear queries, dimensions of the cells in the model. By default the cells have the shape of `dist`. If
@@ -227,7 +227,8 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     public : System
         Statements bound to labels and values: ``public.on(table, values=...)``.
     marginalize : {"auto", True, False}
-        As for `ppdinf.PartiallyPrivate`: with nested sums the table is marginalized, otherwise it is sampled.
+        As for `ppdinf.PartiallyPrivate`: with nested sums, also after elimination of determined cells, the table is
+        marginalized, otherwise it is sampled.
     dims : str or sequence of str, optional
         Dimensions of the table in the model.
 
@@ -257,7 +258,8 @@ def ConstrainedCounts(  # noqa: N802  (reads as a PyMC distribution)
     >>> labels = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("group", "answer"))
     >>> public = margins.on(labels, values=[3, 4, 2, 5])
     >>> with pm.Model(coords={"group": [0, 1], "answer": [0, 1]}) as model:
-    ...     voters = ppd.models.ConstrainedCounts("voters", pm.Poisson.dist(np.array([[3.0, 1.0], [1.0, 1.0]])), public)
+    ...     odds = pm.Poisson.dist(np.array([[3.0, 1.0], [1.0, 1.0]]))
+    ...     voters = ppd.models.ConstrainedCounts("voters", odds, public, marginalize=False)
     ...     idata = pm.sample(50, tune=0, chains=1, random_seed=1, progressbar=False, quiet=True,
     ...                       compute_convergence_checks=False)
     >>> idata.posterior.voters.sum("answer").values[0, -1].tolist()

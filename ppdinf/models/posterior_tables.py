@@ -45,11 +45,11 @@ def outside_of_law(
         weights, slope = (log_weights, None) if log_h is None else (log_h, log_weights)
         if law.nested is None:
             block, total = law.groups
-            of_cells = totals.marginals(weights, eta=slope, lo=law.fiber.lower, total=total, block=block)
+            shares = totals.marginals(weights, eta=slope, lo=law.lower, total=total, block=block)
         else:
             posterior = law.nested.evaluate(weights.ravel(), slope).posteriors()
-            of_cells = posterior.log_weight.reshape(weights.shape)
-        marginals.append(_beyond_ends(of_cells))
+            shares = posterior.log_weight.reshape(weights.shape)
+        marginals.append(_beyond_ends(shares if law.lines is None else law.lines.of_cells(shares)))
     return np.where(law.fiber.uninformed, 0.0, np.mean(marginals, axis=0))
 
 
@@ -274,13 +274,14 @@ def _draw_in_chains(
         draws = _draw_nested(nested, log_h, weights_of, lead, rng)
     else:
         block, total = table.law.groups
-        lo = table.law.fiber.lower
+        lo = table.law.lower
         flat = [weights_of(at) for at in np.ndindex(lead)]
         if log_h is not None:
             draws = totals.draw(log_h, eta=np.array(flat), lo=lo, total=total, block=block, rng=rng)
         else:
             draws = np.array([totals.draw(weights, lo=lo, total=total, block=block, rng=rng) for weights in flat])
     draws = draws.reshape(lead[0] * lead[1], -1)
+    draws = draws if table.law.lines is None else table.law.lines.tables(draws)
     if (free := table.law.fiber.uninformed).any():
         draws[:, free] = _draw_uninformed(table, posterior, model, rng)
     return draws
@@ -333,7 +334,7 @@ def law_of_draws(
     """Return the distribution of the cells given everything else, as a function of chain and draw."""
     given, (by_cell, _) = table.variable.owner.inputs, dependent_factors(table.variable, model)
     form = None if by_cell else table.law.exponential_family(given)
-    function = of_draws([form[0] if form else table.law.weights(given, by_cell)], posterior, model, mode)
+    function = of_draws([form[0] if form else table.law.summed_weights(given, by_cell)], posterior, model, mode)
     return form[2] if form else None, lambda at: function(at)[0]
 
 

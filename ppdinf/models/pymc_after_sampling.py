@@ -119,12 +119,12 @@ def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Re
     for j in np.flatnonzero(repeated).tolist():
         others = (cell == cell[j]) & (np.arange(cell.size) != j)
         without[j] += of_own[others].sum(axis=0)
-    if law.nested is not None:
-        log_p = law.nested.evaluate(complete.ravel()).value.sum()
+    if law.nested is not None or law.lines is not None:
+        log_p = law.log_total(complete)
         for j in range(cell.size):
             rows = complete.copy()
             rows[cell[j]] = without[j]
-            result[own[j]] = log_p - law.nested.evaluate(rows.ravel()).value.sum()
+            result[own[j]] = log_p - law.log_total(rows)
         return result
     (block, total), lower = law.groups, law.fiber.lower
     result[own] = logsumexp(complete[cell], axis=1) - logsumexp(without, axis=1)  # cells in no public sum

@@ -57,7 +57,7 @@ def _table_bound(table: ConfidentialTable) -> float:
     # scale mixtures also have their mode at 0, with weight 1
     mode = float(law.fiber.log_noise.max(axis=1).sum())
     (cells, log_sums), form = law.base(given), law.exponential_family(given)
-    if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float):
+    if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float) or law.lines:
         return mode - constant
     (block, total), informed = law.groups, ~law.fiber.uninformed
     saturated = saturated_bound(form[2][informed], law.fiber.lower[informed], total, block[informed])

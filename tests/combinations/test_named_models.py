@@ -258,7 +258,7 @@ def test_truncated_windows_with_noise_of_unknown_scale(monkeypatch):
     noise = ppd.GeneralizedLaplace(margin("dim_0") & margin("dim_1"), epsilon="1/2", norm="l2")
     with pm.Model() as model:
         release = ppd.Release(np.array(published.noisy), noise)
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(np.exp(theta), shape=(2, 3)), release=release)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(np.exp(theta), shape=(2, 3)), release=release, marginalize=False)
     found = chain(model, {"x_noise_scale_log__": np.log(scale)}, 2500, 3)
     for times, right in ((1.0, True), (1.5, False)):
         noise = own.gaussian(scale / 0.5 * times)

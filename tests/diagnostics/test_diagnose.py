@@ -307,7 +307,7 @@ def test_counts_under_a_public_sum_of_0_are_not_stuck():
     noisy = np.array([[2, -1, 3], [1, 1, 2]])  # the second column sums to 0
     release = ppd.Release(noisy, ppd.GeneralizedLaplace(public, epsilon=1))
     with pm.Model(coords=release.coords) as model:
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0, shape=(2, 3)), release=release)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0, shape=(2, 3)), release=release, marginalize=False)
         idata = pm.sample(
             400, tune=50, chains=4, cores=1, random_seed=1, progressbar=False, quiet=True,
             compute_convergence_checks=False,

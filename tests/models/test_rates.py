@@ -191,12 +191,13 @@ def test_variables_and_shapes():
     assert [v.name for v in model.free_RVs] == ["intercept", "spread", "age_effect", "sex_effect", "deviation"]
     assert model["mean_rate"].eval().shape == (3, 2)
     assert model["deviation"].eval().shape == (3, 2)
+    three = xr.DataArray(np.arange(9).reshape(3, 3), dims=("age", "sex"))
     both = ppd.invariants.margin("sex") & ppd.invariants.margin("age")
-    for mechanism in (
-        ppd.GeneralizedLaplace(both, epsilon=1),
-        ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1, norm="l2"),
+    for table, mechanism in (
+        (three, ppd.GeneralizedLaplace(both, epsilon=1)),
+        (two, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1, norm="l2")),
     ):
-        names = [v.name for v in rate_model(ppd.Release(two, mechanism)).free_RVs]
+        names = [v.name for v in rate_model(ppd.Release(table, mechanism)).free_RVs]
         assert names[-1] == "count"
         assert "deviation" not in names
 

@@ -236,7 +236,7 @@ def blank(shape, dims):
 def test_two_by_two_is_noncentral_hypergeometric(odds):
     public = (margin("a") & margin("b")).on(blank((2, 2), ("a", "b")), values=[7, 9, 6, 10])
     with pm.Model(coords={"a": [0, 1], "b": [0, 1]}) as model:
-        ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public)
+        ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public, False)
     corner = gibbs_draws(model, 3000)[:, 0]
     law = stats.nchypergeom_fisher.pmf(np.arange(17), 16, 7, 6, odds)
     assert p_value(corner, law) > RARE
@@ -256,7 +256,7 @@ def test_fixed_margins_against_all_tables(shape):
         margins = margins & further
     bound = margins.on(ppd.as_table(truth, dims=dims))
     with pm.Model(coords={dim: range(n) for dim, n in zip(dims, shape, strict=True)}) as model:
-        ppd.models.ConstrainedCounts("x", pm.Poisson.dist(rates), bound)
+        ppd.models.ConstrainedCounts("x", pm.Poisson.dist(rates), bound, marginalize=False)
     tables = fiber_tables(bound.A, bound.values, np.eye(truth.size, dtype=int), np.zeros(truth.size, int))
     log_weight = (tables * np.log(rates.ravel()) - gammaln(tables + 1)).sum(axis=1)
     law = np.exp(log_weight - log_weight.max())

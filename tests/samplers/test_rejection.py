@@ -215,7 +215,7 @@ def test_infeasible_runs_stop_with_a_remedy():
 
 def test_models_without_a_prior_to_draw_from_are_refused():
     crossing = ppd.Release(
-        np.array([[1, 0], [0, 2]]),
+        np.eye(3, dtype=int),
         ppd.GeneralizedLaplace(ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1"), epsilon=1),
     )
     with pm.Model(coords=crossing.coords) as model:
