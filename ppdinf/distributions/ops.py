@@ -22,7 +22,6 @@ from ppdinf._internal.pymc_compat import (
     TensorVariable,
     Variable,
     disconnected_type,
-    grad_not_implemented,
     numba_njit,
     register_funcify_and_cache_key,
     register_funcify_default_op_cache_key,
@@ -131,13 +130,20 @@ MISFIT = "weights and natural parameters must have the same number of cells, and
 type Kernel = Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
-def no_second_derivative(op: Op, position: int, x: Variable) -> Variable:
-    """Return the gradient of a gradient of a marginal likelihood, which raises an error that names the way out."""
-    why = (
-        "Second derivatives of the likelihood of a marginalized table, which DADVI and the Laplace approximation "
-        "require, are not available: use pm.sample or pm.fit"
+STEP = 1e-5  # of differences of posteriors, in units of log weights and their parameters
+
+
+def along(op: Op, inputs: Sequence[Variable], varying: int, direction: TensorVariable) -> TensorVariable:
+    """Return the derivative of an Op's second output in a direction, by central differences.
+
+    The output is a gradient, so that this is the product of a Hessian and the direction.
+    """
+    largest = abs(direction).max()
+    step = STEP / pt.switch(largest > 0, largest, 1.0)
+    ahead, behind = (
+        op(*inputs[:varying], inputs[varying] + sign * step * direction, *inputs[varying + 1 :])[1] for sign in (1, -1)
     )
-    return grad_not_implemented(op, position, x, why)
+    return (ahead - behind) / (2 * step)
 
 
 class CellSums(CallbackOp):
@@ -154,14 +160,18 @@ class CellSums(CallbackOp):
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
-        """Return the posterior of each cell times the gradient in the log weight of its total."""
+        """Return the posterior of each cell times the gradient of its total, and derivatives of posteriors."""
         varying, packed, *_ = inputs
-        fixed = [disconnected_type() for _ in inputs[1:]]
+        gradient = pt.zeros_like(outputs[1])
+        if not isinstance(cotangents[0].type, DisconnectedType):
+            block = packed[self.blocks : self.blocks + varying.shape[0]]
+            gradient = cotangents[0][block][:, None] * outputs[1]  # block -1 is the last entry, that of the free cells
+        gradient = gradient[:, 0] if varying.ndim == 1 else gradient
         if not isinstance(cotangents[1].type, DisconnectedType):
-            return [no_second_derivative(self, 0, varying), *fixed]
-        block = packed[self.blocks : self.blocks + varying.shape[0]]
-        by_cell = cotangents[0][block][:, None] * outputs[1]  # block -1 is the last entry, that of the free cells
-        return [by_cell[:, 0] if varying.ndim == 1 else by_cell, *fixed]
+            direction = cotangents[1][:, 0] if varying.ndim == 1 else cotangents[1]
+            second = along(self, inputs, 0, direction)
+            gradient += second[:, 0] if varying.ndim == 1 else second
+        return [gradient, *(disconnected_type() for _ in inputs[1:])]
 
 
 class SumsGivenTotals(CellSums):
@@ -339,10 +349,11 @@ class NestedWeight(CallbackOp):
         """Return posterior marginals for the log weights, posterior means for the natural parameters."""
         gradients = [disconnected_type() for _ in inputs]
         varying = 1 if self.as_means else 0
-        if isinstance(cotangents[1].type, DisconnectedType):
+        gradients[varying] = pt.zeros_like(outputs[1])
+        if not isinstance(cotangents[0].type, DisconnectedType):
             gradients[varying] = cotangents[0] * outputs[1]
-        else:
-            gradients[varying] = no_second_derivative(self, varying, inputs[varying])
+        if not isinstance(cotangents[1].type, DisconnectedType):
+            gradients[varying] += along(self, inputs, varying, cotangents[1])
         return gradients
 
 
