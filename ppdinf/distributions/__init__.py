@@ -14,6 +14,7 @@ marginal_logp          Marginal likelihood of a noisy table with public totals.
 marginal_rewrite       Marginal likelihood of a release and all dependents of its table.
 marginalization        Decide whether a table is marginalized: when it is created, and whenever a variable is added to
                        its model.
+noise_scales           Published numbers whose noise has a scale that the model learns.
 observed               Published numbers as observations of the confidential cells: the base class, and releases.
 observed_measurements  Measurements of one table as observations of its cells.
 ops                    PyTensor Ops of densities of tables: values and gradients in compiled code.

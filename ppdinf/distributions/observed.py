@@ -120,8 +120,12 @@ class Observed(ABC):
         """Return the share of each cell in `log_constant`, shape (d,), if sums of groups of cells are public."""
 
     @abstractmethod
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        """Publish tables of shape (n, d) again; numbers of shape ``(n, *noisy.shape)``."""
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator, scales: Reals | None = None) -> Array:
+        """Publish tables of shape (n, d) again, given scales, (n, k); numbers of shape ``(n, *noisy.shape)``."""
+
+    @abstractmethod
+    def with_numbers(self, values: Array) -> Observed:
+        """Return the observation of other numbers of the shape of `noisy`, published in the same way."""
 
 
 def sums_of_cells(matrix: sp.csr_array, cells: TensorVariable) -> TensorVariable:
@@ -285,9 +289,21 @@ class ObservedRelease(Observed):
             shares[sizes == size] = total / size
         return shares
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator, scales: Reals | None = None) -> Array:
         """Release tables again by the mechanism's sampler."""
         release, query = self.published, self.likelihood.query
         queries = cells if query is None else cells @ query.T
         drawn = mechanism_of(release).draw(release.kept, queries, len(cells), seeded_stream(rng), release.plan)
         return drawn.reshape(len(cells), *release.shape)
+
+    def with_numbers(self, values: Array) -> ObservedRelease:
+        """Return the observation of another release by the same mechanism, with the sums that its noise keeps."""
+        release = self.published
+        if not np.array_equal(mechanism_of(release).before_postprocessing(values), values):
+            raise ModelError(
+                f"a release by {type(release.mechanism).__name__} cannot be replaced by other numbers, because they "
+                "do not determine its noise: write the model again with PartiallyPrivate for the other release"
+            )
+        further = None if release.public is release.kept else release.public
+        table = release.table.copy(data=values.astype(release.table.dtype))
+        return ObservedRelease(Release(table, release.mechanism, further), self.frame)

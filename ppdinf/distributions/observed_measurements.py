@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import lsmr
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Symbolic
+from ppdinf.distributions.noise_scales import Forms, at_wide_scales, log_ratios
 from ppdinf.distributions.observed import Observed, ObservedRelease, Reals
 from ppdinf.distributions.ops import of_table
 from ppdinf.distributions.published_ranges import (
@@ -35,6 +38,7 @@ from ppdinf.lattice.moves import Moves
 from ppdinf.lattice.support_moves import Embedded, SupportMoves
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.unknown_scale import NoiseScales
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import Entries
 
@@ -198,11 +202,13 @@ TABULATED = 2**24  # maximum number of log weights of tabulated sums: 128 MB
 class _ByCell:
     """Weights of the counts of each cell by all measurements of the single cell."""
 
-    def __init__(self, entries: Entries, d: int) -> None:
-        self.entries, self.d, self.cells = entries, d, entries.matrix.indices
+    def __init__(self, entries: Entries, d: int, unknown: Forms = ()) -> None:
+        self.entries, self.d, self.cells, self.unknown = entries, d, entries.matrix.indices, unknown
 
-    def log_weight(self, y: object, x: NDArray[np.int64]) -> Reals:
-        """Return log weights of counts, shape (d, n)."""
+    def log_weight(self, y: object, x: Any, *scales: TensorVariable) -> Symbolic:
+        """Return log weights of counts, shape (d, n); given scales of the noise, their difference to these."""
+        if scales:
+            return log_ratios(self.entries, self.unknown, x, *scales)
         counts = np.broadcast_to(x, (self.d, np.shape(x)[1]))
         log_weights = np.zeros(counts.shape)
         np.add.at(log_weights, self.cells, self.entries.log_weights(counts[self.cells]))
@@ -214,16 +220,27 @@ class ObservedMeasurements(Observed):
 
     published: Measurements
 
-    def __init__(self, measurements: Measurements) -> None:
-        entries = measurements.entries
+    def __init__(self, measurements: Measurements, *, learns_scales: bool = False) -> None:
+        entries, unknown = at_wide_scales(measurements.entries, learns_scales)
+        self.entries, self.unknown = entries, unknown
         self.published, self.frame, self.system = measurements, measurements.frame, measurements.public
         alone = (np.diff(entries.matrix.indptr) == 1) & _rows_of_ones(entries.matrix)
         for form, rows in entries.forms:
             alone[rows] &= form.is_independent
+        for form, _, rows in unknown:
+            for row in rows[~alone[rows]][:1]:
+                raise ModelError(
+                    f"the scale of the {form.kind.name} noise of {entries.names[int(row)]!r}, a sum of several cells, "
+                    "must be a number: only scales of noise of single cells are learned"
+                )
         self.of_cells, self.of_sums = entries.only(np.flatnonzero(alone)), entries.only(np.flatnonzero(~alone))
         self.noisy = xr.DataArray(entries.y, dims=["measurement"])
-        self._by_cell = _ByCell(self.of_cells, self.frame.size)
-        self.likelihood = Likelihood(self._by_cell, 0)  # type: ignore[arg-type]
+        self._stated = measurements.entries.only(np.flatnonzero(alone))
+        place = np.cumsum(alone) - 1
+        of_cells = [(form, wide, place[rows]) for form, wide, rows in unknown]
+        scales = NoiseScales(tuple(form.scale for form, _, _ in unknown)) if unknown else None
+        self._by_cell = _ByCell(self.of_cells, self.frame.size, of_cells)
+        self.likelihood = Likelihood(self._by_cell, 0, scales)  # type: ignore[arg-type]
 
     @cached_property
     def forest(self) -> Forest | None:
@@ -365,7 +382,7 @@ class ObservedMeasurements(Observed):
 
     def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
         """Return weighted least squares of all published numbers, weighted by the radius of their noise."""
-        entries = self.published.entries
+        entries = self.entries
         low, high = entries.support_bounds()
         bounded = np.isfinite(low) & np.isfinite(high)
         weight = 1 / (1 + high[bounded] - low[bounded])
@@ -377,14 +394,17 @@ class ObservedMeasurements(Observed):
 
     def log_density(self, y: TensorVariable, x: TensorVariable, *auxiliary: TensorVariable) -> TensorVariable:
         """Return the log weight of published numbers given a table; ``-inf`` if it violates an exact statement."""
-        system, entries = self.system, self.published.entries
+        system, entries = self.system, self.entries
 
         def log_weight(cells: NDArray[np.int64]) -> float:
             if (system.A @ cells != system.values).any():
                 return -np.inf
             return float(entries.log_weights(entries.matrix @ cells).sum())
 
-        return pt.switch(pt.all(pt.eq(y, self.y)), of_table(log_weight, x), -np.inf)
+        log_density = of_table(log_weight, x)
+        if auxiliary:
+            log_density += self.log_counts(x[:, None], *auxiliary).sum()
+        return pt.switch(pt.all(pt.eq(y, self.y)), log_density, -np.inf)
 
     @cached_property
     def log_constant(self) -> float | None:
@@ -399,17 +419,41 @@ class ObservedMeasurements(Observed):
         shares = np.zeros(self.frame.size)
         if self.published.releases:
             return shares + sum(ObservedRelease(one, self.frame).log_constants() for one in self.published.releases)
-        for form, rows in self.of_cells.forms:
-            np.add.at(shares, self.of_cells.matrix.indices[rows], form.log_total(1))
+        for form, rows in self._stated.forms:
+            np.add.at(shares, self._stated.matrix.indices[rows], form.log_total(1))
         return shares
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator, scales: Reals | None = None) -> Array:
         """Measure tables again; releases preserve the sums that their mechanisms preserve."""
-        entries, releases = self.published.entries, self.published.releases
+        entries, releases = self.entries, self.published.releases
+        if scales is not None:
+            sums = (cells @ entries.matrix.T)[:, None]
+            return np.concatenate([self._at(one).publish(s, rng) for s, one in zip(sums, scales, strict=True)])
         if releases:
             again = [ObservedRelease(release, self.frame).draw(cells, rng) for release in releases]
             return np.concatenate([noisy.reshape(len(cells), -1) for noisy in again], axis=1)
         return entries.publish(cells @ entries.matrix.T, rng)
+
+    def _at(self, scales: Reals) -> Entries:
+        """Return the entries with stated scales."""
+        laws = {id(wide): form.at(float(s)) for (form, wide, _), s in zip(self.unknown, scales, strict=True)}
+        forms = tuple((laws.get(id(form), form), rows) for form, rows in self.entries.forms)
+        return replace(self.entries, forms=forms)
+
+    def with_numbers(self, values: Array) -> ObservedMeasurements:
+        """Return the observation of other numbers with the same laws; exact statements do not change."""
+        published, ends = self.published, np.cumsum([part.y.size for part in self.published.parts])[:-1]
+        by_part: list[Any] = np.split(values, ends)
+        if published.releases:
+            again = [
+                ObservedRelease(release, self.frame).with_numbers(y.reshape(release.shape)).published
+                for release, y in zip(published.releases, by_part, strict=True)
+            ]
+            return ObservedMeasurements(Measurements.of_releases(again))
+        other = copy(published)
+        other.parts = [replace(one, y=y.astype(one.y.dtype)) for one, y in zip(published.parts, by_part, strict=True)]
+        other.__dict__.pop("entries", None)
+        return ObservedMeasurements(other, learns_scales=True)
 
 
 def _rows_of_ones(matrix: sp.csr_array) -> NDArray[np.bool_]:

@@ -38,7 +38,7 @@ from ppdinf.tables.totals import exempt_labels, refuse_totals
 
 
 class DrawnRV(RandomVariable):
-    """A random variable that the sampler of a mechanism draws, in Python; a second input is for densities only."""
+    """A random variable that the sampler of a mechanism draws, in Python."""
 
 
 @numba_core_rv_funcify.register(DrawnRV)
@@ -52,11 +52,13 @@ def _drawn_numba(op: DrawnRV, node: Apply) -> tuple[Callable[..., Array], None]:
         return out  # noqa: RET504  (numba's object mode returns variables, not expressions)
 
     @numba_njit
-    def draw_without_auxiliary(rng, x, auxiliary):  # type: ignore[no-untyped-def]
-        return draw(rng, x)
+    def draw_given(rng, x, auxiliary):  # type: ignore[no-untyped-def]
+        with numba.objmode(out=out_type):
+            out = np.ascontiguousarray(op.rng_fn(rng, x, auxiliary, None))
+        return out  # noqa: RET504  (numba's object mode returns variables, not expressions)
 
     # excluded from PyTensor's disk cache: releases and mechanisms are part of the function
-    return draw if len(op.ndims_params) == 1 else draw_without_auxiliary, None
+    return draw if len(op.ndims_params) == 1 else draw_given, None
 
 
 class ReleasedRV(DrawnRV):
@@ -82,7 +84,11 @@ class ReleasedRV(DrawnRV):
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
         draws = int(np.prod(lead))
         cells = np.broadcast_to(x, (*lead, *x.shape[x.ndim - self.ndims_params[0] :])).reshape(draws, -1)
-        return self.observed.draw(cells, rng).reshape(*lead, *self.observed.noisy.shape)
+        scales = None
+        if self.observed.likelihood.has_unknown_scale:
+            given = np.asarray(further[0], dtype=np.float64)
+            scales = np.broadcast_to(given, (*lead, given.shape[-1])).reshape(draws, -1)
+        return self.observed.draw(cells, rng, scales).reshape(*lead, *self.observed.noisy.shape)
 
 
 def released(x: TensorVariable, observed: Observed, auxiliary: TensorVariable | None = None) -> TensorVariable:

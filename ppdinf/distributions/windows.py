@@ -113,7 +113,8 @@ def choose(
         upper[moved] = np.maximum(upper[moved], last)
     if present is not None and (lower == present.lower).all() and (upper == present.upper).all():
         return present
-    is_typical = present is None and _is_typical(prior, lower, upper, ~uninformed)
+    is_typical = present is None and not observed.likelihood.has_unknown_scale
+    is_typical = is_typical and _is_typical(prior, lower, upper, ~uninformed)
     return Windows(lower.astype(np.int64), upper.astype(np.int64), uninformed, nonnegative, is_typical)
 
 

@@ -29,6 +29,7 @@ staircase          Staircase noise: exp(-epsilon j) on the j-th stair.
 suppressed         Numbers of another law, if the count is not suppressed.
 transition_matrix  A transition matrix with the probability of every released count for every count, and randomized
                    response.
+unknown_scale      Noise whose scale is a variable of a PyMC model.
 """
 
 from ppdinf.laws.averaged import Averaged as Averaged

@@ -35,7 +35,8 @@ class DiscreteGaussian(IntegerLaw):
 
     Parameters
     ----------
-    sigma : int, float, str or Fraction
+    sigma : int, float, str or Fraction, or a variable of a PyMC model
+        A variable is an unknown scale (docs/measurements.md).
     variance : int, float, str or Fraction, optional
         ``sigma**2``, instead of sigma. For values below 1, the variance of the noise is slightly smaller.
 

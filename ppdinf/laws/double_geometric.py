@@ -30,7 +30,8 @@ class DoubleGeometric(IntegerLaw):
 
     Parameters
     ----------
-    epsilon : int, float, str or Fraction
+    epsilon : int, float, str or Fraction, or a variable of a PyMC model
+        A variable is an unknown scale (docs/measurements.md).
 
     Raises
     ------

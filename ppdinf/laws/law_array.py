@@ -1,4 +1,4 @@
-"""Laws of noise whose scale differs from entry to entry."""
+"""Laws of noise whose scale differs from entry to entry, or is a variable of a PyMC model."""
 
 from __future__ import annotations
 
@@ -56,13 +56,24 @@ class LawArray:
     number: Labelled
 
 
+@dataclass(frozen=True, eq=False)
+class LearnedScale:
+    """A law whose parameter is a variable of a PyMC model, returned by the laws that take variables."""
+
+    kind: type[Any]
+    variable: Any
+
+
 class PerEntry:
     """Base class of laws that return a `LawArray` if a parameter is an array or a `LawArray`."""
 
     name: ClassVar[str]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a law, or one law for each entry."""
+        """Return a law, one law for each entry, or the law of a scale that is a variable of a model."""
+        for name, value in (*enumerate(args), *kwargs.items()):
+            if hasattr(value, "owner") and hasattr(value, "type"):  # a variable of PyTensor, which is not imported
+                return LearnedScale(cls, value**0.5 if name == "variance" else value)
         if any(np.ndim(value) or isinstance(value, LawArray) for value in (*args, *kwargs.values())):
             return law_array(cls, args, kwargs)
         return super().__new__(cls)

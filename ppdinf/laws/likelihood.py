@@ -16,6 +16,7 @@ from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.laws.preimage import CensoredNoise, PreimageShift
 from ppdinf.laws.transition_matrix import TransitionMatrix
+from ppdinf.laws.unknown_scale import NoiseScales
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,7 @@ class Likelihood:
 
     form: AdditiveLaw | TransitionMatrix | NoiseNorm | CensoredNoise
     support_radius: int
-    auxiliary: MixingScale | RemovedShift | PreimageShift | None = None
+    auxiliary: MixingScale | RemovedShift | PreimageShift | NoiseScales | None = None
     normaliser: Normaliser | None = None
     query: sparse.csr_array | None = None
     records: Callable[[NDArray[np.float64]], int | None] | None = None
@@ -144,7 +145,12 @@ class Likelihood:
     @property
     def is_fixed_by_cell(self) -> bool:
         """Whether the weights of single cells do not depend on an auxiliary variable."""
-        return self.norm is None and self.auxiliary is None
+        return self.norm is None and (self.auxiliary is None or self.has_unknown_scale)
+
+    @property
+    def has_unknown_scale(self) -> bool:
+        """Whether the model learns scales; weights without an auxiliary variable are then those of a wide scale."""
+        return isinstance(self.auxiliary, NoiseScales)
 
     @property
     def looks_at_table(self) -> bool:

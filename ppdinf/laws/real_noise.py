@@ -148,8 +148,8 @@ class Gaussian(RealNoise):
 
     Parameters
     ----------
-    sd : float or array of float
-        Standard deviation. An array states one per entry.
+    sd : float, array of float, or a variable of a PyMC model
+        Standard deviation. An array states one per entry. A variable is an unknown scale (docs/measurements.md).
 
     Raises
     ------
@@ -235,8 +235,8 @@ class Laplace(RealNoise):
 
     Parameters
     ----------
-    scale : float or array of float
-        The sensitivity divided by epsilon. An array states one scale per entry.
+    scale : float, array of float, or a variable of a PyMC model
+        The sensitivity divided by epsilon. An array states one scale per entry. A variable is an unknown scale.
 
     Raises
     ------

@@ -269,12 +269,17 @@ def sample_release(
     (('chain', 'draw', 'dim_0'), {6})
     """
     model = pm.modelcontext(model)
-    observed, rng = only_table(model, name).law.observed, np.random.default_rng(random_seed)
+    table, rng = only_table(model, name), np.random.default_rng(random_seed)
+    observed = table.law.observed
     noisy = observed.noisy
     tables = sample_confidential(idata, model, name=name, random_seed=rng).values
     flat = tables.reshape(-1, *tables.shape[2:])
     again = ReleasedRV(observed, ndim=tables.ndim - 2)
-    values = np.array([again.rng_fn(rng, table, np.zeros(0, dtype=np.int64)) for table in flat])
+    given = np.zeros((len(flat), 0))
+    if observed.likelihood.has_unknown_scale:
+        of_draw = of_draws([table.variable.owner.inputs[-1]], idata.posterior, model)
+        given = np.array([of_draw(at)[0] for at in np.ndindex(*tables.shape[:2])])
+    values = np.array([again.rng_fn(rng, x, scales, None) for x, scales in zip(flat, given, strict=True)])
     dims = ("chain", "draw", *noisy.dims)
     labels = {dim: noisy.coords[dim].values for dim in noisy.dims if dim in noisy.coords}
     coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **labels}
@@ -304,7 +309,7 @@ def _require_units(model: pm.Model, name: str | None) -> ConfidentialRV:
             f"{dependents[0].name!r} is observed for the same cells: the release has no pointwise likelihoods. Use "
             f"of={dependents[0].name!r}, the likelihoods of its observations given the release"
         )
-    if law.observed.likelihood.auxiliary is not None:
+    if law.observed.likelihood.auxiliary is not None and not law.observed.likelihood.has_unknown_scale:
         raise ModelError("the noise has a scale or a projection shared by all cells: no cell can be left out alone")
     if law.lines is not None:
         raise ModelError("exact sums determine cells from the others: no observation can be left out alone")

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import xarray as xr
 
 import ppdinf.models.pymc_after_sampling
 import ppdinf.samplers.lattice_gibbs  # noqa: F401  (registers the step method with PyMC)
-from ppdinf._internal.pymc_compat import (
-    TensorVariable,
-)
+from ppdinf._internal.pymc_compat import TensorVariable, Variable
 from ppdinf.distributions.build_fiber import build_fiber
 from ppdinf.distributions.confidential_rv import confidential
 from ppdinf.distributions.data_model_checks import cells_of_table
@@ -31,6 +30,7 @@ from ppdinf.errors import ModelError
 from ppdinf.invariants import System
 from ppdinf.laws.likelihood import MixingScale, RemovedShift
 from ppdinf.laws.preimage import PreimageShift
+from ppdinf.laws.unknown_scale import NoiseScales
 from ppdinf.measurements import Measurements
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.starts import add_with_start
@@ -42,6 +42,7 @@ from ppdinf.tables.totals import all_labels
 PRIORS: dict[type, Callable[[str, Any], TensorVariable]] = {
     MixingScale: lambda name, scale: add_with_start(name, pm.HalfNormal.dist(), scale.typical),
     PreimageShift: lambda name, shift: pm.DiscreteUniform(name, -shift.largest, shift.largest),
+    NoiseScales: lambda name, scales: pt.stack([x.astype("float64") for x in scales.variables]),
     RemovedShift: lambda name, shift: pm.Laplace(name, 0, 1, shape=shift.directions.shape[1]),
 }
 """Auxiliary variables of the model, given which the noise distribution is stated."""
@@ -129,7 +130,8 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     if isinstance(release, list | tuple):
         release = Measurements.of_releases(release)
     if not isinstance(release, Release | Measurements):
-        raise ModelError(f"release must be a ppdinf Release or Measurements, found {type(release).__name__}")
+        way_out = ": numbers of pm.Data are observed by ppdinf.models.Released" if isinstance(release, Variable) else ""
+        raise ModelError(f"release must be a ppdinf Release or Measurements, found {type(release).__name__}{way_out}")
     if marginalize not in ("auto", True, False):
         raise ModelError(f"marginalize must be 'auto', True or False, found {marginalize!r}")
     if model.name_for(name) in model.named_vars:
@@ -139,7 +141,11 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     _match_coords(model, release)
     frame, dims = _cells(model, dist, release, dims if dims is None or isinstance(dims, list | tuple) else (dims,))
     dist = as_distribution(dist, dims or release.dims, root)
-    observed = ObservedMeasurements(release) if isinstance(release, Measurements) else ObservedRelease(release, frame)
+    observed = (
+        ObservedMeasurements(release, learns_scales=True)
+        if isinstance(release, Measurements)
+        else ObservedRelease(release, frame)
+    )
     # 2. the distribution of the cells, and whether the table is summed out
     base = cells_of_table(dist, observed, dims or (), root)
     marginalized = is_marginalized(marginalize, observed, base, model, name)
@@ -276,7 +282,7 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     name: str,
     mechanism: TableMechanism,
     table: TensorVariable,
-    observed: TableLike | None = None,
+    observed: TableLike | TensorVariable | None = None,
     *,
     labels: Labels | None = None,
     dims: str | Sequence[str] | None = None,
@@ -295,9 +301,9 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
         A mechanism that releases cells, such as `ppdinf.GeneralizedLaplace`.
     table : TensorVariable of integers
         A variable of the model with any integer distribution, including `pm.Multinomial` with a constant n.
-    observed : table, optional
+    observed : table or pymc.Data, optional
         The published release. Labels of DataArrays, Series and DataFrames are compared with those of the table; an
-        array must have the table's shape.
+        array must have the table's shape. Numbers of `pymc.Data` can be replaced by `pymc.set_data`.
     labels : mapping of str to sequence, or a table, optional
         As for `TableMechanism.dist`.
     dims : str or sequence of str, optional
@@ -328,8 +334,9 @@ def Released(  # noqa: N802  (reads as a PyMC distribution)
     model = pm.modelcontext(None)
     release = mechanism_dist(mechanism, table, labels)
     given = None
-    if observed is not None:
-        frame = release.owner.op.law.frame
+    if isinstance(observed, Variable):
+        given = observed
+    elif observed is not None:
         # PyMC casts integers to 32 bits on their way to an observed variable
-        given = reals_of(observed, frame, "the observed release")
+        given = reals_of(observed, release.owner.op.law.frame, "the observed release")
     return model.register_rv(release, name, observed=given, dims=dims)

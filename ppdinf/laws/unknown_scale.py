@@ -1,0 +1,110 @@
+"""Noise whose scale is a variable of a PyMC model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf._internal.values import Json, Symbolic
+from ppdinf.errors import PrivacyError
+from ppdinf.laws.discrete_gaussian import DiscreteGaussian
+from ppdinf.laws.double_geometric import DoubleGeometric
+from ppdinf.laws.law_array import LearnedScale
+from ppdinf.laws.observation_model import Column, IndependentLaw, ObservationModel, as_observation_model
+from ppdinf.laws.real_noise import Gaussian, Laplace
+
+KINDS = DiscreteGaussian, DoubleGeometric, Gaussian, Laplace
+
+
+@dataclass(frozen=True, eq=False)
+class UnknownScale(IndependentLaw):
+    """A law of noise with a scale that a model learns; it has weights at stated scales only (`at`)."""
+
+    name: ClassVar[str] = "unknown-scale"
+    kind: type[Any]
+    scale: Symbolic
+
+    def at(self, scale: float) -> ObservationModel:
+        """Return the law with a stated scale."""
+        return as_observation_model(self.kind(scale))
+
+    @property
+    def gives(self) -> str:
+        """Description of a published number, for messages."""
+        return self.at(1.0).gives
+
+    def read(self, values: NDArray[np.object_]) -> tuple[UnknownScale, NDArray[Any]]:
+        """Return the law and the published numbers."""
+        return self, self.at(1.0).read(values)[1]
+
+    def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
+        """Return infinite bounds."""
+        return y - math.inf, y + math.inf
+
+    def refuse(self) -> NoReturn:
+        """Raise an error: everything else requires a stated scale."""
+        raise PrivacyError(
+            f"the scale of the {self.kind.name} noise is a variable of a PyMC model: pass the measurements to "
+            "ppd.PartiallyPrivate in this model, or state a number"
+        )
+
+    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
+        """Raise an error."""
+        self.refuse()
+
+    def noise_moments(self, numbers: int) -> tuple[float, float]:
+        """Raise an error."""
+        self.refuse()
+
+    def columns(self, y: NDArray[Any]) -> list[Column]:
+        """Raise an error."""
+        self.refuse()
+
+    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Raise an error."""
+        self.refuse()
+
+    def to_dict(self) -> Json:
+        """Raise an error: files contain numbers."""
+        self.refuse()
+
+
+@as_observation_model.register
+def _(law: LearnedScale) -> UnknownScale:
+    if law.kind not in KINDS:
+        raise PrivacyError(
+            f"the parameter of {law.kind.name} noise must be a number: variables of a model are scales of "
+            f"{', '.join(kind.__name__ for kind in KINDS)}"
+        )
+    if law.variable.ndim:
+        raise PrivacyError(
+            f"the scale of {law.kind.name} noise must be one number, found a variable with {law.variable.ndim} "
+            "dimensions: state the numbers of each scale by a ppd.measured of their own"
+        )
+    return UnknownScale(law.kind, law.variable)
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseScales:
+    """Scales that a model learns; weights given them are relative to the weights of laws with stated scales."""
+
+    variables: tuple[Symbolic, ...]
+    name: ClassVar[str] = "noise_scales"
+    is_scalar: ClassVar[bool] = False
+    is_bounded: ClassVar[bool] = False
+
+    def shifted(self, y: Symbolic, *scales: Symbolic) -> Symbolic:
+        """Return the published numbers unchanged."""
+        return y
+
+    def of_weights(self, *scales: Symbolic) -> tuple[Symbolic, ...]:
+        """Return the further arguments of the weights of single cells: the scales, if they are given."""
+        return scales
+
+    def log_prior_in_weights(self, *scales: Symbolic) -> Symbolic:
+        """Return 0: the weights given the scales do not contain their prior."""
+        return 0.0
