@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_pymc, graph_replace
 from ppdinf.distributions.build_fiber import data_model_of, renew_windows, set_windows
 from ppdinf.distributions.data_model_checks import refuse_counted_twice
-from ppdinf.distributions.data_models import log_density
+from ppdinf.distributions.data_models import known, log_density
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginalization import restart_among
 from ppdinf.distributions.observed import Reals, sums_of_cells
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.ops import stop_gradient
 from ppdinf.distributions.predictions import new_labels
+from ppdinf.distributions.random_variables import ReleasedRV
 from ppdinf.distributions.tables import (
     ConfidentialTable,
     dependents_of,
@@ -113,9 +115,9 @@ class ApproximatePosterior:
     def __init__(self, model: pm.Model, tables: Sequence[CellWeights]) -> None:
         self.tables, cells = tables, sum(part.lower.size for part in tables)
         self._points = int(np.clip(EVALUATIONS // cells, 16, POINTS))
-        known = tables_of(model)
+        all_tables = tables_of(model)
         left = dict.fromkeys((*model.basic_RVs, *model.potentials))
-        for table in known:
+        for table in all_tables:
             left.pop(table.variable, None), left.pop(table.released, None)
         counts = [pt.tensor(dtype="float64", shape=(part.lower.size, None)) for part in tables]
         log_noise = [pt.tensor(dtype="float64", shape=(part.lower.size, None)) for part in tables]
@@ -246,6 +248,9 @@ def _weights(
     at = pt.tensor(dtype=dist.dtype, shape=(None, *law.start.shape))
     log_p = log_density(dist, at).reshape((shape[0], -1)).T
 
+    if law.observed.likelihood.has_unknown_scale:
+        log_noise += law.log_given(table.variable.owner.inputs, counts)
+
     def of_counts(x: TensorVariable) -> TensorVariable:
         return graph_replace([log_p], {at: x}, strict=False)[0]
 
@@ -288,35 +293,36 @@ def _prior(model: pm.Model, values: Sequence[TensorVariable]) -> list[Reals]:
 
 
 def follow_data(model: pm.Model) -> None:
-    """Compute the windows of all tables of a model from its present data."""
+    """Compute the windows of all tables of a model from its present data and published numbers."""
     for table in tables_of(model.root):
-        _refuse_other_numbers(table, model.root)
         if dims := new_labels(table, model.root):
             raise ModelError(
                 f"the labels of {dims[0]!r} differ from those of the release of {table.name!r}, which has no density "
                 "for other labels: restore labels and data by pm.set_data, or predict tables of the present labels by "
                 "pm.sample_posterior_predictive(..., predictions=True)"
             )
-        follow_data_of(table.variable, model.root)
+        follow_data_of(table, model.root)
     _extend(model.root)
 
 
-def _refuse_other_numbers(table: ConfidentialTable, model: pm.Model) -> None:
-    """Refuse observed values other than the release, for which windows and sums of the table were computed."""
-    value = model.rvs_to_values[table.released]
-    given = value.data if isinstance(value, Constant) else table.law.observed.noisy.values
-    if not np.array_equal(given, table.law.observed.noisy.values):
-        raise ModelError(
-            f"{table.released.name!r} is observed with other numbers than those of its release, for which the windows "
-            f"of {table.name!r} were computed: write the model again with PartiallyPrivate for the other numbers, or "
-            "write it with ppdinf.models.Released, whose releases pm.observe and simulation-based calibration replace"
-        )
+def _follow_numbers(table: ConfidentialTable, model: pm.Model) -> None:
+    """Give a table the published numbers that its model observes; other copies of the model keep their own."""
+    law, value = table.law, model.rvs_to_values[table.released]
+    given = value.data if isinstance(value, Constant) else known(value)
+    if given is None or np.array_equal(given, law.observed.noisy.values):
+        return
+    again = copy(law)
+    again.observed = law.observed.with_numbers(given)
+    again.data_digest, again.fitted_data = b"", set()
+    table.variable.owner.op = again
+    table.released.owner.op = ReleasedRV(again.observed, ndim=table.variable.ndim)
 
 
-def follow_data_of(table: TensorVariable, model: pm.Model) -> None:
-    """Compute the windows of a table from its present data."""
+def follow_data_of(of: ConfidentialTable, model: pm.Model) -> None:
+    """Compute the windows of a table from its present data and published numbers."""
+    _follow_numbers(of, model)
+    table, law = of.variable, of.law
     if windows_are_stale(table, model):
-        law = table.owner.op
         refuse_counted_twice(model, law.base(table.owner.inputs)[0], law.observed)
         renew_windows(table, model)
         law.fitted_data.clear()

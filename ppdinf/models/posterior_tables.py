@@ -247,7 +247,7 @@ def draw_marginalized(
     mode: str | None = None,
 ) -> xr.DataArray:
     """Draw the table for every posterior draw of the parameters, given the release and everything public."""
-    follow_data_of(table.variable, model)
+    follow_data_of(table, model)
     dims, frame = dims_of_draws(posterior) if dims is None else dims, table.law.observed.frame
     drawn = _draw_in_chains(table, in_chains(posterior, dims), model, rng, advance, mode)
     values = drawn.reshape(*(posterior.sizes[dim] for dim in dims), *frame.shape)
