@@ -134,10 +134,7 @@ STEP = 1e-5  # of differences of posteriors, in units of log weights and their p
 
 
 def along(op: Op, inputs: Sequence[Variable], varying: int, direction: TensorVariable) -> TensorVariable:
-    """Return the derivative of an Op's second output in a direction, by central differences.
-
-    The output is a gradient, so that this is the product of a Hessian and the direction.
-    """
+    """Return the derivative in a direction of an Op's second output, a gradient, by central differences."""
     largest = abs(direction).max()
     step = STEP / pt.switch(largest > 0, largest, 1.0)
     ahead, behind = (
