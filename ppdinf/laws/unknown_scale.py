@@ -25,17 +25,13 @@ class UnknownScale(IndependentLaw):
     """A law of noise with a scale that a model learns; it has weights at stated scales only (`at`)."""
 
     name: ClassVar[str] = "unknown-scale"
+    gives: ClassVar[str] = "a count with noise"
     kind: type[Any]
     scale: Symbolic
 
     def at(self, scale: float) -> ObservationModel:
         """Return the law with a stated scale."""
         return as_observation_model(self.kind(scale))
-
-    @property
-    def gives(self) -> str:
-        """Description of a published number, for messages."""
-        return self.at(1.0).gives
 
     def read(self, values: NDArray[np.object_]) -> tuple[UnknownScale, NDArray[Any]]:
         """Return the law and the published numbers."""
