@@ -35,9 +35,9 @@ class Privatizer(ABC):
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
         """Return the rate of the noise at which a step of one person has privacy loss at most epsilon."""
 
-    @abstractmethod
     def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-        """Estimate the histogram from its noisy sums, shape (n,)."""
+        """Estimate the histogram from its noisy sums, shape (n,); by default, these are the noisy bins."""
+        return measured.astype(np.float64)
 
     def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
         """Draw the noisy sums of a histogram, which are published."""
@@ -183,10 +183,6 @@ class Independent(Privatizer):
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
         """Return the rate of the noise: a person changes two bins by one each."""
         return epsilon / 2
-
-    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-        """Return the noisy bins."""
-        return measured.astype(np.float64)
 
 
 class Privelet(Privatizer):

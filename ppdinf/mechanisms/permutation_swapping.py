@@ -109,7 +109,8 @@ class PermutationSwapping(TableMechanism):
     public: Public = NO_SUMS
 
     def __post_init__(self) -> None:
-        roles = {name: _as_dims(getattr(self, name)) for name in ("swapped", "held", "strata")}
+        stated = {name: getattr(self, name) for name in ("swapped", "held", "strata")}
+        roles = {name: (dims,) if isinstance(dims, str) else tuple(dims) for name, dims in stated.items()}
         swapped, held, strata = roles.values()
         if len({*swapped, *held, *strata}) < len(swapped + held + strata) or not (swapped and held):
             raise PrivacyError(
@@ -217,10 +218,6 @@ def _derangement(size: int, stream: BitStream) -> Whole:
         order = np.argsort(words)
         if not (order == np.arange(size)).any() and np.unique(words).size == size:
             return order
-
-
-def _as_dims(dims: Dims | str) -> Dims:
-    return (dims,) if isinstance(dims, str) else tuple(dims)
 
 
 def _rows(table: Whole) -> Rows:

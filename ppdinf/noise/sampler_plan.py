@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -194,9 +193,7 @@ def plan_sampler(system: System, law: Law, *, allow_mcmc: bool = False) -> Plan:
         raise InvariantError(exact)
     chain = chain_noise(system.structure, law)
     reason = f"no exact sampler supports public sums that cross this much; {chain.bound}"
-    return Plan(
-        chain.sampler, False, reason, distance=two_digits_up(chain.distance), built=(system.structure, law, chain)
-    )
+    return Plan(chain.sampler, False, reason, distance=chain.distance, built=(system.structure, law, chain))
 
 
 def _reason(system: System, law: Law, parts: list[Offer]) -> str:
@@ -234,12 +231,6 @@ def _classes(system: System) -> str:
     ]
     split = ", ".join(share for share, n in zip(shares, (groups, alone, fixed), strict=True) if n)
     return f"the public sums split {system.frame.size} cells into {split}"
-
-
-def two_digits_up(limit: float) -> float:
-    """Round a positive upper limit up to two digits."""
-    near = float(f"{limit:.2g}")
-    return near if near >= limit else float(f"{near + 10.0 ** (math.floor(math.log10(near)) - 1):.2g}")
 
 
 def _share(acceptance: float) -> str:

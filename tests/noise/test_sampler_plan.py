@@ -16,9 +16,10 @@ from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace
 from ppdinf.noise import sampler_plan
 from ppdinf.noise.exact import class_sums
 from ppdinf.noise.exact import lattice_gaussian as gaussian
+from ppdinf.noise.mcmc.coupled_noise import two_digits_up
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
-from ppdinf.noise.sampler_plan import Plan, exact_noise, plan_sampler, two_digits_up
+from ppdinf.noise.sampler_plan import Plan, exact_noise, plan_sampler
 
 MARGINS = ppd.invariants.margin("dim_0") & ppd.invariants.margin("dim_1")
 

@@ -68,13 +68,17 @@ class ChainNoise:
     @property
     def distance(self) -> float:
         """Upper 95 % confidence limit of the total variation distance from the law, rounded up to two digits."""
-        limit = float(self.bound.upper(self.steps))
-        digit = 10.0 ** (math.floor(math.log10(limit)) - 1)
-        return min(1.0, float(f"{math.ceil(limit / digit) * digit:.2g}"))
+        return min(1.0, two_digits_up(float(self.bound.upper(self.steps))))
 
     def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
         """Return the final states of `size` independent chains, int64 of shape (size, d)."""
         return self.run(size, np.random.Generator(ChaCha20(stream(4))))
+
+
+def two_digits_up(limit: float) -> float:
+    """Round a positive upper limit up to two digits."""
+    near = float(f"{limit:.2g}")
+    return near if near >= limit else float(f"{near + 10.0 ** (math.floor(math.log10(near)) - 1):.2g}")
 
 
 @lru_cache(maxsize=4)

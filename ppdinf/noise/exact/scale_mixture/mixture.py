@@ -1,11 +1,11 @@
 """The algorithm: l1 noise as a mixture of Gaussians with a scale for every cell."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb
@@ -16,11 +16,16 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Drawn
-from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR, Excess
+from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR
 from ppdinf.noise.primitives.enclosures import draw_bernoulli, precision
 from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.lazy_reals import LazyReals
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
+
+if TYPE_CHECKING:
+    from ppdinf.noise.exact.scale_mixture.lattice_laplace import LatticeSystem
+    from ppdinf.noise.exact.scale_mixture.lattice_scales import LeverageScales
+    from ppdinf.noise.exact.scale_mixture.two_way_laplace import RowScales, TwoWayTable
 
 PATHS = (*(1 + Fraction(2, s) for s in (8, 4, 3, 2)), Fraction(3), Fraction(5))
 ERROR = 2.0**-30  # bound on the error of the log probabilities below, above FAINT
@@ -112,63 +117,11 @@ def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
     return -1
 
 
-class ScaleLaw(Protocol):
-    """A product law of scales that dominates the target law."""
+type ScaleLaw = "LeverageScales | RowScales"
+"""A product law of scales that dominates the target law; `kept` returns the accepted sets of scales."""
 
-    @property
-    def excess(self) -> Excess:
-        """The excess of a cell."""
-
-    @property
-    def loss(self) -> float:
-        """Approximate decrease of the log acceptance rate by the law of the scales, or a lower bound."""
-
-    @property
-    def first(self) -> int:
-        """Number of cells whose scales an attempt draws first."""
-
-    def draw(self, size: int, stream: BitStream) -> "MixtureScales":
-        """Draw `size` sets of scales."""
-
-    def kept(self, size: int, stream: BitStream) -> "MixtureScales":
-        """Draw `size` sets of scales, and return the accepted ones."""
-
-    def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the log acceptance probability of each set of scales, with error at most 2^-20."""
-
-    def enclose_row(self, scales: "MixtureScales", i: int, row: int) -> list[arb]:
-        """Enclose a row of a set of scales."""
-
-    def enclose_keep(self, t: list[list[arb]]) -> arb:
-        """Enclose the acceptance probability of a set of scales."""
-
-
-class MixtureSystem(Protocol):
-    """A lattice with cells in rows, and the sampler of its noise given scales."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and of cells per row."""
-
-    @property
-    def m(self) -> int:
-        """Rank of the lattice."""
-
-    @property
-    def paths(self) -> Sequence[Fraction]:
-        """Path lengths at which wide cells may support the lattice."""
-
-    def scales(self, epsilon: Fraction, width: Fraction, path: Fraction) -> ScaleLaw:
-        """Return the law of the proposed scales."""
-
-    def support(self, wide: NDArray[np.bool_], path: Fraction) -> Any:
-        """Return the basis or tree of wide cells of shape `shape`; None if they do not support the lattice."""
-
-    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], support: Any, stream: BitStream) -> Drawn:
-        """Draw noise given scales."""
-
-    def enclose_log_determinant(self, t: list[list[arb]]) -> arb:
-        """Enclose log det(B' T^-1 B) for a basis B of the lattice."""
+type MixtureSystem = "LatticeSystem | TwoWayTable"
+"""A lattice with cells in rows, and the sampler of its noise given scales."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,8 +268,9 @@ class ScaleMixture:
         rng = np.random.default_rng(0)
         chosen = rng.choice(weights.size, size=CHECKED, p=weights / weights.sum())
         width = float(self.width)
-        supports = {i: self.system.support(scales.values[i] >= width, self.path) for i in np.unique(chosen).tolist()}
-        supported = [i for i in chosen.tolist() if supports[i] is not None]
+        each = {i: self.system.support(scales.values[i] >= width, self.path) for i in np.unique(chosen).tolist()}
+        supports = {i: support for i, support in each.items() if support is not None}
+        supported = [i for i in chosen.tolist() if i in supports]
         if not supported:
             return
         kept = []
