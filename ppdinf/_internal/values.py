@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import unicodedata
 from collections.abc import Callable
 from dataclasses import fields
@@ -42,6 +43,14 @@ def numbers(data: object, what: str, error: type[PpdinfError] = PrivacyError, *,
     if not np.isfinite(found).all():
         raise error(f"{what} must contain finite numbers only, without missing values")
     return found.astype(np.int64 if integer else np.float64)
+
+
+def require_number(
+    value: Any, stated: str, low: float = -math.inf, high: float = math.inf, *, kinds: Any = int | np.integer
+) -> None:
+    """Require an integer, or a number of other kinds, within limits; `stated` says what it must be."""
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        raise PrivacyError(f"{stated}, found {value!r}")
 
 
 def _is_masked(data: object) -> bool:

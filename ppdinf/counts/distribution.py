@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from ppdinf._internal.values import numbers
+from ppdinf._internal.values import numbers, require_number
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.mechanisms.postprocessing.projection import onto_simplices
 from ppdinf.noise.primitives.stream import BitStream
@@ -87,8 +87,7 @@ def require_counts(counts: ArrayLike, n: int) -> NDArray[np.int64]:
 
 def require_size(n: object) -> None:
     """Raise an error unless n is an integer of at least 2."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2:
-        raise PrivacyError(f"n, the number of possible counts, must be an integer >= 2, found {n!r}")
+    require_number(n, "n, the number of possible counts, must be an integer >= 2", 2)
 
 
 POSTPROCESSING = ("isotonic", "simplex", "clip")

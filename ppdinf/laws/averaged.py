@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Symbolic
-from ppdinf.errors import PrivacyError
+from ppdinf._internal.values import Symbolic, require_number
 from ppdinf.laws.interval import IndicatorLaw
 from ppdinf.tables.count_ranges import missing_values, range_text
 from ppdinf.tables.percentages import scaled_range
@@ -47,8 +46,7 @@ class Averaged(IndicatorLaw):
     over: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.over, bool) or not isinstance(self.over, int) or self.over < 1:
-            raise PrivacyError(f"the number of averaged years must be an integer >= 1, found {self.over!r}")
+        require_number(self.over, "the number of averaged years must be an integer >= 1", 1, kinds=int)
 
     @property
     def gives(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic, as_texts, of_texts
+from ppdinf._internal.values import Json, Symbolic, as_texts, of_texts, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model, law_in_file
@@ -166,8 +166,7 @@ class Clipped(Censored):
     at: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.at, bool) or not isinstance(self.at, int | np.integer):
-            raise PrivacyError(f"the clip point must be an integer, found {self.at!r}")
+        require_number(self.at, "the clip point must be an integer")
         _ = self._law
 
     @property
@@ -231,8 +230,7 @@ class Thresholded(Censored):
     threshold: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | np.integer):
-            raise PrivacyError(f"threshold must be an integer, found {self.threshold!r}")
+        require_number(self.threshold, "threshold must be an integer")
         _ = self._law
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Symbolic
+from ppdinf._internal.values import Symbolic, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.interval import IndicatorLaw
 from ppdinf.laws.law_array import PerEntry
@@ -59,12 +59,11 @@ class Rounded(PerEntry, IndicatorLaw):
     offset: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 1:
-            raise PrivacyError(f"base must be an integer >= 1, found {self.base!r}")
+        require_number(self.base, "base must be an integer >= 1", 1)
         if self.direction not in DIRECTIONS:
             raise PrivacyError(f"direction must be 'nearest', 'down' or 'up', found {self.direction!r}")
-        if isinstance(self.offset, bool) or not isinstance(self.offset, int | np.integer | None):
-            raise PrivacyError(f"offset must be an integer, found {self.offset!r}")
+        if self.offset is not None:
+            require_number(self.offset, "offset must be an integer")
         if self.ties not in (None, *TIES):
             raise PrivacyError(f"ties must be 'up', 'down' or 'even', found {self.ties!r}")
         if self.ties is None and self.direction == "nearest" and self.base % 2 == 0:
@@ -154,8 +153,7 @@ class RandomRounding(PerEntry, IndependentLaw):
     base: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.base, bool) or not isinstance(self.base, int | np.integer) or self.base < 2:
-            raise PrivacyError(f"base must be an integer >= 2, found {self.base!r}")
+        require_number(self.base, "base must be an integer >= 2", 2)
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log probability of each published y given the count x, elementwise; ``-inf`` if it is 0."""

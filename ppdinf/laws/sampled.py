@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from ppdinf._internal.values import Symbolic, assign
+from ppdinf._internal.values import Symbolic, assign, require_number
 from ppdinf.errors import CountError, LabelError, PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -74,10 +74,9 @@ class Sampled(PerEntry, IndependentLaw):
     weight: float
 
     def __post_init__(self) -> None:
-        w = self.weight
-        if isinstance(w, bool) or not isinstance(w, int | float | np.number) or not 1 <= w <= LARGEST:
-            raise PrivacyError(f"the weight must be a number from 1 to 2**53, found {w!r}")
-        assign(self, weight=float(w))
+        stated = "the weight must be a number from 1 to 2**53"
+        require_number(self.weight, stated, 1, LARGEST, kinds=int | float | np.number)
+        assign(self, weight=float(self.weight))
 
     @classmethod
     def of_margin_of_error(cls, estimates: Any, margin: Any, confidence: float) -> Sampled:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-from ppdinf._internal.values import Symbolic, assign, numbers
+from ppdinf._internal.values import Symbolic, assign, numbers, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -203,12 +203,9 @@ class RandomizedResponse(PerEntry, MatrixLaw):
 
     def __post_init__(self) -> None:
         n = self.respondents
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
-            raise PrivacyError(f"respondents must be an integer from 1 to {LARGEST:,}, found {n!r}")
+        require_number(n, f"respondents must be an integer from 1 to {LARGEST:,}", 1, LARGEST)
         for name in ("keep", "flip"):
-            p = getattr(self, name)
-            if isinstance(p, bool) or not isinstance(p, int | float | np.number) or not 0 <= p <= 1:
-                raise PrivacyError(f"{name} must be a probability, found {p!r}")
+            require_number(getattr(self, name), f"{name} must be a probability", 0, 1, kinds=int | float | np.number)
         if self.keep == self.flip:
             raise PrivacyError("keep and flip must differ: otherwise reports do not depend on answers")
         assign(self, respondents=int(n), keep=float(self.keep), flip=float(self.flip))

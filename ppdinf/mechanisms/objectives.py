@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import unmasked
+from ppdinf._internal.values import require_number, unmasked
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.real_noise import FINE, grid_below
 from ppdinf.noise.k_norm import K_NORMS, draw_integer_k_norm, k_norm, one_of, uniforms
@@ -126,8 +126,7 @@ class Gradient(Objective):
             raise PrivacyError("function must be a gradient, function(data, y)")
         if not callable(self.sensitivity_bound):
             require_positive(self.sensitivity_bound, "sensitivity_bound")
-        if isinstance(self.answers, bool) or not isinstance(self.answers, int | np.integer) or self.answers < 1:
-            raise PrivacyError(f"answers must be a positive integer, found {self.answers!r}")
+        require_number(self.answers, "answers must be a positive integer", 1)
         require_positive(self.radius, "radius")
 
     def records(self, data: object, norm: str) -> Any:
@@ -153,12 +152,6 @@ class Gradient(Objective):
         """Return the stated sensitivity."""
         bound = self.sensitivity_bound
         return np.asarray(bound(y), dtype=float) if callable(bound) else np.full(len(y), float(bound))
-
-
-def require_finite(value: object, name: str) -> None:
-    """Require a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise PrivacyError(f"{name} must be a finite number, found {value!r}")
 
 
 def require_positive(value: object, name: str) -> None:
@@ -337,7 +330,8 @@ class Quantile(Objective):
 
     def __post_init__(self) -> None:
         for name in ("probability", "lower", "upper"):
-            require_finite(getattr(self, name), name)
+            number, most = getattr(self, name), np.finfo(float).max
+            require_number(number, f"{name} must be a finite number", -most, most, kinds=int | float | np.number)
         if not 0 < self.probability < 1:
             raise PrivacyError(f"probability must lie between 0 and 1, found {self.probability!r}")
         if not self.lower < self.upper:

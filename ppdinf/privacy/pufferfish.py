@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import assign, numbers
+from ppdinf._internal.values import assign, numbers, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
@@ -142,9 +142,8 @@ def _share(weight: Fraction | float, total: Fraction | float) -> Fraction | floa
 
 def require_integer(value: object, low: int, high: float, name: str) -> None:
     """Require an integer in a range."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
-        raise PrivacyError(f"{name} must be an integer {bounds}, found {value!r}")
+    bounds = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
+    require_number(value, f"{name} must be an integer {bounds}", low, high)
 
 
 def as_probability(value: Parameter, name: str) -> Fraction:
