@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -50,6 +50,7 @@ from ppdinf.errors import ModelError
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
+FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 
 
 def as_distribution(dist: Variable, dims: Sequence[str], model: pm.Model) -> TensorVariable:
@@ -317,6 +318,26 @@ def known(x: Variable) -> Array | None:
         return np.asarray(x.eval(mode="FAST_COMPILE"))
     except Exception:
         return None
+
+
+def drawn_from_prior(
+    outputs: list[TensorVariable], draws: int, given: Mapping[TensorVariable, TensorVariable]
+) -> list[list[Array]]:
+    """Draw variables of a model together; without the draws that fail."""
+    results = list[list[Array]]()
+    failures = 0
+    with np.errstate(all="ignore"):
+        draw = compile_pymc([], outputs, givens=given, mode="FAST_COMPILE", random_seed=1)
+        for _ in range(draws):
+            try:
+                results.append(draw())
+            except (NotImplementedError, ValueError, OverflowError):
+                continue  # flat priors, Poisson counts with a mean above 1e18
+            except pm.exceptions.TruncationError:
+                failures += 1  # improbable bounds within another distribution: half a second of attempts
+                if failures == FAILURES:
+                    break
+    return results
 
 
 def without_truncation(base: TensorVariable, model: pm.Model) -> TensorVariable:

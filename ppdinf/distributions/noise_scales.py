@@ -16,7 +16,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf.distributions.windows import DRAWS, drawn_from_prior
+from ppdinf.distributions.data_models import drawn_from_prior
 from ppdinf.errors import ModelError
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric
@@ -26,6 +26,7 @@ from ppdinf.laws.unknown_scale import UnknownScale
 from ppdinf.measurements.entries import Entries
 
 WIDE = 0.98  # quantile of the prior of the scale at which windows start; a fit extends them to larger scales
+DRAWS = 128  # of the prior of a scale
 TERMS = np.arange(1, 10)  # of both series for the sum of discrete Gaussian weights, which agree at variance 1
 
 type Forms = Sequence[tuple[UnknownScale, ObservationModel, NDArray[np.int64]]]

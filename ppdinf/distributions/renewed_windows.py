@@ -17,7 +17,7 @@ from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_pymc, graph_replace
 from ppdinf.distributions.build_fiber import data_model_of, renew_windows, set_windows
 from ppdinf.distributions.data_model_checks import refuse_counted_twice
-from ppdinf.distributions.data_models import known, log_density
+from ppdinf.distributions.data_models import drawn_from_prior, known, log_density
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginalization import restart_among
 from ppdinf.distributions.observed import Reals, sums_of_cells
@@ -36,7 +36,7 @@ from ppdinf.distributions.tables import (
     tables_of,
     windows_are_stale,
 )
-from ppdinf.distributions.windows import ENTRIES, PublishedCells, Windows, drawn_from_prior, range_of_weight
+from ppdinf.distributions.windows import ENTRIES, PublishedCells, Windows, range_of_weight
 from ppdinf.errors import ModelError
 
 POINTS = 64  # counts of each cell at which its weight is evaluated

@@ -7,7 +7,7 @@ favour. Windows differ in length; `build_fiber` pads them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc
 from ppdinf._internal.values import Array
 from ppdinf.distributions.data_models import (
+    drawn_from_prior,
     elementwise,
     initial_support,
     log_density,
@@ -38,7 +39,6 @@ BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
 DRAWS = 128  # draws of the parameters
-FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 POINTS = 256, 64  # counts at which each cell is evaluated under every draw: without, and with data of dependents
 EVALUATIONS = 2**24  # maximum number of density evaluations
 ROUNDS = 6  # refinements of the evaluated counts
@@ -213,26 +213,6 @@ class DataModel:
     def nonnegative(self) -> Flags:
         """Cells without negative counts, shape (d,)."""
         return ~self.support(np.full((math.prod(self.shape), 1), -1))[:, 0]
-
-
-def drawn_from_prior(
-    outputs: list[TensorVariable], draws: int, given: Mapping[TensorVariable, TensorVariable]
-) -> list[list[Array]]:
-    """Draw variables of a model together; without the draws that fail."""
-    results = list[list[Array]]()
-    failures = 0
-    with np.errstate(all="ignore"):
-        draw = compile_pymc([], outputs, givens=given, mode="FAST_COMPILE", random_seed=1)
-        for _ in range(draws):
-            try:
-                results.append(draw())
-            except (NotImplementedError, ValueError, OverflowError):
-                continue  # flat priors, Poisson counts with a mean above 1e18
-            except pm.exceptions.TruncationError:
-                failures += 1  # improbable bounds within another distribution: half a second of attempts
-                if failures == FAILURES:
-                    break
-    return results
 
 
 class PriorDraws:
