@@ -206,6 +206,29 @@ def test_slow_first_steps_are_not_extrapolated(clock, capsys):
     assert "h left" not in "".join(lines)
 
 
+def test_the_rate_of_the_last_minute_is_extrapolated(clock, capsys):
+    """A hundred steps of 10 s, then 0.5 s a step: after a minute of these, the slow ones do not count."""
+    with module.progress("Sampling", 1000) as advance:
+        for seconds in [10] * 100 + [0.5] * 300:
+            clock.now += seconds
+            advance(1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[97] == "Sampling: 10%, about 2.5 h left"
+    assert lines[-1] == "Sampling: 40%, about 5 min left"
+
+
+def test_a_bar_has_the_same_words_at_most_every_five_seconds(clock):
+    pace = module._Pace(1000, "compiling")
+    words = module._Words(pace)
+    shown = []
+    for n, seconds in ((0, 0), (0, 4), (10, 2), (15, 4), (15, 1.5)):
+        clock.now += seconds
+        if n:
+            pace.advance(n)
+        shown.append(words.render(None).plain)
+    assert shown == ["compiling, 0 s"] * 2 + ["1% after 6 s"] * 2 + ["4%, about 3 min left"]
+
+
 def test_compilation_is_named(clock, printed, capsys):
     with module.progress("Sampling", 8000, before="compiling the model"):
         clock.now += 12

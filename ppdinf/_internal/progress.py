@@ -1,18 +1,25 @@
-"""Progress of long computations: a bar on a terminal or in a notebook, otherwise a line at most every 10 seconds."""
+"""Progress of long computations: a bar on a terminal or in a notebook, otherwise a line at most every 10 seconds.
+
+Both state the time left at the rate of the last minute, but not before 20 steps and 2 % of all steps are timed.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
+COMPILING = "compiling the model, once for this installation, about half a minute"
 EVERY = 10.0  # seconds between two lines
+SHOWN = 5.0  # seconds between two estimates at a bar
+RECENT = 60.0  # seconds whose rate is extrapolated
 MEASURED = 1.0  # seconds of timed steps before the first estimate
 STEPS, SHARE = 20, 0.2  # timed steps before the first estimate, or this share of fewer than 100 steps
 CHECKED = 1.0  # seconds between two checks during a long step
@@ -42,18 +49,25 @@ def progress(
 
 @contextmanager
 def _shown(description: str, total: int, before: str) -> Iterator[Callable[[int], None]]:
+    pace = _Pace(total, before)
     if shows_bars():
-        with Progress(transient=True) as bar:
-            yield partial(bar.advance, bar.add_task(description, total=total))
-    else:
-        lines, ended = _Lines(description, total, before), threading.Event()
-        thread = threading.Thread(target=lines.repeat, args=(ended,), daemon=True)
-        thread.start()
-        try:
-            yield lines.advance
-        finally:
-            ended.set()
-            thread.join()
+        with Progress(TextColumn("{task.description}"), BarColumn(), _Words(pace), transient=True) as bar:
+            task = bar.add_task(description, total=total)
+
+            def advance(n: int) -> None:
+                pace.advance(n)
+                bar.advance(task, n)
+
+            yield advance
+        return
+    lines, ended = _Lines(description, pace), threading.Event()
+    thread = threading.Thread(target=lines.repeat, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield lines.advance
+    finally:
+        ended.set()
+        thread.join()
 
 
 def tracked[Item](items: Iterator[Item], description: str, total: int, *, disable: bool = False) -> Iterator[Item]:
@@ -64,23 +78,81 @@ def tracked[Item](items: Iterator[Item], description: str, total: int, *, disabl
             advance(1)
 
 
-class _Lines:
-    """Lines with the share of steps done and the time left, at the rate since the first call of `advance`."""
+class _Pace:
+    """The share of steps done, and the time left at the rate of the last minute."""
 
-    def __init__(self, description: str, total: int, before: str = "") -> None:
-        self._description, self._total, self._done, self._before = description, total, 0, before
-        self._begun = self._printed = time.monotonic()
-        self._first: tuple[float, int] | None = None  # time and number of steps done at the first call
+    def __init__(self, total: int, before: str) -> None:
+        self.total, self.before, self.done = total, before, 0
+        self.begun = time.monotonic()
+        self._first: int | None = None  # steps done at the first call of `advance`, up to which nothing is timed
+        self._marks: deque[tuple[float, int]] = deque()  # times and steps done, about one a second
+        self._lock = threading.Lock()  # several threads count steps
+
+    def advance(self, n: int) -> None:
+        """Count steps."""
+        now = time.monotonic()
+        with self._lock:
+            self.done += n
+            if not self._marks or now - self._marks[-1][0] >= MEASURED:
+                self._marks.append((now, self.done))
+            while len(self._marks) > 1 and now - self._marks[1][0] >= RECENT:
+                self._marks.popleft()
+            if self._first is None:
+                self._first = self.done
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left, if enough steps are timed: early steps may be much slower than others."""
+        if self._first is None:
+            return None
+        started, before = self._marks[0]
+        timed = time.monotonic() - started
+        steps = self.done - before
+        enough = max(0.02 * self.total, min(STEPS, SHARE * self.total))
+        if not steps or self.done - self._first < enough:
+            return None
+        return timed * (self.total - self.done) / steps
+
+    def words(self) -> str:
+        """Return the stage before the first step, or the share of steps done and the time left."""
+        spent, left = _spoken(time.monotonic() - self.begun), self.left
+        if self.before and self._first is None:
+            return f"{self.before}, {spent}"
+        share = f"{self.done / self.total:.0%}"
+        return f"{share} after {spent}" if left is None else f"{share}, about {_spoken(left)} left"
+
+
+class _Words(ProgressColumn):
+    """The words of a pace at a bar, renewed every 5 seconds."""
+
+    def __init__(self, pace: _Pace) -> None:
+        super().__init__()
+        self._pace, self._renewed, self._text = pace, -SHOWN, Text()
+
+    def render(self, task: Task) -> Text:
+        """Return the words."""
+        now = time.monotonic()
+        if now - self._renewed >= SHOWN:
+            self._renewed, self._text = now, Text(self._pace.words())
+        return self._text
+
+
+class _Lines:
+    """Lines with the words of a pace."""
+
+    def __init__(self, description: str, pace: _Pace) -> None:
+        self._description, self._pace = description, pace
+        self._printed = pace.begun
+        self._started: float | None = None  # time of the first call of `advance`
         self._estimated = False
         self._lock = threading.Lock()
 
     def advance(self, n: int) -> None:
         """Count steps, and print a line if one is due."""
         with self._lock:
-            self._done += n
-            if self._first is None:
-                self._printed = time.monotonic()
-                self._first = self._printed, self._done
+            self._pace.advance(n)
+            if self._started is None:
+                self._started = self._printed = time.monotonic()
             else:
                 self._print_if_due()
 
@@ -91,22 +163,13 @@ class _Lines:
                 self._print_if_due()
 
     def _print_if_due(self) -> None:
-        now = time.monotonic()
-        started, before = self._first or (now, self._done)
-        timed, steps = now - started, self._done - before
-        enough = max(0.02 * self._total, min(STEPS, SHARE * self._total))  # early steps may be much slower than others
-        left = timed * (self._total - self._done) / steps if steps >= enough else None
+        now, left = time.monotonic(), self._pace.left
+        timed = now - (self._started or now)
         first_estimate = left is not None and left >= EVERY and timed >= MEASURED and not self._estimated
-        if self._done >= self._total or (now - self._printed < EVERY and not first_estimate):
+        if self._pace.done >= self._pace.total or (now - self._printed < EVERY and not first_estimate):
             return
         self._printed, self._estimated = now, left is not None
-        share = f"{self._done / self._total:.0%}"
-        spent = _spoken(now - self._begun)
-        if self._before and self._first is None:
-            words = f"{self._before}, {spent}"
-        else:
-            words = f"{share} after {spent}" if left is None else f"{share}, about {_spoken(left)} left"
-        print(f"{self._description}: {words}", flush=True)
+        print(f"{self._description}: {self._pace.words()}", flush=True)
 
 
 def _spoken(seconds: float) -> str:

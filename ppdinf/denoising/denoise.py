@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.progress import progress
+from ppdinf._internal.progress import COMPILING, progress
 from ppdinf._internal.values import Array
 from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.contradictory_numbers import require_possible_numbers
@@ -217,7 +217,7 @@ def _sample(
     stored = _allocate(priors[0], data.frame.size, windows.largest, chains, draws, collected)
     stop = threading.Event()
     with (
-        progress("Denoising", chains * (tune + draws), disable=not bar) as advance,
+        progress("Denoising", chains * (tune + draws), disable=not bar, before=COMPILING) as advance,
         ThreadPoolExecutor(min(chains, os.cpu_count() or 1)) as pool,
     ):
         futures: list[Future[int]] = []

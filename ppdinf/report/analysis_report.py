@@ -16,7 +16,7 @@ import xarray as xr
 
 from ppdinf import plots
 from ppdinf._internal.atomic_files import write_atomically
-from ppdinf._internal.progress import progress, shows_bars
+from ppdinf._internal.progress import COMPILING, progress
 from ppdinf.diagnostics import Diagnosis, diagnose
 from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.models import sample_confidential
@@ -194,9 +194,8 @@ def _sampled(
     model: pm.Model, sampling: dict[str, Any], cores: int | None, words: str, progressbar: bool
 ) -> xr.DataTree:
     """Sample a model with progress; after Ctrl-C, return the draws that all chains have."""
-    bar = progressbar and shows_bars()
     steps = (sampling["tune"] + sampling["draws"]) * sampling["chains"]
-    shown = progress(words, steps, disable=bar or not progressbar, before="compiling the model")
+    shown = progress(words, steps, disable=not progressbar, before=COMPILING)
     with model, between_draws() as stop, shown as advance:
 
         def callback(*args: object, **kwargs: object) -> None:
@@ -208,8 +207,8 @@ def _sampled(
                 **sampling,
                 cores=cores or os.cpu_count(),  # PyMC would use half of them
                 callback=callback,
-                progressbar=bar,
-                quiet=not bar,
+                progressbar=False,
+                quiet=True,
                 compute_convergence_checks=False,
             )
         except ValueError as error:
