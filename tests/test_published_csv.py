@@ -330,7 +330,7 @@ def test_reading_is_explained(tmp_path):
     for words in (
         "4 cells by County (2), Year (2); published values: 'Deaths'. Zeros: 0. Marks and ranges: 2.",
         "'Suppressed' (2): 1-9. Total: 'Total' of 2 labels of 'County'.", "Line 9 is not a row of the table: '---'.",
-        "Counts from 1 to 9 are suppressed.", "Wrote deaths.ppd.",
+        "Counts from 1 to 9 are suppressed.", "Wrote deaths.ppd. Wrote deaths.cells.csv",
     ):  # fmt: skip
         assert words in text
     file.write_text("a,of,p\nx,8,87.5%\ny,41,>95%\n")

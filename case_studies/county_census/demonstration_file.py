@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from ppdinf.datasets.table_file import TextFile, parse_count
+from ppdinf.datasets.printed_file import PrintedFile
+from ppdinf.datasets.table_file import parse_count
 from ppdinf.errors import LabelError
 
 GISJOIN = re.compile(r"G(\d\d)0(\d\d\d)0")  # state and county, each followed by a 0 for codes of later censuses
@@ -55,12 +56,12 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
     -5
     """
     path = Path(path)
-    file = TextFile.read(path)
+    file = PrintedFile.read(path, strict=True)
     lower = [column.lower() for column in file.header]
     if len(set(lower)) < len(lower):
         raise LabelError(f"{path.name} has columns that differ only in capital letters")
     names = "county" if "county" in lower else "name"
-    replace(file, header=lower).require("gisjoin", "state", names)
+    replace(file, table=file.table.rename(columns=str.lower)).require("gisjoin", "state", names)
     endings = [f"{count}{ending}".lower() for ending in ("_sf", "_dp")]
     if not set(endings) <= set(lower):
         known = sorted({column[:-3] for column in file.header if column.lower().endswith(("_sf", "_dp"))})
@@ -69,7 +70,8 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
         )
     column = dict(zip(lower, file.header, strict=True))
     counties: dict[str, tuple[int | str, ...]] = {}
-    for line, row in file.rows[file.rows[0][1][column["gisjoin"]] == DESCRIPTION :]:
+    rows = file.rows
+    for line, row in rows[rows[0][1][column["gisjoin"]] == DESCRIPTION :]:
         code = row[column["gisjoin"]]
         if not (found := GISJOIN.fullmatch(code)):
             raise LabelError(

@@ -13,6 +13,7 @@ import datetime as dt
 import re
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -20,7 +21,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.datasets.table_file import TextFile, parse_count
+from ppdinf.datasets.printed_file import PrintedFile
+from ppdinf.datasets.table_file import parse_count
 from ppdinf.errors import CountError, LabelError
 
 _SERIES_DAY = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{2})")
@@ -162,7 +164,7 @@ def read_health_department(
 
 def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tuple[str, list[int]]], list[str]]:
     """Return counties and cumulative counts at given days, by code; and names of the state's rows without a county."""
-    file = TextFile.read(path)
+    file = PrintedFile.read(path, strict=True)
     file.require("FIPS", "Admin2", "Province_State")
     days = {
         dt.date(2000 + int(d[3]), int(d[1]), int(d[2])): name
@@ -193,12 +195,12 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tupl
 
 def _daily(path: Path, names: dict[str, str], months: list[str]) -> dict[str, tuple[str, NDArray[np.int64]]]:
     """Return counties and monthly sums, by code in order; new counts must add up to cumulative counts."""
-    raw = TextFile.read(path)
-    rows = [(line, {name.strip(): text for name, text in row.items()}) for line, row in raw.rows]
-    TextFile(raw.name, [name.strip() for name in raw.header], rows).require(*names.values(), "County FIPS Code")
+    raw = PrintedFile.read(path, strict=True)
+    file = replace(raw, table=raw.table.rename(columns=str.strip))
+    file.require(*names.values(), "County FIPS Code")
     counties: dict[str, str] = {}
     days: dict[str, dict[dt.date, tuple[int, int, str]]] = {}
-    for line, row in rows:
+    for line, row in file.rows:
         where = f"{path.name} line {line}"
         code = _code(where, row["County FIPS Code"], "County FIPS Code")
         if code.endswith("000"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial, wraps
+from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,6 @@ from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout, w
 from ppdinf.errors import PpdinfError, PrivacyError
 
 SHOWN = 20  # rows that a command prints
-TEXT = (".csv", ".tsv", ".txt")
 
 NOT_TOTAL = Annotated[
     list[str] | None,
@@ -41,7 +40,7 @@ class PublishedTable:
 
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="A text file of a table, a file of measurements, or releases."),
+        typer.Argument(metavar="FILE", help="A table as text or spreadsheet, a file of measurements, or releases."),
     ]
     value: Annotated[Text, _option("COLUMN", "Column of published values, if there are several.")] = None
     dims: Annotated[Text, _option("COLUMNS", "Columns of labels, such as **county,month**.")] = None
@@ -80,25 +79,31 @@ class PublishedTable:
     sums: Annotated[Files, _option("FILE", "Sums that are published as the table is; repeat for more.")] = None
     public: Annotated[Files, _option("FILE", "Sums that are published exactly; repeat for more.")] = None
     not_total: NOT_TOTAL = None
+    count_rows: Annotated[
+        bool | None, typer.Option("--count-rows", help="Each row is one person: rows with equal labels are counted.")
+    ] = None
+    sheet: Annotated[Text, _option("NAME", "Sheet of a spreadsheet with several sheets.")] = None
 
-    def read(self, explain: Callable[[str], object] | None = None) -> ppd.Measurements:
+    def read(self, explain: Callable[[Any], object] | None = None) -> ppd.Measurements:
         """Read releases, a file of measurements, or a table in a text file."""
+        from ppdinf.datasets.printed_file import SUFFIXES
+
         first, *others = self.files
         is_described = any(getattr(self, field.name) is not None for field in fields(self)[1:])
-        is_text = first.suffix.lower() in TEXT or (is_described and not is_zipfile(first))
-        if is_text and not others:
-            return self._read_text(first, explain)
+        is_table = first.suffix.lower() in SUFFIXES or (is_described and not is_zipfile(first))
+        if is_table and not others:
+            return self._read_table(first, explain)
         if is_described:
             raise PpdinfError(
-                "--value, --dims and the options of published values describe one text file: "
+                "--value, --dims and the options of published values describe one table: "
                 + (f"found {len(self.files)} files" if others else f"{first.name} is a file by ppdinf")
             )
         if not others and isinstance(published := ppd.measurements.read_ppd(first), ppd.Measurements):
             return published
         return ppd.Measurements.of_releases(ppd.read_release(file) for file in self.files)
 
-    def _read_text(self, file: Path, explain: Callable[[str], object] | None) -> ppd.Measurements:
-        """Read a text file of published values."""
+    def _read_table(self, file: Path, explain: Callable[[Any], object] | None) -> ppd.Measurements:
+        """Read a file of published values."""
         return ppd.read_published(
             file,
             value=self.value,
@@ -112,6 +117,8 @@ class PublishedTable:
             public=self.public or (),
             not_totals=self.not_total or (),
             totals=self.totals,
+            count_rows=bool(self.count_rows),
+            sheet=self.sheet,
             explain=explain,
         )
 
@@ -158,16 +165,29 @@ def read(
 ) -> None:
     """Read a published table and print what was understood: cells, marks, totals, and lines that are left out.
 
-    **ppdinf audit STATEMENT.ppd** and **ppdinf denoise STATEMENT.ppd** need no further options.
+    **ppdinf audit STATEMENT.ppd** and **ppdinf denoise STATEMENT.ppd** need no further options. STATEMENT.cells.csv has
+    the cells, with ranges instead of marks.
     """
-    if output is not None:
-        require_replaceable(output)
-    console = stdout()
-    seen = table.read(partial(notes, console))
-    if output is not None:
+    from ppdinf.measurements.published_table import clean_cells
+
+    cells = None if output is None else output.with_suffix(".cells.csv")
+    for path in (output, cells):
+        if path is not None:
+            require_replaceable(path)
+    console, understood = stdout(), list[Any]()
+
+    def explain(found: object) -> None:
+        understood.append(found)
+        notes(console, str(found))
+
+    seen = table.read(explain)
+    if output is not None and cells is not None:
         output.unlink(missing_ok=True)
         seen.save(output)
         wrote(console, output)
+        if understood:
+            write_atomically(cells, clean_cells(understood[0]).to_csv(index=False))
+            wrote(console, cells)
 
 
 @takes_published_table

@@ -2,9 +2,10 @@
 
 Rule: a file is read unchanged or refused with line and column.
 
-epidemic       Monthly cases and deaths by county: a fictitious state in a simulated epidemic, and its CSV files.
-printed_lines  The rows of a published table among titles, second header rows, notes and footers.
-table_file     Tables of counts from CSV files: where public files are, rows as text, one row per cell.
+epidemic      Monthly cases and deaths by county: a fictitious state in a simulated epidemic, and its CSV files.
+printed_file  Tables as they are printed in text files, spreadsheets and frames: columns of text, and the line of each
+              row. All readers of tables start from it.
+table_file    Tables of counts from files with one row per cell, unchanged or refused, and where public files are.
 """
 
 from ppdinf.datasets.epidemic import epidemic as epidemic

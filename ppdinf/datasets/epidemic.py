@@ -13,7 +13,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ppdinf.datasets.table_file import TextFile
+from ppdinf.datasets.printed_file import PrintedFile
+from ppdinf.datasets.table_file import counts_of, grid
 from ppdinf.errors import CountError, LabelError
 
 SEED = 2020
@@ -197,16 +198,16 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
     ...     read_epidemic(file).cases.item()
     12
     """
-    file = TextFile.read(Path(path))
+    file = PrintedFile.read(path, strict=True)
     file.require(*COLUMNS)
     for name in file.header:
         if name not in COLUMNS:
             raise LabelError(f"{file.name} has an unknown column {name!r}: drop it from the file")
     _require_formats(file, FORMATS)
     fips = _one_code(file)
-    labels, rows = file.grid(("county", "month"))
+    labels, order = grid(file, ("county", "month"))
     shape = [len(values) for values in labels.values()]
-    counts = {name: (("county", "month"), file.counts(name, rows).reshape(shape)) for name in ("cases", "deaths")}
+    counts = {name: (("county", "month"), counts_of(file, name)[order].reshape(shape)) for name in ("cases", "deaths")}
     if counts["deaths"][1].sum() > counts["cases"][1].sum():
         raise CountError(f"{file.name} holds more deaths than cases: are the two columns swapped?")
     table = xr.Dataset(counts, coords={**labels, "fips": ("county", list(fips.values()))})
@@ -216,7 +217,7 @@ def read_epidemic(path: str | PathLike[str], *, population: str | PathLike[str] 
     return table.assign_coords(population=("county", persons, {"column": column}))
 
 
-def _require_formats(file: TextFile, names: Iterable[str]) -> None:
+def _require_formats(file: PrintedFile, names: Iterable[str]) -> None:
     """Refuse a label that is not written as its column requires."""
     for line, row in file.rows:
         for name in names:
@@ -225,7 +226,7 @@ def _require_formats(file: TextFile, names: Iterable[str]) -> None:
                 raise LabelError(f"{file.name} line {line}, column {name!r}: {row[name]!r} {rule}")
 
 
-def _one_code(file: TextFile) -> dict[str, str]:
+def _one_code(file: PrintedFile) -> dict[str, str]:
     """Return the code of each county in order of first appearance; no two counties have the same code."""
     fips: dict[str, str] = {}
     county_of: dict[str, str] = {}
@@ -243,22 +244,23 @@ def _one_code(file: TextFile) -> dict[str, str]:
 
 def _read_populations(path: Path, fips: Mapping[str, str]) -> tuple[NDArray[np.int64], str]:
     """Return the persons of each county, and the name of the column that was read."""
-    file = TextFile.read(path)
-    cells = file.cells(["fips"])
+    file = PrintedFile.read(path, strict=True)
+    file.require("fips")
+    file.places(file.labels(["fips"]))
     _require_formats(file, ["fips"])
     column = _population_column(file)
     for county, code in fips.items():
-        if (code,) not in cells:
+        if file.line("fips", code) is None:
             raise LabelError(f"{file.name} has no row with fips {code} (county {county!r})")
-    rows = [cells[code,] for code in fips.values()]
-    persons = file.counts(column, rows)
+    file = file.only(file.table["fips"].isin(fips.values()).to_numpy())
+    persons = counts_of(file, column)
     if not persons.all():
-        line, row = rows[int(np.argmin(persons))]
-        raise CountError(f"{file.name} line {line}, column {column!r}: fips {row['fips']} has the population 0")
-    return persons, column
+        line, code = file.line(column, "0"), file.table["fips"].iloc[int(np.argmin(persons))]
+        raise CountError(f"{file.name} line {line}, column {column!r}: fips {code} has the population 0")
+    return persons[np.argsort(file.codes("fips", list(fips.values())))], column
 
 
-def _population_column(file: TextFile) -> str:
+def _population_column(file: PrintedFile) -> str:
     """Return the column of populations, or the latest of several dated ones."""
     if "population" in file.header:
         return "population"

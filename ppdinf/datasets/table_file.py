@@ -1,14 +1,10 @@
-"""Tables of counts from CSV files: where public files are, rows as text, one row per cell."""
+"""Tables of counts from files with one row per cell, unchanged or refused, and where public files are."""
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
 from os import PathLike
 from pathlib import Path
 
@@ -16,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf.datasets.printed_lines import delimiter_of, table_lines
+from ppdinf.datasets.printed_file import PrintedFile, show_cell
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import LARGEST, Frame
 from ppdinf.tables.table import along, as_table
@@ -27,116 +23,6 @@ VARIABLE = "PPDINF_DATA"
 
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
-
-type Row = tuple[int, dict[str, str]]
-"""Line number in the file, and the fields by column."""
-
-type Cells = dict[tuple[str, ...], Row]
-"""The row of each cell, by its labels."""
-
-
-@dataclass(frozen=True)
-class TextFile:
-    """Rows of a CSV file as text: all readers of tables start from it. Messages contain its `name`."""
-
-    name: str
-    header: list[str]
-    rows: list[Row]
-
-    @classmethod
-    def read(cls, path: Path, notes: list[str] | None = None) -> TextFile:
-        """Read a CSV file in UTF-8; with notes, a published file as it is, with the lines that are left out."""
-        data = path.read_bytes()
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            if notes is None or b"\0" in data:
-                raise LabelError(f"{path.name} is not UTF-8 text (byte {error.start}): save it as CSV UTF-8") from None
-            text = data.decode("latin-1")
-            notes.append("The file is not UTF-8 and was read as Latin-1 (Western European).")
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter_of(text))
-        try:
-            lines = [(reader.line_num, fields) for fields in reader]
-        except csv.Error as error:
-            raise LabelError(f"{path.name} line {reader.line_num} is not valid CSV: {error}") from None
-        if notes is not None:
-            lines = table_lines(lines, notes)
-        if len(lines) < 2:
-            raise LabelError(f"{path.name} has no rows below its header")
-        header = lines[0][1] if notes is None else [name.strip() or "row" for name in lines[0][1]]
-        repeated = sorted({name for name in header if header.count(name) > 1})
-        if repeated:
-            raise LabelError(f"{path.name} has more than one column {repeated[0]!r}")
-        for line, fields in lines:
-            if len(fields) != len(header):
-                raise LabelError(f"{path.name} line {line} has {len(fields)} fields, but the header has {len(header)}")
-        return cls(path.name, header, [(line, dict(zip(header, fields, strict=True))) for line, fields in lines[1:]])
-
-    def require(self, *columns: str) -> None:
-        """Refuse a file that lacks one of some columns."""
-        for name in columns:
-            if name not in self.header:
-                raise LabelError(f"{self.name} has no column {name!r}; it has {', '.join(self.header)}")
-
-    def cells(self, dims: Sequence[str], hint: str = "") -> Cells:
-        """Return the row of each cell in the order of the file; blank and repeated labels are refused."""
-        self.require(*dims)
-        cells: Cells = {}
-        for line, row in self.rows:
-            cell = tuple(row[dim] for dim in dims)
-            for dim, label in zip(dims, cell, strict=True):
-                if not label.strip():
-                    raise LabelError(f"{self.name} line {line}, column {dim!r}: the label is blank")
-            if cell in cells:
-                shown = f"{show_cell(dims, cell)} is on line {cells[cell][0]} already"
-                raise LabelError(f"{self.name} line {line}: {shown}{hint}")
-            cells[cell] = (line, row)
-        return cells
-
-    def labels(self, dims: Sequence[str]) -> dict[str, list[str]]:
-        """Return the labels of each dimension in order of first appearance."""
-        return {dim: list(dict.fromkeys(row[dim] for _, row in self.rows)) for dim in dims}
-
-    def grid(self, dims: Sequence[str], not_totals: Sequence[str] = ()) -> tuple[dict[str, list[str]], list[Row]]:
-        """Return the labels of each dimension, and the rows of all combinations of labels, none of which is absent."""
-        cells, labels = self.cells(dims), self.labels(dims)
-        shape = tuple(len(values) for values in labels.values())
-        frame = Frame(tuple(dims), shape, {d: ((d,), np.array(v, dtype=object)) for d, v in labels.items()})
-        refuse_totals(frame, not_totals=not_totals)  # before absent rows, which rows of totals explain
-        order = list(product(*labels.values()))
-        for cell in order:
-            if cell not in cells:
-                raise LabelError(f"{self.name} has no row for {show_cell(dims, cell)}: write all cells out, also zeros")
-        return labels, [cells[cell] for cell in order]
-
-    def counts(self, column: str, rows: list[Row]) -> NDArray[np.int64]:
-        """Return the counts of a column in the order of some rows."""
-        places = [f"{self.name} line {line}, column {column!r}" for line, _ in rows]
-        counts = [parse_count(place, row[column]) for place, (_, row) in zip(places, rows, strict=True)]
-        return np.array(counts, dtype=np.int64)
-
-    def determined(self, name: str, dim: str) -> dict[str, str] | None:
-        """Return the value of a column for each label of a dimension, or None if a label has several values."""
-        values: dict[str, str] = {}
-        single = all(values.setdefault(row[dim], row[name]) == row[name] for _, row in self.rows)
-        return values if single else None
-
-
-def parse_count(where: str, text: str) -> int:
-    """Read a count; the error of an invalid count does not show it."""
-    if _WHOLE.fullmatch(text):
-        if len(text) <= 16 and int(text) <= LARGEST:
-            return int(text)
-        fault = "exceeds 2**53"
-    elif not text.strip():
-        fault = "is blank; write 0 for cells without records"
-    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
-        fault = "is negative; counts must be non-negative"
-    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
-        fault = "has a decimal point; counts must be integers"
-    else:
-        fault = "is not an integer written in digits only"
-    raise CountError(f"{where}: the count {fault}")
 
 
 def public_folder() -> Path | None:
@@ -237,18 +123,65 @@ def read_table(
     >>> table.sum("sex").values, table.persons.dims
     (array([4, 2]), ('county',))
     """
-    file = TextFile.read(Path(path))
+    file = PrintedFile.read(path, strict=True)
     columns = [count, *dims, *coordinates]
     if len(set(columns)) < len(columns):
         raise LabelError(f"the column {max(columns, key=columns.count)!r} is named for more than one purpose")
     file.require(*columns)
-    coords, rows = file.grid(dims, not_totals)
+    coords, order = grid(file, dims, not_totals)
     shape = list(map(len, coords.values()))
-    counts = file.counts(count, rows).reshape(shape)
-    described = {name: np.array([row[name] for _, row in rows], dtype=object).reshape(shape) for name in coordinates}
-    table = xr.DataArray(counts, dims=tuple(dims), coords=coords, name=count)
-    table = table.assign_coords({name: _coordinate(values, dims) for name, values in described.items()})
+    table = xr.DataArray(counts_of(file, count)[order].reshape(shape), dims=tuple(dims), coords=coords, name=count)
+    for name in coordinates:
+        texts = file.table[name].to_numpy(object)[order].reshape(shape)
+        table = table.assign_coords({name: _coordinate(texts, dims)})
     return as_table(table, labels=labels, not_totals=not_totals)
+
+
+def grid(
+    file: PrintedFile, dims: Sequence[str], not_totals: Sequence[str] = ()
+) -> tuple[dict[str, list[str]], NDArray[np.int64]]:
+    """Return the labels of each dimension, and the row of each combination of labels, none of which is absent."""
+    file.require(*dims)
+    labels = file.labels(dims)
+    place, shape = file.places(labels), tuple(map(len, labels.values()))
+    frame = Frame(tuple(dims), shape, {d: ((d,), np.array(v, dtype=object)) for d, v in labels.items()})
+    refuse_totals(frame, not_totals=not_totals)  # before absent rows, which rows of totals explain
+    order = np.argsort(place)
+    if place.size < np.prod(shape, dtype=float):
+        absent = np.argmax(np.append(place[order], -1) != np.arange(place.size + 1))
+        codes = np.unravel_index(absent, shape)
+        cell = [known[code] for known, code in zip(labels.values(), codes, strict=True)]
+        raise LabelError(f"{file.name} has no row for {show_cell(dims, cell)}: write all cells out, also zeros")
+    return labels, order
+
+
+def counts_of(file: PrintedFile, column: str) -> NDArray[np.int64]:
+    """Return the counts of a column, one for each row."""
+    return file.parsed(column, _count)
+
+
+def parse_count(where: str, text: str) -> int:
+    """Read a count; the error of an invalid count does not show it."""
+    try:
+        return _count(text)
+    except CountError as error:
+        raise CountError(f"{where}: {error}") from None
+
+
+def _count(text: str) -> int:
+    if _WHOLE.fullmatch(text):
+        if len(text) <= 16 and int(text) <= LARGEST:
+            return int(text)
+        fault = "exceeds 2**53"
+    elif not text.strip():
+        fault = "is blank; write 0 for cells without records"
+    elif re.fullmatch(r"-[0-9]+(\.[0-9]*)?", text):
+        fault = "is negative; counts must be non-negative"
+    elif re.fullmatch(r"[0-9]*\.[0-9]*", text):
+        fault = "has a decimal point; counts must be integers"
+    else:
+        fault = "is not an integer written in digits only"
+    raise CountError(f"the count {fault}")
 
 
 def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[Hashable, ...], np.ndarray]:
@@ -257,8 +190,3 @@ def _coordinate(values: np.ndarray, dims: Sequence[str]) -> tuple[tuple[Hashable
     if all(_INTEGER.fullmatch(text) for text in values.ravel()):
         values = values.astype(np.int64)
     return kept, values
-
-
-def show_cell(dims: Sequence[str], cell: tuple[str, ...]) -> str:
-    """Name a cell by its labels."""
-    return ", ".join(f"{dim}={label}" for dim, label in zip(dims, cell, strict=True)) or "the total"

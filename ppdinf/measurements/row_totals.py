@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from math import inf
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.datasets.table_file import TextFile, show_cell
-from ppdinf.errors import CountError, InvariantError
+from ppdinf.datasets.printed_file import PrintedFile, show_cell
+from ppdinf.errors import CountError, InvariantError, LabelError
 from ppdinf.invariants import Public, linear
 from ppdinf.rules.rule import Rule
 from ppdinf.tables.count_ranges import comparable, range_text
@@ -22,34 +21,27 @@ from ppdinf.tables.frame import Frame
 from ppdinf.tables.totals import named_totals, sums_of_labels
 
 UNLIKELY, SHOWN = 1e-3, 10
-
-
-def label_totals(file: TextFile, dims: Sequence[str]) -> TextFile:
-    """Give rows with blank labels the label Total, if another column of the row has the name of a total."""
-    others = [name for name in file.header if name not in dims]
-    is_named = cache(lambda text: bool(named_totals(np.array([text], dtype=object))[0][0]))
-    rows = []
-    for line, row in file.rows:
-        blank = [dim for dim in dims if not row[dim].strip()]
-        is_total = bool(blank) and any(is_named(row[name].strip()) for name in others)
-        rows.append((line, row | dict.fromkeys(blank, "Total") if is_total else row))
-    return replace(file, rows=rows)
+LARGEST_TABLE = 2 * 10**7
+"""Number of cells above which columns are likely to be wrong."""
 
 
 @dataclass(frozen=True)
 class RowTotals:
     """Rows of a table, its labels without totals, and the parts of each label that is a total."""
 
-    file: TextFile
+    file: PrintedFile
     value: str
     rule: Rule
     labels: dict[str, list[str]]
-    parts: dict[tuple[str, str], list[str]]
+    parts: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     @classmethod
-    def find(cls, file: TextFile, value: str, rule: Rule, dims: Sequence[str], exempt: set[Any]) -> RowTotals:
+    def find(cls, file: PrintedFile, value: str, rule: Rule, dims: Sequence[str], exempt: set[Any]) -> RowTotals:
         """Find totals by their names, then by their numbers until no number is the sum of others."""
         labels = file.labels(dims)
+        if (size := prod(map(len, labels.values()))) > LARGEST_TABLE:
+            shown = ", ".join(f"{dim!r} ({len(names)})" for dim, names in labels.items())
+            raise LabelError(f"{file.name}: {shown} would have {size} cells: state fewer --dims (dims=)")
         parts: dict[tuple[str, str], list[str]] = {}
         for dim, names in labels.items():
             is_named = named_totals(np.array(names, dtype=object))[0] & (len(names) > 1)
@@ -69,11 +61,17 @@ class RowTotals:
             parts = {key: [part for part in each if key[0] != dim or part != name] for key, each in parts.items()}
             parts[dim, str(name)] = [str(label) for label in others]
 
-    def rows(self, *, are_totals: bool) -> TextFile:
+    @cached_property
+    def is_cell(self) -> NDArray[np.bool_]:
+        """Whether each row is a cell and not a total."""
+        is_cell = np.ones(len(self.file.table), bool)
+        for dim, names in self.labels.items():
+            is_cell &= self.file.codes(dim, names) >= 0
+        return is_cell
+
+    def rows(self, *, are_totals: bool) -> PrintedFile:
         """Return the rows of totals, or of cells."""
-        totals = set(self.parts)
-        rows = [row for row in self.file.rows if any((dim, row[1][dim]) in totals for dim in self.labels) == are_totals]
-        return replace(self.file, rows=rows)
+        return self.file.only(self.is_cell != are_totals)
 
     def ends(self, text: str, tail: float = 0.0) -> tuple[float, float]:
         """Return the smallest and largest count of a text; of other texts, which are refused later, any count."""
@@ -82,52 +80,75 @@ class RowTotals:
         except CountError:
             return 0.0, inf
 
-    def bounds(self, tail: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the smallest and largest count of each cell that its text allows."""
-        places = [{label: k for k, label in enumerate(names)} for names in self.labels.values()]
-        low, high = np.zeros((2, *map(len, places)))
-        high += inf
-        ends = cache(lambda text: self.ends(text, tail))
-        for _, row in self.rows(are_totals=False).rows:
-            cell = tuple(place[row[dim]] for dim, place in zip(self.labels, places, strict=True))
-            low[cell], high[cell] = ends(row[self.value])
+    def _ends_of_rows(self, file: PrintedFile, tail: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        texts = file.texts(self.value).tolist()
+        ends = np.array([self.ends(text, tail) for text in texts]).reshape(-1, 2)
+        low, high = ends[file.codes(self.value, texts)].T
         return low, high
 
-    def sums(self, law: Rule) -> tuple[Public, NDArray[np.object_]]:
-        """Return the sums of the rows of totals and their texts; texts that no sum of the cells has are refused."""
-        known = {dim: {label: [k] for k, label in enumerate(names)} for dim, names in self.labels.items()}
-        for (dim, name), parts in self.parts.items():
-            known[dim][name] = [known[dim][part][0] for part in parts]
-        (low, high), rows = self.bounds(), self.rows(are_totals=True).rows
-        matrix = sp.lil_array((len(rows), low.size), dtype=np.int64)
-        for k, (line, row) in enumerate(rows):
-            chosen = np.ix_(*(places[row[dim]] for dim, places in known.items()))
-            matrix[k, np.ravel_multi_index(chosen, low.shape).ravel()] = 1
-            least, most = replace(self, rule=law).ends(row[self.value])
-            if most < low[chosen].sum() or least > high[chosen].sum():
-                raise InvariantError(
-                    f"{self.file.name} line {line}: the total {row[self.value]!r} contradicts its cells, whose sum is "
-                    f"{range_text(low[chosen].sum(), high[chosen].sum())}: correct one of them"
-                )
-        names = [show_cell(list(known), tuple(row[dim] for dim in known)) for _, row in rows]
-        return linear(matrix.tocsr(), names), np.array([row[self.value] for _, row in rows], dtype=object)
+    def bounds(self, tail: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the smallest and largest count of each cell that its text allows."""
+        shape, cells = tuple(map(len, self.labels.values())), self.rows(are_totals=False)
+        low = np.zeros(prod(shape))
+        high = np.full(prod(shape), inf)
+        place = cells.cells(self.labels)
+        low[place], high[place] = self._ends_of_rows(cells, tail)
+        return low.reshape(shape), high.reshape(shape)
 
-    def describe(self, notes: Sequence[str]) -> str:
+    def sums(self, law: Rule) -> tuple[Public, PrintedFile]:
+        """Return the sums of the rows of totals, and the rows; texts that no sum of the cells has are refused."""
+        rows = self.rows(are_totals=True)
+        matrix = sp.csr_array(np.ones((len(rows.table), 1), dtype=np.int64))
+        for dim, names in self.labels.items():
+            place = {name: k for k, name in enumerate(names)}
+            parts = [[place[name]] if name in place else [place[part] for part in self.parts[dim, name]]
+                     for name in rows.texts(dim)]  # fmt: skip
+            indptr = np.cumsum([0, *map(len, parts)])
+            chosen = sp.csr_array(
+                (np.ones(indptr[-1], np.int64), np.concatenate(parts), indptr), (len(parts), len(names))
+            )
+            matrix = _row_products(matrix, chosen[rows.codes(dim, rows.texts(dim).tolist())])
+        low, high = (matrix @ end.ravel() for end in self.bounds())
+        least, most = RowTotals(rows, self.value, law, self.labels)._ends_of_rows(rows)
+        for k in np.flatnonzero((most < low) | (least > high))[:1]:
+            raise InvariantError(
+                f"{self.file.name} line {rows.table.index[k]}: the total {rows.table[self.value].iloc[k]!r} "
+                f"contradicts its cells, whose sum is {range_text(low[k], high[k])}: correct one of them"
+            )
+        dims = list(self.labels)
+        cells = rows.table[dims].itertuples(index=False, name=None)
+        return linear(matrix, [show_cell(dims, cell) for cell in cells]), rows
+
+    def __str__(self) -> str:
         """Return what was understood, in lines of text."""
-        cells, marks = self.rows(are_totals=False).rows, set(map(comparable, self.rule.marks))
-        number = Counter(row[self.value] for _, row in cells)
-        shown = [text for text in number if text and (not text.isdigit() or comparable(text) in marks)]
+        cells, marks = self.rows(are_totals=False), set(map(comparable, self.rule.marks))
+        number: dict[str, int] = cells.table[self.value].value_counts(sort=False).to_dict()
+        shown = {t: n for t, n in number.items() if n and t and (not t.isdigit() or comparable(t) in marks)}
         size = ", ".join(f"{dim} ({len(names)})" for dim, names in self.labels.items())
-        absent = int(np.prod([len(names) for names in self.labels.values()])) - len(cells)
+        absent = prod(map(len, self.labels.values())) - len(cells.table)
         return "\n".join(
             [
-                f"{self.file.name}: {len(cells)} cells by {size}; published values: {self.value!r}.",
-                f"Zeros: {number['0']}. Marks and ranges: {sum(number[text] for text in shown)}. "
-                f"Empty values: {number['']}. Absent rows: {absent}.",
-                *(f"  {text!r} ({number[text]}): {range_text(*self.ends(text))}." for text in shown[:SHOWN]),
+                f"{self.file.name}: {len(cells.table)} cells by {size}; published values: {self.value!r}.",
+                f"Zeros: {number.get('0', 0)}. Marks and ranges: {sum(shown.values())}. "
+                f"Empty values: {number.get('', 0)}. Absent rows: {absent}.",
+                *(f"  {text!r} ({n}): {range_text(*self.ends(text))}." for text, n in list(shown.items())[:SHOWN]),
                 *(f"Total: {name!r} of {len(parts)} labels of {dim!r}. If it is not, state --not-total {name!r}."
                   for (dim, name), parts in list(self.parts.items())[:SHOWN]),
-                *notes,
+                *self.file.notes,
                 f"Rule: {self.rule}",
             ]
         )  # fmt: skip
+
+
+def _row_products(left: sp.csr_array, right: sp.csr_array) -> sp.csr_array:
+    """Return the Kronecker product of each row of one matrix of ones with the same row of another."""
+    in_row = np.diff(left.indptr)
+    size = np.diff(right.indptr)
+    row = np.repeat(np.arange(left.shape[0]), in_row)
+    each = size[row]  # entries of the right row, for each entry on the left
+    first = np.repeat(right.indptr[row] - (np.cumsum(each) - each), each)
+    indices = np.repeat(left.indices, each) * right.shape[1] + right.indices[first + np.arange(first.size)]
+    indptr = np.cumsum([0, *(in_row * size)])
+    width = left.shape[1] * right.shape[1]
+    shape = left.shape[0], width
+    return sp.csr_array((np.ones(indices.size, dtype=np.int64), indices, indptr), shape)
