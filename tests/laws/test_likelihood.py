@@ -217,7 +217,7 @@ def test_densities_of_mechanisms_sum_to_one(name):
         outputs = outputs[outputs[:, :2].sum(axis=1) == 3]
     system = mechanism.public.on(labelled(x))
     settled = mechanism.on(system)
-    found = [settled.log_weight(system, y, x) - settled.log_constant(system) for y in outputs]
+    found = np.array([settled.log_weight(system, y, x) for y in outputs]) - settled.log_constant(system)
     assert logsumexp(found) == pytest.approx(0, abs=2e-6)
     y = outputs[np.argsort(found)[-3]]
     assert mechanism.logp(labelled(y), labelled(x)) == pytest.approx(sorted(found)[-3])
