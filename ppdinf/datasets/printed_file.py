@@ -74,7 +74,9 @@ class PrintedFile:
 
     def texts(self, name: str) -> NDArray[np.object_]:
         """Return the different texts of a column in order of appearance."""
-        return self.table[name].cat.remove_unused_categories().cat.categories.to_numpy(object)
+        column = self.table[name].cat
+        number = np.bincount(column.codes, minlength=len(column.categories))
+        return column.categories.to_numpy(object)[number > 0]
 
     def line(self, name: str, text: object) -> int | None:
         """Return the first line with a text in a column, or None."""

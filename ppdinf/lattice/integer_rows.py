@@ -12,11 +12,14 @@ from flint import fmpz_mat
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from ppdinf._internal.values import Array
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import (
+    LARGEST,
     IntVector,
     MatrixLike,
     equal_columns,
+    exact_product,
     integer_matrix,
     integer_vector,
     row_label,
@@ -230,13 +233,34 @@ def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = N
     {0: -1, 1: -1, 2: 1}
     """
     matrix = integer_matrix(A)
-    totals = integer_vector(a, matrix.shape[0]).tolist()
+    values = integer_vector(a, matrix.shape[0])
+    if algebra is None:
+        rest, remaining = _substituted(sparse.csr_array(matrix), values)
+        is_smaller = rest.shape[0] < values.size and np.all(np.abs(remaining) <= LARGEST)
+        if is_smaller and contradiction(rest, remaining) is None:
+            return None
+    totals = values.tolist()
     for i, combination in (algebra or row_algebra(matrix)).redundant.items():
         if sum(c * totals[p] for p, c in combination.items()) != totals[i]:
             scale = math.lcm(*(c.denominator for c in combination.values()))
             y = {p: -int(c * scale) for p, c in combination.items()}
             return dict(sorted({**y, i: scale}.items()))
     return None
+
+
+def _substituted(matrix: sparse.csr_array, values: IntVector) -> tuple[sparse.csr_array, Array]:
+    """Return the rows that remain if the cells are substituted that rows with one unit entry state."""
+    first = matrix.indptr[:-1]
+    single = np.flatnonzero(np.diff(matrix.indptr) == 1)
+    single = single[np.abs(matrix.data[first[single]]) == 1]
+    columns, chosen = np.unique(matrix.indices[first[single]], return_index=True)
+    rows = single[chosen]
+    cells = np.zeros(matrix.shape[1], dtype=np.int64)
+    cells[columns] = values[rows] * matrix.data[first[rows]]
+    others = np.delete(np.arange(values.size), rows)
+    rest = sparse.csr_array(matrix[others])
+    free = np.delete(np.arange(matrix.shape[1]), columns)
+    return sparse.csr_array(rest[:, free]), values[others] - exact_product(rest, cells)
 
 
 def check_consistent(

@@ -55,6 +55,21 @@ def test_contradictions_exist_exactly_if_the_rank_increases(A, data):
         assert sum(weight * a[row] for row, weight in y.items()) != 0
 
 
+def test_substitution_of_stated_cells_finds_the_same_contradictions():
+    rng, agree = np.random.default_rng(0), 0
+    for _ in range(500):
+        n, d = rng.integers(1, 7), rng.integers(1, 5)
+        A = rng.integers(-1, 2, (n, d)) * rng.choice([1, 1, 2], (n, 1))
+        single = rng.random(n) < 0.6
+        A[single] = np.eye(d, dtype=int)[rng.integers(0, d, n)][single] * rng.choice([1, 1, -1, 2], (n, 1))[single]
+        a = A @ rng.integers(0, 3, d)
+        a[rng.integers(n)] += rng.integers(2)
+        y = contradiction(A, a)
+        assert y == contradiction(A, a, algebra=row_algebra(A))  # without substitution
+        agree += y is None
+    assert 100 < agree < 400
+
+
 @pytest.mark.quick_cases(0)
 @fixed
 @given(systems(), st.data())
