@@ -263,7 +263,7 @@ PRINTED = {
     ),
     "percentages": (
         "LEAID,VALID,PCT\n01,41,GE95\n02,8,LT50\n03,60,60-64\n04,3,PS\n",
-        {"value": "PCT", "dims": ["LEAID"], "rule": "edfacts", "of": "VALID"}, [39, 0, 36, 0], [41, 3, 38, np.inf],
+        {"value": "PCT", "dims": ["LEAID"], "rule": "edfacts", "of": "VALID"}, [39, 0, 36, 0], [41, 3, 38, 3],
     ),
     "ranges of employment and noise flags": (
         "naics,empflag,emp_nf,emp\n11,,G,120\n21,B,D,0\n31,,H,310\n",

@@ -74,11 +74,18 @@ class PublishedTable:
     empty: Annotated[
         Text, _option("MEANING", "Empty values and absent rows: **suppressed**, **missing**, **zero**.")
     ] = None
-    percent_of: Annotated[Text, _option("COLUMN", "Denominators, if the values are percentages.")] = None
+    percent_of: Annotated[
+        Text, _option("COLUMN", "Denominators of percentages; labels, or **total**, if they are unknown sums.")
+    ] = None
+    over: Annotated[
+        list[str] | None,
+        _option("DIM:LENGTH", "Values are sums: **week:all** until each, **date:7**, **COLUMN=date:7:change**."),
+    ] = None
     totals: Annotated[Text, _option("LAW", "Totals among the rows: **exact**, **published**, or **drop**.")] = None
     sums: Annotated[Files, _option("FILE", "Sums that are published as the table is; repeat for more.")] = None
     public: Annotated[Files, _option("FILE", "Sums that are published exactly; repeat for more.")] = None
     not_total: NOT_TOTAL = None
+    total: Annotated[list[str] | None, _option("LABEL", "Label that is the total of all others.")] = None
     count_rows: Annotated[
         bool | None, typer.Option("--count-rows", help="Each row is one person: rows with equal labels are counted.")
     ] = None
@@ -115,7 +122,9 @@ class PublishedTable:
             wide=self.wide,
             sums=self.sums or (),
             public=self.public or (),
+            over=self.over or (),
             not_totals=self.not_total or (),
+            total_labels=self.total or (),
             totals=self.totals,
             count_rows=bool(self.count_rows),
             sheet=self.sheet,
@@ -166,7 +175,7 @@ def read(
     """Read a published table and print what was understood: cells, marks, totals, and lines that are left out.
 
     **ppdinf audit STATEMENT.ppd** and **ppdinf denoise STATEMENT.ppd** need no further options. STATEMENT.cells.csv has
-    the cells, with ranges instead of marks.
+    the cells, with ranges instead of marks, unless values are sums or percentages.
     """
     from ppdinf.measurements.published_table import clean_cells
 
@@ -185,7 +194,7 @@ def read(
         output.unlink(missing_ok=True)
         seen.save(output)
         wrote(console, output)
-        if understood:
+        if understood and table.over is None and table.percent_of is None:
             write_atomically(cells, clean_cells(understood[0]).to_csv(index=False))
             wrote(console, cells)
 

@@ -294,7 +294,7 @@ def _header(head: list[Line], notes: list[str]) -> tuple[int, list[str]]:
         return first + 1, header
     (line, words), (_, values) = (head[k] for k in below)
     numeric = [word.strip() for word, value in zip(words, values, strict=False) if _is_value(value)]
-    if not numeric or any(map(_is_value, words)) or min(map(len, numeric)) < 2:
+    if not numeric or any(_is_value(word) and "!!" not in word for word in words) or min(map(len, numeric)) < 2:
         return first + 1, header
     notes.append(f"Line {line} is a second row of the header: {' '.join(words)[:60].strip()!r}.")
     if not all(header) or len(set(header)) < len(header):  # groups of columns, whose merged cells are empty or repeated

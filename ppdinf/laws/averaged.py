@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ppdinf._internal.values import Symbolic, require_number
 from ppdinf.laws.interval import IndicatorLaw
 from ppdinf.tables.count_ranges import missing_values, range_text
-from ppdinf.tables.percentages import scaled_range
+from ppdinf.tables.percentages import Share
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Averaged(IndicatorLaw):
     def shown(self, values: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the ranges of counts of all averages that are not missing."""
         shown, there = values.copy(), ~missing_values(values)
-        ends = [scaled_range(str(value), Fraction(self.over)) for value in values[there]]
+        ends = [Share.of(str(value)).counts(Fraction(self.over)) for value in values[there]]
         # an average without an integer count in its range remains, and is refused as a fraction
         shown[there] = [range_text(*pair) if pair[0] < pair[1] else f"{pair[0]:.0f}-{pair[1]:.0f}" for pair in ends]
         return shown

@@ -12,6 +12,7 @@ measurements        Everything published about one table: noisy sums, exact sums
 published_table     Measurements from published tables as they are: numbers, ranges, percentages and suppression marks.
 row_totals          Rows of totals among the rows of a published table, and what was understood of the table.
 same_noise          Refusal of releases that occur twice: their noise would count as two independent draws.
+window_sums         Published sums along a dimension: cumulative sums, rolling sums, and changes of rolling sums.
 """
 
 from ppdinf.measurements.measured import Measured as Measured

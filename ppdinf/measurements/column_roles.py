@@ -13,16 +13,23 @@ from ppdinf.datasets.printed_file import PrintedFile, as_column
 from ppdinf.errors import LabelError
 from ppdinf.rules.rule import Rule
 from ppdinf.tables.count_ranges import comparable, range_text
-from ppdinf.tables.percentages import percentages
+from ppdinf.tables.percentages import percentages, persons
 from ppdinf.tables.totals import named_totals
 
 PERSONS, PERIOD, VALUE = "persons", "period", "value"
 """Columns of the counted rows of a line list, of labels in the header that are periods, and of their values."""
 
-_PRINTED = re.compile(r"([<>≤≥]=?|[GL][ET])?\s*\d[\d,.\s]*(%|\+|\s*or \w+|\s*(-|–|to)\s*[\d.]+%?)?|-\d+")
-_CODES = re.compile(r"code|fips|naics|\bage\b|year|month(?!\d_)|week|quarter|date|(?<![a-z])(geo_?)?id$|pk$", re.I)
+_PRINTED = re.compile(
+    r"n?([<>≤≥]=?|[GL][ET]|\w+ than|at (least|most)|up to)?\s*\d[\d,.\s]*(%|\+|\s*or \w+|\s*(-|–|to)\s*[\d.]+%?)?|-\d+",
+    re.I,
+)
+_CODES = re.compile(
+    r"code|fips|naics|zip|tract|block|grade|quintile|decile|\b(age|imd|level)\b|year(?!_to)|month(?!\d_)|week(?!ly)"
+    r"|quarter|(?<!to_)date|(?<![a-z])(geo_?)?id$|pk$",
+    re.I,
+)
 _OTHER = re.compile(
-    r"rate\b|ratio\b|percent|pct|%|margin|moe|error|coordinate|vector|population|\d_?m$|note|_nf$", re.I
+    r"rate\b|ratio\b|percent|pct|%|margin|moe|error|coordinate|vector|population|[a-z]\d+(_\d+)?_?m$|note|_nf$", re.I
 )
 _COUNTS = re.compile(
     r"^(n|(obs_)?value|observation|usage|estimate|emp)$|count(?!y|ies|r)|deaths|births|cases|persons|emplvl|\d_?e$",
@@ -41,9 +48,18 @@ def is_number(file: PrintedFile, name: str) -> bool:
     return bool(numbers) and not is_code and all(_PRINTED.fullmatch(text) for text in numbers)
 
 
+def unknown_denominators(file: PrintedFile, of: str, dims: Collection[str]) -> list[str] | None:
+    """Return columns of labels within which sums of the table are denominators, or None for a column of numbers."""
+    if of in file.header and of not in dims and is_number(file, of):
+        return None
+    names = [of] if of in file.header else [name.strip() for name in of.split(",")]
+    return [] if names == ["total"] and of not in file.header else names
+
+
 def value_column(file: PrintedFile, numbers: Sequence[str]) -> str:
     """Return the only column of numbers that can be counts, or the only one with the name of counts."""
-    counts = [name for name in numbers if not _OTHER.search(name)]
+    counts = [name for name in numbers if not _OTHER.search(name)] or (list(numbers) if len(numbers) == 1 else [])
+    counts = [name for name in counts if len(file.texts(name)) > 1] if len(counts) > 1 else counts
     named = [name for name in counts if _COUNTS.search(name.partition(" (")[0])]
     counts = named if len(named) == 1 else counts
     repeated = _repeated(file)
@@ -92,10 +108,14 @@ def long_form(file: PrintedFile, wide: str, labels: Collection[str]) -> PrintedF
     return long.with_texts(VALUE, file.table[columns].astype(object).to_numpy().ravel())
 
 
-def dimensions(file: PrintedFile, names: Sequence[str], rule: Rule) -> list[str]:
+def dimensions(file: PrintedFile, names: Sequence[str], numbers: Collection[str], rule: Rule) -> list[str]:
     """Return columns of labels that are not constant, flags, notes, or other names of the labels of an earlier one."""
     dims: list[str] = []
-    for name in names:
+    for name in sorted(names, key=numbers.__contains__):
+        if name in numbers:  # codes, if other labels do not distinguish the rows
+            are_distinct = not file.table.duplicated(dims).any() if dims else len(file.table) == 1
+            if are_distinct or not all(map(str.isdigit, file.texts(name))):
+                continue
         size = len(file.texts(name))
         if size == 1 or _is_flag(file, name, rule) or _OTHER.search(name):
             continue
@@ -137,8 +157,14 @@ def value_texts(file: PrintedFile, value: str, of: str | None, labels: Collectio
     marks = set(map(comparable, rule.marks))
 
     def percentage(text: str, size: str) -> str:
-        is_mark = not text or comparable(text) in marks
-        return text if is_mark else str(percentages([text], [_SEPARATORS.sub("", size)])[0])
+        if not text:
+            return text
+        size = _SEPARATORS.sub("", size)
+        least, most = rule.bounds(size) if comparable(size) in marks else persons(size)
+        if comparable(text) in marks:
+            low, high = rule.bounds(text)
+            return range_text(low, min(high, most))
+        return str(percentages([text], [range_text(least, most)])[0])
 
     others = [name for name in file.header if name not in {value, of, *labels}]
     noise = [name for name in others if name.casefold().endswith("_nf")]  # noise flags of County Business Patterns

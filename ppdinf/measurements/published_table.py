@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf.datasets.printed_file import PrintedFile, Source, show_cell
 from ppdinf.errors import LabelError
-from ppdinf.invariants import Public, margin, total
+from ppdinf.invariants import Public, linear, margin, shares, total
 from ppdinf.measurements import column_roles as roles
 from ppdinf.measurements.measured import Measured, measured
 from ppdinf.measurements.measurements import Measurements
 from ppdinf.measurements.row_totals import RowTotals
+from ppdinf.measurements.window_sums import Window, in_order_of_time, printed_sums
 from ppdinf.rules.publishers import publisher
 from ppdinf.rules.rule import EXACT, Rule
-from ppdinf.tables.count_ranges import range_text
+from ppdinf.tables.count_ranges import comparable, count_range, range_text
+from ppdinf.tables.percentages import Share
 
 
 def read_published(
@@ -35,7 +39,9 @@ def read_published(
     wide: str | None = None,
     sums: Sequence[Source] = (),
     public: Sequence[Source] = (),
+    over: str | Sequence[str] = (),
     not_totals: Sequence[str] = (),
+    total_labels: Sequence[str] = (),
     totals: str | None = None,
     count_rows: bool = False,
     sheet: str | None = None,
@@ -57,7 +63,7 @@ def read_published(
         margins, populations or codes.
     dims : sequence of str, optional
         Columns of labels: the dimensions of the table. By default, columns that are not numbers, constant, flags, or
-        other names of the same labels.
+        other names of the same labels. A dimension of linked tables can be in files of `sums` and `public` only.
     coords : sequence of str
         Further columns that depend on one dimension, such as the state of each county.
     rule : Rule, law or str, optional
@@ -66,7 +72,8 @@ def read_published(
     empty : {"suppressed", "missing", "zero"}, optional
         Meaning of empty values and absent rows, if the rule does not state it. Required if there are absent rows.
     of : str, optional
-        Column of the denominators, if values are percentages.
+        Column of the denominators, numbers or ranges, if values are percentages. Columns of labels, ``"school,year"``,
+        or ``"total"`` state that the denominators are unknown sums of the table.
     wide : str, optional
         Name of a dimension whose labels are the names of the columns of numbers. If all names are periods such as
         months, it is ``"period"``.
@@ -75,8 +82,14 @@ def read_published(
         without such columns has one row, the total. Other columns are ignored.
     public : sequence of str, path or frame
         The same for sums whose numbers are exact in any case.
+    over : str or sequence of str
+        Values are sums along a dimension: from its start (``"week:all"``), of 7 labels (``"date:7"``), or their change
+        from the 7 labels before (``"date:7:change"``). ``"column=date:7:change"`` states a further, exact column.
+        Numbers and ISO dates are sorted. The table begins with the labels of the first sum.
     not_totals : sequence of str
         Labels that are not totals.
+    total_labels : sequence of str
+        Labels that are totals of all others of their dimension, although neither name nor numbers show this.
     totals : {"exact", "published", "drop"}, optional
         Law of the numbers of totals, found by name or by value; required if the other numbers are not exact.
     count_rows : bool, default False
@@ -112,12 +125,19 @@ def read_published(
     rule = publisher(rule) if isinstance(rule, str) else rule if isinstance(rule, Rule) else Rule(rule or EXACT)
     rule = rule if empty is None else replace(rule, empty=empty)
     file = PrintedFile.read(source, sheet)
-    file.require(*(name for name in (value, of, *(dims or ()), *coords) if name not in (None, wide)))
+    further = [PrintedFile.read(each) for each in (*sums, *public)]
+    elsewhere = {name for other in further for name in other.header} - {*file.header}  # dimensions of linked tables
+    windows = [Window.of(text) for text in ([over] if isinstance(over, str) else over)]
+    columns = {window.column for window in windows if window.column is not None}
+    within = None if of is None else roles.unknown_denominators(file, of, dims or ())
+    of = of if within is None else None
+    wanted = {value, of, *(within or ()), *(dims or ()), *coords, *columns} - {None, wide, *elsewhere}
+    file.require(*(name for name in wanted if name is not None))
     if count_rows:
         file, value = roles.counted_rows(file, dims, coords), roles.PERSONS
         rule = replace(rule, empty=rule.empty or "zero")
     labelled = {*(dims or ()), *coords}
-    numbers = [name for name in file.header if roles.is_number(file, name) and name not in {of, *labelled}]
+    numbers = [name for name in file.header if roles.is_number(file, name) and name not in {of, *labelled, *columns}]
     if wide is None and value is None and roles.header_labels(file, numbers):
         wide = roles.PERIOD
         file.notes.append(f"Labels of {wide!r} in the header: {numbers[0]} to {numbers[-1]}.")
@@ -126,18 +146,30 @@ def read_published(
     value = value or roles.value_column(file, numbers)
     if dims is None:
         dims = roles.dimensions(
-            file, [name for name in file.header if name not in {value, of, *coords, *numbers}], rule
+            file, [name for name in file.header if name not in {value, of, *coords, *columns}], numbers, rule
         )
         for name, dim in roles.dependent(file, dims):
             file.notes.append(
                 f"The labels of {name!r} depend on {dim!r}: it is a coordinate, --coords {name} (coords=)."
             )
             coords, dims = [*coords, *({name} - {*coords})], [other for other in dims if other != name]
-        unused = [name for name in file.header if name not in {value, of, *dims, *coords}]
+        unused = [name for name in file.header if name not in {value, of, *dims, *coords, *columns}]
         if unused:
             file.notes.append(f"Columns that are not labels or values: {', '.join(unused)}.")
-    file = roles.value_texts(roles.label_totals(file, dims), value, of, [*dims, *coords], rule)
-    found = RowTotals.find(file, value, rule, dims, set(not_totals))
+    own = [dim for dim in dims if dim not in elsewhere]
+    for name in (*(window.dim for window in windows), *(within or ())):
+        if name not in own:
+            raise LabelError(f"{file.name}: {name!r} is not a dimension: state the columns of labels, --dims (dims=)")
+    file = roles.value_texts(roles.label_totals(file, own), value, of, [*own, *coords, *columns], rule)
+    # sums along a dimension are not sums of its labels, and percentages are often of groups that overlap
+    ordered = own if of is not None or within is not None else {window.dim for window in windows}
+    exempt = {*not_totals, *(label for dim in ordered for label in file.texts(dim).tolist())} - {*total_labels}
+    if windows or within is not None:
+        file.notes.append(f"Values are sums along {over}." if windows else f"Percentages of sums by {within or 'all'}.")
+    found = RowTotals.find(file, value, rule, own, exempt, total_labels)
+    for window in windows:
+        names = in_order_of_time(found.labels[window.dim], window)
+        found = replace(found, labels=found.labels | {window.dim: names})
     if explain is not None:
         explain(found)
     if found.parts and totals is None and rule.law != EXACT:
@@ -147,39 +179,79 @@ def read_published(
             "totals are 'exact', 'published' by the same rule, or sums of printed numbers ('drop')"
         )
     file = found.rows(are_totals=False)
-    labels = found.labels
-    known = {name: _coordinate(file, name, dims) for name in coords}
+    known_labels = found.labels
+    labels = {dim: known_labels[dim] if dim in own else _linked_labels(further, dim) for dim in dims}
+    earlier = {window.dim: max(w.earlier for w in windows if w.dim == window.dim) for window in windows}
+    known = {name: _coordinate(file, name, own) for name in coords}
     domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in known.items()}
-    files = [(file, labels, False)]
-    for sources, always in ((sums, False), (public, True)):
-        for other in map(PrintedFile.read, sources):
-            other.require(value)
-            known_labels = {name: domain[name] for name in other.header if name in domain}
-            files.append((roles.value_texts(other, value, None, domain, rule), known_labels, always))
     noisy: list[Measured] = []
     exact: dict[Public, object] = {}
-    for one, known_labels, always in files:
-        stated = margin(*known_labels) if known_labels else total()
-        values = _values(one, value, known_labels, domain, rule, always)
-        if always or rule.law == EXACT:
-            exact[stated] = values
-        else:
-            noisy.append(measured(stated, values, rule))
-    if found.parts and totals != "drop":
-        law = replace(rule, law=EXACT) if totals == "exact" else rule
-        sums_of_rows, rows = found.sums(law)
-        values = rows.parsed(value, lambda text: _clean(text, law, False))
+
+    def state(statement: Public, values: NDArray[Any], law: Rule) -> None:
         if law.law == EXACT:
-            exact[sums_of_rows] = values
+            exact[statement] = values
         else:
-            noisy.append(measured(sums_of_rows, values, law))
+            noisy.append(measured(statement, values, law))
+
+    # the cells, or sums along a dimension, or percentages
+    main = next((window for window in windows if window.column is None), None)
+    cells = [show_cell(own, cell) for cell in product(*known_labels.values())] if windows else []
+    if within is not None:
+        values = _stated(file, value, known_labels, rule, _percentage)
+        index = pd.MultiIndex.from_product(list(known_labels.values()), names=own)
+        exact[shares(pd.Series(values, index), within)] = None
+    else:
+        values = _values(file, value, known_labels, domain, rule, False)
+        if windows:
+            state(linear(printed_sums(labels, own, earlier, main), cells), values.ravel(), rule)
+        else:
+            state(margin(*own) if own else total(), values, rule)
+    for window in windows:
+        if window.column is not None:
+            names = [f"{window.column} of {cell}" for cell in cells]
+            values = _stated(file, window.column, known_labels, rule, lambda text: range_text(*count_range(text)))
+            exact[linear(printed_sums(labels, own, earlier, window), names)] = values
+    for k, other in enumerate(further):
+        other.require(value)
+        some, is_public = {name: domain[name] for name in other.header if name in domain}, k >= len(sums)
+        other = roles.value_texts(other, value, None, domain, rule)
+        values = _values(other, value, some, domain, rule, is_public)
+        state(margin(*some) if some else total(), values, Rule() if is_public else rule)
+    if found.parts and totals != "drop" and within is None:
+        law = replace(rule, law=EXACT) if totals == "exact" else rule
+        matrix, names, rows = found.sums(law)
+        if windows or len(own) < len(dims):
+            matrix = sp.csr_array(matrix @ printed_sums(labels, own, earlier, main))
+        state(linear(matrix, names), rows.parsed(value, lambda text: _clean(text, law, False)), law)
+    for dim, number in earlier.items():
+        labels[dim] = [*(f"{k} before {labels[dim][0]}" for k in range(number, 0, -1)), *labels[dim]]
     return Measurements(
         labels,
         *noisy,
-        coords={name: (dim, [values[label] for label in labels[dim]]) for name, (dim, values) in known.items()},
+        coords={name: (dim, [values.get(label, "") for label in labels[dim]]) for name, (dim, values) in known.items()},
         public=exact,
-        not_totals=[label for names in labels.values() for label in names if label in not_totals],
+        not_totals=[label for names in labels.values() for label in names if label in exempt],
     )
+
+
+def _linked_labels(files: Sequence[PrintedFile], dim: str) -> list[str]:
+    """Return the labels of a dimension that only files of sums have."""
+    return next(file.labels([dim])[dim] for file in files if dim in file.header)
+
+
+def _stated(
+    file: PrintedFile, name: str, labels: Mapping[str, Sequence[str]], rule: Rule, read: Callable[[str], str]
+) -> NDArray[Any]:
+    """Return a function of the texts of a column, one for each cell; marks and absent rows state nothing."""
+    nothing = {comparable(mark) for mark in (*rule.marks, "")}
+    texts = np.full(prod(map(len, labels.values())), "", dtype=object)
+    texts[file.places(labels)] = file.parsed(name, lambda text: "" if comparable(text) in nothing else read(text))
+    return texts
+
+
+def _percentage(text: str) -> str:
+    Share.of(text)
+    return text
 
 
 def _coordinate(file: PrintedFile, name: str, dims: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ppdinf.datasets.printed_file import PrintedFile, show_cell
 from ppdinf.errors import CountError, InvariantError, LabelError
-from ppdinf.invariants import Public, linear
 from ppdinf.rules.rule import Rule
 from ppdinf.tables.count_ranges import comparable, range_text
 from ppdinf.tables.frame import Frame
@@ -36,8 +35,10 @@ class RowTotals:
     parts: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     @classmethod
-    def find(cls, file: PrintedFile, value: str, rule: Rule, dims: Sequence[str], exempt: set[Any]) -> RowTotals:
-        """Find totals by their names, then by their numbers until no number is the sum of others."""
+    def find(
+        cls, file: PrintedFile, value: str, rule: Rule, dims: Sequence[str], exempt: set[Any], stated: Sequence[str]
+    ) -> RowTotals:
+        """Find stated totals, those with names of totals, and by their numbers until no number is the sum of others."""
         labels = file.labels(dims)
         if (size := prod(map(len, labels.values()))) > LARGEST_TABLE:
             shown = ", ".join(f"{dim!r} ({len(names)})" for dim, names in labels.items())
@@ -46,6 +47,7 @@ class RowTotals:
         for dim, names in labels.items():
             is_named = named_totals(np.array(names, dtype=object))[0] & (len(names) > 1)
             named = {name for name, is_total in zip(names, is_named, strict=True) if is_total} - exempt
+            named |= set(names) & set(stated)
             labels[dim] = [name for name in names if name not in named]
             parts |= {(dim, name): labels[dim] for name in named}
         while True:
@@ -95,8 +97,8 @@ class RowTotals:
         low[place], high[place] = self._ends_of_rows(cells, tail)
         return low.reshape(shape), high.reshape(shape)
 
-    def sums(self, law: Rule) -> tuple[Public, PrintedFile]:
-        """Return the sums of the rows of totals, and the rows; texts that no sum of the cells has are refused."""
+    def sums(self, law: Rule) -> tuple[sp.csr_array, list[str], PrintedFile]:
+        """Return the sums of rows of totals, their names, and the rows; texts that no sum has are refused."""
         rows = self.rows(are_totals=True)
         matrix = sp.csr_array(np.ones((len(rows.table), 1), dtype=np.int64))
         for dim, names in self.labels.items():
@@ -117,7 +119,7 @@ class RowTotals:
             )
         dims = list(self.labels)
         cells = rows.table[dims].itertuples(index=False, name=None)
-        return linear(matrix, [show_cell(dims, cell) for cell in cells]), rows
+        return matrix, [show_cell(dims, cell) for cell in cells], rows
 
     def __str__(self) -> str:
         """Return what was understood, in lines of text."""

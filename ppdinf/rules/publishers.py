@@ -11,26 +11,27 @@ from typing import Any
 
 from ppdinf.errors import PrivacyError
 from ppdinf.laws import DiscreteGaussian, read_ptable
-from ppdinf.rules import rule as vocabulary
-from ppdinf.rules.rule import Rule, noisy
+from ppdinf.rules.rule import (
+    Rule,
+    averaged,
+    empty_cells,
+    hidden_below,
+    marked,
+    midpoint_rounded,
+    noisy,
+    random_rounded,
+    rounded,
+    suppressed,
+)
 
 PUBLISHERS = tomllib.loads(Path(__file__).with_name("publishers.toml").read_text(encoding="utf-8"))
 """Source and rule of each publisher, as text."""
 
-_NAMES = (
-    "averaged",
-    "empty_cells",
-    "hidden_below",
-    "marked",
-    "midpoint_rounded",
-    "random_rounded",
-    "rounded",
-    "suppressed",
-)
-_FUNCTIONS: dict[str, Callable[..., Rule]] = {name: getattr(vocabulary, name) for name in _NAMES} | {
+_WORDS = (averaged, empty_cells, hidden_below, marked, midpoint_rounded, random_rounded, rounded, suppressed)
+_FUNCTIONS: dict[str, Callable[..., Rule]] = {function.__name__: function for function in _WORDS} | {
     "cell_key": lambda file: noisy(read_ptable(file)),
     "discrete_gaussian": lambda sd: noisy(DiscreteGaussian(sd)),
-    "unknown": lambda *marks: vocabulary.marked(dict.fromkeys(marks, ">=0")),
+    "unknown": lambda *marks: marked(dict.fromkeys(marks, ">=0")),
 }
 
 

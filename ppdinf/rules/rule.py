@@ -42,13 +42,9 @@ class CountSet:
 
     def __str__(self) -> str:
         def words(low: float, high: float) -> str:
-            return (
-                f"{low:.0f}"
-                if low == high
-                else f"{low:.0f} or more"
-                if math.isinf(high)
-                else f"{low:.0f} to {high:.0f}"
-            )
+            if math.isinf(high):
+                return f"{low:.0f} or more"
+            return f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
 
         return ", ".join(words(*ends) for ends in self.intervals) or "no count"
 

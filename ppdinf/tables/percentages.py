@@ -55,11 +55,6 @@ class Share:
         return low, high
 
 
-def scaled_range(text: str, unit: Fraction) -> Range:
-    """Return the counts that are printed as a text after division by `unit`."""
-    return Share.of(text).counts(unit)
-
-
 def percentages(values: Any, of: Any, *, per: int = 100) -> Any:
     """Return the ranges of counts that printed percentages or rates of known numbers of persons allow.
 
