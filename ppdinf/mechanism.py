@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Array, Json, NamedInFiles, as_plain, construct
+from ppdinf._internal.values import Array, Json, NamedInFiles, as_html, as_plain, construct
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
@@ -79,6 +79,10 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
     @abstractmethod
     def guarantee(self) -> Guarantee:
         """The guarantee of the law for every table."""
+
+    def _repr_html_(self) -> str:
+        guarantee = self.guarantee
+        return as_html(f"{type(self).__name__}. {guarantee.describe_unit()}", guarantee.describe())
 
     def guarantee_on(self, system: System, plan: Plan | None, public: System | None = None) -> ReleaseGuarantee:
         """Return the guarantee of a release, with the planned sampler.

@@ -2,6 +2,7 @@ import importlib
 import inspect
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -540,6 +541,45 @@ def test_a_session_keeps_the_budget(table, tmp_path):
     )
     assert "--epsilon, --epsilon and --delta, or --rho" in run("session", "begin", tmp_path / "no.budget", code=1)
     assert sorted(path.name for path in tmp_path.glob("*.budget*")) == ["year.budget", "year.budget.lock"]
+
+
+def test_doctor_names_missing_samplers_and_the_remedy_of_a_failure(monkeypatch):
+    commands = importlib.import_module("ppdinf.cli.file_commands")
+    monkeypatch.setattr(commands, "find_spec", lambda name: None if name == "nutpie" else object())
+    monkeypatch.setattr(commands.metadata, "version", lambda name: "1.0")
+    monkeypatch.setitem(commands.COMPILED, "Models", (lambda: "compiled.", ""))
+    text = run("doctor")
+    assert "nutpie: not installed, and optional: pip install 'ppdinf[nutpie]'" in text
+    assert "numpyro: 1.0" in text
+    assert "Kernels of noise: compiled, and kept in" in text
+
+    def fails():
+        raise NotADirectoryError(20, "Not a directory", "/home/none/.pytensor")
+
+    monkeypatch.setitem(commands.COMPILED, "Models", (fails, commands.COMPILED["Models"][1] or "set a folder"))
+    text = run("doctor", code=1)
+    assert "Failed: Models: [Errno 20] Not a directory: '/home/none/.pytensor' Remedy: set a folder" in text
+
+
+@pytest.mark.deep
+@pytest.mark.interpreted
+def test_doctor_without_a_home_that_can_be_written(tmp_path):
+    home = tmp_path / "file"
+    home.touch()
+    environment = os.environ | {"HOME": str(home), "PYTENSOR_FLAGS": "", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "ppdinf", "doctor"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Remedy: set PYTENSOR_FLAGS=base_compiledir=FOLDER, where FOLDER can be written" in done.stdout
+    environment["PYTENSOR_FLAGS"] = f"base_compiledir={tmp_path}/compiled"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_printed_paths_are_quoted_for_the_shell(table, tmp_path):
+    out = tmp_path / "my release.ppd"
+    text = run("release", table, "--count", "n", "--dims", "county,sex", "--epsilon", "1/2", "--output", out)
+    assert f"ppdinf check '{out}'" in text
 
 
 def test_a_home_without_a_cache_is_an_error_with_the_remedy():

@@ -32,6 +32,9 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
 
+    def handle_startendtag(self, tag, attrs):
+        """A tag that closes itself."""
+
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
@@ -154,6 +157,41 @@ def test_a_known_truth_is_named_as_confidential(analysis, tmp_path):
 def page_text(analysis, folder):
     write_report(analysis, folder / "again.html", title="t", release_file="f.ppd")
     return (folder / "again.html").read_text(encoding="utf-8")
+
+
+LAW = ppd.laws.DoubleGeometric(1)
+
+
+@pytest.fixture(scope="module")
+def in_notebooks():
+    total = ppd.invariants.total() & ppd.invariants.labels("area", HOSTILE)
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)
+    release = ppd.Release([3, -1, 4], mechanism)
+    seen = ppd.Measurements({"area": HOSTILE}, ppd.measured(ppd.invariants.margin("area"), [3, 1, 4, 0, 2], LAW))
+    return {
+        "public": (total, "Published exactly: the total"),
+        "mechanism": (mechanism, "GeneralizedLaplace. One person can lose at most epsilon = 2"),
+        "suppression": (
+            ppd.Suppression(ppd.invariants.total()),
+            "Suppression. One person can lose at most epsilon = 0",
+        ),
+        "guarantee": (release.guarantee, "One person can lose at most epsilon = 2"),
+        "sampler": (mechanism.sampler_plan([3, 4, 5]), "sampler (exact)"),
+        "plan": (ppd.plan(lambda e: mechanism, (3,), [1]), "Errors of released cells"),
+        "release": (release, "Release by GeneralizedLaplace; Published exactly: the total."),
+        "posterior": (ppd.denoise(seen, draws=20, rng=1, progressbar=False), "Do not use these counts yet: "),
+    }
+
+
+def test_notebooks_show_sentences_and_escape_labels(in_notebooks):
+    for name, (value, words) in in_notebooks.items():
+        parsed = Page(value._repr_html_())
+        assert words in " ".join(parsed.text.split()), name
+        assert parsed.scripts == 0, name
+
+
+def test_results_have_a_figure(in_notebooks):
+    assert all(in_notebooks[name][0].plot().axes for name in ("plan", "release", "posterior"))
 
 
 BOUNDS = pd.DataFrame(

@@ -139,6 +139,11 @@ def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
     return compiled
 
 
+def cache_folder() -> str:
+    """Return the folder of compiled kernels of this package; RuntimeError if no folder can be written."""
+    return str(_Cache(jit).cache_path)
+
+
 class _Within(Compiler):
     """All steps of numba's compiler up to the LLVM code of one kernel, for kernels that call it."""
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import fields
 from fractions import Fraction
+from html import escape
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -159,6 +160,12 @@ def visible(text: str, *, lines: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if _is_visible(c) or (lines and c == "\n") else ascii(c)[1:-1] for c in text)
+
+
+def as_html(title: str, text: str = "", table: str = "") -> str:
+    """Return a title, text behind a fold, and a table that is HTML already, for notebooks."""
+    folded = f"<details><summary>Details</summary><p style='white-space: pre-line'>{escape(text)}</p></details>"
+    return f"<p><strong>{escape(title)}</strong></p>{folded if text else ''}{table}"
 
 
 def _is_visible(c: str) -> bool:

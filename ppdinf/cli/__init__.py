@@ -3,8 +3,8 @@
 Rule: one command per file. Commands use the public names of `ppdinf`, which are imported on first use, and import other
 slow modules inside functions.
 
-file_commands       ``ppdinf check``, ``key`` and ``sign``: verification and contents of release files, keys and
-                    signatures.
+file_commands       ``ppdinf check``, ``key``, ``sign`` and ``doctor``: verification of release files, keys, signatures
+                    and the installation.
 infer_commands      ``ppdinf infer`` and ``ppdinf demo``: a posterior, a table and a report from a release.
 plain_output        Output of the command line: stages, warnings and errors, one plain line each.
 plan_command        ``ppdinf plan``: the error for each privacy loss, and the loss for a required error.
@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 
 from ppdinf import __version__
-from ppdinf.cli.file_commands import check, key, sign
+from ppdinf.cli.file_commands import check, doctor, key, sign
 from ppdinf.cli.infer_commands import demo, infer
 from ppdinf.cli.plain_output import PlainErrors
 from ppdinf.cli.plan_command import plan
@@ -35,7 +35,6 @@ __all__ = ["app"]
 app = typer.Typer(
     cls=PlainErrors,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,7 +58,7 @@ def main(
 
     **plan**, **session**, **release**, **counts** and **sign** are for the curator, who holds the confidential table.
     **read** and **audit** are for a published table. **check**, **infer** and **denoise** are for the analyst, who has
-    the release or any other published table. **demo** runs the whole workflow.
+    the release or any other published table. **demo** runs the whole workflow. **doctor** checks the installation.
     """
 
 
@@ -74,5 +73,6 @@ app.command()(read)
 app.command()(denoise)
 app.command()(audit)
 app.command()(reproduce)
+app.command()(doctor)
 app.add_typer(session, name="session")
 app.add_typer(key, name="key")

@@ -1,7 +1,9 @@
-"""``ppdinf check``, ``key`` and ``sign``: verification and contents of release files, keys and signatures."""
+"""``ppdinf check``, ``key``, ``sign``, ``doctor``: verification of release files, signatures and the installation."""
 
 from __future__ import annotations
 
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ from rich.table import Table
 
 import ppdinf as ppd
 from ppdinf._internal.values import visible
-from ppdinf.cli.plain_output import notes, paragraphs, quoted, stdout
+from ppdinf.cli.plain_output import notes, paragraphs, quoted, shown, stdout
 from ppdinf.errors import SignatureError
 
 SHOWN = 20
@@ -140,3 +142,58 @@ def sign(
         stdout(),
         f"Signed: {quoted(made)} is the signature of {file.name} with the title {title!r} and the period {period!r}.",
     )
+
+
+OPTIONAL = {"nutpie": "nutpie", "numpyro": "jax", "blackjax": "jax", "cryptography": "sign", "pyarrow": "census"}
+"""Packages and the extras that install them."""
+
+
+def doctor() -> None:
+    """Check this installation: versions, optional samplers, folders of compiled code, and compilation.
+
+    Needs no network and no file. Each failure is printed with its remedy; exit code 1 if there is one.
+    """
+    console = stdout()
+    packages = [(name, metadata.version(name)) for name in ("ppdinf", "pymc", "pytensor", "numba", "numpy")]
+    notes(console, ", ".join(f"{name} {number}" for name, number in packages))
+    for package, extra in OPTIONAL.items():
+        missing = f"not installed, and optional: pip install 'ppdinf[{extra}]'"
+        notes(console, f"{package}: {metadata.version(package) if find_spec(package) else missing}")
+    failures = 0
+    for what, (compiled, remedy) in COMPILED.items():
+        try:
+            notes(console, f"{what}: {compiled()}")
+        except Exception as error:  # every failure is reported
+            failures += 1
+            console.print(f"[bold red]Failed:[/] {what}: {shown(str(error))}")
+            notes(console, f"Remedy: {remedy}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _kernels() -> str:
+    """Compile the noise of a small table, and return the folder of its machine code."""
+    from ppdinf._internal.numba_jit import cache_folder
+
+    ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).simulate([3, 4, 5], draws=2, rng=1)
+    try:
+        return f"compiled, and kept in {quoted(cache_folder())}."
+    except RuntimeError:
+        return "compiled, but not kept: set NUMBA_CACHE_DIR=FOLDER, where FOLDER can be written."
+
+
+def _models() -> str:
+    """Compile a function of PyTensor, and return the folder of its machine code."""
+    import pytensor
+
+    number = pytensor.tensor.dscalar()
+    pytensor.function([number], number + 1)(1.0)
+    return f"compiled, and kept in {quoted(pytensor.config.compiledir)}."
+
+
+WRITABLE = "=FOLDER, where FOLDER can be written; otherwise install this package again: "
+COMPILED = {
+    "Kernels of noise": (_kernels, f"set NUMBA_CACHE_DIR{WRITABLE}numba"),
+    "Models": (_models, f"set PYTENSOR_FLAGS=base_compiledir{WRITABLE}pytensor"),
+}
+"""What is compiled, the check, and what to do if it fails."""

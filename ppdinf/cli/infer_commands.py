@@ -141,7 +141,7 @@ def run(
     with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
         analysis = replace(analyse_rates(release, **settings, progressbar=True), truth=truth)
     with stage(console, "Drawing figures"):
-        write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
+        finding = write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_atomically(output / "posterior.csv", analysis.table().to_csv(index=False))
     drawn, finished = (analysis.idata.posterior.sizes[dim] for dim in ("draw", "chain"))
     if (drawn, finished) != (settings["draws"], settings["chains"]):
@@ -152,7 +152,7 @@ def run(
         )
 
     verdict = "Checks" if analysis.diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
-    paragraphs(console, verdict, str(analysis.diagnosis))
+    paragraphs(console, verdict, f"{analysis.diagnosis}\n{finding}".rstrip())
     if not analysis.diagnosis.ok:
         chains = "" if settings["chains"] >= 4 else " --chains 4"
         again = f"Next: the same command with --draws {_enough(analysis, settings['draws'])}{chains}"

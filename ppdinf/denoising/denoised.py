@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
+from ppdinf._internal.values import as_html
 from ppdinf.denoising.contradictory_numbers import contradiction_problem
 from ppdinf.denoising.count_windows import Ends, reached
 from ppdinf.denoising.identified_bounds import identified_bounds
@@ -260,6 +261,10 @@ class Denoised:
             As by `ppdinf.plots.plot_intervals`.
         """
         return importlib.import_module(PAGES).plot_denoised(self, statement)
+
+    def _repr_html_(self) -> str:
+        verdict = " ".join(["Do not use these counts yet:", *self.problems] if self.problems else ["Checks passed."])
+        return as_html(verdict, repr(self), self.summary().round(1).to_html(max_rows=20))
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in self.draws.sizes.items())

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array, Json
+from ppdinf._internal.values import Array, Json, as_html
 from ppdinf.errors import CountError, InvariantError, LabelError
 from ppdinf.invariants.statement import Chosen, Joined, Statement, no_rows, rows_of
 from ppdinf.lattice.blocks import structure
@@ -352,6 +352,9 @@ class Public:
     def __str__(self) -> str:
         sentence = f"Published exactly: {'; '.join(self.exact) or 'nothing'}."
         return sentence + (f" Known: {'; '.join(self.known)}." if self.known else "")
+
+    def _repr_html_(self) -> str:
+        return as_html(str(self))
 
     @property
     def exact(self) -> tuple[str, ...]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import xarray as xr
 
 from ppdinf._internal.progress import progress
 from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.values import as_html
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.mechanisms.expected_error import expected_error, labels_alone, require_simulation, system_of_labels
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.tables.table import TableLike
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LOSSES = ("1/20", "1/10", "1/4", "1/2", "1", "2")
 NEAR = Fraction(1, 50)  # relative excess over the smallest sufficient loss that is accepted for a simpler fraction
@@ -56,6 +62,13 @@ class ErrorPlan:
     family: Family = field(repr=False)
     labels: xr.DataArray = field(repr=False)
     systems: list[System] = field(repr=False, default_factory=list)
+
+    def _repr_html_(self) -> str:
+        return as_html("Errors of released cells by privacy loss", "", self.table.to_html())
+
+    def plot(self, name: str = "epsilon", *, cv: Loss | None = None, at: int | None = None) -> Figure:
+        """Plot the errors against the privacy loss; parameters and errors as for `ppdinf.plots.plot_plan`."""
+        return importlib.import_module("ppdinf.plots").plot_plan(self, name, cv=cv, at=at)
 
     def loss_for(
         self,

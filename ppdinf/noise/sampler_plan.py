@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json
+from ppdinf._internal.values import Json, as_html
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
@@ -157,6 +157,9 @@ class Plan:
         share = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
         how = "exact" if self.exact else "in double precision" if self.distance is None else "Markov chain"
         return f"{self.sampler} sampler ({how}): {self.reason}{share}"
+
+    def _repr_html_(self) -> str:
+        return as_html(str(self))
 
     def to_dict(self) -> Json:
         """Return plain data for the release file."""

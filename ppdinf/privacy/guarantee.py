@@ -8,7 +8,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
-from ppdinf._internal.values import Json
+from ppdinf._internal.values import Json, as_html
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.unit_loss import (
     UnitLoss,
@@ -220,6 +220,9 @@ class Guarantee:
         One person can lose at most epsilon = 1 (a factor of 2.72 in the odds), delta = 0.
         """
         return f"{describe_unit(self)} {describe_others(self)}".rstrip() if self.unprotected else describe_unit(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.describe_unit(), self.describe())
 
     def numbers(self) -> Json:
         """Return the numbers in release files, with rational numbers as text; texts are composed by the reader."""

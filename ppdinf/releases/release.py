@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from html import escape
 from os import PathLike
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, as_html
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -28,6 +29,9 @@ from ppdinf.releases.release_file import save_release
 from ppdinf.releases.selection import Selection, restricted_system, selected_cells
 from ppdinf.tables.frame import Frame, native
 from ppdinf.tables.table import TableLike, labelled_cells, labelled_reals
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROUNDING = 1e-9  # relative error of a sum of real numbers above which it counts as violated
 
@@ -417,8 +421,13 @@ class Release:
         return xr.Dataset({"released": self.table, "public": sums})
 
     def _repr_html_(self) -> str:
-        text = escape(f"Release by {type(self.mechanism).__name__}; {self.public.public}")
-        return f"<p><strong>{text}</strong></p>{self.table._repr_html_()}"  # type: ignore[no-untyped-call]
+        title = f"Release by {type(self.mechanism).__name__}; {self.public.public}"
+        table = self.table._repr_html_()  # type: ignore[no-untyped-call]
+        return as_html(title, self.guarantee.describe(), table)
+
+    def plot(self) -> Figure:
+        """Plot the distribution of the noise of a cell; as `ppdinf.plots.plot_noise`, with its errors."""
+        return importlib.import_module("ppdinf.plots").plot_noise(self)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))

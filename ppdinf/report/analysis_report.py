@@ -226,8 +226,8 @@ def _summarise(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
 
 def write_report(
     analysis: RateAnalysis, path: str | PathLike[str], *, title: str, release_file: str, about: str = ""
-) -> None:
-    """Write a release and its posterior as one HTML file, and the figures as PNG files in the same folder."""
+) -> str:
+    """Write a release and its posterior as one page, and its figures in the same folder; return the finding."""
     path = Path(path)
     release = analysis.release
     figures = analysis.figures()
@@ -263,3 +263,4 @@ def write_report(
         per=f"{PER:,}",
         code=analysis.code(release_file),
     )
+    return page.finding
