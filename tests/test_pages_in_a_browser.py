@@ -25,7 +25,8 @@ TERMS = {  # what a new user types, and a page that the search must list
     "GeneralizedLaplace": "ppdinf.GeneralizedLaplace", "denoise": "ppdinf.denoise", "zCDP": "glossary",
     "diagnose": "ppdinf.diagnose", "BYM2": "ppdinf.models.log_rates", "TopDown": "ppdinf.TopDown",
     "identified bounds": "ppdinf.identified_bounds", "command line": "command_line",
-    "errata": "errata", "fiber": "glossary",
+    "errata": "errata", "fiber": "glossary", "CDC WONDER": "publishers", "ACS margin of error": "publishers",
+    "NHS suppression": "publishers", "percent": "publishers",
 }  # fmt: skip
 WIDTHS = (400, 1400)
 OF_THE_THEME = ("scrollable-region-focusable", "summary-name", "link-name")  # code that scrolls; menu; thumbnails
