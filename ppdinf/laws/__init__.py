@@ -27,6 +27,7 @@ rounded            Rounding of counts to a multiple of a base: to the nearest wi
 sampled            Survey estimates: the number of sampled units times their weight.
 staircase          Staircase noise: exp(-epsilon j) on the j-th stair.
 suppressed         Numbers of another law, if the count is not suppressed.
+synonyms           Names of papers for parameters of noise, and what they mean here.
 transition_matrix  A transition matrix with the probability of every released count for every count, and randomized
                    response.
 unknown_scale      Noise whose scale is a variable of a PyMC model.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.values import Array, unmasked
 from ppdinf.errors import PrivacyError
+from ppdinf.laws.synonyms import AcceptsSynonyms
 from ppdinf.tables.frame import native
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class LearnedScale:
     variable: Any
 
 
-class PerEntry:
+class PerEntry(metaclass=AcceptsSynonyms):
     """Base class of laws that return a `LawArray` if a parameter is an array or a `LawArray`."""
 
     name: ClassVar[str]

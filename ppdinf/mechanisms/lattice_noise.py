@@ -20,6 +20,7 @@ from ppdinf.lattice.shortest import nearest_steps, shortest_distance
 from ppdinf.laws import LAPLACE, DiscreteGaussian, DoubleGeometric, IntegerLaw, L2Laplace
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, MixingScale
+from ppdinf.laws.synonyms import AcceptsSynonyms
 from ppdinf.mechanisms.input_checks import require_public
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.log_total import log_total
@@ -33,7 +34,7 @@ from ppdinf.privacy.zcdp import as_delta
 RARE = 1e-12  # probability that any cell is outside the truncated support
 
 
-class LatticeNoise(TableMechanism):
+class LatticeNoise(TableMechanism, metaclass=AcceptsSynonyms):
     """Integer noise on the lattice ``{z : A z = 0}``, with a law that does not depend on the table.
 
     The density of a release y is ``q(y - x)``. Its normalizer does not depend on x (translation invariance); inference

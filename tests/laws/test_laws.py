@@ -20,6 +20,7 @@ from ppdinf.errors import PrivacyError, ReleaseFileError
 from ppdinf.invariants import Public, between, total
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric, IntegerLaw, L2Laplace, Law
+from ppdinf.laws.synonyms import SYNONYMS as TABLE_OF_SYNONYMS
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.noise.sampler_plan import exact_noise
 
@@ -322,3 +323,43 @@ def test_a_release_that_no_reader_can_rebuild_is_not_saved(law, tmp_path):
     with pytest.raises(ReleaseFileError, match="constructor that takes the texts"):
         release.save(tmp_path / "release.ppd")
     assert not list(tmp_path.iterdir())
+
+
+EQUAL = [
+    (laws.Laplace(b=4), laws.Laplace(4.0)),
+    (laws.Laplace(epsilon="1/4"), laws.Laplace(4.0)),
+    (laws.Laplace(sd=2), laws.Laplace.of_sd(2)),
+    (laws.DoubleGeometric(scale=4), laws.DoubleGeometric("1/4")),
+    (laws.DoubleGeometric(b="1/3"), laws.DoubleGeometric(3)),
+    (laws.Gaussian(sigma=3), laws.Gaussian(3)),
+    (laws.Gaussian(scale=3), laws.Gaussian(3)),
+    (laws.Gaussian(rho="1/8"), laws.Gaussian(2.0)),
+    (laws.DiscreteGaussian(rho="1/8"), laws.DiscreteGaussian(2)),
+    (laws.DiscreteGaussian(rho="1/6"), laws.DiscreteGaussian(variance=3)),
+    (laws.DiscreteGaussian(scale=2), laws.DiscreteGaussian(2)),
+    (ppd.GeneralizedLaplace(ppd.invariants.total(), scale=4), ppd.GeneralizedLaplace(ppd.invariants.total(), "1/4")),
+]
+
+
+@pytest.mark.parametrize(("stated", "law"), EQUAL)
+def test_names_of_papers_state_the_same_law(stated, law):
+    assert stated == law
+
+
+@pytest.mark.parametrize("kind", list(TABLE_OF_SYNONYMS))
+def test_every_other_name_says_what_to_write(kind):
+    make = getattr(laws, kind, None) or getattr(ppd, kind)
+    first = [ppd.invariants.total()] if kind.startswith("Generalized") else []
+    for name, meaning in TABLE_OF_SYNONYMS[kind].items():
+        if isinstance(meaning, str):
+            with pytest.raises(PrivacyError, match=rf"^{kind}\({name}=\): .*(write|use) "):
+                make(*first, **{name: 1})
+        else:
+            assert meaning[0] in inspect.signature(make).parameters
+            with pytest.raises(PrivacyError, match="state the same parameter"):
+                make(*first, **{name: 1, meaning[0]: 1})
+
+
+def test_names_of_papers_take_one_number_per_entry():
+    assert [law.scale for law in laws.Laplace(epsilon=[0.25, 0.5]).laws] == [4, 2]
+    assert laws.DoubleGeometric(scale=np.array([2.0, 4.0])).number.tolist() == [0, 1]
