@@ -26,7 +26,10 @@ ROOT = Path(__file__).parents[1]
 COPIES = ROOT / "docs" / "studies"  # written when the site is built
 SITE = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != COPIES]
 PAGES = [ROOT / "README.md", *SITE, *sorted(ROOT.glob("case_studies/*/README.md"))]
-LONG = [ROOT / "docs" / f"{name}.md" for name in ("errors_in_variables", "guarantees", "inference", "measurements")]
+LONG = [
+    ROOT / "docs" / f"{name}.md"
+    for name in ("comparing_models", "errors_in_variables", "guarantees", "inference", "measurements")
+]
 LONG += [ROOT / "docs" / f"{name}.md" for name in ("mathematics/gauss_nodes", "start/analyst", "start/reader")]
 MARKS = {ROOT / "README.md": pytest.mark.compiled} | dict.fromkeys(LONG, pytest.mark.deep)
 

@@ -187,16 +187,26 @@ def _marginal_logp(
 ) -> list[TensorVariable]:
     valued = [x for x in ancestors(inputs) if x.owner and isinstance(x.owner.op, ValuedRV)]
     inputs = graph_replace(list(inputs), {x: x.owner.inputs[0] for x in valued}, strict=False)
-    drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)
-    release, table = drawn[0], table_of(drawn[0])
+    release, *drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)
+    log_l = marginal_log_density(release, drawn, values[1:])
+    # the windows were computed for this release: other releases have no density here
+    noisy = table_of(release).owner.op.observed.noisy.values
+    return [pt.switch(pt.all(pt.eq(values[0], noisy)), log_l, -np.inf), *(pt.zeros(()) for _ in drawn)]
+
+
+def marginal_log_density(
+    release: TensorVariable, drawn: Sequence[TensorVariable] = (), values: Sequence[TensorVariable] = ()
+) -> TensorVariable:
+    """Return the log density of a release, and of dependents of its table at values, after marginalization."""
+    table = table_of(release)
     law, given = table.owner.op, table.owner.inputs
     form = law.exponential_family(given)
-    ratios = law.gamma_form(table, drawn[1:], values[1:]) if form is None or drawn[1:] else None
+    ratios = law.gamma_form(table, drawn, values) if form is None or drawn else None
     if ratios is not None:
         block, total = law.groups
         log_l = logp_gamma(ratios, total, block[~law.fiber.uninformed])
-    elif form is None or drawn[1:]:
-        factors = factors_given(table, drawn[1:], values[1:])
+    elif form is None or drawn:
+        factors = factors_given(table, drawn, values)
         log_l = _of_weights(law, law.summed_weights(given, factors)) + sum(
             factor.constant_part(law.start) for factor in factors
         )
@@ -205,7 +215,4 @@ def _marginal_logp(
         log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()
     auxiliary = release.owner.op.dist_params(release.owner)[1:]
     log_l -= law.observed.likelihood.log_prior_in_weights(*auxiliary) + law.base(given)[1]
-    log_l -= law.observed.log_constant or 0.0
-    # the windows were computed for this release: other releases have no density here
-    log_l = pt.switch(pt.all(pt.eq(values[0], law.observed.noisy.values)), log_l, -np.inf)
-    return [log_l, *(pt.zeros(()) for _ in values[1:])]
+    return log_l - (law.observed.log_constant or 0.0)

@@ -25,6 +25,7 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor
+from ppdinf.distributions.marginal_rewrite import marginal_log_density
 from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.predictions import new_labels, predictive_model
 from ppdinf.distributions.random_variables import ObservedPotentialRV
@@ -96,6 +97,16 @@ def log_likelihood_of_dependent(
     coords |= {dim: list(model.coords[dim]) for dim in own_dims if model.coords.get(dim) is not None}
     values = values.reshape(*(posterior.sizes[dim] for dim in dims), *shape)
     return xr.DataArray(values, dims=(*dims, *own_dims), coords=coords, name=name)
+
+
+def _of_release(posterior: xr.Dataset, model: pm.Model, table: ConfidentialTable, dims: Sequence[str]) -> xr.DataArray:
+    """Return the log density of a release without the dependents of its table, for each draw."""
+    flat = in_chains(posterior, dims)
+    of_draw = of_draws([marginal_log_density(table.released)], flat, model)
+    values = np.array([of_draw(at)[0] for at in np.ndindex(flat.sizes["chain"], flat.sizes["draw"])])
+    coords = {dim: posterior.coords[dim] for dim in dims if dim in posterior.coords}
+    shape = [posterior.sizes[dim] for dim in dims]
+    return xr.DataArray(values.reshape(shape), dims=dims, coords=coords, name=table.released.name)
 
 
 def _by_observation(factor: CellFactor, shape: tuple[int, ...], counts: TensorVariable) -> TensorVariable:
@@ -174,13 +185,18 @@ def _compute_log_likelihood(
     observed = [var for var in model.observed_RVs if not isinstance(var.owner.op, ObservedPotentialRV)]
     names = [var.name for var in observed] if var_names is None else list(var_names)
     _warn_of_unknown_constants(names, model)
-    own = [var.name for var in observed if var.name in names and isinstance(of_one_table(var, model), OfOneTable)]
+    dependents = [(var, found) for var in observed if isinstance(found := of_one_table(var, model), OfOneTable)]
+    own = [var.name for var, _ in dependents if var.name in names]
+    # likelihoods of dependents are given the release, whose own density does not contain them
+    releases = {found.table.released.name: found.table for _, found in dependents}
     result = xr.Dataset()
-    if others := [name for name in names if name not in own]:
+    if others := [name for name in names if name not in (*own, *releases)]:
         result = own_function(
             idata, var_names=others, extend_inferencedata=False, model=model, sample_dims=sample_dims, **kwargs
         )
-    of_own = [log_likelihood_of_dependent(posterior_of(idata), model, name, sample_dims) for name in own]
+    posterior = posterior_of(idata)
+    of_own = [log_likelihood_of_dependent(posterior, model, name, sample_dims) for name in own]
+    of_own += [_of_release(posterior, model, releases[name], sample_dims) for name in releases if name in names]
     result = result.assign({values.name: values for values in of_own})
     if not extend_inferencedata:
         return result

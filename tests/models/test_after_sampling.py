@@ -327,6 +327,10 @@ def test_likelihood_of_each_observation_of_a_dependent(name, of, form):
     by_pymc = pm.compute_log_likelihood(idata, model=model, progressbar=False).log_likelihood
     np.testing.assert_allclose(by_pymc[of].values, values.values, rtol=1e-12)
     assert set(by_pymc.data_vars) == {"x_release", *case.dependents}
+    # the density of the release alone: both together would count the dependents twice
+    alone = np.logaddexp.reduce(law.data_model.sum(axis=1) + law.noise)
+    constant = model["x_release"].owner.op.observed.log_constant
+    np.testing.assert_allclose(by_pymc["x_release"].values, alone - constant, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:there are only:ppdinf.errors.DiagnosisWarning")
