@@ -148,6 +148,8 @@ def _chart(axes, table, name, at, state):
     value, low, high = (table[column].to_numpy() for column in (name, f"{name} from", f"{name} to"))
     limit = 1.05 * np.quantile(high, 1 if state else 0.9)
     axes.hlines(at, low, np.minimum(high, limit), color=BLUE, linewidth=2, alpha=0.55)
+    # ends of bars that a dot would cover
+    axes.plot(np.minimum([low, high], limit), [at, at], "|", color=BLUE, markersize=6, markeredgewidth=0.7)
     beyond = high > limit
     axes.plot(np.full(beyond.sum(), limit), at[beyond], ">", color=BLUE, markersize=3, clip_on=False)
     differs = np.full(len(at), True) if state is None else (low > state) | (high < state)

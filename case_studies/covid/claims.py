@@ -5,6 +5,7 @@
 
 import numpy as np
 import pandas as pd
+from scipy.stats import betabinom
 
 from ppdinf.privacy import delta_z_counts
 
@@ -14,6 +15,7 @@ from .joint_sensitivity import stated
 PAPER, LOSSES = "PPD 4", ("l2", "l1")
 SIZES = ("small", "middle", "large")
 QUANTITIES = ("cases", "deaths", "fatality")
+NAMES = {"congenial": "congenial base measure (b)", "prior": "prior-congenial base measure (c)"}
 METHODS = ("post-processed", "congenial", "prior")
 ANALYSES = ("panel", "month by month", "naive")  # of all months
 WIDE = "too often: with little information, intervals are those of a prior fitted to months with larger changes"
@@ -67,8 +69,8 @@ def agrees(tables, truth):
     return bool(total.all() and (d >= 0).all() and (c >= d).all())
 
 
-def enter(study, released, truth, population, effect):
-    """Enter the claims of section 4."""
+def enter(study, released, truth, population, effect, ends):
+    """Enter the claims of section 4; `ends` are those of `prior_intervals`."""
     low, high = sorted({epsilon for epsilon, *_ in released})
     true = truth[:, np.newaxis, :, 0]
 
@@ -96,6 +98,10 @@ def enter(study, released, truth, population, effect):
             "median relative errors: " + ", ".join(f"{name} {value:.2g} %" for name, value in medians.items()),
             holds=(largest / least).below(2),
             reason="the prior weighs more than so little noise",
+        )
+    for norm in LOSSES:
+        enter_conformity(
+            study, {m: released[low, m, norm][..., 0] for m in METHODS}, truth[..., 0], ends, stated(low, norm)
         )
     smallest = int(population.argmin())
     for norm in LOSSES:
@@ -134,13 +140,36 @@ def enter(study, released, truth, population, effect):
         f"{sum(kept)} of {len(kept)} sets of releases",
         holds=all(kept),
     )
-    ends = [delta_z_counts(100, *z) for z in ((0.5, 0.5), (0.1, 0.9), (0, 1))]
+    grown = [delta_z_counts(100, *z) for z in ((0.5, 0.5), (0.1, 0.9), (0, 1))]
     study.claim(
         "Delta_z of a count of 100 persons grows from 1 to 100 as they depend on each other",
         f"{PAPER}.4, figure 4",
         "1 to n",
-        ", ".join(f"{value}" for value in ends),
-        holds=ends[0] == 1 and ends[-1] == 100,
+        ", ".join(f"{value}" for value in grown),
+        holds=grown[0] == 1 and grown[-1] == 100,
+    )
+
+
+def prior_intervals(totals, alphas):
+    """Return 95 % intervals of the Dirichlet-multinomial prior by month, shape (2, months, counties)."""
+    n, a = np.asarray(totals)[:, np.newaxis], np.asarray(alphas)
+    return np.stack([betabinom.ppf(level, n, a, a.sum(axis=1, keepdims=True) - a) for level in (0.025, 0.975)])
+
+
+def enter_conformity(study, released, cases, ends, noise):
+    """Enter the claim of figure 1 on the prior: released cases (months, replicates, counties) within its intervals."""
+    low, high = ends[:, :, np.newaxis]
+    shares = {name: Estimate.share((low <= y) & (y <= high), axis=1) for name, y in released.items()}
+    own = ((ends[0] <= cases) & (cases <= ends[1])).mean()
+    study.claim(
+        f"releases conform to the prior with the prior base measure, not with post-processing ({noise})",
+        f"{PAPER}, figure 1",
+        "conforming to the prior",
+        "within 95 % intervals of the prior: "
+        + ", ".join(f"{name} {100 * float(share):.0f} %" for name, share in shares.items())
+        + f"; confidential counts {100 * own:.0f} %",
+        holds=every(shares["prior"].above(0.9), *(shares[m].below(0.5) for m in METHODS if m != "prior")),
+        reason="more noise in l2 leaves the prior alone; in l1 large counties still depend on the confidential count",
     )
 
 
@@ -238,6 +267,33 @@ def enter_posteriors(study, table):
             holds=every(*(ratio.below(1) for ratio in ratios)),
             reason="the total assigns the joint errors of the prior of many small counties to the large ones",
         )
+
+
+def enter_congenial(study, table, released, truth, effective):
+    """Enter claims on posteriors from releases of the congenial mechanisms, which have base measures (b) and (c)."""
+    for epsilon, method in released:
+        share = effective[epsilon, method]
+        text = f"{NAMES[method]}, epsilon {epsilon:g}, l1 loss"
+        for q, quantity in enumerate(QUANTITIES[:2]):
+            held = [table.loc[(epsilon, method, size, quantity), "coverage"] for size in SIZES]
+            study.claim(
+                f"95 % intervals of {quantity} given one release hold the truth ({text})",
+                f"{PAPER}.2: the mechanism accommodates corrections",
+                "in 0.92 to 0.98 of small, middle and large counties",
+                " ".join(f"{one:.3f}" for one in held),
+                holds=every(*(one.within(0.92, 0.98) for one in held)),
+                reason="intervals are mostly those of the prior, which was fitted to other months",
+            )
+            own = table.loc[(epsilon, method, "all", quantity), "rmse"]
+            error = (released[epsilon, method] - truth[:, np.newaxis])[..., q].astype(float)
+            raw = Estimate.of(lambda e: np.sqrt((e**2).mean()), error, axis=1)
+            study.claim(
+                f"posterior means err less than the release in {quantity} ({text})",
+                "here",
+                "-",
+                f"root mean squared errors {own:.3g} and {raw:.3g}; at least {100 * share:.0f} % effective draws",
+                holds=(raw - own).above(0),
+            )
 
 
 def enter_panel(study, table, verdict, good, part):

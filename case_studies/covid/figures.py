@@ -38,10 +38,12 @@ def rates(study, released, table, months, norm):
         for own, epsilon in zip(panels, EPSILONS, strict=True):
             for axes, method in zip(own, METHODS, strict=True):
                 drawn = released[epsilon, method, norm][:, :, j, 0] * scale[j]
-                for ends, width in (((5, 95), 1.0), ((25, 75), 3.0)):
+                axes.plot(at, table.cases.values[j, months] * scale[j], color=color, linewidth=1, label=label, zorder=1)
+                for ends, width in (((5, 95), 1.0), ((25, 75), 3.5)):  # at least as long as wide, in every county
                     low, high = np.percentile(drawn, ends, axis=1)
-                    axes.vlines(at + shift, low, high, color=color, linewidth=width, alpha=0.75)
-                axes.plot(at, table.cases.values[j, months] * scale[j], color=color, linewidth=1.3, label=label)
+                    axes.vlines(at + shift, low, high, color=color, linewidth=width, capstyle="projecting")
+                middle = np.median(drawn, axis=1)
+                axes.plot(at + shift, middle, "_", color="white", markersize=3.5, markeredgewidth=0.7, zorder=3)
     step = max(1, len(months) // 5)
     for axes, (title, _) in zip(panels[0], METHODS.values(), strict=True):
         axes.set_title(title, fontsize=10)
@@ -53,8 +55,9 @@ def rates(study, released, table, months, norm):
     for own, epsilon in zip(panels, EPSILONS, strict=True):
         own[0].set_ylabel(f"epsilon = {epsilon:g}\ncases per 100,000 in the month")
     caption = (
-        f"Released case rates of three counties, {norm} loss: thick, the middle half of the replicates; thin, 90 % of "
-        "them; lines, the confidential rates. The axis is linear between -10 and 10, logarithmic beyond."
+        f"Released case rates of three counties, {norm} loss: thick, the middle half of the replicates with a white "
+        "line at their median; thin, 90 % of them; lines, the confidential rates. The axis is linear between -10 and "
+        "10, logarithmic beyond."
     )
     _finish(study, f"rates_{norm}", figure, panels, caption, 3)
 
@@ -136,6 +139,36 @@ def intervals(study, table, what, caption):
     _finish(study, what, figure, panels, caption, 3)
 
 
+def congenial(study, table, released, truth, which):
+    """Draw coverage of posteriors from congenial releases, and their errors beside those of the releases."""
+    figure, panels = plt.subplots(2, 4, figsize=(12, 5.6), sharex=True, layout="constrained")
+    sizes = ["small", "middle", "large"]
+    for k, (epsilon, q) in enumerate((epsilon, q) for epsilon in EPSILONS for q in (0, 1)):
+        quantity = ("cases", "deaths")[q]
+        for shift, method in ((-0.1, "congenial"), (0.1, "prior")):
+            own, (title, color) = table.loc[(epsilon, method, sizes, quantity)], METHODS[method]
+            at, label = np.arange(3) + shift, title.replace("\n", " ")
+            panels[0, k].plot(at, own["coverage"].map(float), "o", color=color, label=f"posterior, {label}")
+            panels[1, k].plot(at, own["rmse"].map(float), "o", color=color)
+            error = (released[epsilon, method] - truth[:, np.newaxis])[..., q].astype(float)
+            raw = [np.sqrt((error[..., which == size] ** 2).mean()) for size in sizes]
+            panels[1, k].plot(at, raw, "x", color=color)
+            panels[0, k].plot([], [], "x", color=color, label=f"release, {label}")
+        panels[0, k].axhspan(0.92, 0.98, color="#DDDDDD", zorder=0)
+        panels[0, k].set(ylim=(0.8, 1.01), title=f"{quantity}, epsilon = {epsilon:g}")
+        panels[1, k].set_yscale("log")
+        panels[1, k].yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        panels[1, k].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panels[1, k].yaxis.set_minor_formatter(NullFormatter())
+        panels[1, k].set_xticks(range(3), sizes)
+        panels[1, k].set_xlim(-0.4, 2.4)
+    panels[0, 0].set_ylabel("share of 95 % intervals that\nhold the count")
+    panels[1, 0].set_ylabel("root mean squared\nerror (persons)")
+    figure.supxlabel("counties by population, in thirds", fontsize=10)
+    caption = "Posteriors given single releases of the congenial mechanisms (l1 loss); grey, 0.92 to 0.98."
+    _finish(study, "congenial_posteriors", figure, panels, caption, 4)
+
+
 def one_month(study, released, estimates, table, month):
     """Draw the posterior of every county given one release of one month."""
     order = np.argsort(table.population.values)
@@ -149,13 +182,14 @@ def one_month(study, released, estimates, table, month):
         low,
         high,
         color="#0072B2",
-        linewidth=3,
+        linewidth=4,
         alpha=0.6,
+        capstyle="projecting",
         label="95 % interval given the noisy table and the total",
     )
     post, truth = released[order, 0] * scale, table.cases.values[order, month] * scale
     axes.plot(at, post, "^", color="#D55E00", markersize=5, clip_on=False, label="the same noisy table, post-processed")
-    axes.plot(at, truth, "_", color="#222222", markersize=9, markeredgewidth=1.6, label="confidential")
+    axes.plot(at, truth, "_", color="#222222", markersize=4, markeredgewidth=1.6, label="confidential")
     axes.set_yscale("symlog", linthresh=100)
     label_round_numbers(axes.yaxis, 100)
     axes.set(xlim=(-0.7, len(order) - 0.3), ylim=(0, None))
@@ -183,8 +217,10 @@ def panel(study, estimates, table):
         ):
             for name, (shift, color, label) in shown.items():
                 _, low, high = np.moveaxis(estimates[1, name][:, 0, j, q], -1, 0) * factor
-                axes.vlines(at + shift, low, high, color=color, linewidth=3, alpha=0.75, label=label)
-            axes.plot(at, truth, "_", color="#222222", markersize=9, markeredgewidth=1.6, label="confidential")
+                axes.vlines(at + shift, low, high, color=color, linewidth=3.5, capstyle="projecting", label=label)
+            axes.plot(at, truth, "_", color="#222222", markersize=3.5, markeredgewidth=1.6, label="confidential")
+            axes.set_yscale("symlog", linthresh=10 if q == 0 else 1)
+            label_round_numbers(axes.yaxis, 10 if q == 0 else 1)
             axes.set_ylim(0, None)
         own[0].set_title(f"{table.county.values[j]} ({table.population.values[j]:,} persons)", fontsize=10)
         step = max(1, len(at) // 6)
@@ -192,7 +228,8 @@ def panel(study, estimates, table):
     panels[0, 0].set_ylabel("cases per 100,000\nin the month")
     panels[1, 0].set_ylabel("deaths per 100 cases\nof the month")
     caption = (
-        f"95 % intervals at epsilon = 1 a month: {len(at)} months in one posterior, and one month at a time. Deaths "
+        f"95 % intervals at epsilon = 1 a month: {len(at)} months in one posterior, and one month at a time. Axes are "
+        "linear below 10 cases per 100,000 and 1 death per 100 cases, logarithmic above. Deaths "
         "come weeks after cases, so that there are many for each case once a wave has passed."
     )
     _finish(study, "panel", figure, panels, caption, 3)

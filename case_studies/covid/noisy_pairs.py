@@ -9,7 +9,8 @@ and different means. Deaths are marginalized group by group given cases,
     S_j(c) = sum over 0 <= d <= c of BetaBinomial(d | c) exp(-rate |D_j - d|).
 
 The result is one total over independent integers (`ppdinf.fiber.sums_given_totals.totals`), whose coefficient is the
-weight of a scenario. Each d is drawn given its c. In wide windows S is interpolated; it is smooth in log c.
+weight of a scenario. Each d is drawn given its c. In wide windows S is interpolated; it is smooth in log c. Weights of
+pairs given a congenial release are divided by the total weights of its releases (`release_totals`).
 """
 
 import math
@@ -23,29 +24,40 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf.errors import CountError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 
+from .release_totals import ReleaseTotals, pair_sum
+
 REACH = 44.0  # log weights of larger counts this far below the largest are omitted
 NODES = 64  # number of interpolation nodes
 WIDE = 256  # number of counts from which a window is interpolated
 TINY = 1e-14  # omitted share of the smaller counts
+CONSTANT = np.empty(0), np.empty((5, 0))  # sums over releases that do not depend on the pair
 
 
 @jit
-def _sum_smaller_counts(c: int, noisy: int, rate: float, a: float, b: float, goal: float) -> tuple[float, int]:
+def _share(c: int, d: int, reach: NDArray, sums: NDArray, rate: float) -> float:
+    """Return the weight of a pair over the total weight of its releases, which is at least that of no death."""
+    return 1 / max(pair_sum(c, d, reach, sums, rate, 1.0), np.exp(-rate * d)) if reach.size else 1.0
+
+
+@jit
+def _sum_smaller_counts(
+    c: int, noisy: int, rate: float, a: float, b: float, reach: NDArray, sums: NDArray, goal: float
+) -> tuple[float, int]:
     """Sum the weights of smaller counts up to `goal`; return the log sum (of all) and the count at which it is reached.
 
-    `goal` is a logarithm on the same scale as the sum.
+    `goal` is a logarithm on the same scale as the sum. `reach` and `sums` are those of `release_totals`.
     """
     none = math.lgamma(c + b) - math.lgamma(c + a + b) + math.lgamma(a + b) - math.lgamma(b)  # P(0 | c)
     scale, rise = none - rate * abs(noisy), np.exp(rate)
-    total, weight, d = 1.0, 1.0, 0
+    total, weight, d = _share(c, 0, reach, sums, rate), 1.0, 0
     aim = np.exp(min(goal - scale, 700.0))
     while total < aim and d < c:
         ratio = (c - d) / (d + 1.0) * (a + d) / (b + c - d - 1.0) * (rise if d < noisy else 1.0 / rise)
         if d > noisy and ratio < 1 and weight * ratio < TINY * total * (1 - ratio):
             break
         weight *= ratio
-        total += weight
         d += 1
+        total += weight * _share(c, d, reach, sums, rate)
         if total > 1e200:
             weight, total, scale = weight * 1e-200, total * 1e-200, scale + 200 * np.log(10.0)
             aim = np.exp(min(goal - scale, 700.0))
@@ -53,21 +65,21 @@ def _sum_smaller_counts(c: int, noisy: int, rate: float, a: float, b: float, goa
 
 
 @jit
-def log_sums(c: NDArray, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+def log_sums(
+    c: NDArray, noisy: int, rate: float, a: float, b: float, reach: NDArray = CONSTANT[0], sums: NDArray = CONSTANT[1]
+) -> NDArray[np.float64]:
     """Tabulate log S at given counts."""
     out = np.empty(c.size)
     for k in range(c.size):
-        out[k] = _sum_smaller_counts(c[k], noisy, rate, a, b, np.inf)[0]
+        out[k] = _sum_smaller_counts(c[k], noisy, rate, a, b, reach, sums, np.inf)[0]
     return out
 
 
 @jit
 def _smaller(
-    c: NDArray, noisy: NDArray, rate: float, a: NDArray, b: NDArray, sums: NDArray, u: NDArray, out: NDArray
-) -> None:
-    for n in range(c.shape[0]):
-        for j in range(c.shape[1]):
-            out[n, j] = _sum_smaller_counts(c[n, j], noisy[j], rate, a[j], b[j], sums[n, j] + np.log(u[n, j]))[1]
+    c: NDArray, noisy: int, rate: float, a: float, b: float, reach: NDArray, sums: NDArray, goals: NDArray
+) -> NDArray[np.int64]:
+    return np.array([_sum_smaller_counts(c[n], noisy, rate, a, b, reach, sums, goals[n])[1] for n in range(c.size)])
 
 
 def draw(
@@ -80,6 +92,7 @@ def draw(
     share: ArrayLike,
     strength: float,
     total: int | None = None,
+    releases: ReleaseTotals | None = None,
     draws: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
@@ -102,6 +115,9 @@ def draw(
         Prior sample size of a share, in persons.
     total : int, optional
         Exact sum of the confidential larger counts; by default groups are independent.
+    releases : ReleaseTotals, optional
+        Total weights of the releases of each pair, by which its weight is divided; a function of a tilt, of which draws
+        do not depend if the total is given. By default the noise does not depend on the pair.
     draws : int
     rng : int or numpy.random.Generator, optional
 
@@ -144,8 +160,11 @@ def draw(
     generator = np.random.default_rng(rng)
     a, b = strength * shares, strength * (1 - shares)
     odds = np.log(means / (means + shapes))  # natural parameters
+    # log of the total weight of the releases of the larger count alone; S has the rest
+    of_cases = [None] * y.size if releases is None else releases.reach
+    of_pairs = [CONSTANT] * y.size if releases is None else list(zip(releases.reach, releases.sums, strict=True))
     ends = [
-        _window(int(y[j]), int(z[j]), rate, (odds[:, j].min(), odds[:, j].max()), shapes[j], total)
+        _window(int(y[j]), int(z[j]), rate, (odds[:, j].min(), odds[:, j].max()), shapes[j], total, of_cases[j])
         for j in range(y.size)
     ]
     first = np.array([low for low, _ in ends])
@@ -153,8 +172,9 @@ def draw(
     sums = np.zeros(weights.shape)
     for j, (low, high) in enumerate(ends):
         counts = np.arange(low, high + 1)
-        sums[j, : counts.size] = smooth_sums(low, counts.size, int(z[j]), rate, a[j], b[j])
-        weights[j, : counts.size] = _log_weight(counts, y[j], rate, 0.0, shapes[j]) + sums[j, : counts.size]
+        sums[j, : counts.size] = smooth_sums(low, counts.size, int(z[j]), rate, a[j], b[j], *of_pairs[j])
+        weights[j, : counts.size] = _log_weight(counts, y[j], rate, 0.0, shapes[j], of_cases[j])
+        weights[j, : counts.size] += sums[j, : counts.size]
     block, goal = (-1, np.empty(0, dtype=np.int64)) if total is None else (0, np.array([total]))
     table = {"lo": first, "total": goal, "block": block}
     scenarios = np.zeros(draws, dtype=np.int64)
@@ -166,12 +186,20 @@ def draw(
     for k in np.unique(scenarios):
         own = scenarios == k
         c[own] = totals.draw(weights, **table, eta=odds[k], draws=own.sum(), rng=generator)
-    d = np.empty_like(c)
-    _smaller(c, z, rate, a, b, sums[np.arange(y.size), c - first], 1 - generator.random(c.shape), d)
-    return np.stack([c, d], axis=2)
+    goals = sums[np.arange(y.size), c - first] + np.log(1 - generator.random(c.shape))
+    d = [_smaller(c[:, j].copy(), z[j], rate, a[j], b[j], *of_pairs[j], goals[:, j].copy()) for j in range(y.size)]
+    return np.stack([c, np.stack(d, axis=1)], axis=2)
 
 
-def _window(y: int, z: int, rate: float, odds: tuple[float, float], shape: float, total: int | None) -> tuple[int, int]:
+def _window(
+    y: int,
+    z: int,
+    rate: float,
+    odds: tuple[float, float],
+    shape: float,
+    total: int | None,
+    of_cases: NDArray[np.float64] | None,
+) -> tuple[int, int]:
     """Return the ends of the window of counts whose prior and noise weight is within `REACH` of the largest.
 
     Both ends increase with the odds, of which the smallest and the largest of all scenarios are given. The sum over
@@ -184,24 +212,39 @@ def _window(y: int, z: int, rate: float, odds: tuple[float, float], shape: float
     top = max(_log_weight(np.array(ends), y, rate, most, shape))
     while high < 2**40 and _log_weight(np.array([high]), y, rate, most, shape)[0] > top - REACH:
         high += 1 + high // 8
+    if of_cases is not None:
+        high = of_cases.size - 1
     counts = np.arange((high if total is None else min(high, int(total))) + 1)
     low, high = (
-        int(np.flatnonzero((weights := _log_weight(counts, y, rate, own, shape)) > weights.max() - REACH)[end])
+        int(np.flatnonzero((w := _log_weight(counts, y, rate, own, shape, of_cases)) > w.max() - REACH)[end])
         for own, end in ((least, 0), (most, -1))
     )
     return low, high
 
 
-def _log_weight(c: NDArray[np.int64], y: int, rate: float, odds: float, shape: float) -> NDArray[np.float64]:
-    return np.asarray(gammaln(c + shape) - gammaln(c + 1.0) + c * odds - rate * np.abs(c - y))
+def _log_weight(
+    c: NDArray[np.int64], y: int, rate: float, odds: float, shape: float, of_cases: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    logs = gammaln(c + shape) - gammaln(c + 1.0) + c * odds - rate * np.abs(c - y)
+    return np.asarray(logs if of_cases is None else logs - of_cases[c])
 
 
-def smooth_sums(low: int, size: int, noisy: int, rate: float, a: float, b: float) -> NDArray[np.float64]:
+def smooth_sums(
+    low: int,
+    size: int,
+    noisy: int,
+    rate: float,
+    a: float,
+    b: float,
+    reach: NDArray[np.float64] = CONSTANT[0],
+    sums: NDArray[np.float64] = CONSTANT[1],
+) -> NDArray[np.float64]:
     """Return log S over a window: at all counts of a short window, otherwise interpolated in log c."""
     counts = np.arange(low, low + size)
     if size <= WIDE:
-        return np.asarray(log_sums(counts, noisy, rate, a, b))
-    logs = np.linspace(np.log(low + 8.0), np.log(low + size + 7.0), NODES)
-    nodes = np.unique(np.append(np.rint(np.exp(logs)).astype(np.int64) - 8, [low, low + size - 1]))
+        return np.asarray(log_sums(counts, noisy, rate, a, b, reach, sums))
+    places = np.linspace(np.log(low + 8.0), np.log(low + size + 7.0), NODES)
+    nodes = np.unique(np.append(np.rint(np.exp(places)).astype(np.int64) - 8, [low, low + size - 1]))
     nodes = nodes[(nodes >= low) & (nodes < low + size)]
-    return np.asarray(CubicSpline(np.log(nodes + 8.0), log_sums(nodes, noisy, rate, a, b))(np.log(counts + 8.0)))
+    at_nodes = log_sums(nodes, noisy, rate, a, b, reach, sums)
+    return np.asarray(CubicSpline(np.log(nodes + 8.0), at_nodes)(np.log(counts + 8.0)))

@@ -10,12 +10,15 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import beta, betabinom, gamma, nbinom, t
 
 from . import noisy_pairs
+from .release_totals import REACH, ReleaseTotals
 
 DELTA_Z = 2
 RECENT = 6  # months from which analysts learn the changes of counties
 SCENARIOS = 11  # number of tilts
 FIRST_MONTHS, FIRST_TILT = 2, 0.2  # prior of tilts: equivalent number of months, and their tilt
 TAIL = 0.025
+ROUNDS, ENOUGH = 3, 0.3  # rounds of proposals, and effective share of draws at which they end
+RARE = 1e-14  # prior probability of larger counts, which are omitted
 
 
 def standardised(population):
@@ -96,11 +99,41 @@ def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
     return {name: np.array(values, dtype=np.float32) for name, values in found.items()}
 
 
-def summary(drawn):
+def given_releases(released, alpha, table, history, month, epsilon, draws, rng):
+    """Return the posterior given each congenial l1 release, in the shape of `posterior`, and shares of effective draws.
+
+    `released` has the shape (replicates, counties, 2). `alpha` are the parameters of the Dirichlet-multinomial base
+    measure of each county, or 1 for the counting measure.
+    """
+    rate, total = epsilon / (2 * DELTA_Z), int(table[:, 0].sum())
+    shares, prior = fitted(*history, month)
+    prior |= {"mean": total * shares, "share": fatality(*history[:2], month, total), "total": total, "rate": rate}
+    y = released.astype(np.int64)
+    likely = nbinom.isf(RARE, prior["shape"], prior["shape"] / (prior["shape"] + prior["mean"])).max(axis=0)
+    last = np.minimum(total, np.maximum(likely, y[..., 0].max(axis=0)) + REACH / rate)
+    middle = prior["mean"][len(shares) // 2]
+    spread = middle + middle**2 / prior["shape"]
+    near = middle + (y[0, :, 0] - middle) * spread / (spread + 2 / rate**2)
+    near = np.stack([near, prior["share"] * near], axis=1).astype(np.int64)
+    for _ in range(ROUNDS):
+        totals = ReleaseTotals.of(alpha, rate, near, last)
+        drawn = np.stack([noisy_pairs.draw(*own.T, **prior, releases=totals, draws=draws, rng=rng) for own in y])
+        log_w = -totals.log_hit(drawn.reshape(-1, *table.shape)).reshape(drawn.shape[:2])
+        weights = np.exp(log_w - log_w.max(axis=1, keepdims=True))
+        effective = weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1) / draws
+        if effective.min() > ENOUGH:
+            break
+        worst = effective.argmin()  # the next tilt is that of its posterior mean
+        near = np.average(drawn[worst], axis=0, weights=weights[worst]).astype(np.int64)
+    found = [summary(*each) for each in zip(drawn, weights, strict=True)]
+    return np.array(found, dtype=np.float32), effective
+
+
+def summary(drawn, weights=None):
     """Return mean and equal-tailed interval of cases, deaths and their ratio (0 without cases): (counties, 3, 3)."""
     values = np.concatenate([drawn, (drawn[..., 1] / np.maximum(drawn[..., 0], 1))[..., np.newaxis]], axis=2)
-    low, high = np.quantile(values, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf")
-    return np.stack([values.mean(axis=0), low, high], axis=2)
+    low, high = np.quantile(values, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf", weights=weights)
+    return np.stack([np.average(values, axis=0, weights=weights), low, high], axis=2)
 
 
 def as_true(table):

@@ -66,6 +66,11 @@ def mechanism_of(public, epsilon, norm="l1", previous=None, concentration=CONCEN
     return ppd.WassersteinExponential(public, epsilon * delta / DELTA_Z, delta, secrets, measure, norm)
 
 
+def base_measure(previous):
+    """Return the Dirichlet parameters of the cases of all counties after a month."""
+    return CONCENTRATION * (previous[:, 0] + 0.5)
+
+
 def labelled(table):
     """Name the columns of a table."""
     return xr.DataArray(table, dims=("county", "kind"), coords={"kind": ["cases", "deaths"]})
@@ -147,6 +152,37 @@ def both_totals(study, truth, months, seed):
         ", ".join(f"epsilon {e:g}: {a:.1f} to {b:.1f} persons" for e, (a, b) in zip(EPSILONS, ratios, strict=True)),
         holds=every(*((a - b).above(0) for a, b in ratios)),
     )
+
+
+def congenial_posteriors(study, drawn, truth, history, jobs, releases, draws, workers):
+    """Infer from the l1 releases of both congenial mechanisms in some months; enter coverage, errors and weights."""
+
+    def infer(rng, k):
+        epsilon, t = jobs[k]
+        found = {}
+        for method, alpha in (
+            ("congenial", np.ones(len(truth[t]))),
+            ("prior", base_measure(truth[t - 1])),
+        ):
+            own = drawn[epsilon, t][method, "l1"][:releases]
+            found[method] = posteriors.given_releases(own, alpha, truth[t], history, t, epsilon, draws, rng)
+        return found
+
+    parts = study.replicates(infer, len(jobs), name="congenial", workers=workers, progress=True)
+    months = sorted({t for _, t in jobs})
+    found, released, effective = {}, {}, {}
+    for epsilon in EPSILONS:
+        own = [part for (e, _), part in zip(jobs, parts, strict=True) if e == epsilon]
+        for method in ("congenial", "prior"):
+            found[epsilon, method] = np.stack([part[method][0] for part in own])
+            effective[epsilon, method] = min(part[method][1].min() for part in own)
+            released[epsilon, method] = np.stack([drawn[epsilon, t][method, "l1"][:releases] for t in months])
+    exact = np.stack([truth[t] for t in months])
+    table = claims.coverage(found, exact, claims.thirds(history[2]))
+    claims.enter_congenial(study, table, released, exact, effective)
+    figures.congenial(study, table, released, exact, claims.thirds(history[2]))
+    caption = "Posteriors from releases of both congenial mechanisms (l1 loss), by county size, in some months."
+    study.table("congenial_posteriors", table.map(float), caption)
 
 
 def all_months(study, table, months, lengths, seed):
@@ -232,13 +268,18 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
         for name in ANALYSES
     }
 
+    part, releases = (inferred, 4) if quick else (months[1::4], 8)  # of each month
+    often = [job for job in jobs if job[1] in part]
+    congenial_posteriors(study, drawn, truth, (cases, deaths, persons), often, releases, draws // 2, workers)
     exact = np.stack([truth[t] for t in months])
     errors = {
         key: claims.relative_errors(tables[..., 0], exact[:, np.newaxis, :, 0]) for key, tables in released.items()
     }
     quantiles = claims.quantiles(errors)
     effects = claims.effects(released, exact, persons)
-    claims.enter(study, released, exact, persons, effects)
+    alphas = [base_measure(truth[t - 1]) for t in months]
+    ends = claims.prior_intervals(exact[..., 0].sum(axis=1), alphas)
+    claims.enter(study, released, exact, persons, effects, ends)
     joint_sensitivity.enter(study, claims.PAPER)
     truths = np.stack([truth[t] for t in inferred])
     inference = claims.coverage(estimates, truths, claims.thirds(persons), some_months=quick)

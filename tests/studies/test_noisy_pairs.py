@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from chi_square import p_value_of_tables
+from scipy.special import gammaln
 from scipy.stats import betabinom, nbinom
 
-from case_studies.covid import noisy_pairs
+from case_studies.covid import noisy_pairs, release_totals
 from case_studies.covid.noisy_pairs import log_sums, smooth_sums
 from ppdinf.errors import CountError, ModelError
 
@@ -139,3 +140,38 @@ def test_sums_agree_with_the_definition():
 def test_invalid_noisy_arguments_raise(change, error, words):
     with pytest.raises(error, match=words):
         noisy_pairs.draw(**({"larger": NOISY_CASES, "smaller": NOISY_DEATHS, "rate": RATE} | PRIOR | change))
+
+
+@pytest.mark.parametrize(("rate", "alpha"), [(0.25, 1.0), (0.25, 0.3), (0.7, 5.0)])
+@pytest.mark.parametrize("turn", [1.0, np.exp(0.3j)])
+def test_total_weights_of_the_releases_of_a_pair(rate, alpha, turn):
+    m = np.arange(200)
+    logs = gammaln(m + alpha) - gammaln(m + 1.0) - 0.05 * m
+    reach = release_totals.log_reach(logs, rate)
+    sums = release_totals.sum_tables(logs, reach, rate, turn)
+    for c, d in [(0, 0), (5, 0), (5, 2), (5, 5), (30, 7), (1, 1), (40, 39)]:
+        of_deaths = np.array([np.exp(-rate * np.abs(np.arange(k + 1) - d)).sum() for k in m])
+        listed = (turn ** (m - c) * np.exp(logs - reach[c] - rate * np.abs(m - c)) * of_deaths).sum()
+        assert release_totals.pair_sum(c, d, reach, sums, rate, turn) == pytest.approx(listed, rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [np.ones(3), np.array([0.4, 2.0, 1.1])], ids=["congenial", "prior-congenial"])
+def test_weighted_draws_have_the_posterior_given_a_congenial_release(alpha):
+    """Against the enumeration of all tables and of all their releases, whose total weights the normalizer equals."""
+    tables, y, z = with_total(TOTAL), np.array([3, 0, 3]), np.array([1, 0, 2])
+    found = release_totals.ReleaseTotals.of(alpha, RATE, np.array([[3, 0], [1, 0], [2, 1]]), [TOTAL] * 3)
+    away = np.abs(tables[:, np.newaxis] - tables).sum(axis=(2, 3))
+    base = (gammaln(tables[..., 0] + alpha) - gammaln(tables[..., 0] + 1.0)).sum(axis=1)
+    log_c = np.log(np.exp(base - RATE * away).sum(axis=1))
+    of_counties = np.zeros(len(tables))
+    for j, (reach, sums) in enumerate(zip(found.reach, found.sums, strict=True)):
+        own = [reach[c] + np.log(release_totals.pair_sum(c, d, reach, sums, RATE, 1.0)) for c, d in tables[:, j]]
+        of_counties += own
+    assert np.ptp(of_counties + found.log_hit(tables) - log_c) < 1e-9
+    assert np.ptp(of_counties - log_c) > 0.1  # the total matters, and the test would see it
+    drawn = noisy_pairs.draw(y, z, rate=RATE, **PRIOR, total=TOTAL, releases=found, draws=DRAWS, rng=1)
+    weights = np.exp(-found.log_hit(drawn))
+    kept = drawn[np.random.default_rng(2).random(DRAWS) < weights / weights.max()]
+    exact = np.exp(unscaled(tables, y, z, RATE) - log_c)
+    assert p_value_of_tables(kept, tables, exact / exact.sum(), least=10) > ALARM
+    assert p_value_of_tables(kept, tables, posterior(tables, y, z, RATE), least=10) < ALARM  # without C(x)
