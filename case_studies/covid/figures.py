@@ -166,7 +166,7 @@ def congenial(study, table, released, truth, which):
     panels[1, 0].set_ylabel("root mean squared\nerror (persons)")
     figure.supxlabel("counties by population, in thirds", fontsize=10)
     caption = "Posteriors given single releases of the congenial mechanisms (l1 loss); grey, 0.92 to 0.98."
-    _finish(study, "congenial_posteriors", figure, panels, caption, 4)
+    _finish(study, "congenial_posteriors", figure, panels, caption, 2)
 
 
 def one_month(study, released, estimates, table, month):
