@@ -7,6 +7,7 @@ writes both. The accessibility rules are those of axe-core.
 import functools
 import http.server
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -146,6 +147,18 @@ def test_gallery_has_pictures(site, page):
     assert broken_images(page) == []
     page.locator(".sphx-glr-thumbcontainer a").first.click()
     assert page.locator("h1").count() == 1
+
+
+FAILED = re.compile(r"Do not use|DiagnosisWarning|R-hat above|[Cc]hains disagree|fewer than 400 effective|Traceback")
+
+
+def test_no_output_of_the_gallery_has_a_failed_check():
+    """The text of a page may explain a failed check; its output may not contain one."""
+    outputs = re.compile(r'class="sphx-glr-script-out.*?</pre>', re.DOTALL)
+    pages = sorted((folder_of("PPDINF_SITE") / "gallery").glob("*.html"))
+    assert len(pages) >= 15
+    found = {page.name: FAILED.findall(" ".join(outputs.findall(page.read_text(encoding="utf-8")))) for page in pages}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_code_is_copied_without_prompts(site, page):
