@@ -1,10 +1,14 @@
 """The installed package, the imports of the benchmarks, and the tiers of the tests."""
 
+import os
 import random
 import re
 import runpy
+import stat
 import subprocess
 import sys
+import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,57 @@ def test_citation_names_the_papers_of_the_citation_file():
     assert sorted(cited) == sorted(titles)
     assert f"version = {{{ppd.__version__}}}" in ppd.citation()
     assert ppd.citation().count("{") == ppd.citation().count("}")
+
+
+def faults_of_wheel(path):
+    """Return what would not install on Linux, macOS and Windows, and files that are missing or private."""
+    with zipfile.ZipFile(path) as wheel:
+        entries = wheel.infolist()
+        texts = {name: wheel.read(name) for name in wheel.namelist() if name.endswith((".py", ".j2", ".css"))}
+    names = [entry.filename for entry in entries]
+    faults = [f"link: {entry.filename}" for entry in entries if stat.S_ISLNK(entry.external_attr >> 16)]
+    faults += [
+        f"path: {name}" for name in names if not re.fullmatch(r"ppdinf(-[\w.]+dist-info)?/[\w./-]+", name, re.ASCII)
+    ]
+    faults += [f"path: {name}" for name in names if ".." in name or len(name) > 150]
+    faults += [f"twice: {name}" for name, number in Counter(map(str.lower, names)).items() if number > 1]
+    faults += [
+        f"folder of a machine: {name}" for name, text in texts.items() if re.search(rb"/(home|work|Users)/\w", text)
+    ]
+    own = [path.relative_to(ROOT).as_posix() for path in (ROOT / "ppdinf").rglob("*") if path.suffix in KINDS]
+    return faults + [f"missing: {name}" for name in own if name not in names]
+
+
+KINDS = (".py", ".j2", ".css", ".bib", ".typed")
+
+
+def test_the_wheel_installs_on_every_system():
+    path = os.environ.get("PPDINF_WHEEL")
+    if not path:
+        pytest.skip("PPDINF_WHEEL is not set")
+    assert faults_of_wheel(path) == []
+
+
+def test_faults_of_a_wheel_are_detected(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "ppdinf").mkdir()
+    for name in ("page.j2", "a.py"):
+        (tmp_path / "ppdinf" / name).touch()
+    link = zipfile.ZipInfo("ppdinf/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "wheel.whl", "w") as wheel:
+        for name, text in {
+            "ppdinf/a.py": "'/home/me/x'",
+            "ppdinf/A.py": "",
+            "ppdinf/b:c.txt": "",
+            "other/d.py": "",
+        }.items():
+            wheel.writestr(name, text)
+        wheel.writestr(link, "a.py")
+    assert faults_of_wheel(tmp_path / "wheel.whl") == [
+        "link: ppdinf/link", "path: ppdinf/b:c.txt", "path: other/d.py", "twice: ppdinf/a.py",
+        "folder of a machine: ppdinf/a.py", "missing: ppdinf/page.j2",
+    ]  # fmt: skip
 
 
 BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
