@@ -50,14 +50,15 @@ def in_order_of_time(labels: Sequence[str], window: Window) -> list[str]:
     """Sort numbers and ISO dates, of which none is absent; other labels remain in the order of the file."""
     names = pd.Series(labels, dtype=object)
     times = pd.to_numeric(names, errors="coerce")
-    is_number = times.notna().all()
-    times = times if is_number else pd.to_datetime(names, format="ISO8601", errors="coerce")
     if times.isna().any():
-        return list(labels)
+        times = pd.to_datetime(names, format="ISO8601", errors="coerce")
+        if times.isna().any():
+            return list(labels)
+        is_monthly = times.dt.day.nunique() == 1
+        times = times.dt.year * 12 + times.dt.month if is_monthly else times
     order = times.sort_values()
     ordered, steps = names[order.index].tolist(), np.diff(order.to_numpy())
-    is_regular = np.unique(steps).size < 2 or (not is_number and pd.infer_freq(order) is not None)  # months
-    if window.length is not None and not is_regular:
+    if window.length is not None and np.unique(steps).size > 1:
         raise LabelError(
             f"{window.dim!r} has a gap before {ordered[int(steps.argmax()) + 1]!r}: a window contains {window.length} "
             "labels, so that absent labels must be added"
