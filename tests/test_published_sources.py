@@ -10,7 +10,7 @@ from test_cli import run
 import ppdinf as ppd
 from ppdinf import read_published
 from ppdinf.datasets import read_table
-from ppdinf.errors import LabelError
+from ppdinf.errors import LabelError, PpdinfError
 
 MONTHS = ["2021-01", "2021-02", "2021-03"]
 
@@ -197,6 +197,8 @@ REFUSED = {
     "an archive": (b"PK\x03\x04", {}, "is not a readable spreadsheet|install ppdinf"),
     "a line list": (b"person,a,b\n1,x,u\n2,x,u\n3,y,v\n", {}, "Rows repeat their labels: if .*--count-rows"),
     "two columns of counts": (b"a,fed,clad\nx,3,4\ny,5,6\n", {}, "--wide month .*: fed, clad"),
+    "mixed years": (b"year,n\n2018,3\n2019,4\n2015-2019,20\n", {}, "'2015-2019' of 'year' contains '2018'"),
+    "a mark in a wide table": (b"a,2018,2019\nx,3,4\ny,?,6\n", {}, "line 3, column '2018': '\\?' is not an integer"),
     "the same column twice": (b"a,n,n\nx,3,4\ny,5,6\n", {}, "--value .*: n, n \\(2\\)"),
 }  # fmt: skip
 
@@ -205,5 +207,5 @@ REFUSED = {
 def test_bad_files_are_refused_with_the_way_out(case, tmp_path):
     text, options, message = REFUSED[case]
     (tmp_path / "t.csv").write_bytes(text)
-    with pytest.raises(LabelError, match=message):
+    with pytest.raises(PpdinfError, match=message):
         read_published(tmp_path / "t.csv", **options)

@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.count_ranges import MARKS, is_missing
 
-HEAD, CHUNK = 200, 100_000  # lines that decide the layout, and rows that are encoded together
+HEAD, CHUNK = 200, 2_000  # lines that decide the layout, and rows that are encoded together
 SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 SUFFIXES = (".csv", ".tsv", ".txt", *SHEETS)
 NOTE = 40  # characters of a text in the first column that is a note
+
+VALUE = "value"
+"""Column of the values of a table whose labels were names of columns."""
 
 type Source = str | PathLike[str] | pd.DataFrame
 type Line = tuple[int, Sequence[str]]
@@ -37,6 +40,7 @@ class PrintedFile:
     name: str
     table: TextTable
     notes: list[str]
+    wide: str | None = None  # the dimension whose labels were names of columns
 
     @classmethod
     def read(cls, source: Any, sheet: str | None = None, *, strict: bool = False) -> PrintedFile:
@@ -44,15 +48,14 @@ class PrintedFile:
         is_frame = hasattr(source, "columns")
         name, notes = "the table" if is_frame else Path(source).name, list[str]()
         lines = _frame_lines(_frame(source)) if is_frame else _file_lines(Path(source), sheet, notes, strict)
-        head = list(islice(lines, HEAD))
+        head, skipped = list(islice(lines, HEAD)), list[Line]()
         if strict:
             start = 1
             header = list(head[0][1]) if head else []
             for column in sorted({column for column in header if header.count(column) > 1})[:1]:
                 raise LabelError(f"{name} has more than one column {column!r}")
         else:
-            start, header = _header(head, notes)
-        skipped: list[Line] = []
+            start, header = _header(head, notes, skipped)
         table = _encode(header, _rows(name, len(header), chain(head[start:], lines), skipped, strict), strict)
         if not strict:
             table = _without_notes(table, skipped)
@@ -129,6 +132,11 @@ class PrintedFile:
             raise LabelError(f"{self.name} line {line}: {cell} is on line {first} already{hint}")
         return place
 
+    def place(self, row: int, name: str) -> str:
+        """Name the file, line and column of a text, whose column can be a label."""
+        column = self.table[self.wide].iloc[row] if name == VALUE and self.wide else name
+        return f"{self.name} line {self.table.index[row]}, column {column!r}"
+
     def parsed(self, name: str, function: Callable[[str], Any]) -> NDArray[Any]:
         """Return a function of each text of a column, shape (rows, ...); errors name file, line and column."""
         parsed = []
@@ -136,7 +144,8 @@ class PrintedFile:
             try:
                 parsed.append(function(text))
             except CountError as error:
-                raise CountError(f"{self.name} line {self.line(name, text)}, column {name!r}: {error}") from None
+                row = int(np.argmax(self.table[name] == text))
+                raise CountError(f"{self.place(row, name)}: {error}") from None
         values = np.array(parsed, dtype=object if isinstance(parsed[0], str) else None)
         return values[self.codes(name, self.texts(name))]  # type: ignore[arg-type]
 
@@ -150,8 +159,8 @@ class PrintedFile:
             try:
                 texts.append(function(column.categories[pair[0]], others.categories[pair[1]]))
             except CountError as error:
-                line = self.table.index[np.argmax(codes == k)]
-                raise CountError(f"{self.name} line {line}, column {name!r}: {error}") from None
+                row = int(np.argmax(codes == k))
+                raise CountError(f"{self.place(row, name)}: {error}") from None
         return self.with_texts(name, np.array(texts, dtype=object)[codes])
 
     def with_texts(self, name: str, texts: NDArray[np.object_]) -> PrintedFile:
@@ -276,16 +285,14 @@ def _is_value(text: str) -> bool:
     return any(c.isdigit() for c in text) or text.strip() in MARKS
 
 
-def _header(head: list[Line], notes: list[str]) -> tuple[int, list[str]]:
+def _header(head: list[Line], notes: list[str], skipped: list[Line]) -> tuple[int, list[str]]:
     """Return the number of lines up to the header, and the names of columns; a second header row is joined to them."""
     filled = [sum(map(bool, map(str.strip, fields))) for _, fields in head]
     end = next((k for k, (_, fields) in enumerate(head) if fields and _is_end(fields[0])), len(head))
     widths = Counter(len(fields) for (_, fields), n in zip(head[:end], filled, strict=False) if n > 1)
     width = max(widths, key=lambda size: (widths[size], size)) if widths else 1
     first = next((k for k in range(end) if len(head[k][1]) >= width and filled[k] >= min(2, width)), end)
-    for line, fields in head[:first]:
-        if any(fields):
-            notes.append(f"Line {line} is not a row of the table: {' '.join(fields)[:60].strip()!r}.")
+    skipped += [line for line in head[:first] if any(line[1])]
     if first == end:
         return first, []
     header = [text.strip() for text in head[first][1]]
@@ -311,7 +318,7 @@ def _is_end(text: str) -> bool:
 def _rows(name: str, width: int, lines: Iterator[Line], skipped: list[Line], strict: bool) -> Iterator[Line]:
     """Yield the rows, all of equal length; short lines without values, and all lines from ``---``, are skipped."""
     for line, fields in lines:
-        if not strict and fields and _is_end(fields[0]):
+        if not strict and fields and fields[0][:3] == "---" and _is_end(fields[0]):
             skipped.append((line, fields))
             skipped += (other for other in lines if any(other[1]))
         elif len(fields) == width:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 
-from ppdinf.datasets.printed_file import PrintedFile, as_column
+from ppdinf.datasets.printed_file import VALUE, PrintedFile, as_column
 from ppdinf.errors import LabelError
 from ppdinf.rules.rule import Rule
 from ppdinf.tables.count_ranges import comparable, range_text
 from ppdinf.tables.percentages import percentages, persons
 from ppdinf.tables.totals import named_totals
 
-PERSONS, PERIOD, VALUE = "persons", "period", "value"
-"""Columns of the counted rows of a line list, of labels in the header that are periods, and of their values."""
+PERSONS, PERIOD = "persons", "period"
+"""Columns of the counted rows of a line list, and of labels in the header that are periods."""
 
 _PRINTED = re.compile(
     r"n?([<>≤≥]=?|[GL][ET]|\w+ than|at (least|most)|up to)?\s*\d[\d,.\s]*(%|\+|\s*or \w+|\s*(-|–|to)\s*[\d.]+%?)?|-\d+",
@@ -38,6 +38,7 @@ _COUNTS = re.compile(
 _PERIOD = re.compile(
     r"(19|20)\d\d([-/ ]?(q[1-4]|m?\d\d?))?|(jan|feb|mar|apr|may|ju[nl]|aug|sep|oct|nov|dec)\w*.*", re.I
 )
+_YEARS = re.compile(r"((?:19|20)\d\d)\s*(?:-|–|/|to)\s*((?:19|20)?\d\d)")
 _SEPARATED, _SEPARATORS = re.compile(r"[+-]?[0-9]{1,3}(?:[, \u00a0\u202f][0-9]{3})+"), re.compile(r"[, \u00a0\u202f]")
 
 
@@ -104,7 +105,7 @@ def long_form(file: PrintedFile, wide: str, labels: Collection[str]) -> PrintedF
     columns = [name for name in file.header if name not in labels and is_number(file, name)]
     n, k = len(file.table), len(columns)
     kept = file.table.drop(columns=columns).iloc[np.repeat(np.arange(n), k)]
-    long = replace(file, table=kept.assign(**{wide: as_column(np.tile(np.arange(k), n), columns)}))
+    long = replace(file, wide=wide, table=kept.assign(**{wide: as_column(np.tile(np.arange(k), n), columns)}))
     return long.with_texts(VALUE, file.table[columns].astype(object).to_numpy().ravel())
 
 
@@ -136,6 +137,26 @@ def dependent(file: PrintedFile, dims: Sequence[str]) -> list[tuple[str, str]]:
 
 def _is_flag(file: PrintedFile, name: str, rule: Rule) -> bool:
     return {comparable(text) for text in file.texts(name) if text} <= set(map(comparable, rule.marks))
+
+
+def refuse_overlaps(file: PrintedFile, labels: Mapping[str, Sequence[str]], exempt: Collection[str]) -> None:
+    """Refuse labels of several years that contain the label of a year: persons would be counted twice."""
+    for dim, names in labels.items():
+        for first, last, name in _several_years({*names} - {*exempt}):
+            for year in names:
+                if re.fullmatch(r"\d{4}", year) and first <= int(year) <= last:
+                    raise LabelError(
+                        f"{file.name}: {name!r} of {dim!r} contains {year!r}, and persons would be counted twice: "
+                        f"leave one out, or state --not-total {name!r} (not_totals=)"
+                    )
+
+
+def _several_years(names: Collection[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the first and last year of each label such as 2015-2019."""
+    for name in sorted(names):
+        if years := _YEARS.fullmatch(name):
+            start, end = years.groups()
+            yield int(start), int(start[: -len(end)] + end), name
 
 
 def label_totals(file: PrintedFile, dims: Sequence[str]) -> PrintedFile:

@@ -323,7 +323,7 @@ def _exact(
     if bounds is not None:
         values_by_statement[bounds] = None
     statements = Public()
-    values: list[int] = []
+    values: list[Array] = [np.zeros(0, dtype=np.int64)]
     ranges: list[Measured] = []
     # match the values of each statement to its sums
     for statement, stated in values_by_statement.items():
@@ -345,10 +345,11 @@ def _exact(
         if not all(isinstance(number, int | np.integer) for number in numbers) and _has_ranges(numbers):
             statement, numbers, rest = _exact_and_ranges(statement, numbers, names)
             ranges += rest
-        statements, values = statements & statement, [*values, *numbers]
+        statements &= statement
+        values.append(np.asarray(numbers))
     # bind all statements, and check that a table satisfies them
     blank = np.zeros(frame.size, dtype=np.int64)
-    system = bind(statements, frame, blank, values)
+    system = bind(statements, frame, blank, np.concatenate(values))
     if system.limits.size:
         system.nearest(frame.table(blank))  # the error names contradictory sums
     return system, ranges
@@ -362,7 +363,7 @@ def _has_ranges(values: list[object]) -> bool:
 
 def _exact_and_ranges(
     statement: Public, values: list[object], names: Sequence[str]
-) -> tuple[Public, list[int], list[Measured]]:
+) -> tuple[Public, Array, list[Measured]]:
     """Separate exact sums from ranges; sums without a value are in neither."""
     all_values = np.array(values, dtype=object)
     stated = np.flatnonzero(~missing_values(all_values))
@@ -374,7 +375,7 @@ def _exact_and_ranges(
     ranges[bounded] = texts[low != high]
     return (
         Public((SelectedSums(statement.statements, tuple(exact.tolist())),) if exact.size else ()),
-        low[low == high].astype(np.int64).tolist(),
+        low[low == high].astype(np.int64),
         [Measured(statement, ranges, Interval())] if bounded.size else [],
     )
 

@@ -13,7 +13,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.datasets.printed_file import PrintedFile, Source, show_cell
+from ppdinf.datasets.printed_file import VALUE, PrintedFile, Source, show_cell
 from ppdinf.errors import LabelError
 from ppdinf.invariants import Public, linear, margin, shares, total
 from ppdinf.measurements import column_roles as roles
@@ -142,7 +142,7 @@ def read_published(
         wide = roles.PERIOD
         file.notes.append(f"Labels of {wide!r} in the header: {numbers[0]} to {numbers[-1]}.")
     if wide is not None:
-        file, value, numbers = roles.long_form(file, wide, labelled), roles.VALUE, []
+        file, value, numbers = roles.long_form(file, wide, labelled), VALUE, []
     value = value or roles.value_column(file, numbers)
     if dims is None:
         dims = roles.dimensions(
@@ -172,6 +172,7 @@ def read_published(
         found = replace(found, labels=found.labels | {window.dim: names})
     if explain is not None:
         explain(found)
+    roles.refuse_overlaps(file, found.labels, not_totals)
     if found.parts and totals is None and rule.law != EXACT:
         dim, name = next(iter(found.parts))
         raise LabelError(
