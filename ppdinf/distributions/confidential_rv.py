@@ -65,7 +65,7 @@ CHANGED = (
     "counts were computed from the earlier data: compile it again, as pm.sample and compile_logp do"
 )
 
-# nanoseconds for the density of a count and its share in sums, and for a cell evaluated at the nodes of panels
+# nanoseconds for the density of a count and its share in sums, and for a cell evaluated at nodes
 OF_DENSITY, OF_SUM, OF_NODES = 85, 20, 12_000
 
 # natural parameters, log normalizers, and log weights of counts without both

@@ -34,6 +34,7 @@ from ppdinf.fiber.gamma_sums import SIZES as GAMMA_SIZES
 from ppdinf.fiber.gamma_sums import pack as pack_ratios
 from ppdinf.fiber.gamma_sums import ratios_through_pointers
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
+from ppdinf.fiber.node_plans import no_nodes, plan_nodes
 from ppdinf.fiber.sums_given_totals.value_and_gradient import SIZES, TOTALS, through_pointers
 
 
@@ -298,7 +299,12 @@ def _compiled_gamma_sums(op: GammaSums, node: Apply, **kwargs: object) -> tuple[
 
 def logp_gamma(form: GammaForm, total: NDArray[np.int64], block: NDArray[np.int64]) -> TensorVariable:
     """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
-    packed = pytensor.shared(pack_ratios(form.has, form.segment, form.first, total, block), name="fixed", borrow=True)
+    if form.ends is None:
+        nodes = no_nodes(block.size, total.size)
+    else:
+        nodes = plan_nodes(form.has, form.first, form.segment, *form.ends, block, total.size)
+    constants = pack_ratios(form.has, form.segment, form.first, total, block, nodes)
+    packed = pytensor.shared(constants, name="fixed", borrow=True)
     return GammaSums()(form.parameters, packed)[0].sum() + form.constant
 
 

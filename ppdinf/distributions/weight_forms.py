@@ -16,17 +16,20 @@ from ppdinf._internal.pymc_compat import (
     BetaBinomialRV,
     BinomialRV,
     Cast,
+    Constant,
     DimShuffle,
     Elemwise,
     GeometricRV,
     NegBinomialRV,
     PoissonRV,
+    SharedVariable,
     Sigmoid,
     SpecifyShape,
     Subtensor,
     TensorVariable,
     Variable,
     ancestors,
+    graph_inputs,
 )
 from ppdinf.distributions.data_models import constant
 
@@ -120,13 +123,14 @@ EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of
 
 
 class GammaForm(NamedTuple):
-    """Parameters of cells (symbolic) as in `ppdinf.fiber.gamma_ratios.GammaRatios`."""
+    """Parameters of cells (symbolic) as in `ppdinf.fiber.gamma_ratios.GammaRatios`; LOW and HIGH, if they are known."""
 
     parameters: TensorVariable
     constant: TensorVariable
     has: tuple[bool, bool, bool]
     first: NDArray[np.int64]
     segment: NDArray[np.float64]
+    ends: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
 
 class _Cells(NamedTuple):
@@ -166,7 +170,10 @@ def gamma_form(
         which = np.flatnonzero(kept)
         parameters, terms = parameters[which], terms[which]
     has = (cells.alpha is not None, cells.beta is not None, cells.high is not None)
-    return GammaForm(parameters, terms.sum(), has, *noise)
+    ends = pt.stack(filled[3:])
+    is_known = all(isinstance(leaf, Constant | SharedVariable) for leaf in graph_inputs([ends]))
+    known = tuple(ends.eval(mode="FAST_COMPILE")[:, kept.ravel()]) if is_known else None
+    return GammaForm(parameters, terms.sum(), has, *noise, known)
 
 
 def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:

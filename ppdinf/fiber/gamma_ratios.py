@@ -39,7 +39,7 @@ class GammaRatios(NamedTuple):
 
 
 @vectorised
-def _stirling(z: float) -> float:
+def stirling(z: float) -> float:
     """Return ``log Gamma(z) - (z - 1/2) log z + z - log(2 pi) / 2`` for z >= LARGE."""
     r = 1.0 / z
     t = r * r
@@ -48,7 +48,7 @@ def _stirling(z: float) -> float:
 
 
 @vectorised
-def _log_to_digamma(z: float) -> float:
+def log_to_digamma(z: float) -> float:
     """Return ``digamma(z) - log z`` for z >= LARGE."""
     r = 1.0 / z
     t = r * r
@@ -66,18 +66,8 @@ def _log_gamma(z: float) -> tuple[float, float]:
         terms += 1.0 / z
         z += 1.0
     log_z = math.log(z)
-    value = (z - 0.5) * log_z - z + HALF_LOG_2PI + _stirling(z)
-    return value - (math.log(product) if product != 1.0 else 0.0), log_z + _log_to_digamma(z) - terms
-
-
-@vectorised
-def _log_rising(c: float, x: float) -> tuple[float, float]:
-    """Return ``log Gamma(c + x) - log Gamma(c)`` and its derivative by x."""
-    value, slope = _log_gamma(c + x)
-    if min(c, c + x) < LARGE:
-        return value - _log_gamma(c)[0], slope
-    more = math.log1p(x / c)
-    return (c - 0.5) * more + x * math.log(c + x) - x + _stirling(c + x) - _stirling(c), slope
+    value = (z - 0.5) * log_z - z + HALF_LOG_2PI + stirling(z)
+    return value - (math.log(product) if product != 1.0 else 0.0), log_z + log_to_digamma(z) - terms
 
 
 @vectorised
@@ -95,43 +85,7 @@ def domain(cells: GammaRatios, i: int) -> tuple[int, int]:
 
 
 @vectorised
-def is_concave(cells: GammaRatios, i: int) -> bool:
-    """Return whether the log weight without the noise is concave."""
-    p = cells.parameter[i]
-    return (not cells.has[0] or p[ALPHA] >= p[LOW]) and (not cells.has[1] or p[BETA] >= p[HIGH])
-
-
-@vectorised
-def is_convex(cells: GammaRatios, i: int) -> bool:
-    """Return whether the log weight is convex on every segment of the noise."""
-    p, convex = cells.parameter[i], cells.has[0] and (cells.has[1] or not cells.has[2])
-    convex = convex and p[ALPHA] <= p[LOW] and (not cells.has[1] or p[BETA] <= p[HIGH])
-    for s in range(cells.first[i], cells.first[i + 1]):
-        convex = convex and cells.segment[s, SQUARE] >= 0.0
-    return convex
-
-
-@vectorised
-def level(cells: GammaRatios, i: int, segment: NDArray, tilt: float, x: float) -> tuple[float, float]:
-    """Return the log weight, plus ``tilt x``, with the noise of one segment, and its derivative."""
-    p, off = cells.parameter[i], x - segment[ORIGIN]
-    value, slope = _log_gamma(x + p[LOW])
-    value = (p[ETA] + tilt) * x - value + segment[CONSTANT] + off * (segment[LINEAR] + off * segment[SQUARE])
-    slope = p[ETA] + tilt - slope + segment[LINEAR] + 2.0 * segment[SQUARE] * off
-    if cells.has[0]:
-        more, rise = _log_rising(p[ALPHA], x)
-        value, slope = value + more, slope + rise
-    if cells.has[1]:
-        more, rise = _log_rising(p[BETA], -x)
-        value, slope = value + more, slope - rise
-    if cells.has[2]:
-        more, rise = _log_gamma(p[HIGH] - x)
-        value, slope = value - more, slope + rise
-    return value, slope
-
-
-@vectorised
-def _bend(has: bool, positive: float, negative: float) -> tuple[float, float]:
+def bend(has: bool, positive: float, negative: float) -> tuple[float, float]:
     """Return bounds for ``Gamma(positive + z) / Gamma(negative + z)``, Re z >= 0; see `bends`."""
     r = 1.0 / negative
     if not has:
@@ -143,23 +97,6 @@ def _bend(has: bool, positive: float, negative: float) -> tuple[float, float]:
 
 
 @vectorised
-def bends(cells: GammaRatios, i: int, segment: NDArray, low: float, high: float) -> tuple[float, float]:
-    """Return bounds k, c between two real numbers; k is infinite if a gamma function may have a pole nearby."""
-    p = cells.parameter[i]
-    least = min(p[LOW], p[ALPHA]) if cells.has[0] else p[LOW]
-    if low + least < 0.5:
-        return np.inf, np.inf
-    k, c = _bend(cells.has[0], p[ALPHA] + low, p[LOW] + low)
-    if cells.has[2]:
-        least = min(p[HIGH], p[BETA]) if cells.has[1] else p[HIGH]
-        if least - high < 0.5:
-            return np.inf, np.inf
-        more, bend = _bend(cells.has[1], p[BETA] - high, p[HIGH] - high)
-        k, c = k + more, c + bend
-    return k - 2.0 * min(segment[SQUARE], 0.0), c + 2.0 * max(segment[SQUARE], 0.0)
-
-
-@vectorised
 def _add_ratio_of_large(
     z: NDArray, has: bool, positive: float, negative: float, least: float, value: NDArray, psi: NDArray
 ) -> None:
@@ -167,21 +104,21 @@ def _add_ratio_of_large(
     if not has:
         for j in range(z.size):
             b = z[j] + negative
-            value[j] -= (b - 0.5) * math.log(b) - b + HALF_LOG_2PI + _stirling(b)
+            value[j] -= (b - 0.5) * math.log(b) - b + HALF_LOG_2PI + stirling(b)
         return
     gap, c = positive - negative, max(positive, 1.0 * LARGE)
     of_c, slope_of_c = _log_gamma(c)
     of_positive, slope = _log_gamma(positive)
     log_c, move = math.log(c), positive - c
     rest = of_c - of_positive if positive < LARGE else 0.0  # rounding differs between calls
-    slope_of_c = (slope_of_c - slope if positive < LARGE else 0.0) - _log_to_digamma(c)
+    slope_of_c = (slope_of_c - slope if positive < LARGE else 0.0) - log_to_digamma(c)
     near = abs(gap) < 0.2 * least  # then log(a / b) = 2 artanh(gap / (a + b)), without cancellation
     for j in range(z.size):
         a, b, x = z[j] + positive, z[j] + negative, z[j] + move
         more = math.log1p(x / c)
         log_a = log_c + more
-        psi[j] += more + _log_to_digamma(a) + slope_of_c
-        value[j] += _stirling(a) - _stirling(b)
+        psi[j] += more + log_to_digamma(a) + slope_of_c
+        value[j] += stirling(a) - stirling(b)
         if near:
             s = gap / (a + b)
             t = s * s
@@ -189,7 +126,7 @@ def _add_ratio_of_large(
             value[j] += gap * log_a - gap - of_positive
             value[j] += 2.0 * (b - 0.5) * s * (1.0 + t * (1.0 / 3 + t * (1.0 / 5 + t * (1.0 / 7 + t * w))))
         else:
-            value[j] += (c - 0.5) * more + x * (log_a - 1.0) - _stirling(c) + rest
+            value[j] += (c - 0.5) * more + x * (log_a - 1.0) - stirling(c) + rest
             value[j] -= (b - 0.5) * math.log(b) - b + HALF_LOG_2PI
 
 
@@ -222,7 +159,7 @@ def _add_ratio(z: NDArray, has: bool, positive: float, negative: float, value: N
 def log_weights(
     cells: GammaRatios, i: int, segment: NDArray, tilt: float, x: NDArray, out: NDArray, up: NDArray, down: NDArray
 ) -> None:
-    """Add `level` at real numbers x, and compute its derivatives by alpha and beta."""
+    """Add log weights plus ``tilt x`` at real numbers x, and compute derivatives by alpha and beta."""
     p = cells.parameter[i]
     for j in range(x.size):
         off = x[j] - segment[ORIGIN]

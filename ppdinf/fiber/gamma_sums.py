@@ -1,7 +1,7 @@
 """Sums of cells whose log weights are ratios of gamma functions, given their totals: value and gradient.
 
-Each group is evaluated at the nodes of panels (:mod:`ppdinf.fiber.panel_sums`). If the bounds on
-their errors are too large, the integers of all windows of the group are used.
+Each group is evaluated at nodes that are fixed when the model is built (:mod:`ppdinf.fiber.fixed_nodes`). If the bounds
+on their errors are too large, the integers of all windows of the group are used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import Deferred
+from ppdinf.fiber.fixed_nodes import GROUP, KIND, PANEL, FixedNodes, by_fixed_nodes
 from ppdinf.fiber.gamma_ratios import (
     ALPHA,
     BEGIN,
@@ -28,16 +29,13 @@ from ppdinf.fiber.gamma_ratios import (
     domain,
     log_weights,
 )
-from ppdinf.fiber.panel_sums import by_panels
-from ppdinf.fiber.panels import RULES, panel_rules
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights, probabilities, row_of, upper_envelope, vectorised
 from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped, has_digits
 
-SIZES = 6
-"""Number of sizes at the start of the integers: cells, totals, and whether cells have alpha, beta and c, and segments.
-Then follow each cell's total, the first segment of each cell, and the totals."""
+SIZES = 9
+"""Number of sizes at the start of the integers: cells, totals, whether cells have alpha, beta and c, segments; kinds of
+cells, their points and panels. Then follow each cell's total, the first segment of each cell, and the totals."""
 TOTALS = 1  # position of the number of totals
-FEWEST = 16  # smallest group of cells that is evaluated at nodes: in smaller groups, higher frequencies matter
 
 
 @vectorised
@@ -127,7 +125,7 @@ def _of_zero(cells: GammaRatios, i: int, out: NDArray) -> float:
 
 @vectorised
 def evaluate_ratios(
-    cells: GammaRatios, rules: NDArray, block: NDArray, total: NDArray, by_nodes: bool, value: NDArray, out: NDArray
+    cells: GammaRatios, nodes: FixedNodes, block: NDArray, total: NDArray, value: NDArray, out: NDArray
 ) -> None:
     """Add log coefficients to ``value`` (one per total, then all free cells) and write derivatives to ``out``."""
     for i in range(block.size):
@@ -143,41 +141,33 @@ def evaluate_ratios(
     for b in range(total.size + order.size - bounds[total.size]):  # groups, then free cells
         free = b >= total.size
         begin = bounds[total.size] + b - total.size if free else bounds[b]
-        members, part = order[begin : begin + 1 if free else bounds[b + 1]], np.nan
+        members = order[begin : begin + 1 if free else bounds[b + 1]]
         if not has_digits(cells.parameter[:, ETA], members):
             value[total.size if free else b] = np.nan
             continue
         target = 0 if free else total[b]
-        if by_nodes and (free or members.size >= FEWEST):
-            part = by_panels(cells, rules, members, target, free, out)
+        part = by_fixed_nodes(nodes, cells.parameter, cells.has, members, -1 if free else b, target, out)
         if np.isnan(part):
             part = _windows(
-                cells.parameter.ctypes,
-                cells.has.ctypes,
-                cells.first.ctypes,
-                cells.segment.ctypes,
-                members.ctypes,
-                block.size,
-                cells.segment.shape[0],
-                members.size,
-                target,
-                free,
-                out.ctypes,
-            )
+                cells.parameter.ctypes, cells.has.ctypes, cells.first.ctypes, cells.segment.ctypes, members.ctypes,
+                block.size, cells.segment.shape[0], members.size, target, free, out.ctypes,
+            )  # fmt: skip
         value[total.size if free else b] += part
 
 
 def pack(
-    has: Sequence[int],
-    segment: NDArray[np.float64],
-    first: NDArray[np.int64],
-    total: NDArray[np.int64],
-    block: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    has: Sequence[int], segment: NDArray[np.float64], first: NDArray[np.int64], total: NDArray[np.int64],
+    block: NDArray[np.int64], nodes: FixedNodes,
+) -> NDArray[np.int64]:  # fmt: skip
     """Concatenate all constants of an evaluation, reals as their bits, which `ratios_through_pointers` reads."""
-    sizes = np.array((block.size, total.size, *has, len(segment)))
-    reals = (np.ascontiguousarray(x, dtype=np.float64).view(np.int64).ravel() for x in (segment, panel_rules()))
+    sizes = np.array((block.size, total.size, *has, len(segment), len(nodes.kind), nodes.point.size, len(nodes.panel)))
+    reals = (np.ascontiguousarray(x, dtype=np.float64).view(np.int64).ravel() for x in (segment, *nodes))
     return np.concatenate([sizes, block, first, total, *reals]).astype(np.int64)
+
+
+@vectorised
+def _rows(real: NDArray, start: int, rows: int, columns: int) -> NDArray:
+    return real[start : start + rows * columns].reshape((rows, columns))
 
 
 def ratios_through_pointers(varying, packed, d, size, value, out) -> int:  # type: ignore[no-untyped-def]
@@ -185,20 +175,17 @@ def ratios_through_pointers(varying, packed, d, size, value, out) -> int:  # typ
     integer = numba.carray(packed, (size,))
     if integer[0] != d:
         return 0
-    n, segments = integer[TOTALS], integer[SIZES - 1]
+    n, segments, kinds, points, panels = integer[TOTALS], integer[5], integer[6], integer[7], integer[8]
     has = integer[2:5]
     block, first = integer[SIZES : SIZES + d], integer[SIZES + d : SIZES + 2 * d + 1]
     end = SIZES + 2 * d + 1 + n
     total, real = integer[end - n : end], integer[end:].view(np.float64)
-    segment = real[: segments * SEGMENT].reshape((segments, SEGMENT))
-    rules = real[segments * SEGMENT :].reshape(RULES)
-    evaluate_ratios(
-        GammaRatios(numba.carray(varying, (d, PARAMETERS)), has, first, segment),
-        rules,
-        block,
-        total,
-        True,
-        numba.carray(value, (n + 1,)),
-        numba.carray(out, (d, PARAMETERS)),
-    )
+    segment, cell, at = _rows(real, 0, segments, SEGMENT), _rows(real, segments * SEGMENT, d, 2), segments * SEGMENT
+    at += cell.size
+    kind, point = _rows(real, at, kinds, KIND), real[at + kinds * KIND : at + kinds * KIND + points]
+    at += kind.size + points
+    panel, group = _rows(real, at, panels, PANEL), _rows(real, at + panels * PANEL, n, GROUP)
+    cells = GammaRatios(numba.carray(varying, (d, PARAMETERS)), has, first, segment)
+    nodes = FixedNodes(cell, kind, point, panel, group, real[at + panel.size + group.size :])
+    evaluate_ratios(cells, nodes, block, total, numba.carray(value, (n + 1,)), numba.carray(out, (d, PARAMETERS)))
     return 1

@@ -1,0 +1,404 @@
+r"""Sums of cells whose log weights are ratios of gamma functions, from nodes that are fixed when a model is built.
+
+The nodes of a cell are Gauss rules of its noise on panels of integers (:mod:`ppdinf.fiber.node_plans`). The rest of
+the weight is a smooth function f of the parameters, so that an evaluation computes f at all nodes. For a panel of mass
+W with m nodes, the error is at most 4 W M r^(1 - 2 m) / (r - 1), where M bounds |f| on an ellipse around the panel
+(docs/mathematics/gauss_nodes.md). Each evaluation computes M from the value and slope of f at the centre of the panel.
+The bound therefore holds for all parameters; where it is too large, the result is nan. Steps:
+
+1. compute log f and its derivatives at all points: nodes, centres of panels, and ends of segments of noise;
+2. tilt all cells until the mean of their sum is near its total;
+3. bound the errors of all panels, and the total variation of all cells;
+4. sum characteristic functions over the nodes, and their products over the cells; drop negligible frequencies;
+5. bound aliasing, dropped frequencies and errors; if the sum is too large, return nan;
+6. compute the posterior of the nodes of each cell, and the derivatives.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, bend, log_to_digamma, stirling
+from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
+from ppdinf.fiber.sums_given_totals.node_sums import inverse, products, times
+
+DROP = 30.0  # omitted frequencies are below exp(-DROP) relative to the density at the mean
+ENOUGH = 5e-11  # accepted relative error of the coefficient
+NEAR = 1.0  # largest distance of mean and total, in standard deviations of the sum
+LARGEST = 3e3  # shapes; above, differences of gamma functions lose digits
+SHIFT = 12  # gamma functions of points nearer to a pole are computed by recurrence
+ABSENT = -1e300  # log weight of points that are not nodes
+# columns of a kind of cells (ALPHA and BETA are its reference parameters), rows of points, columns of panels and groups
+CENTRE, FIRST, LAST, LOW_END, HIGH_END, PANELS, PANELS_END, SEGMENTS, LINEAR_NOISE, ENDS = range(5, 15)
+MOST_ENDS = 4  # ends of the segments of noise
+KIND = ENDS + MOST_ENDS
+X, LOG_X, Y, LOG_Y, AT, BASE, RISE, LEAN, LEFT, RIGHT = range(10)
+POINT = 10
+MIDDLE, BOUND, SLOPE, ACROSS, ALONG = range(5)
+PANEL = 5
+MODULUS, FREQUENCIES, RATE = range(3)
+GROUP = 3
+
+
+class FixedNodes(NamedTuple):
+    """Nodes of kinds of cells: cell i is of kind ``cell[i, 0]`` and has waves from ``cell[i, 1]`` on."""
+
+    # points of a kind are a block of `POINT` rows
+    # waves at points: exp(s x) and exp(-s x), then cosines and sines of u x and of 2 u x; at panels: exp(s A), exp(u B)
+
+    cell: NDArray
+    kind: NDArray
+    point: NDArray
+    panel: NDArray
+    group: NDArray
+    wave: NDArray
+
+
+@vectorised
+def _add_far(x: NDArray, log_x: NDArray, d: float, value: NDArray, psi: NDArray) -> None:
+    """Add ``log Gamma(x + d) - log Gamma(x)``, without Stirling's series at x, and write digamma(x + d)."""
+    for j in range(x.size):
+        z = x[j] + d
+        # log(z / x) = e log 2 + 2 artanh(s), by operations that can be vectorized
+        e = (np.float64(z / x[j]).view(np.int64) - 4604544271217802189) >> 52
+        y = x[j] * np.int64((e + 1023) << 52).view(np.float64)
+        s = (d if e == 0 else z - y) / (z + y)
+        t = s * s
+        w = 1.0 / 13 + t * (1.0 / 15 + t * (1.0 / 17 + t * (1.0 / 19 + t / 21)))
+        w = 1.0 / 5 + t * (1.0 / 7 + t * (1.0 / 9 + t * (1.0 / 11 + t * w)))
+        more = e * 0.6931471805599453 + 2.0 * s * (1.0 + t * (1.0 / 3 + t * w))
+        value[j] += (z - 0.5) * more + d * (log_x[j] - 1.0) + stirling(z)
+        psi[j] = more + log_x[j] + log_to_digamma(z)
+
+
+@vectorised
+def _log_of(x: float) -> float:
+    """Return the logarithm of a positive number by operations that can be vectorized."""
+    bits = np.float64(x).view(np.int64)
+    e = (bits - 4604544271217802189) >> 52  # the mantissa is in [sqrt(1/2), sqrt(2))
+    m = np.int64(bits - (e << 52)).view(np.float64)
+    s = (m - 1.0) / (m + 1.0)
+    t = s * s
+    w = 1.0 / 13 + t * (1.0 / 15 + t * (1.0 / 17 + t * (1.0 / 19 + t / 21)))
+    w = 1.0 / 5 + t * (1.0 / 7 + t * (1.0 / 9 + t * (1.0 / 11 + t * w)))
+    return e * 0.6931471805599453 + 2.0 * s * (1.0 + t * (1.0 / 3 + t * w))
+
+
+@vectorised
+def _add_near(x: NDArray, d: float, value: NDArray, psi: NDArray) -> None:
+    """Add log Gamma(x + d) and write digamma(x + d), by recurrence from an argument that is larger by 10."""
+    for j in range(x.size):
+        a = x[j] + d
+        below, terms = a * (a + 1.0), 2.0 * a + 1.0
+        for k in range(2, 5):
+            terms = terms * (a + k) + below
+            below *= a + k
+        above, more = (a + 5.0) * (a + 6.0), 2.0 * a + 11.0
+        for k in range(7, 10):
+            more = more * (a + k) + above
+            above *= a + k
+        z = a + 10.0
+        log_z = _log_of(z)
+        value[j] += (z - 0.5) * log_z - z + 0.9189385332046727 + stirling(z) - _log_of(below * above)
+        psi[j] = log_z + log_to_digamma(z) - terms / below - more / above
+
+
+@vectorised
+def _log_f(point: NDArray, kind: NDArray, has: NDArray, p: NDArray, w: NDArray) -> None:
+    """Compute log f at all points of a cell, then digamma functions: derivatives by alpha and beta."""
+    m, rate = w.size // 3, p[ETA]
+    at, f, up, down = point[AT * m : (AT + 1) * m], w[:m], w[m : 2 * m], w[2 * m :]
+    for j in range(m):
+        f[j] = rate * at[j]
+    if has[0]:
+        low, d = int(kind[LOW_END]), p[ALPHA] - kind[ALPHA]
+        x, log_x = point[X * m : (X + 1) * m], point[LOG_X * m : (LOG_X + 1) * m]
+        _add_near(x[:low], d, f[:low], up[:low])
+        _add_far(x[low:], log_x[low:], d, f[low:], up[low:])
+    if has[1]:
+        high, d = int(kind[HIGH_END]), p[BETA] - kind[BETA]
+        y, log_y = point[Y * m : (Y + 1) * m], point[LOG_Y * m : (LOG_Y + 1) * m]
+        _add_far(y[:high], log_y[:high], d, f[:high], down[:high])
+        _add_near(y[high:], d, f[high:], down[high:])
+
+
+@vectorised
+def _largest(x: NDArray) -> float:
+    """Return the largest number; changes the order of the array (loops over halves are vectorized)."""
+    n, top = x.size, -np.inf
+    while n >= 16 and n % 2 == 0:
+        n //= 2
+        low, high = x[:n], x[n : 2 * n]
+        for j in range(n):
+            low[j] = max(low[j], high[j])
+    for j in range(n):
+        top = max(top, x[j])
+    return top
+
+
+@vectorised
+def _weighed(at: NDArray, log_p: NDArray, tilt: float, near: float, p: NDArray) -> tuple[float, float, float]:
+    """Compute probabilities of tilted nodes; return log normaliser (approximately `near`), mean and variance."""
+    mass = mean = square = 0.0
+    for j in range(at.size):
+        v = exp_of(log_p[j] + tilt * at[j] - near)
+        p[j] = v
+        mass += v
+        mean += v * at[j]
+        square += v * at[j] * at[j]
+    scale = 1.0 / mass
+    mean *= scale
+    for j in range(at.size):
+        p[j] *= scale
+    return near + math.log(mass), mean, square * scale - mean * mean
+
+
+@vectorised
+def _errors(
+    panels: NDArray, point: NDArray, kind: NDArray, has: NDArray, p: NDArray, w: NDArray, tilt: float, log_z: float,
+    error: NDArray,
+) -> None:  # fmt: skip
+    """Compute bounds on the errors of the panels of a cell, relative to its sum."""
+    m, rate = w.size // 3, p[ETA] + tilt
+    for q in range(error.size):
+        j, a, b = int(panels[q, MIDDLE]), panels[q, ACROSS], panels[q, ALONG]
+        at = point[AT * m + j]
+        x = at + kind[CENTRE]
+        k, c = bend(has[0], p[ALPHA] + x - a, p[LOW] + x - a)
+        if has[2]:
+            more, curved = bend(has[1], p[BETA] - x - a, p[HIGH] - x - a)
+            k, c = k + more, c + curved
+        steep = abs(rate + w[m + j] - w[2 * m + j] + panels[q, SLOPE])
+        size = panels[q, BOUND] + w[j] + tilt * at + steep * a + 0.5 * (c * a * a + k * b * b)
+        error[q] = math.exp(max(min(size - log_z, 300.0), -690.0))
+
+
+@vectorised
+def _variation(
+    point: NDArray, kind: NDArray, has: NDArray, p: NDArray, w: NDArray, tilt: float, log_z: float, level: NDArray
+) -> float:
+    """Return a bound on half the total variation of a tilted cell, or infinity: one local maximum in each segment."""
+    m, rate, ends = w.size // 3, p[ETA] + tilt, 0.0
+    for n in range(MOST_ENDS):
+        j = int(kind[ENDS + n])
+        if j >= 0:
+            ends += math.exp(point[RISE * m + j] + w[j] + tilt * point[AT * m + j] - log_z)
+    below, above = has[0] and p[ALPHA] < p[LOW], has[1] and p[BETA] < p[HIGH]
+    if kind[LINEAR_NOISE] and below and (above or not has[2]):  # convex within each segment
+        return ends
+    for j in range(m):  # tangents to the neighbours, where log weights are concave
+        slope = rate + point[LEAN * m + j] + w[m + j] - w[2 * m + j]
+        more = max(slope * point[RIGHT * m + j], -slope * point[LEFT * m + j])
+        level[j] = point[RISE * m + j] + w[j] + tilt * point[AT * m + j] + more
+    level[0] = ABSENT  # the count 0, at which ratios are 1, may be impossible
+    top = math.exp(_largest(level[:m]) - log_z)
+    if above:
+        return np.inf
+    return ends + kind[SEGMENTS] * top if below else top
+
+
+@vectorised
+def _tilted(
+    nodes: FixedNodes, parameter: NDArray, has: NDArray, members: NDArray, start: NDArray, target: int, free: bool,
+    w: NDArray, p: NDArray, log_z: NDArray,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Tilt cells until the mean of the sum is near the total; return tilt, total minus centres, variance (or nan)."""
+    d, room, tilt, log_p = members.size, 1.0 * target, 0.0, np.empty(p.size)
+    for n in range(d):
+        kind, begin, end = nodes.kind[int(nodes.cell[members[n], 0])], start[n], start[n + 1]
+        m, point = end - begin, nodes.point[POINT * int(kind[FIRST]) : POINT * int(kind[LAST])]
+        own, base, to, top = w[3 * begin : 3 * end], point[BASE * m : (BASE + 1) * m], log_p[begin:end], p[begin:end]
+        _log_f(point, kind, has, parameter[members[n]], own)
+        for j in range(m):
+            to[j] = base[j] + own[j]
+            top[j] = to[j]
+        log_z[n] = _largest(top)
+        room -= kind[CENTRE]
+    for _ in range(12):
+        gap, spread = room, 0.0
+        for n in range(d):
+            kind, begin, end = nodes.kind[int(nodes.cell[members[n], 0])], start[n], start[n + 1]
+            m, first = end - begin, POINT * int(kind[FIRST])
+            at = nodes.point[first + AT * m : first + (AT + 1) * m]
+            log_z[n], mean, var = _weighed(at, log_p[begin:end], tilt, log_z[n], p[begin:end])
+            gap -= mean
+            spread += var
+        if free or abs(gap) <= NEAR * math.sqrt(spread):
+            return tilt, room, spread
+        tilt += gap / spread
+    return tilt, room, np.nan
+
+
+@vectorised
+def by_fixed_nodes(
+    nodes: FixedNodes, parameter: NDArray, has: NDArray, members: NDArray, b: int, target: int, out: NDArray
+) -> float:
+    """Return the log coefficient of group b, or of a free cell (b = -1), and write its derivatives, or return nan."""
+    d, free, start = members.size, b < 0, np.zeros(members.size + 1, np.int64)
+    panels = np.zeros(d + 1, np.int64)
+    if nodes.kind.shape[0] == 0 or (not free and nodes.group[b, FREQUENCIES] == 0.0):
+        return np.nan
+    for n in range(d):
+        kind, p = nodes.kind[int(nodes.cell[members[n], 0])], parameter[members[n]]
+        if p[LOW] != kind[LOW] or (has[2] and p[HIGH] != kind[HIGH]):
+            return np.nan
+        if (has[0] and not 0.0 < p[ALPHA] < LARGEST) or (has[1] and not 0.0 < p[BETA] - p[HIGH] + 1.0 < LARGEST):
+            return np.nan
+        start[n + 1] = start[n] + int(kind[LAST] - kind[FIRST])
+        panels[n + 1] = panels[n] + int(kind[PANELS_END] - kind[PANELS])
+    # 1. log f at all points, and 2. the tilt
+    w, p, log_z = np.zeros(3 * start[d]), np.empty(start[d]), np.empty(d)
+    tilt, room, spread = _tilted(nodes, parameter, has, members, start, target, free, w, p, log_z)
+    if np.isnan(spread):
+        return np.nan
+    # 3. errors of panels, and total variation
+    error, peak, lost, value, level = np.empty(panels[d]), np.empty(d), 0.0, 0.0, np.empty(np.diff(start).max())
+    for n in range(d):
+        kind, q, own = (
+            nodes.kind[int(nodes.cell[members[n], 0])],
+            parameter[members[n]],
+            w[3 * start[n] : 3 * start[n + 1]],
+        )
+        point, bound = nodes.point[POINT * int(kind[FIRST]) : POINT * int(kind[LAST])], error[panels[n] : panels[n + 1]]
+        of = nodes.panel[int(kind[PANELS]) : int(kind[PANELS_END])]
+        _errors(of, point, kind, has, q, own, tilt, log_z[n], bound)
+        for r in range(bound.size):
+            lost += bound[r]
+        if not free:
+            peak[n] = _variation(point, kind, has, q, own, tilt, log_z[n], level)
+        value += log_z[n] - own[0] - point[RISE * own.size // 3]
+    if not lost < ENOUGH:
+        return np.nan
+    if free:
+        _expect(nodes, members[0], p, w, 1.0, out[members[0]])
+        return value
+    modulus, most = int(nodes.group[b, MODULUS]), int(nodes.group[b, FREQUENCIES])
+    unit, small = 2.0 * np.pi / modulus, DROP + 0.5 * math.log1p(spread)
+    drop, lost, left, largest = math.exp(-small), math.expm1(lost) / modulus, 0.0, -np.inf
+    if most < modulus // 2:  # frequencies that are not on the grid
+        for n in range(d):
+            part = math.log(min(peak[n] / math.sin(0.5 * unit * (most + 1)), 1.0))
+            left += part
+            largest = part if n == 0 else min(largest, part)
+        lost += math.exp(left - largest)
+    # 4. characteristic functions
+    phi, off, size_of, log_mgf = np.empty((d, 2 * most)), np.zeros(most), np.empty(most), np.zeros(2)
+    count = _transformed(nodes, members, start, panels, p, error, peak, unit, drop, phi, off, size_of, log_mgf)
+    few, before, others = np.empty((d, 2 * count)), np.empty(2 * count), np.empty(2 * count)
+    for n in range(d):
+        few[n, :count], few[n, count:] = phi[n, :count], phi[n, most : most + count]
+    after = products(few)
+    # 5. the total, aliasing and other errors
+    rate = nodes.group[b, RATE]
+    lost += math.exp(min(log_mgf[0] - rate * (room + modulus), 0.0))
+    lost += math.exp(min(log_mgf[1] + rate * (room - modulus), 0.0)) + 2.0 * drop
+    for k in range(count):
+        whole = math.sqrt(after[0, k] ** 2 + after[0, count + k] ** 2)
+        off[k] = min(math.expm1(min(off[k], 300.0)), 1.0 + size_of[k] / whole) + 1e-15 * math.sqrt(1.0 * d)
+    total, missing = inverse(after[0], off[:count], modulus, int(room), count, before)
+    if not total * ENOUGH > lost + missing:
+        return np.nan
+    # 6. derivatives, from the products over all other cells
+    for n in range(d):
+        times(before, after[n + 1], others)
+        begin, end, i = start[n], start[n + 1], members[n]
+        law = _posterior(nodes, i, p[begin:end], others, 1.0 / modulus)
+        _expect(nodes, i, law, w[3 * begin : 3 * end], total, out[i])
+        times(before, few[n], others)
+        before, others = others, before
+    return value + math.log(total) - tilt * room
+
+
+@vectorised
+def _turned(turn: NDArray, real: NDArray, imaginary: NDArray) -> tuple[float, float, float, float]:
+    """Turn the weights of nodes by two frequencies; return their sums at both."""
+    a = b = c = d = 0.0
+    m = real.size
+    for j in range(m):
+        re, im = real[j], imaginary[j]
+        a += re * turn[j] - im * turn[m + j]
+        b += re * turn[m + j] + im * turn[j]
+        real[j] = re * turn[2 * m + j] - im * turn[3 * m + j]
+        imaginary[j] = re * turn[3 * m + j] + im * turn[2 * m + j]
+        c += real[j]
+        d += imaginary[j]
+    return a, b, c, d
+
+
+@vectorised
+def _transformed(
+    nodes: FixedNodes, members: NDArray, start: NDArray, panels: NDArray, p: NDArray, error: NDArray,
+    peak: NDArray, unit: float, drop: float, phi: NDArray, off: NDArray, size_of: NDArray, log_mgf: NDArray,
+) -> int:  # fmt: skip
+    """Compute characteristic functions of cells, their relative errors, and log moment generating functions."""
+    most = count = off.size
+    product, smallest, chord = np.ones(most), np.ones(most), np.empty(most)
+    longest = np.diff(start).max()
+    real, imaginary = np.empty(longest), np.empty(longest)
+    for k in range(most):
+        chord[k] = 1.0 / math.sin(0.5 * unit * (k + 1))
+    for n in range(members.size):
+        weight, bound, at = p[start[n] : start[n + 1]], error[panels[n] : panels[n + 1]], int(nodes.cell[members[n], 1])
+        m, number = weight.size, bound.size
+        for side in range(2):
+            mgf, wave = 0.0, nodes.wave[at + side * m : at + (side + 1) * m]
+            for j in range(m):
+                mgf += weight[j] * wave[j]
+            for q in range(number):
+                mgf += bound[q] * nodes.wave[at + 6 * m + q]
+            log_mgf[side] += math.log(mgf)
+        turn = nodes.wave[at + 2 * m : at + 6 * m]
+        growth = nodes.wave[at + 6 * m + number : at + 6 * m + 2 * number]
+        real[:m] = weight
+        imaginary[:m] = 0.0
+        for k in range(0, count, 2):
+            a, b, c, d = _turned(turn, real[:m], imaginary[:m])
+            for r in range(2):
+                re, im, more = (a, b, 0.0) if r == 0 else (c, d, 0.0)
+                for q in range(number):
+                    bound[q] *= growth[q]
+                    more += bound[q]
+                phi[n, k + r], phi[n, most + k + r] = re, im
+                size, largest = math.sqrt(re * re + im * im), peak[n] * chord[k + r]
+                off[k + r] += min(more, size + largest) / size
+                size = min(size + more, largest, 1.0)
+                product[k + r] *= max(size, smallest[k + r])
+                smallest[k + r] = min(smallest[k + r], size)
+        while count > 0 and max(product[count - 1], product[count - 2]) < drop:
+            count -= 2
+    for k in range(count):
+        size_of[k] = product[k] * smallest[k]
+    return count
+
+
+@vectorised
+def _posterior(nodes: FixedNodes, i: int, p: NDArray, others: NDArray, constant: float) -> NDArray:
+    """Return ``p Re(constant + sum_k others_k exp(iu_k x))`` at the nodes of a cell."""
+    count, m, at = others.size // 2, p.size, int(nodes.cell[i, 1])
+    turn, real, imaginary, law = nodes.wave[at + 2 * m : at + 6 * m], p.copy(), np.zeros(m), np.empty(m)
+    for j in range(m):
+        law[j] = constant * p[j]
+    for k in range(0, count, 2):
+        a, b, c, d = others[k], others[count + k], others[k + 1], others[count + k + 1]
+        for j in range(m):
+            re, im = real[j], imaginary[j]
+            x, y = re * turn[j] - im * turn[m + j], re * turn[m + j] + im * turn[j]
+            real[j] = re * turn[2 * m + j] - im * turn[3 * m + j]
+            imaginary[j] = re * turn[3 * m + j] + im * turn[2 * m + j]
+            law[j] += a * x - b * y + c * real[j] - d * imaginary[j]
+    return law
+
+
+@vectorised
+def _expect(nodes: FixedNodes, i: int, p: NDArray, w: NDArray, total: float, out: NDArray) -> None:
+    """Write the derivatives by the parameters of a cell: means of x and of digamma functions."""
+    kind, mean, up, down, m = nodes.kind[int(nodes.cell[i, 0])], 0.0, 0.0, 0.0, p.size
+    first = POINT * int(kind[FIRST]) + AT * m
+    at = nodes.point[first : first + m]
+    for j in range(m):
+        mean += p[j] * at[j]
+        up += p[j] * (w[m + j] - w[m])
+        down += p[j] * (w[2 * m + j] - w[2 * m])
+    out[ETA], out[ALPHA], out[BETA] = kind[CENTRE] + mean / total, up / total, down / total
