@@ -2,7 +2,8 @@
 
 Run with ``ppdinf reproduce covid``. The study reads ``covid_pa_monthly.csv`` and ``pa_population.csv``, or the county
 series as downloaded (`health_files`), from the folder of PPDINF_DATA or ``--data``; otherwise it simulates an
-epidemic.
+epidemic. ``--data FILE.csv`` reads another monthly series with the columns county, fips, month, cases and deaths, such
+as that of the health department, with ``pa_population.csv`` in its folder.
 
 J. Seeman, M. Reimherr, A. Slavkovic, "Formal privacy for partially private data", section 4. Public each month: the
 county cases and deaths of the month before, the state's cases of this month, and cases >= deaths >= 0.
@@ -32,6 +33,7 @@ EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.
 DELTA_Z = posteriors.DELTA_Z
 CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior; the paper does not state it
 BOUNDS = nonnegative() & at_least("cases", "deaths", dim="kind")
+DEPARTMENT = "covid_pa_monthly_doh*.csv"  # monthly series of the health department
 SERIES = [f"time_series_covid19_{kind}_US.csv" for kind in ("confirmed", "deaths")]
 
 
@@ -40,12 +42,37 @@ def load(data):
     folder = public_folder() if data is None else Path(data)
     if folder is None:
         return epidemic(), "simulated"
+    if folder.is_file():
+        return read_epidemic(folder, population=folder.with_name("pa_population.csv")), folder.name
     persons = folder / "pa_population.csv"
     if not all((folder / name).is_file() for name in SERIES):
         return read_epidemic(folder / "covid_pa_monthly.csv", population=persons), "covid_pa_monthly.csv"
     table = read_county_series(*(folder / name for name in SERIES), revised="zero")
     counts = pd.read_csv(persons, dtype={"fips": str}).set_index("fips").iloc[:, -1]
     return table.assign_coords(population=("county", counts.loc[table.fips.values].values)), "county series"
+
+
+def both_series(table, data):
+    """Compare the table with the health department's series in the same folder, or return None if it has none."""
+    folder = public_folder() if data is None else Path(data)
+    files = [] if folder is None or folder.is_file() else sorted(folder.glob(DEPARTMENT))
+    if not files:
+        return None
+    own, rows = read_epidemic(files[0]), {}
+    shared = [np.intersect1d(own[name], table[name]) for name in ("fips", "month")]
+    for name in ("cases", "deaths"):
+        here, there = (
+            each[name].swap_dims(county="fips").sel(fips=shared[0], month=shared[1]) for each in (table, own)
+        )
+        apart, noise = np.abs(here.values - there.values), 1 / (np.sqrt(2) * np.sinh(1 / (4 * DELTA_Z)))
+        rows[name] = {
+            "this series": int(here.sum()),
+            "health department": int(there.sum()),
+            "correlation": float(np.corrcoef(here.values.ravel(), there.values.ravel())[0, 1]),
+            "root mean squared difference": float(np.sqrt((apart**2.0).mean())),
+            "share beyond the noise sd (l1, epsilon 1)": float((apart > noise).mean()),
+        }
+    return pd.DataFrame(rows).T.rename_axis("counts")
 
 
 # -- releases ---------------------------------------------------------------------------------------------------------
@@ -228,7 +255,7 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
     """Draw all releases and posteriors; write claims, figures and tables to a folder."""
     table, source = load(data)
     cases, deaths, persons = table.cases.values, table.deaths.values, table.population.values
-    months = [3, 12, 20] if quick else list(range(1, table.sizes["month"]))
+    months = [t for t in (3, 12, 20) if t < cases.shape[1]] if quick else list(range(1, table.sizes["month"]))
     inferred = months[-2:] if quick else months
     replicates, draws = (8, 100) if quick else (100, 400)
     counties = table.sizes["county"]
@@ -240,6 +267,8 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
         settings={"seed": seed, "quick": quick, "data": source, "cases": int(cases.sum()), "deaths": int(deaths.sum())},
     )
     truth = {t: np.stack([cases[:, t], deaths[:, t]], axis=1) for t in range(cases.shape[1])}
+    if (compared := both_series(table, data)) is not None:
+        study.table("both_series", compared, "Counties and months of two public series of the same epidemic.")
     jobs = [(epsilon, t) for t in months for epsilon in EPSILONS]
 
     def releases(rng, k):

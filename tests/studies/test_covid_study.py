@@ -168,6 +168,16 @@ def test_the_data_are_those_of_the_folder_given(tmp_path, monkeypatch):
     assert np.array_equal(read.cases, table.cases)
     monkeypatch.setenv("PPDINF_DATA", str(tmp_path))
     assert covid.load(None)[1] == source
+    assert covid.both_series(table, None) is None
+    own = rows.assign(cases=rows.cases + 100)[["county", "fips", "month", "cases", "deaths"]]
+    own[own.month < "2021-06"].to_csv(tmp_path / "covid_pa_monthly_doh_to_2021-05.csv", index=False)
+    department, name = covid.load(tmp_path / "covid_pa_monthly_doh_to_2021-05.csv")
+    assert name == "covid_pa_monthly_doh_to_2021-05.csv"
+    assert department.cases.shape == (67, 15)
+    compared = covid.both_series(table, tmp_path)
+    assert compared["health department"].tolist() == [department.cases.sum(), department.deaths.sum()]
+    assert compared["root mean squared difference"].tolist() == [100, 0]
+    assert compared["share beyond the noise sd (l1, epsilon 1)"].tolist() == [1, 0]
     for kind, name in (("confirmed", "cases"), ("deaths", "deaths")):  # as downloaded: cumulative, one column a day
         ends = pd.period_range("2020-03", periods=24, freq="M").to_timestamp(how="end")
         days = ["2/29/20", *(f"{day.month}/{day.day}/{day.year % 100}" for day in ends)]
