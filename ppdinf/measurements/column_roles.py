@@ -31,6 +31,9 @@ _CODES = re.compile(
 _OTHER = re.compile(
     r"rate\b|ratio\b|percent|pct|%|margin|moe|error|coordinate|vector|population|[a-z]\d+(_\d+)?_?m$|note|_nf$", re.I
 )
+_MAGNITUDES = re.compile(
+    r"median|(?<![a-z])mean(?![a-z])|earnings|wages|payroll|revenue|dollars|(?<![a-z])(usd|eur|gbp)(?![a-z])", re.I
+)
 _COUNTS = re.compile(
     r"^(n|(obs_)?value|observation|usage|estimate|emp)$|count(?!y|ies|r)|deaths|births|cases|persons|emplvl|\d_?e$",
     re.I,
@@ -59,6 +62,13 @@ def unknown_denominators(file: PrintedFile, of: str, dims: Collection[str]) -> l
 
 def value_column(file: PrintedFile, numbers: Sequence[str]) -> str:
     """Return the only column of numbers that can be counts, or the only one with the name of counts."""
+    magnitudes = [name for name in numbers if _MAGNITUDES.search(name)]
+    if magnitudes and len(magnitudes) == len(numbers):
+        raise LabelError(
+            f"{file.name}: {magnitudes[0]!r} is out of scope: medians, means and magnitudes are not counts of persons; "
+            "if it is a count, state --value (value=)"
+        )
+    numbers = [name for name in numbers if name not in magnitudes]
     counts = [name for name in numbers if not _OTHER.search(name)] or (list(numbers) if len(numbers) == 1 else [])
     counts = [name for name in counts if len(file.texts(name)) > 1] if len(counts) > 1 else counts
     named = [name for name in counts if _COUNTS.search(name.partition(" (")[0])]

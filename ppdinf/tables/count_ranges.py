@@ -89,7 +89,9 @@ def _text_range(text: str) -> Range:
     if _PERCENTAGE.fullmatch(text):
         raise CountError(f"{text!r:.40} is a percentage: state the range of counts that it allows, such as '39-41'")
     hint = "write thousands without separators; decimals (medians, means, rates, averages) are not counts"
-    if not text[:1].isdigit():
+    if text[:1] in "$€£¥":
+        hint = "amounts of money and other magnitudes are out of scope"
+    elif not text[:1].isdigit():
         hint = (
             f"state the rule of a suppression mark by ppd.suppressed(values, below=5, marks={{{text[:40]!r}}}), or by "
             f"--suppressed 1-4 --marks {shlex.quote(text[:40])}, or the rule of a publisher by --rule, for commands"
