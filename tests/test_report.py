@@ -9,7 +9,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.diagnostics import Diagnosis
-from ppdinf.plots import plot_scores
+from ppdinf.plots import plot_posterior_table, plot_scores
 from ppdinf.report import RateAnalysis, analyse_rates, write_bounds, write_report, write_scores
 
 HOSTILE = ['<script>alert("x")</script>', "O'Brien & Sons", "{{ 7 * 7 }}", "$\\frac{1}{", "</td></table>"]
@@ -128,7 +128,11 @@ def test_figures_are_next_to_the_page(page):
 
 def test_a_failed_check_is_loud(analysis, tmp_path):
     failed = RateAnalysis(
-        **vars(analysis) | {"diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck <here>."])}
+        **vars(analysis)
+        | {
+            "diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck <here>."]),
+            "truth": analysis.release.table.copy(data=TRUTH),
+        }
     )
     write_report(failed, tmp_path / "report.html", title="t", release_file="f.ppd")
     parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -139,24 +143,22 @@ def test_a_failed_check_is_loud(analysis, tmp_path):
     assert text.count('data-stamp="The checks failed: do not use."') == 3  # at every figure
     assert text.index("Stuck") < text.index("<img")  # before the first figure
     assert "Treated as true" not in text.split("<img")[0]  # no finding
+    assert "confidential, known<br>in this demo only" in text
 
 
-def test_a_known_truth_is_named_as_confidential(analysis, tmp_path):
-    known = RateAnalysis(**vars(analysis) | {"truth": analysis.release.table.copy(data=[5, 90, 25, 0, 61])})
-    write_report(known, tmp_path / "report.html", title="t", release_file="f.ppd")
-    parsed = " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split())
+TRUTH = [5, 90, 25, 0, 61]
+
+
+def test_a_known_truth_is_named_as_confidential(analysis):
+    known = RateAnalysis(**vars(analysis) | {"truth": analysis.release.table.copy(data=TRUTH)})
     table = analysis.table()
-    inside = int(((table.posterior_lower <= [5, 90, 25, 0, 61]) & (table.posterior_upper >= [5, 90, 25, 0, 61])).sum())
+    inside = int(((table.posterior_lower <= TRUTH) & (table.posterior_upper >= TRUTH)).sum())
     assert inside < 5
-    assert f"contain {inside} of the 5 confidential counts, which are known in this demo only" in parsed
-    legend = known.figures()["posterior"].axes[0].get_legend()
-    assert legend.get_texts()[-1].get_text() == "confidential, known in this demo only"
-    assert "confidential, known" not in page_text(analysis, tmp_path)
-
-
-def page_text(analysis, folder):
-    write_report(analysis, folder / "again.html", title="t", release_file="f.ppd")
-    return (folder / "again.html").read_text(encoding="utf-8")
+    figure = plot_posterior_table(analysis.idata, analysis.release, "cases", truth=known.truth)
+    said = f"contain {inside} of the 5 confidential counts, which are known in this demo only"
+    assert said in known.finding(figure)
+    assert "confidential" not in analysis.finding(figure)
+    assert figure.axes[0].get_legend().get_texts()[-1].get_text() == "confidential, known in this demo only"
 
 
 LAW = ppd.laws.DoubleGeometric(1)
