@@ -43,7 +43,7 @@ def rates(study, released, table, months, norm):
                     low, high = np.percentile(drawn, ends, axis=1)
                     axes.vlines(at + shift, low, high, color=color, linewidth=width, capstyle="projecting")
                 middle = np.median(drawn, axis=1)
-                axes.plot(at + shift, middle, "_", color="white", markersize=3.5, markeredgewidth=0.7, zorder=3)
+                axes.plot(at + shift, middle, "_", color=color, markersize=5.5, markeredgewidth=1.8, zorder=3)
     step = max(1, len(months) // 5)
     for axes, (title, _) in zip(panels[0], METHODS.values(), strict=True):
         axes.set_title(title, fontsize=10)
@@ -55,7 +55,7 @@ def rates(study, released, table, months, norm):
     for own, epsilon in zip(panels, EPSILONS, strict=True):
         own[0].set_ylabel(f"epsilon = {epsilon:g}\ncases per 100,000 in the month")
     caption = (
-        f"Released case rates of three counties, {norm} loss: thick, the middle half of the replicates with a white "
+        f"Released case rates of three counties, {norm} loss: thick, the middle half of the replicates with a wider "
         "line at their median; thin, 90 % of them; lines, the confidential rates. The axis is linear between -10 and "
         "10, logarithmic beyond."
     )
