@@ -10,6 +10,7 @@ data_models            Data models: the distribution that a user passes, as a di
                        double precision.
 factors                Densities of dependents of a confidential table, split by the cell on which each element depends.
 latent_tables          Latent integers of plain models as tables with exactly known sums and optional releases.
+linked_tables          Tables whose cells are binomial or Poisson given single cells of another table.
 marginal_logp          Marginal likelihood of a noisy table with public totals.
 marginal_rewrite       Marginal likelihood of a release and all dependents of its table.
 marginalization        Decide whether a table is marginalized: when it is created, and whenever a variable is added to

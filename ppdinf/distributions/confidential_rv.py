@@ -121,6 +121,11 @@ class ConfidentialRV(SymbolicRandomVariable):
         return Lines(ties, self.start.ravel(), self.fiber.lower, self.fiber.width)
 
     @property
+    def largest(self) -> NDArray[np.int64]:
+        """Last count of each window, in the shape of the table."""
+        return (self.fiber.lower + self.fiber.width - 1).reshape(self.start.shape)
+
+    @property
     def lower(self) -> NDArray[np.int64]:
         """First count of each window, or first integer of each group of tied cells."""
         return self.fiber.lower if self.lines is None else self.lines.lower

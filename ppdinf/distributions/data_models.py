@@ -285,6 +285,10 @@ def initial_support(
     """Return a function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
     cells = elementwise(base, shape)[0]
     counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
+    # the largest count of a marginalized table leaves most counts to a table that depends on it
+    tables = [x for x in ancestors([cells]) if hasattr(x.owner and x.owner.op, "largest")]
+    largest = {x: pt.constant(x.owner.op.largest, dtype=x.dtype) for x in tables if x not in model.basic_RVs}
+    (cells,) = graph_replace([cells], largest, strict=False)
     (log_data,) = model.replace_rvs_by_values([log_density(cells, counts)])
     inputs = inputvars([log_data])
     point = model.initial_point() if inputs else {}

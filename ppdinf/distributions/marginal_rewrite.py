@@ -13,6 +13,7 @@ draws do not use the rewrite: they draw the table and then its dependents.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -41,6 +42,7 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor, factors_in
+from ppdinf.distributions.linked_tables import factor_of_table
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.ops import logp_gamma, logp_nested_natural, logp_nested_table
 from ppdinf.distributions.random_variables import ReleasedRV, table_of
@@ -74,7 +76,7 @@ class Marginalized(MeasurableOp, Op):
 def marginalize(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
     """Join a release with the other dependents of its table if the table has no value."""
     table = table_of(node.outputs[1])
-    if not (table.owner and isinstance(table.owner.op, ConfidentialRV)):
+    if not (table.owner and isinstance(table.owner.op, ConfidentialRV)) or _depends_on_tables(table):
         return None
     released, later = node.outputs[1], set(_reached_from(fgraph, table))
     drawn = [x.owner.inputs[0] for x in _reached_from(fgraph, table, beyond_values=False) if _has_value(x)]
@@ -115,6 +117,13 @@ def _reached_from(fgraph: FunctionGraph, table: TensorVariable, beyond_values: b
     return list(reached)
 
 
+def _depends_on_tables(table: TensorVariable) -> bool:
+    """Return whether a table depends on a marginalized table, with which it is marginalized."""
+    valued = [x for x in ancestors([table]) if _has_value(x)]
+    above = ancestors([table], blockers=valued)
+    return any(x is not table and x.owner and isinstance(x.owner.op, ConfidentialRV) for x in above)
+
+
 def _has_value(x: Variable) -> bool:
     """Return whether a variable represents a random variable with a value."""
     return x.owner is not None and isinstance(x.owner.op, ValuedRV)
@@ -151,11 +160,17 @@ def factors_given(
     """Return densities of a table's dependents, as functions of the counts."""
     if not drawn:
         return []
+    found: dict[TensorVariable, Any] = {rv: factor_of_table(rv, table) for rv in drawn}
+    of_tables = {rv: factor for rv, factor in found.items() if factor is not None}
+    values = [value for rv, value in zip(drawn, values, strict=True) if rv not in of_tables]
+    drawn = [rv for rv in drawn if rv not in of_tables]
+    if not drawn:
+        return list(of_tables.values())
     counts, shape = table.type(), table.owner.op.start.shape
     distinct = [value.type() for value in values]  # distinct inputs: two variables may share an observed value
     densities = conditional_logp({table: counts, **dict(zip(drawn, distinct, strict=True))}, warn_rvs=False)
     given = graph_replace([densities[x] for x in distinct], dict(zip(distinct, values, strict=True)), strict=False)
-    all_factors = []
+    all_factors = list(of_tables.values())
     for rv, density in zip(drawn, given, strict=True):
         factors = factors_in(density, counts, shape)
         if factors is None:

@@ -31,10 +31,11 @@ from ppdinf.distributions.build_fiber import feasible_start, give_windows, widen
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.data_models import at_initial_point
 from ppdinf.distributions.factors import CellFactor, read_cells
+from ppdinf.distributions.linked_tables import form_of_counts, has_single_cells
 from ppdinf.distributions.marginal_rewrite import not_by_cell
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
-from ppdinf.distributions.random_variables import ReleasedRV, observed_potential
+from ppdinf.distributions.random_variables import ReleasedRV, observed_potential, table_of
 from ppdinf.distributions.tables import (
     all_above,
     dependents_of,
@@ -42,6 +43,7 @@ from ppdinf.distributions.tables import (
     factors_of_variable,
     has_tables,
     observed_among,
+    tables_above,
     tables_of,
 )
 from ppdinf.distributions.tied_cells import TiedCells
@@ -74,6 +76,11 @@ def is_marginalized(
 ) -> bool:
     """Decide whether a new table is marginalized; tables on which its distribution depends become variables."""
     reason = why_not_marginalizable(observed)
+    above = tables_above(base, model.root)
+    if requested and not reason and len(above) == 1 and has_single_cells(observed):
+        of_cells = above[0].owner.op.start.shape == observed.frame.shape
+        if of_cells and form_of_counts(base, above[0]) is not None:
+            return True
     if others := as_free_rvs(model, base, name):
         reason = f"its distribution depends on the table {others[0]!r}"
     if requested is True and reason:
@@ -98,6 +105,8 @@ def _add_named_variable(
     if isinstance(var.owner and var.owner.op, ReleasedRV):  # of a table that is being created
         _refuse_as_a_table(var, root)
         add(model, var, dims)
+        for table in tables_above(table_of(var), root):
+            widen_windows(table, dependents_of(table, root), root, {})
         return
     tables = [x for x in all_above(var, root) if x.owner and isinstance(x.owner.op, ConfidentialRV)]
     above = [table for table in tables if depends_on(var, table, root)]
@@ -151,6 +160,8 @@ def _marginalize_or_add(
         by_cell = False
     if factors is None or not by_cell:
         for table in waiting:
+            if table in root.basic_RVs:  # became one with a table that depends on it
+                continue
             remedy = _remedy(var, table, root)
             _make_variable(table, model, var.name, remedy)
             if remedy:
@@ -222,9 +233,12 @@ def _make_variable(table: TensorVariable, model: pm.Model, name: str, remedy: st
     law = table.owner.op
     if law.is_kept_out:
         raise not_by_cell(name, table.name, remedy)
+    for other in tables_above(table, model.root):
+        _make_variable(other, model, name)
     home = _home(table, model)
     home.register_rv(table, home.name_of(table.name), dims=law.dims)
-    if observed := _observed_dependents(table, model.root):
+    observed = _observed_dependents(table, model.root)
+    if observed or any(depends_on(table, other.variable, model.root) for other in tables_of(model.root)):
         restart(table, observed, model.root)
 
 

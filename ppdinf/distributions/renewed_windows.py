@@ -33,6 +33,7 @@ from ppdinf.distributions.tables import (
     factors_of_variable,
     has_tables,
     note_data,
+    tables_above,
     tables_of,
     windows_are_stale,
 )
@@ -56,6 +57,7 @@ log_p_of = pm.Model.logp  # the density without computation of windows
 def plausible_windows(model: pm.Model) -> dict[TensorVariable, Windows]:
     """Return the windows of tables whose windows must be extended."""
     tables = [t for t in tables_of(model) if t.law.observed.likelihood.query is None]
+    tables = [t for t in tables if not tables_above(t.variable, model)]  # other tables are marginalized given these
     alone = len(model.observed_RVs) == len(tables_of(model)) and not model.potentials
     if not tables or (alone and all(table.law.fiber.is_typical for table in tables)):
         return {}
@@ -129,7 +131,7 @@ class ApproximatePosterior:
                 factors = factors_of_variable(var, part.table.variable, one, model, part.table.law.start.shape)
                 if isinstance(factors, list):
                     by_cell += factors
-                    left.pop(var)
+                    left.pop(var, None)
             weights.append(_weights(part.table, by_cell, at, noise))
         terms = [
             pt.logsumexp(weight, axis=1).sum() + _of_sums(part.table, weight, at)

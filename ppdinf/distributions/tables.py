@@ -28,6 +28,7 @@ from ppdinf._internal.pymc_compat import (
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor, factors_in
+from ppdinf.distributions.linked_tables import factor_of_table
 from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.distributions.random_variables import ObservedPotentialRV, ReleasedRV, table_of
 from ppdinf.errors import ModelError
@@ -68,6 +69,12 @@ def tables_of(model: pm.Model) -> list[ConfidentialTable]:
     return tables
 
 
+def tables_above(expression: TensorVariable, model: pm.Model) -> list[TensorVariable]:
+    """Return the marginalized tables on which an expression depends, without the expression."""
+    above = [x for x in all_above(expression, model) if x.owner and isinstance(x.owner.op, ConfidentialRV)]
+    return [x for x in above if x is not expression and x not in model.basic_RVs]
+
+
 def refuse_second_use(published: Release | Measurements, model: pm.Model) -> None:
     """Refuse a release that a model already observes, as a whole, as a copy or in part."""
     for table in tables_of(model):
@@ -94,6 +101,8 @@ def factors_of_variable(
     var: TensorVariable, table: TensorVariable, counts: TensorVariable, model: pm.Model, shape: tuple[int, ...]
 ) -> list[CellFactor] | TensorVariable:
     """Return the factors of a table that a dependent variable or potential contributes, given all other values."""
+    if (factor := factor_of_table(var, table)) is not None:
+        return [factor]
     values = {**model.rvs_to_values, table: counts}
     transforms = {**model.rvs_to_transforms, table: None}
     if var in model.potentials:

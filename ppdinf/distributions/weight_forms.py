@@ -207,7 +207,7 @@ def _with_dependent(
     if not isinstance(op, BinomialRV):
         return None
     n, p = op.dist_params(dependent.owner)
-    if not _is_table(n, table) or table in ancestors([p]) or value.type.shape != shape:
+    if not is_table(n, table) or table in ancestors([p]) or value.type.shape != shape:
         return None
     p, v = pt.broadcast_to(p.astype("float64"), shape), value.astype("float64")
     _, log_none, log_p = log_odds(p)
@@ -217,9 +217,11 @@ def _with_dependent(
     return cells._replace(eta=cells.eta + log_none, constant=cells.constant + terms, low=1.0 - v)
 
 
-def _is_table(x: Variable, table: TensorVariable) -> bool:
+def is_table(x: Variable, table: TensorVariable) -> bool:
     """Return whether a variable is the table, possibly as another type of numbers."""
-    while x is not table and x.owner and isinstance(x.owner.op, Elemwise) and isinstance(x.owner.op.scalar_op, Cast):
+    while x is not table and x.owner and isinstance(x.owner.op, Elemwise | SpecifyShape):
+        if isinstance(x.owner.op, Elemwise) and not isinstance(x.owner.op.scalar_op, Cast):
+            break
         x = x.owner.inputs[0]
     return x is table
 

@@ -28,7 +28,7 @@ from ppdinf.distributions.data_models import (
 )
 from ppdinf.distributions.observed import Observed, cell_windows
 from ppdinf.distributions.published_ranges import Flags, Reals, possible_counts, propagated
-from ppdinf.distributions.tables import DataOfDependents
+from ppdinf.distributions.tables import DataOfDependents, tables_above
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.tables.frame import Frame
@@ -223,8 +223,9 @@ class PriorDraws:
         model, base = of.model, of.base
         data = of.data
         read = [base] if data is None else [base, data.log_density]
-        near = set(ancestors(read, blockers=model.free_RVs))
-        self._parameters = [free for free in model.free_RVs if free in near]
+        drawn_variables = [*model.free_RVs, *tables_above(base, model)]
+        near = set(ancestors(read, blockers=drawn_variables))
+        self._parameters = [free for free in drawn_variables if free in near]
         observed_values = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs if rv in set(ancestors(read))}
         self._given = {rv: rv.type.filter_variable(value) for rv, value in observed_values.items()}
         self._base = base

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pymc as pm
@@ -19,7 +19,7 @@ from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.predictions import DataModelDraws, uninformed_cells
 from ppdinf.distributions.published_ranges import possible_counts
 from ppdinf.distributions.renewed_windows import follow_data, follow_data_of
-from ppdinf.distributions.tables import ConfidentialTable, dependent_factors, drawn_for, tables_of
+from ppdinf.distributions.tables import ConfidentialTable, dependent_factors, drawn_for, tables_above, tables_of
 from ppdinf.distributions.windows import Windows
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
@@ -181,6 +181,11 @@ def sample_confidential(
     table = only_table(model, name)
     if isinstance(idata, xr.DataTree) and (finished := finished_draws(idata)) is not idata:
         idata["posterior"] = finished.posterior.to_dataset()
+    rng = np.random.default_rng(random_seed)
+    for above in tables_above(table.variable, model):
+        if above.name not in posterior_of(idata):
+            sample_confidential(idata, model, name=above.name, random_seed=rng, progressbar=progressbar)
+        (rng,) = rng.spawn(1)  # independent of the draws of the other table, also with the same seed
     posterior = posterior_of(idata)
     if not table.is_marginalized:
         if table.name not in posterior:
@@ -189,7 +194,7 @@ def sample_confidential(
         return posterior[table.name].transpose(*dims_of_draws(posterior), ...)
     number = math.prod(posterior.sizes[dim] for dim in dims_of_draws(posterior))
     with progress("Drawing tables", number, disable=not progressbar) as advance:
-        drawn = draw_marginalized(table, posterior, model, np.random.default_rng(random_seed), advance)
+        drawn = draw_marginalized(table, posterior, model, rng, advance)
     if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
         idata["posterior"] = posterior.assign({table.name: drawn})
     elif not isinstance(idata, xr.DataArray):
@@ -248,10 +253,27 @@ def draw_marginalized(
 ) -> xr.DataArray:
     """Draw the table for every posterior draw of the parameters, given the release and everything public."""
     follow_data_of(table, model)
+    posterior = _with_tables_above(table, posterior, model, rng, dims, mode)
     dims, frame = dims_of_draws(posterior) if dims is None else dims, table.law.observed.frame
     drawn = _draw_in_chains(table, in_chains(posterior, dims), model, rng, advance, mode)
     values = drawn.reshape(*(posterior.sizes[dim] for dim in dims), *frame.shape)
     return xr.DataArray(values, dims=(*dims, *frame.dims), coords={d: frame.coords[d][1] for d in frame.dims})
+
+
+def _with_tables_above(
+    table: ConfidentialTable,
+    posterior: Any,
+    model: pm.Model,
+    rng: np.random.Generator,
+    dims: Sequence[str] | None,
+    mode: str | None,
+) -> Any:
+    """Add draws of the marginalized tables on which a table depends."""
+    for other in tables_of(model):
+        if other.variable in tables_above(table.variable, model) and other.name not in posterior:
+            drawn = draw_marginalized(other, posterior, model, rng, dims=dims, mode=mode)
+            posterior = posterior.assign({other.name: drawn})
+    return posterior
 
 
 def _draw_in_chains(
@@ -303,6 +325,7 @@ def outside_windows(table: ConfidentialTable, posterior: Posterior, model: pm.Mo
         draws = in_model_order(posterior[table.name], table.name, model).values
         return outside(Windows.of(table.law.fiber), table.law.observed.system, draws.reshape(-1, table.law.start.size))
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
+    posterior = _with_tables_above(table, posterior, model, np.random.default_rng(1), ("chain", "draw"), "FAST_COMPILE")
     return outside_of_law(table.law, *law_of_draws(table, posterior, model, "FAST_COMPILE"), lead)
 
 
@@ -362,8 +385,9 @@ def _given_draws(
     """Return expressions as functions of a model's free variables, these variables, and their draws."""
     outputs = graph_replace(outputs, drawn_for(model, model.free_RVs), strict=False)
     outputs = graph_replace(outputs, {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}, strict=False)
-    near = set(ancestors(outputs, blockers=model.free_RVs))
-    parameters = [free for free in model.free_RVs if free in near]
+    drawn_variables = [*model.free_RVs, *(table.variable for table in tables_of(model) if table.is_marginalized)]
+    near = set(ancestors(outputs, blockers=drawn_variables))
+    parameters = [free for free in drawn_variables if free in near]
     if missing := [p.name for p in parameters if p.name not in posterior]:
         raise ModelError(
             f"the posterior has no draws of {missing[0]!r}, on which the law of the table depends: keep them"

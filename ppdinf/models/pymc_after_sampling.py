@@ -28,7 +28,7 @@ from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginal_rewrite import marginal_log_density
 from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.predictions import new_labels, predictive_model
-from ppdinf.distributions.random_variables import ObservedPotentialRV
+from ppdinf.distributions.random_variables import ObservedPotentialRV, ReleasedRV
 from ppdinf.distributions.renewed_windows import follow_data
 from ppdinf.distributions.tables import (
     ConfidentialTable,
@@ -59,7 +59,7 @@ class OfOneTable(NamedTuple):
 def of_one_table(var: TensorVariable, model: pm.Model) -> OfOneTable | str:
     """Return the table of an observed dependent, and factors of all its dependents, or a reason why it has no table."""
     above = [table for table in tables_of(model) if depends_on(var, table.variable, model)]
-    if len(above) != 1 or var not in model.observed_RVs or isinstance(var.owner.op, ObservedPotentialRV):
+    if len(above) != 1 or var not in model.observed_RVs or isinstance(var.owner.op, ObservedPotentialRV | ReleasedRV):
         return "it is not an observed variable that depends on one confidential table"
     (table,) = above
     if reason := why_not_marginalizable(table.law.observed):
@@ -248,10 +248,8 @@ def _sample_posterior_predictive(
         rng = np.random.default_rng(random_seed)
         random_seed, mode = int(rng.integers(2**31)), (kwargs.get("compile_kwargs") or {}).get("mode")
         with _data_of_draws(trace, model):
-            tables_drawn = {
-                x.name: draw_marginalized(x, draws, model, rng, dims=sample_dims, mode=mode) for x in latent
-            }
-        draws = draws.assign(tables_drawn)
+            for x in latent:  # tables depend on earlier ones
+                draws = draws.assign({x.name: draw_marginalized(x, draws, model, rng, dims=sample_dims, mode=mode)})
     given: xr.DataTree | xr.Dataset = draws
     if isinstance(trace, xr.DataTree) and "posterior" in trace.children:
         given = trace.copy()

@@ -29,6 +29,7 @@ from ppdinf._internal.pymc_compat import (
     vectorize_graph,
 )
 from ppdinf._internal.values import Array
+from ppdinf.distributions.linked_tables import is_concave
 from ppdinf.distributions.tables import ConfidentialTable, drawn_for, tables_of
 from ppdinf.errors import ModelError
 from ppdinf.fiber.sums_given_totals import totals
@@ -71,7 +72,7 @@ def saturated_bound(
     counts = lower[:, None] + np.arange(log_h.shape[1])
     with np.errstate(invalid="ignore"):
         log_noise = np.where(np.isfinite(log_h), log_h + gammaln(counts + 1), -np.inf)
-    if not all(_is_concave(row) for row in log_noise):
+    if not all(is_concave(row) for row in log_noise):
         return np.inf
     place = {"lo": lower, "total": total, "block": block}
     free, grouped = block < 0, block >= 0
@@ -92,12 +93,6 @@ def saturated_bound(
             break
         rates = np.maximum(means, NO_RATE)
     return best
-
-
-def _is_concave(row: NDArray[np.float64]) -> bool:
-    inside = np.flatnonzero(row > -np.inf)
-    without_gaps = inside.size == 0 or np.ptp(inside) + 1 == inside.size
-    return bool(without_gaps and (np.diff(row[inside], 2) <= 1e-9 * (1 + np.abs(row[inside]).max(initial=0))).all())
 
 
 BATCH = 4096  # proposals drawn and evaluated in one call of compiled code

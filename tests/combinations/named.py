@@ -242,7 +242,8 @@ def with_gradient(model, **mode):
 
 def drawn_given(model, point, draws, seed):
     """Return tables of a model that has marginalized them, drawn given the point, as rows."""
-    return np.asarray(ppd.sample_confidential(repeated(point, draws), model, random_seed=seed)).reshape(draws, -1)
+    drawn = ppd.sample_confidential(repeated(point, draws), model, name="x", random_seed=seed)
+    return np.asarray(drawn).reshape(draws, -1)
 
 
 def chain(model, point, draws, seed, sweeps=8):

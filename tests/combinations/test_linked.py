@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from chi_square import p_value
 from scipy import stats
 from scipy.special import expit
 
@@ -28,6 +29,7 @@ COVARIATE, MISSING = np.array([3.0, -3.0, 0.0]), np.array([False, False, True])
 POPULATION = np.array([9.0, 2.0, 4.0])
 DEATHS, OUTCOME, READING = np.array([2, 0, 1]), np.array([5, 0, 3]), np.array([4.2, 0.9, 2.5])
 OTHER = (1, 2, -1)  # a second release, without public statements
+EXPOSURE = np.array([1.0, 2.0, 0.5])
 TABLE = "x = table(pm.Poisson.dist(pm.math.exp(a), shape=3))\n"
 
 
@@ -110,6 +112,13 @@ def of_second(p, x, epsilon=2.0):
     deaths = np.arange(13)
     log_noise = stats.dlaplace.logpmf(np.array(OTHER)[:, None] - deaths, epsilon)
     return own.logsumexp(own.binomial(deaths, x[..., None], p.b) + log_noise, axis=-1).sum(axis=1)
+
+
+def of_events(p, x, epsilon=2.0):
+    events = np.arange(60)
+    log_noise = stats.dlaplace.logpmf(np.array(OTHER)[:, None] - events, epsilon)
+    log_f = stats.poisson.logpmf(events, (x * EXPOSURE)[..., None] * np.exp(p.b))
+    return own.logsumexp(log_f + log_noise, axis=-1).sum(axis=1)
 
 
 LINKED = {
@@ -201,7 +210,13 @@ LINKED = {
         "deaths = ppd.Release(np.array(OTHER), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=2))\n"
         'ppd.PartiallyPrivate("deaths", pm.Binomial.dist(x, pm.math.sigmoid(b)), release=deaths)',
         of_second,
-        routes=(),
+        routes=(True,),
+    ),
+    "second table, events": after(
+        "events = ppd.Release(np.array(OTHER), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=2))\n"
+        'ppd.PartiallyPrivate("events", pm.Poisson.dist(pm.math.exp(b) * x * EXPOSURE), release=events)',
+        of_events,
+        routes=(True,),
     ),
 }
 LIGHT = ["covariate observed", "deaths among cases, observed", "potentials"]
@@ -270,10 +285,43 @@ def test_a_table_with_a_dependent_of_several_cells_is_not_marginalized(name):
 def test_second_table_given_the_first():
     """Both tables are sampled, each given the other."""
     linked = LINKED["second table"]
-    with pm.do(linked.model(marginalize="auto"), {"theta": linked.points[0]["theta"]}):
+    with pm.do(linked.model(marginalize=False), {"theta": linked.points[0]["theta"]}):
         idata = pm.sample(4000, tune=200, chains=1, random_seed=1, progressbar=False, quiet=True,
                           compute_convergence_checks=False)  # fmt: skip
     assert_only_right(linked, idata.posterior["x"].values[0, ::4])
+
+
+@pytest.mark.quick_cases(0)
+@pytest.mark.interpreted
+@pytest.mark.parametrize("family", ["binomial", "Poisson"])
+def test_both_tables_are_drawn_jointly(family):
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1)
+    with pm.Model() as model:
+        b = pm.Flat("b")
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(4, shape=1), ppd.Release(np.array([6]), mechanism))
+        dist = {"binomial": pm.Binomial.dist(x, pm.math.sigmoid(b)), "Poisson": pm.Poisson.dist(x * pm.math.exp(b))}
+        ppd.PartiallyPrivate("y", dist[family], ppd.Release(np.array([4]), mechanism))
+    idata = repeated({"b": np.array(-0.5)}, 4000)
+    y = ppd.sample_confidential(idata, model, name="y", random_seed=1, progressbar=False).values.ravel()
+    found = idata.posterior["x"].values.ravel() * 100 + y
+    n, m = np.divmod(np.arange(6000), 100)
+    log_f = {"binomial": stats.binom.logpmf(m, n, expit(-0.5)), "Poisson": stats.poisson.logpmf(m, n * np.exp(-0.5))}
+    law = np.exp(stats.poisson.logpmf(n, 4) - abs(n - 6) + log_f[family] - abs(m - 4))
+    law = law.reshape(60, 100) / law.sum()
+    assert p_value(found, law) > ALARM
+    assert p_value(found, np.outer(law.sum(axis=1), law.sum(axis=0))) < ALARM
+
+
+@pytest.mark.quick_cases(0)
+def test_linked_tables_become_variables_with_possible_starts():
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon="1/2")
+    with pm.Model() as model:
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(5, shape=2), ppd.Release(np.array([1, 8]), mechanism))
+        y = ppd.PartiallyPrivate("y", pm.Binomial.dist(x, 0.5), ppd.Release(np.array([6, -2]), mechanism))
+        assert [v.name for v in model.free_RVs] == []
+        pm.Deterministic("share", y / (x + 1))
+    assert [v.name for v in model.free_RVs] == ["x", "y"]
+    assert np.isfinite(list(model.point_logps().values())).all()
 
 
 def test_tables_that_share_a_parameter():
