@@ -131,8 +131,7 @@ def _distinct(columns: Sequence[pyarrow.Array]) -> tuple[list[tuple[str, ...]], 
 
 def _numbers(column: pyarrow.Array) -> NDArray[np.float64]:
     """Return the shortest decimals of numbers that the file may store in single precision; nan for empty entries."""
-    numbers = column.to_numpy(zero_copy_only=False)
-    distinct, of = np.unique(numbers, return_inverse=True)
+    distinct, of = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
     return np.array([float(str(number)) for number in distinct])[of]
 
 
@@ -256,8 +255,7 @@ def _may_hold(key: str, value: str, prefixes: tuple[str, ...]) -> bool:
     width = PARTITIONS.get(key)
     if width is None or not value.isdigit():
         return True
-    code = value.zfill(width)
-    return any(code.startswith(prefix[:width]) for prefix in prefixes)
+    return any(value.zfill(width).startswith(prefix[:width]) for prefix in prefixes)
 
 
 def _rows(

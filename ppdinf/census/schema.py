@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -117,10 +116,6 @@ class Histogram:
         """Return the shape of the array of a query, 1 for axes that the query sums over."""
         groups_of_axes = [axis.groups(name) for axis, name in zip(self.axes, groupings, strict=True)]
         return tuple(1 if groups is None else len(groups) for groups in groups_of_axes)
-
-    def query_size(self, groupings: Sequence[str]) -> int:
-        """Return the number of values of a query."""
-        return math.prod(self.query_shape(groupings))
 
     def query(self, name: str) -> tuple[str, ...]:
         """Return the groupings of all axes from the name of a query, with factors in any order.

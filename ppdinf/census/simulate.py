@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -140,7 +141,7 @@ def _exact(strategy: Strategy, level: str, sums: NDArray[np.int64]) -> Iterator[
 def _zeros(strategy: Strategy, geounits: int) -> Iterator[Query]:
     for name, query in strategy.zeros.items():
         groupings = strategy.histogram.query(query)
-        size = strategy.histogram.query_size(groupings)
+        size = math.prod(strategy.histogram.query_shape(groupings))
         yield f"{name}_con", groupings, np.zeros((geounits, size), dtype=np.int64), 0.0, "="
 
 

@@ -20,8 +20,7 @@ ROUNDING = 1e-12  # margin of the logarithm that determines the bound of the noi
 
 def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the log probabilities of clipped symmetric noise."""
-    n = log_p.size
-    rows = np.arange(n)
+    rows = np.arange(log_p.size)
     log_matrix = log_p[np.abs(rows[:, np.newaxis] - rows)]
     log_matrix[:, 0], log_matrix[:, -1] = log_tail[rows], log_tail[rows[::-1]]
     return log_matrix

@@ -261,8 +261,7 @@ def _coupled(z: NDArray[np.float64], epsilon: Fraction) -> CountMechanism:
     cuts = np.union1d(*ends)
     cuts = cuts[cuts > 0]
     mass = np.diff(cuts, prepend=0)
-    middle = cuts - mass / 2
-    k, j = (np.searchsorted(cumulative, middle) for cumulative in ends)
+    k, j = (np.searchsorted(cumulative, cuts - mass / 2) for cumulative in ends)
     total = np.bincount(k, mass, minlength=z.size)
     # Noisy counts whose probability is lost by rounding become the released count at their place.
     lost = np.flatnonzero(total == 0)

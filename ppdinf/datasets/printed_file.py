@@ -202,8 +202,7 @@ def _frame_lines(frame: pd.DataFrame) -> Iterator[Line]:
         columns.append(np.array([*map(_text, values), ""], dtype=object)[codes])
     names = [name if isinstance(name, tuple) else (name,) for name in frame.columns]
     titles = [" ".join(_text(level) for level in name if not str(level).startswith("Unnamed: ")) for name in names]
-    numbers = pd.RangeIndex(len(titles))
-    is_numbered = frame.columns.equals(numbers)
+    is_numbered = frame.columns.equals(pd.RangeIndex(len(titles)))
     header = [] if is_numbered else [titles]
     rows = zip(*columns, strict=True)
     lines = chain(header, rows)

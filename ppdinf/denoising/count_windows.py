@@ -78,8 +78,7 @@ def reached(draws: Array, ends: Ends) -> NDArray[np.bool_]:
 def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the smallest and largest count of the window of every cell, before bounds of single cells."""
     system = observed.system
-    nonnegative = np.ones(observed.frame.size, dtype=bool)
-    cells = PublishedCells(observed, nonnegative)
+    cells = PublishedCells(observed, np.ones(observed.frame.size, dtype=bool))
     below, upper = observed.truncation(cells.low, cells.high)
     below = np.maximum(below - EXTENSION * (upper - below) / 2, cells.low - 1)
     bounded = np.isfinite(upper)

@@ -56,9 +56,11 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
         problems += _rhat_problems(rated["r_hat"], chains)
     low = rated[rated["ess_bulk"] < ESS]
     if len(low):
+        factor = ESS / low["ess_bulk"].min()
+        times = "twice" if factor <= 2 else f"{int(np.ceil(factor))} times" if np.isfinite(factor) else "many times"
         problems.append(
             f"The effective sample size is {low['ess_bulk'].min():.0f} (below {ESS}) for {_listed(low.index)}: "
-            f"draw about {_times(ESS / low['ess_bulk'].min())} as many (draws=) before using intervals."
+            f"draw about {times} as many (draws=) before using intervals."
         )
     if (flags := diverging(idata)).mean() > DIVERGENT:
         diverged, plural = int(flags.sum()), "" if flags.sum() == 1 else "s"
@@ -93,11 +95,6 @@ def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:
             "mixed. Draw longer (draws=, tune=) or reparametrize (centered or non-centered effects)."
         )
     return problems
-
-
-def _times(factor: float) -> str:
-    """Return a factor in words, rounded up."""
-    return "twice" if factor <= 2 else f"{int(np.ceil(factor))} times" if np.isfinite(factor) else "many times"
 
 
 def independent(idata: xr.DataTree) -> bool:

@@ -60,8 +60,7 @@ class TiedCells:
         if r == d and step.all():
             return None
         G = sp.csr_array((step, (np.arange(d), group)), shape=(d, r))
-        linked = np.diff(system.B.indptr) > 1
-        bounds = _nonzero(system.B[linked] @ G)
+        bounds = _nonzero(system.B[np.diff(system.B.indptr) > 1] @ G)
         exact = _nonzero(system.A @ G)
         exact = _scaled(exact[np.diff(exact.indptr) > 0])
         measured = _scaled(_nonzero(noisy.matrix @ G))

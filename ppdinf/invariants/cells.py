@@ -31,6 +31,7 @@ class Cells(Statement):
     """Cells that match every coordinate of `where`, published exactly."""
 
     kind: ClassVar[str] = "cells"
+    is_local: ClassVar[bool] = True
     where: tuple[tuple[str, tuple[str | int, ...]], ...]
 
     def __post_init__(self) -> None:
@@ -50,10 +51,6 @@ class Cells(Statement):
             raise LabelError(f"no cell has {self.phrase}")
         suffix = " (structural zero)" if self.known else ""
         return rows_of(chosen, frame), CellNames(frame, chosen, frame.dims, after=suffix)
-
-    def is_local(self, by: str) -> bool:
-        """Return True: each row has one cell."""
-        return True
 
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return the statement with the labels of the part; nothing if it has none of the cells."""
@@ -164,6 +161,7 @@ class Between(Statement):
     """Every count is between two limits."""
 
     kind: ClassVar[str] = "between"
+    is_local: ClassVar[bool] = True
     known: ClassVar[bool] = True
     low: int | None = 0
     high: int | None = None
@@ -192,10 +190,6 @@ class Between(Statement):
         ]
         matrices, limits, names = zip(*parts, strict=True)
         return sp.csr_array(sp.vstack(matrices)), np.concatenate(limits), Joined(names)
-
-    def is_local(self, by: str) -> bool:
-        """Return True: each row has one cell."""
-        return True
 
     def __str__(self) -> str:
         if self.high is None:

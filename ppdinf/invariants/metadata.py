@@ -21,6 +21,7 @@ class Covariates(Statement):
     """Coordinates that are published exactly."""
 
     kind: ClassVar[str] = "covariates"
+    is_local: ClassVar[bool] = True
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -34,10 +35,6 @@ class Covariates(Statement):
         for name in self.names:
             frame.coordinate(name)
         return no_rows(frame), []
-
-    def is_local(self, by: str) -> bool:
-        """Return True: the statement has no rows."""
-        return True
 
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return the coordinates of the part."""
@@ -87,6 +84,7 @@ class Labels(Statement):
     """All labels of a dimension, in order."""
 
     kind: ClassVar[str] = "labels"
+    is_local: ClassVar[bool] = True
     known: ClassVar[bool] = True
     dim: str
     labels: tuple[str | int, ...]
@@ -111,10 +109,6 @@ class Labels(Statement):
                 "with ppdinf.as_table(table, labels=...), which counts 0 for absent labels"
             )
         return no_rows(frame), []
-
-    def is_local(self, by: str) -> bool:
-        """Return True: the statement has no rows."""
-        return True
 
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return the labels of the part."""
@@ -174,6 +168,7 @@ class Unit(Statement):
     """The protected unit and its largest number of records."""
 
     kind: ClassVar[str] = "unit"
+    is_local: ClassVar[bool] = True
     known: ClassVar[bool] = True
     unit: str
     contributions: int
@@ -187,10 +182,6 @@ class Unit(Statement):
         if contributions < 1:
             raise InvariantError(f"contributions must be at least 1 record, found {contributions}")
         object.__setattr__(self, "contributions", contributions)
-
-    def is_local(self, by: str) -> bool:
-        """Return True: the statement has no rows."""
-        return True
 
     def __str__(self) -> str:
         return f"one {self.unit} has at most {self.contributions} record{'s' * (self.contributions != 1)}"

@@ -149,6 +149,8 @@ class Statement(NamedInFiles, by="kind"):
     """Name in release files."""
     known: ClassVar[bool] = False
     """Whether the statement holds for every possible table, rather than being published about one table."""
+    is_local: ClassVar[bool] = False
+    """Whether each row has cells of one label of every coordinate only, in every table."""
 
     def equalities(self, frame: Frame) -> Rows:
         """Return rows of ``A`` (one column per cell, in table order) and a name for each row."""
@@ -161,10 +163,6 @@ class Statement(NamedInFiles, by="kind"):
     def coordinates(self) -> frozenset[str]:
         """Return the names of the coordinates and dimensions that the statement makes public."""
         return frozenset()
-
-    def is_local(self, by: str) -> bool:
-        """Return whether each row has cells of one label of the coordinate `by` only, in every table."""
-        return False
 
     def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
         """Return statements about a part of a table whose rows include all rows within the part."""

@@ -96,7 +96,8 @@ def margin_matrix(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> 
            [0, 1, 0, 1]])
     """
     kept = maximal_generators(shape, generators)
-    blocks = [reduce(_kron, [_identity(n) if s in G else _ones(n) for s, n in enumerate(shape)]) for G in kept]
+    ones = [sparse.csc_array(np.ones((1, n), dtype=np.int64)) for n in shape]
+    blocks = [reduce(_kron, [_identity(n) if s in G else ones[s] for s, n in enumerate(shape)]) for G in kept]
     d = int(np.prod(shape, dtype=np.int64))
     return sparse.csc_array(sparse.vstack([sparse.csc_array((0, d), dtype=np.int64), *blocks], dtype=np.int64))
 
@@ -130,10 +131,6 @@ def _factor(n: int, within: bool) -> sparse.csc_array:
 
 def _identity(n: int) -> sparse.csc_array:
     return sparse.eye_array(n, dtype=np.int64, format="csc")
-
-
-def _ones(n: int) -> sparse.csc_array:
-    return sparse.csc_array(np.ones((1, n), dtype=np.int64))
 
 
 def two_way_table(system: sparse.csc_array) -> IntVector | None:
@@ -278,8 +275,7 @@ def _split(labels: IntVector, coordinates: Sequence[IntVector], sizes: IntVector
     _, first, level_of = np.unique(labels, return_index=True, return_inverse=True)
     mass = np.bincount(level_of, weights=sizes)
     order = np.lexsort((first, mass, base[first]))  # levels of equal weight have the same number
-    owner = base[first][order]
-    counts = np.bincount(owner, minlength=math.prod(shape))
+    counts = np.bincount(base[first][order], minlength=math.prod(shape))
     if counts.min() != counts.max():
         return None
     number = np.empty(order.size, dtype=np.int64)

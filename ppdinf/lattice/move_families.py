@@ -296,7 +296,8 @@ def margins_of(lattice: Lattice, shape: Sequence[int]) -> Generators | None:
             if all(kept - {s} in public for s in kept) and not (margin_matrix(shape, [kept]) @ basis).count_nonzero():
                 public.append(kept)
     largest = maximal_generators(shape, public)
-    free = [S for S in _subsets(len(shape)) if not any(kept >= S for kept in largest)]
+    subsets = (frozenset(S) for n in range(len(shape) + 1) for S in itertools.combinations(range(len(shape)), n))
+    free = [S for S in subsets if not any(kept >= S for kept in largest)]
     rank = sum(math.prod(shape[s] - 1 for s in S) for S in free)
     return largest if rank == lattice.rank else None
 
@@ -380,7 +381,3 @@ def _corners(length: int, k: int) -> list[tuple[IntVector, int]]:
     cycle = [((i, (i + step) % length), 1 - 2 * step) for i in range(length) for step in (0, 1)]
     rest = list(itertools.product((0, 1), repeat=k - 2))
     return [(np.array([0, *two, *bits]), sign * (-1) ** sum(bits)) for two, sign in cycle for bits in rest]
-
-
-def _subsets(n: int) -> list[frozenset[int]]:
-    return [frozenset(S) for size in range(n + 1) for S in itertools.combinations(range(n), size)]

@@ -141,5 +141,4 @@ def distinct_rows(system: sparse.csc_array) -> sparse.csc_array:
     """Drop empty and repeated rows."""
     rows = sparse.csc_array(system.T)
     _, first = equal_columns(rows)
-    kept = first[np.diff(rows.indptr)[first] > 0]
-    return sparse.csc_array(rows[:, kept].T)
+    return sparse.csc_array(rows[:, first[np.diff(rows.indptr)[first] > 0]].T)

@@ -113,8 +113,7 @@ class RealNoise(PerEntry, IndependentLaw):
         low, high = (float(end) for end in self.support_bounds(np.float64(threshold), 1e-300))
         if high - low > EXACT:
             raise PrivacyError(f"{self.name} noise of this scale covers more than {EXACT:,} counts; use less noise")
-        counts = np.arange(low, high + 1)
-        log_below = self.log_distribution(threshold - counts)
+        log_below = self.log_distribution(threshold - np.arange(low, high + 1))
         return Column(log_below, np.zeros(1, dtype=np.int64), np.array([int(low)]), left=(0.0, 0.0))
 
     def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:

@@ -7,7 +7,6 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.public import bind
@@ -132,16 +131,12 @@ def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured
             stated = {key: value for key, value in zip(columns, row_parameters, strict=True) if value}
             known[row_parameters] = len(laws) if stated else -1
             if stated:
-                laws.append(ObservationModel.from_dict(_with_matrices(stated, parts)))
+                read = {key: _matrix(parts[value], value) if value in parts else value for key, value in stated.items()}
+                laws.append(ObservationModel.from_dict(read))
         number[row] = known[row_parameters]
     if len(laws) == 1 and (number == 0).all():
         return Measured(statement, values, laws[0])
     return Measured(statement, values, LawArray(tuple(laws), number))
-
-
-def _with_matrices(stated: dict[str, str], parts: dict[str, bytes]) -> Json:
-    """Replace the name of a matrix by the matrix."""
-    return {key: _matrix(parts[value], value) if value in parts else value for key, value in stated.items()}
 
 
 def _matrix(data: bytes, name: str) -> NDArray[np.float64]:

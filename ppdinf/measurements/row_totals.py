@@ -151,6 +151,5 @@ def _row_products(left: sp.csr_array, right: sp.csr_array) -> sp.csr_array:
     first = np.repeat(right.indptr[row] - (np.cumsum(each) - each), each)
     indices = np.repeat(left.indices, each) * right.shape[1] + right.indices[first + np.arange(first.size)]
     indptr = np.cumsum([0, *(in_row * size)])
-    width = left.shape[1] * right.shape[1]
-    shape = left.shape[0], width
+    shape = left.shape[0], left.shape[1] * right.shape[1]
     return sp.csr_array((np.ones(indices.size, dtype=np.int64), indices, indptr), shape)

@@ -62,8 +62,7 @@ def _common_cells(one: Release, other: Release) -> tuple[Release, Release] | Non
 
 def _complete(release: Release) -> dict[str, Json]:
     """Return the mechanism of the complete release."""
-    origin = release.selection or release  # both have a mechanism
-    return origin.mechanism.to_dict()
+    return (release.selection or release).mechanism.to_dict()
 
 
 def _labels(part: Release, dim: str) -> set[str | int]:

@@ -189,8 +189,7 @@ class PermutationSwapping(TableMechanism):
         raise PrivacyError("the loss depends on the largest stratum, which is public: see release.guarantee")
 
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
-        odds = self.rate / (1 - self.rate)
-        log_odds = math.log(odds)
+        log_odds = math.log(self.rate / (1 - self.rate))
         loss = max(math.log(self._sizes(system).max() + 1) - log_odds, log_odds)
         epsilon = Fraction(math.ceil(loss / 2 * 10**9) + 1, 10**9)  # a record is an l1 distance of 2
         return Guarantee("integer-subspace", epsilon, metric="l1", **self.public.open)

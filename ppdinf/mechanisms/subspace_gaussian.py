@@ -182,8 +182,7 @@ def _sensitivity_within(space: NullSpace, query: Query | None, neighbours: Neigh
         return sensitivity(space.project(np.array(query, dtype=float).T).T, p=2, neighbours=neighbours)
     fixed = space.fixed
     if neighbours == "added":
-        left = 1 - np.asarray((fixed**2).sum(axis=1))
-        return math.sqrt(max(0.0, left.max()))
+        return math.sqrt(max(0.0, 1 - np.asarray((fixed**2).sum(axis=1)).min()))
     if space.structure.class_sizes.max() > 1:  # moving a record within a class is not affected by the projection
         return math.sqrt(2)
     return sensitivity(sparse.eye_array(fixed.shape[0]) - fixed @ fixed.T, p=2, neighbours=neighbours)

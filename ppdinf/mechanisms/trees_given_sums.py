@@ -81,8 +81,7 @@ class _Proposals:
         self.trees.draw(y, stream)
         of_pivots = sums[:, self.pivots]
         det = round(float(np.linalg.det(of_pivots)))
-        inverse = np.linalg.inv(of_pivots)
-        adjugate = np.rint(inverse * det).astype(np.int64)
+        adjugate = np.rint(np.linalg.inv(of_pivots) * det).astype(np.int64)
         scaled = (sums @ self.weights.x - y @ sums.T) @ adjugate.T
         y[:, self.pivots] = scaled // det
         low = self.weights.low[self.pivots]

@@ -107,8 +107,7 @@ class Spectrum(NamedTuple):
 
 def scaled_icar(edges: NDArray[np.int64], n: int) -> Spectrum:
     """Return the spectrum of the covariance of a scaled ICAR effect."""
-    ones = np.ones(len(edges))
-    graph = sp.coo_array((ones, tuple(edges.T)), shape=(n, n)).tocsr()
+    graph = sp.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n)).tocsr()
     _, component = connected_components(graph, directed=False)
     Q = laplacian(graph + graph.T).tocsr()
     vectors, variances = np.zeros((n, n)), np.ones(n)

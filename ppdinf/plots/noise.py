@@ -219,8 +219,7 @@ def plot_scores(scores: xr.Dataset) -> Figure:
     order = np.argsort(together)
     dots: dict[str, Any] = {"color": POSTERIOR, "alpha": 0.4, "markersize": 4}
     with figure_style():
-        height = 1.3 + 0.42 * order.size
-        figure = Figure(figsize=(8, height), layout="constrained")
+        figure = Figure(figsize=(8, 1.3 + 0.42 * order.size), layout="constrained")
         errors, shares = figure.subplots(1, 2, sharey=True)
         for place, method in enumerate(order):
             rows = np.full(errors_of.shape[1], place)
@@ -235,8 +234,7 @@ def plot_scores(scores: xr.Dataset) -> Figure:
         errors.set_xlim(left=0)
         errors.set_xlabel("root mean square error (persons); bars: all cells")
         shares.set_xlabel("releases whose interval contains the truth")
-        percent = PercentFormatter(1, decimals=0)
-        shares.xaxis.set_major_formatter(percent)
+        shares.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         clean(errors)
         clean(shares)
     return figure

@@ -204,8 +204,7 @@ def plot_intervals(table: pd.DataFrame) -> Figure:
     places = np.arange(len(shown))
     columns = set(table.columns)
     with figure_style():
-        height = 1.3 + 0.2 * len(shown)
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 1.3 + 0.2 * len(shown)), layout="constrained")
         axes = figure.add_subplot()
         ends = shown[sorted({"upper", "most", "published"} & columns)]
         largest = float(np.nanmax(ends.replace(np.inf, np.nan)))

@@ -227,5 +227,4 @@ def _location_scale(p: Any, q: Any) -> float | None:
     shift, stretch = np.subtract(first, second)
     if stretch == 0:
         return abs(shift.item())
-    ends = p.dist(*shape).support()
-    return float(max(abs(shift + stretch * end) for end in ends))
+    return float(max(abs(shift + stretch * end) for end in p.dist(*shape).support()))

@@ -56,7 +56,7 @@ from ppdinf.tables.table import TableLike
 def split_statements(public: Public, by: str) -> tuple[Public, Public]:
     """Split public statements into those of single parts, and sums over several parts that follow from them."""
     coarser = {s.by[0]: s.within for s in public if isinstance(s, Sums) and len(s.by) == 1 and s.within is not None}
-    local = tuple(s for s in public if (by in determined(s, coarser) if isinstance(s, Sums) else s.is_local(by)))
+    local = tuple(s for s in public if (by in determined(s, coarser) if isinstance(s, Sums) else s.is_local))
     joint = tuple(statement for statement in public if statement not in local)
     for statement in joint:
         if not any(_sums_up(statement, part, coarser) for part in local):

@@ -297,8 +297,7 @@ def scales_of(table: TensorVariable, model: pm.Model) -> tuple[RandomTruncation,
     if law.fiber.diagram is not None or law.fiber.may_be_cut:  # joint draws use complete windows
         windows = replace(windows, size=windows.width)
     noise = np.maximum(windows.variances, 1e-3)
-    counts = np.abs(law.start.ravel()) + 1.0
-    return windows, 1 / (1 / noise + 1 / counts)
+    return windows, 1 / (1 / noise + 1 / (np.abs(law.start.ravel()) + 1.0))
 
 
 STEP_METHODS.append(LatticeGibbs)  # in place: PyMC's sampler references this list

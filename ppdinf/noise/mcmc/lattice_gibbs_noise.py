@@ -91,8 +91,7 @@ def _piecewise_geometric(z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.fl
         last[k] = turn[k] if k < n else FAR
         mass[k] = 0.0
         if last[k] >= first:
-            peak = last[k] if slope < 0 else first
-            height[k] = slope * peak + level
+            height[k] = slope * (last[k] if slope < 0 else first) + level
             lowest = min(lowest, height[k])
             count = last[k] - first + 1
             if slope == 0 or count == 1:

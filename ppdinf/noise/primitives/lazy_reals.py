@@ -80,7 +80,7 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
         _gamma_late(late, bits, float(shape), proposed, verdicts)
         _decide_undecided(
             verdicts, proposed, bits, start, reals, stream,
-            lambda _, y: enclose_gamma(shape, y), lambda _, t: _keep_gamma(shape, t),
+            lambda _, y: enclose_gamma(shape, y), lambda _, t: ((-(-t).expm1() / t).log() * ball(1 - shape)).exp(),
         )  # fmt: skip
         kept = np.flatnonzero(verdicts == KEPT)[: size - done]
         values[done : done + kept.size], places[done : done + kept.size] = proposed[kept], start + kept
@@ -119,10 +119,6 @@ def enclose_gamma(shape: Fraction, y: arb) -> arb:
 def enclose_beta(b: Fraction, y: arb) -> arb:
     """Enclose minus the logarithm, times a, of the beta candidate for the uniform number y."""
     return enclose_gamma(b, y)
-
-
-def _keep_gamma(shape: Fraction, t: arb) -> arb:
-    return ((-(-t).expm1() / t).log() * ball(1 - shape)).exp()
 
 
 def _keep_beta(a: Fraction, b: Fraction, x: arb) -> arb:

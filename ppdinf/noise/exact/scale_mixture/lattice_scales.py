@@ -45,8 +45,7 @@ class Leverages:
     def __init__(self, A: NDArray[np.int64]) -> None:
         self.A = A
         matrix = fmpz_mat(A.tolist())
-        gram = matrix * matrix.transpose()
-        self.determinant = int(gram.det())
+        self.determinant = int((matrix * matrix.transpose()).det())
         self.projection = _projection(matrix)
         self.exact = _diagonal(self.projection)
         cells, rows = np.nonzero(A.T)

@@ -193,8 +193,7 @@ def spine_rows(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> di
     lacking = ~wide[root]
     spine: dict[int, tuple[int, list[int]]] = {}
     while lacking.any():
-        gains = (wide & lacking).sum(axis=1)
-        row = int(np.argmax(gains))
+        row = int(np.argmax((wide & lacking).sum(axis=1)))
         tie = int(np.argmax(np.where(wide[root] & wide[row], t[row], -1.0)))
         spine[row] = tie, np.flatnonzero(wide[row] & lacking).tolist()
         lacking &= ~wide[row]
