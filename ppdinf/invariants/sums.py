@@ -46,7 +46,8 @@ class Sums(Statement):
                 n = present.size  # renumber the codes before the next factor can overflow
             else:
                 codes, n = inner, labels.size
-        first = _first_cells(codes, n)
+        first = np.zeros(n, dtype=np.int64)
+        first[codes[::-1]] = np.arange(codes.size)[::-1]  # the last write remains: the first cell of each code
         if self.within is not None:
             self._check_nested(frame, self.within, codes, first)
         A = _indicator(codes, n)
@@ -298,12 +299,6 @@ def _indicator(codes: NDArray[np.int64], rows: int) -> sp.csr_array:
     """Return the matrix whose row r has a 1 in each column with code r."""
     ones, ends = np.ones(codes.size, dtype=np.int64), np.arange(codes.size + 1)
     return sp.csr_array(sp.csc_array((ones, codes, ends), shape=(rows, codes.size)))
-
-
-def _first_cells(codes: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    first = np.zeros(n, dtype=np.int64)
-    first[codes[::-1]] = np.arange(codes.size)[::-1]  # the last write remains: the first cell of each code
-    return first
 
 
 @dataclass(frozen=True)

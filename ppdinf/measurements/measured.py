@@ -75,7 +75,8 @@ class Measured:
             raise InvariantError(f"{self.statement} names no sum that can be measured")
         matrix = sp.csr_array(sp.vstack(stacked, format="csr"))
         description = f"the values of {'; '.join(map(str, self.statement))}"
-        partial = all(law.is_partial for law in self._laws)
+        laws = self.law.laws if isinstance(self.law, LawArray) else (self.law,)
+        partial = all(as_observation_model(law).is_partial for law in laws)
         values = onto_rows(self.values, names, frame, description, partial=partial).copy()
         there = ~missing_values(values)
         y: Array = np.zeros(values.size, np.int64)
@@ -93,13 +94,11 @@ class Measured:
                 f"{description} have {forms[0][0].name} noise, whose density is joint over all numbers: the value of "
                 f"{names[int(np.argmin(there))]!r} is missing"
             )
-        _require_possible(forms, y, there, names, description)
+        for form, entries in forms:  # numbers that have probability 0 under their law for every count
+            stated = entries[there[entries]]
+            for row in stated[~form.is_possible(y[stated].astype(form.dtype))][:1]:
+                raise CountError(f"{description}: that of {names[row]!r} is impossible for every count, {form.gives}")
         return matrix, names, y, there, tuple(forms)
-
-    @property
-    def _laws(self) -> list[ObservationModel]:
-        laws = self.law.laws if isinstance(self.law, LawArray) else (self.law,)
-        return [as_observation_model(law) for law in laws]
 
     def _forms(self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]) -> Forms:
         """Return the laws, each with the rows of its entries."""
@@ -202,17 +201,3 @@ def _with_ranges(
             yield law, entries[~is_range[entries]]
     if is_range.any():
         yield Interval(), np.flatnonzero(is_range)
-
-
-def _require_possible(
-    forms: Sequence[tuple[ObservationModel, NDArray[np.int64]]],
-    y: Array,
-    there: NDArray[np.bool_],
-    names: Sequence[str],
-    description: str,
-) -> None:
-    """Refuse numbers that have probability 0 under their law for every count."""
-    for form, rows in forms:
-        entries = rows[there[rows]]
-        for row in entries[~form.is_possible(y[entries].astype(form.dtype))][:1]:
-            raise CountError(f"{description}: that of {names[row]!r} is impossible for every count, {form.gives}")

@@ -22,7 +22,6 @@ from ppdinf.distributions.renewed_windows import follow_data, follow_data_of
 from ppdinf.distributions.tables import ConfidentialTable, dependent_factors, drawn_for, tables_above, tables_of
 from ppdinf.distributions.windows import Windows
 from ppdinf.errors import DiagnosisWarning, ModelError
-from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.invariants import System
 from ppdinf.models.model_order import dims_of_draws, in_chains, in_model_order, posterior_of
@@ -293,7 +292,9 @@ def _draw_in_chains(
         return of_draw(at)
 
     if (nested := table.law.nested) is not None:
-        draws = _draw_nested(nested, log_h, weights_of, lead, rng)
+        each = map(weights_of, np.ndindex(lead))
+        pairs = ((weights, None) if log_h is None else (log_h, weights) for weights in each)
+        draws = np.array([nested.evaluate(weights.ravel(), slope).draw(1, rng)[0] for weights, slope in pairs])
     else:
         block, total = table.law.groups
         lo = table.law.lower
@@ -333,22 +334,6 @@ def warn_of_windows(table: ConfidentialTable, share: NDArray[np.float64]) -> Non
     """Warn if the posterior probability outside the window of a cell is not negligible."""
     if problem := window_problem(table.name, table.law, share):
         warnings.warn(problem, DiagnosisWarning, stacklevel=4)
-
-
-def _draw_nested(
-    nested: NestedSums,
-    log_h: NDArray[np.float64] | None,
-    of_draw: Callable[[tuple[int, int]], NDArray[np.float64]],
-    lead: tuple[int, int],
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Draw one table per posterior draw where measured and exact sums nest."""
-    drawn = []
-    for at in np.ndindex(lead):
-        log_weights = of_draw(at)
-        weights, slope = (log_weights, None) if log_h is None else (log_h, log_weights)
-        drawn.append(nested.evaluate(weights.ravel(), slope).draw(1, rng)[0])
-    return np.array(drawn)
 
 
 def law_of_draws(

@@ -95,12 +95,10 @@ class _StepLaw:
         above = log_q < log_p
         total = special.logsumexp(log_p)
         gain = np.exp(log_p[above] - total) * -np.expm1(log_q[above] - log_p[above])
-        return min(1.0, float(gain.sum()) / self._evenness(sigma))
-
-    def _evenness(self, sigma: float) -> float:
-        """Return the smallest share of its mass that the shifted lattice across the step keeps."""
         widths = sigma**2 / self.squares
-        return math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
+        # the smallest share of its mass that the shifted lattice across the step keeps
+        evenness = math.exp(math.fsum(log_ratio(0.5, v) for v in widths[widths < FLAT].tolist()))
+        return min(1.0, float(gain.sum()) / evenness)
 
 
 def tail_bound(A: MatrixLike | Structure, law: Law, distance: float) -> float:

@@ -70,8 +70,8 @@ def write_denoised(
 def intervals_of(posterior: Denoised, statement: Public | None) -> pd.DataFrame:
     """Return the summary of a posterior with possible, published and disclosed counts where the data have them."""
     table = posterior.summary(statement).round(1)
-    bounds = _bounds(posterior, statement)
-    if bounds is not None:
+    if np.isfinite(posterior.data.entries.support_bounds(0.0)).any():  # not noise and exact sums alone
+        bounds = identified_bounds(posterior.data, statement, seconds=SECONDS, progressbar=False)
         least, most, disclosed = (bounds[name].to_numpy() for name in ("lower", "upper", "disclosed"))
         table = table.assign(least=least, most=most, disclosed=disclosed)
     return table if statement is not None else table.assign(published=_published_cells(posterior))
@@ -85,12 +85,6 @@ def plot_denoised(posterior: Denoised, statement: Public | None) -> Figure:
 def _caption(table: pd.DataFrame) -> str:
     thin = "; thin lines: all values that the data permit" if "least" in table else ""
     return f"Posterior mean and 90 % interval{thin}; crosses: published numbers of single cells."
-
-
-def _bounds(posterior: Denoised, statement: Public | None) -> pd.DataFrame | None:
-    """Return the identified bounds if the data contain ranges or rounded numbers, not noise and exact sums alone."""
-    limited = np.isfinite(posterior.data.entries.support_bounds(0.0)).any()
-    return identified_bounds(posterior.data, statement, seconds=SECONDS, progressbar=False) if limited else None
 
 
 def _exact(posterior: Denoised) -> str:
