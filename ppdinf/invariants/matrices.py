@@ -231,7 +231,7 @@ def shares(values: pd.Series[Any], within: str | Sequence[str] = (), *, per: int
     >>> printed = pd.Series(["25.0", "75.0"], index=pd.Index(["yes", "no"], name="answer"))
     >>> seen = ppd.Measurements({"answer": ["yes", "no"]}, bounds=ppd.invariants.shares(printed))
     >>> ppd.identified_bounds(seen).lower.tolist()
-    [1, 3]
+    [1.0, 3.0]
     """
     dims = [within] if isinstance(within, str) else list(within)
     for name in dims:

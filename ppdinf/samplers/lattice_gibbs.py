@@ -335,7 +335,7 @@ def dense_steps(model: pm.Model | None = None) -> list[BlockedStep]:
     >>> release = ppd.Release(np.array([[3, 1], [2, 5]]), ppd.GeneralizedLaplace(public, epsilon=1))
     >>> with pm.Model(coords=release.coords):
     ...     rate = pm.Gamma("rate", 2, 1)
-    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
+    ...     x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=False)
     ...     steps = ppd.samplers.dense_steps()
     >>> [step.name for step in steps]
     ['lattice_gibbs', 'nuts']

@@ -22,6 +22,7 @@ import ppdinf.models
 from ppdinf._internal.kernel_op import CallbackOp
 from ppdinf._internal.pymc_compat import NodeRewriter, get_jaxified_graph, local_dimshuffle_subtensor
 from ppdinf._internal.pymc_patches import PATCHES
+from ppdinf.distributions.linked_tables import SumOfCounts
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.marginal_rewrite import Marginalized
 from ppdinf.distributions.observed import ObservedRelease
@@ -71,6 +72,14 @@ def nested():
     return with_slopes(logp_nested_table(plan, WEIGHTS), logp_nested_natural(plan, ETA, WEIGHTS))
 
 
+def linked():
+    given = np.array([[3, 0, 7], [2, 5, 1], [4, 4, 0]])
+    sums, means = SumOfCounts(is_binomial=True)(
+        ETA, pt.as_tensor(given), pt.as_tensor([0, 1, -1]), pt.as_tensor(LOG_WEIGHTS)
+    )
+    return [sums, pytensor.grad(sums[:, 0].sum(), ETA), means]
+
+
 def in_coordinates():
     known = NormalData(
         np.array([0, 2, 1]), np.array([0, 2, 3]), *np.exp(LOG_WEIGHTS), np.array([0.5, 0.5, 1]), np.zeros(2), np.ones(2)
@@ -96,6 +105,7 @@ CASES = {
     "sums given totals": summed_out,
     "sums of ratios of gamma functions": ratios,
     "nested sums": nested,
+    "sums of counts given counts": linked,
     "stop gradient": lambda: [pt.exp(stop_gradient(WEIGHTS)).sum()],
     "of a table": lambda: [of_table(lambda x: float(x @ [1, 10, 100]), pt.exp(ETA))],
     "observed potential": lambda: [observed_potential(WEIGHTS)],

@@ -60,7 +60,7 @@ def test_noise_with_two_modes_has_no_bound_and_the_tangent_would_be_wrong(monkey
     counts = np.arange(TWO_MODES.size)
     parts = (TWO_MODES - gammaln(counts + 1))[None], np.zeros(1, int), np.zeros(0, int), np.array([-1])
     assert saturated_bound(*parts) == np.inf
-    monkeypatch.setattr(sys.modules[saturated_bound.__module__], "_is_concave", lambda row: True)
+    monkeypatch.setattr(sys.modules[saturated_bound.__module__], "is_concave", lambda row: True)
     assert saturated_bound(*parts) < log_likelihood(parts, np.zeros(1))
 
 
