@@ -26,6 +26,7 @@ from ppdinf.fiber.sums_given_totals.node_sums import inverse, products, times
 
 DROP = 30.0  # omitted frequencies are below exp(-DROP) relative to the density at the mean
 ENOUGH = 5e-11  # accepted relative error of the coefficient
+STEEPEST = 600.0  # largest exponent
 NEAR = 1.0  # largest distance of mean and total, in standard deviations of the sum
 LARGEST = 3e3  # shapes; above, differences of gamma functions lose digits
 SHIFT = 12  # gamma functions of points nearer to a pole are computed by recurrence
@@ -205,13 +206,14 @@ def _tilted(
     w: NDArray, p: NDArray, log_z: NDArray,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Tilt cells until the mean of the sum is near the total; return tilt, total minus centres, variance (or nan)."""
-    d, room, tilt, log_p = members.size, 1.0 * target, 0.0, np.empty(p.size)
+    d, room, tilt, reach, log_p = members.size, 1.0 * target, 0.0, 0.0, np.empty(p.size)
     for n in range(d):
         kind, begin, end = nodes.kind[int(nodes.cell[members[n], 0])], start[n], start[n + 1]
         m, point = end - begin, nodes.point[POINT * int(kind[FIRST]) : POINT * int(kind[LAST])]
         own, base, to, top = w[3 * begin : 3 * end], point[BASE * m : (BASE + 1) * m], log_p[begin:end], p[begin:end]
         _log_f(point, kind, has, parameter[members[n]], own)
         for j in range(m):
+            reach = max(reach, abs(point[AT * m + j]))
             to[j] = base[j] + own[j]
             top[j] = to[j]
         log_z[n] = _largest(top)
@@ -227,7 +229,11 @@ def _tilted(
             spread += var
         if free or abs(gap) <= NEAR * math.sqrt(spread):
             return tilt, room, spread
-        tilt += gap / spread
+        # log probabilities are at most 0, so that those of the next tilt are at most |step| reach
+        step = gap / spread
+        if not abs(step) * reach < STEEPEST:
+            return tilt, room, np.nan
+        tilt += step
     return tilt, room, np.nan
 
 

@@ -179,7 +179,7 @@ def test_releases_come_back_from_their_files_and_draw_forward(name, tmp_path):
     dims = tuple(sizes) or None
     with pm.Model(coords={**again.coords, **sizes}) as model:
         rate = pm.Gamma("rate", 4, 2)
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=again, dims=dims)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=again, dims=dims, marginalize=False)
         prior = pm.sample_prior_predictive(30, random_seed=3)
         idata = pm.sample(50, tune=50, chains=1, random_seed=3, **QUIET)
         predicted = pm.sample_posterior_predictive(idata, random_seed=3, progressbar=False)
