@@ -12,8 +12,8 @@ from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "ppdinf": {"code lines": 37_900, "files": 324, "lines": 67_500},
-    "tests": {"files": 208, "lines": 53_500},
+    "ppdinf": {"code lines": 37_820, "files": 322, "lines": 66_400},
+    "tests": {"files": 207, "lines": 53_350},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""
 LENGTHS, DEPTHS = (47, 109), (1, 3)
