@@ -24,7 +24,7 @@ from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables
 
 from .._shared.estimates import Estimate, every
 from .._shared.study import Study
-from . import bulletin, claims, figures, joint_sensitivity, panel, posteriors
+from . import algorithms, bulletin, claims, figures, joint_sensitivity, panel, posteriors
 from .delta_z_figure import plot_delta_z
 from .health_files import read_county_series
 
@@ -331,6 +331,8 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
     first = drawn[EPSILONS[0], inferred[place]]["post-processed", "l1"][0]
     given = estimates[EPSILONS[0], "conditioning"][place, 0]
     figures.one_month(study, first, given, table, inferred[place])
+    if not quick:
+        algorithms.enter(study, table, inferred[place], 400, seed)
     every = slice(None, None, 6 if quick else 1)
     lengths = (300, 200) if quick else (500, 2500)
     all_months(study, table.isel(county=every), list(range(9, 15)) if quick else months, lengths, seed)

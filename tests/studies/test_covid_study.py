@@ -72,6 +72,17 @@ def test_thirds_are_of_equal_size():
     ]
 
 
+def test_algorithms_agree_unless_a_mean_is_shifted():
+    index = pd.MultiIndex.from_product(
+        [covid.algorithms.COLORS, covid.algorithms.NAMES], names=["algorithm", "parameter"]
+    )
+    table = pd.DataFrame({"mean": 1.0, "sd": 2.0, "effective draws": 400.0}, index=index)
+    table.iloc[0, 0] += 0.5  # standard errors are 0.1
+    assert covid.algorithms.agree(table)
+    table.iloc[0, 0] += 0.1
+    assert not covid.algorithms.agree(table)
+
+
 def drawn_from_the_prior(rng, means, shapes, rate, number):
     """Draw tables from the prior, one of the scenarios each: tables, noisy tables."""
     mean = means[rng.integers(len(means), size=number)]
