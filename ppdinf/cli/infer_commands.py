@@ -64,6 +64,8 @@ def infer(
     console = stdout()
     release = ppd.read_release(file)
     if formula is not None:
+        if exposure is not None or previous is not None or name != "count":
+            raise LabelError("--formula states the model: write + offset(log(persons)) and names of counts in it")
         sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
         _regression(console, release, file, formula, family, covariates, output, sampling)
         return

@@ -152,7 +152,7 @@ def translate(formula: str, release: Release, family: Family = "poisson", data: 
     """Return the code that builds the model of a formula."""
     name, trials, right = _sides(formula, family)
     on = [] if data is None else [dim for dim in release.dims if dim in data]
-    cells = release.to_dataframe() if data is None else _joined(release, data, on)
+    cells = _cells(release) if data is None else _joined(release, data, on)
     known = ", ".join(map(str, cells))
     if name in cells:
         raise ModelError(f"the counts {name!r} must have another name than the columns {known}")
@@ -163,7 +163,8 @@ def translate(formula: str, release: Release, family: Family = "poisson", data: 
     if "Intercept" not in common:
         raise ModelError("the formula has no intercept: change the code of the formula with one (source())")
     offsets = [term for term, part in common.items() if part.kind == "offset"]
-    columns = [_column(term, common[term].labels) for term in common if term not in (*offsets, "Intercept")]
+    covariates = [term for term in common if term not in (*offsets, "Intercept")]
+    columns = [_column(k, term, common[term].labels) for k, term in enumerate(covariates)]
     _require_finite(design.common, offsets, columns)
     groups = [_group(term, part, cells) for term, part in (design.group.terms if design.group else {}).items()]
     # labels published with the table have coordinates that suit the noise; others are scaled standard normals
@@ -207,9 +208,14 @@ def _sides(formula: str, family: Family) -> tuple[str, str | None, str]:
     return response["name"] or response["count"], response["trials"], right.strip()
 
 
+def _cells(release: Release) -> pd.DataFrame:
+    """Return labels and covariates of the cells, without the noisy counts."""
+    return release.to_dataframe().drop(columns="released")
+
+
 def _joined(release: Release, data: pd.DataFrame, on: list[str]) -> pd.DataFrame:
     """Return the cells with the columns of `data`; every cell has exactly one row of it."""
-    cells = release.to_dataframe()
+    cells = _cells(release)
     if not on or (set(data) - set(on)) & set(cells):
         raise LabelError(
             f"data needs a column of labels ({' or '.join(release.dims)}), and no other column of the release: it has "
@@ -243,8 +249,8 @@ def _design(right: str, cells: pd.DataFrame) -> Any:
         raise ModelError(f"the formula cannot be read: {error}") from error
 
 
-def _column(term: str, labels: list[str]) -> dict[str, Any]:
-    variable = "x_" + re.sub(r"\W+", "_", term).strip("_")
+def _column(k: int, term: str, labels: list[str]) -> dict[str, Any]:
+    variable = f"x{k}_" + re.sub(r"\W+", "_", term).strip("_")  # a:b and a_b differ by their number
     return {"term": term, "labels": labels, "variable": variable, "name": f"b_{term}", "dim": f"{term} columns"}
 
 

@@ -97,6 +97,15 @@ def test_the_code_builds_the_model_that_an_analyst_writes(release, data, family)
     assert abs(density(wrong) - expected) > 0.01
 
 
+def test_terms_and_counts_may_have_names_of_the_code(release, data):
+    data = data.assign(a=np.arange(12) % 3, b=np.arange(12) % 4, a_b=np.arange(12.0) ** 2)
+    code = translate("eta ~ a:b + a_b", release, "poisson", data)
+    names = build(code, release, data)
+    assert {"b_a:b", "b_a_b"} <= set(names.named_vars)
+    variables = {line.split(" = ")[0] for line in code.splitlines() if line.startswith("x")}
+    assert len(variables) == 2  # one variable for each term
+
+
 @pytest.mark.deep
 def test_a_fit_and_its_source(release, data, tmp_path):
     release.save(tmp_path / "cases.ppd")
@@ -122,6 +131,7 @@ def test_a_fit_and_its_source(release, data, tmp_path):
     [
         ("cases ~ 0 + rural", "poisson", "no intercept"),
         ("cases ~ age", "poisson", "'age'"),
+        ("cases ~ released", "poisson", "'released'"),
         ("cases ~ (1 | region)", "poisson", "'region'"),
         ("cases ~ (rural | state)", "poisson", r"\(rural\|state\)"),
         ("cases ~ income:0", "poisson", "cannot be read|same in every cell"),
