@@ -140,9 +140,10 @@ class TreesGivenSums:
 
     @cached_property
     def pivots(self) -> list[int]:
-        """One cell for each sum: wide ones, which complete many sums."""
+        """One cell for each sum: wide ones, which complete many sums, and fixed cells only for sums of fixed cells."""
         v = _node_at(math.isqrt(self._x.size))
         _, spreads = self._moments(self._noise(v), self._first_tilt())
+        spreads = np.maximum(spreads, 1e-9 * max(1.0, spreads.max()))
         order = qr(self.forest.sums * spreads, mode="r", pivoting=True)[1] if len(self.forest.sums) else np.empty(0)
         return [int(i) for i in order[: len(self.forest.sums)]]
 
