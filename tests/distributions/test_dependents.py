@@ -6,8 +6,6 @@ import pytensor.tensor as pt
 import pytest
 import three_cells
 from known_parameters import known
-from pymc.model.fgraph import clone_model
-from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy import stats
 from three_cells import NOISY, RATE, TOTAL, frequencies, log_sum, posed, posterior, released, summed
 
@@ -227,14 +225,6 @@ def test_gaps_in_the_support_are_irrelevant_to_marginalized_tables():
     weights = np.exp(-0.5 * 8 - three_cells.EPSILON * abs(tables - [3, 0, 5]).sum(axis=1))
     expected = np.log(weights.sum()) - three_cells.log_total(three_cells.EPSILON, 3)
     assert float(sum(model.logp(sum=False)).eval()) == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("again", [pm.Model.copy, clone_model, freeze_dims_and_data])
-def test_copies_of_a_model_marginalize_the_table_with_its_dependents(again):
-    model = posed(TOLD["deaths"][0])
-    assert [table.is_marginalized for table in tables_of(model)] == [True]
-    assert again(model).compile_logp()({}) == pytest.approx(model.compile_logp()({}), abs=1e-12)
 
 
 @pytest.mark.quick_cases(1)

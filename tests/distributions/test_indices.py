@@ -88,69 +88,6 @@ def test_steps_use_the_present_index(tell):
     assert abs(PRIOR - law).max() > 0.15
 
 
-CONSTANT = {
-    "a list": (lambda x: x[[2, 0, 2]], [2, 0, 2]),
-    "a slice": (lambda x: x[1:], [1, 2]),
-    "backwards": (lambda x: x[::-1], [2, 1, 0]),
-    "a mask": (lambda x: x[np.array([True, False, True])], [0, 2]),
-    "taken": (lambda x: pt.take(x, np.array([1, 1, 0])), [1, 1, 0]),
-    "by its shape": (lambda x: x[x.shape[0] - 2 :], [1, 2]),
-    "one": (lambda x: x[1] * np.ones(3), [1, 1, 1]),
-}
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("index", CONSTANT)
-def test_cells_by_a_constant_index_are_marginalized(index):
-    of, cells = CONSTANT[index]
-    model = posed(lambda x: pm.Normal("d", of(x), 1, observed=np.arange(len(cells))), marginalize=True)
-    assert not model.free_RVs
-    wanted = log_sum(lambda x: stats.norm.pdf(np.arange(len(cells)), x[cells], 1).prod())
-    assert summed(model)() == pytest.approx(wanted, abs=1e-9)
-
-
-COLUMN = {
-    "flat": (lambda x: x.ravel()[[0, 1, 1]], [0, 1, 1]),
-    "transposed": (lambda x: x.T.flatten()[[2, 0]], [2, 0]),
-    "repeated": (lambda x: pt.tile(x.reshape((-1,)), 2), [0, 1, 2, 0, 1, 2]),
-    "joined": (lambda x: pt.concatenate([x.ravel(), x.ravel()[::-1]]), [0, 1, 2, 2, 1, 0]),
-}
-
-
-@pytest.mark.quick_cases(2)
-@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (1, 3, 1)])
-@pytest.mark.parametrize("index", COLUMN)
-def test_cells_of_tables_with_a_dimension_of_length_1(index, shape):
-    of, cells = COLUMN[index]
-    seen = np.arange(len(cells)) % 3
-    with pm.Model(coords=released(NOISY.reshape(shape)).coords) as model:
-        x = ppd.PartiallyPrivate(
-            "x", pm.Poisson.dist(RATE.reshape(shape)), released(NOISY.reshape(shape)), marginalize=True
-        )
-        pm.Normal("d", of(x), 1, observed=seen)
-    assert not model.free_RVs
-    wanted = log_sum(lambda x: stats.norm.pdf(seen, x[cells], 1).prod())
-    assert summed(model)() == pytest.approx(wanted, abs=1e-9)
-
-
-@pytest.mark.filterwarnings("ignore:'x' is sampled instead of marginalized:ppdinf.errors.DiagnosisWarning")
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("way", ["auto", False])
-def test_areas_of_persons_that_change(way):
-    def add(x):
-        area, seen = pm.Data("area", [0, 2, 1, 1]), pm.Data("seen", [3, 1, 0, 2])
-        pm.Poisson("d", 0.1 + 0.7 * x[area], observed=seen)
-
-    model = posed(add, marginalize=way)
-    found = summed(model)
-    for areas, counts in (([0, 2, 1, 1], [3, 1, 0, 2]), ([1, 0, 0, 2], [3, 1, 0, 2]), ([1], [4]), ([2] * 5, [1] * 5)):
-        with model:
-            pm.set_data({"area": areas, "seen": counts})
-        wanted = log_sum(lambda x, a=areas, c=counts: stats.poisson.pmf(c, 0.1 + 0.7 * x[a]).prod())
-        assert found() == pytest.approx(wanted, abs=1e-9)
-    assert summed(model.copy())() == pytest.approx(wanted, abs=1e-9)
-
-
 COVARIATES = {
     "by cell": (lambda x, w: x * w, lambda x, w: x * w, [(3,)]),
     "repeated": (lambda x, w: x * w, lambda x, w: x * w, [(2, 3), (5, 3), (1, 3)]),

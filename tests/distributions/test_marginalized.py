@@ -2,9 +2,7 @@
 
 import gc
 import itertools
-import json
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -12,9 +10,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
-from enumeration import fiber_points, total_variation
+from enumeration import total_variation
 from grids import box
-from known_parameters import known
 from pytensor.graph.traversal import graph_inputs
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -243,47 +240,6 @@ def test_inconsistent_numbers_of_cells_are_refused_at_run_time():
 
 # -- twenty areas with a public total -------------------------------------------------------------------
 
-P1 = json.loads((Path(__file__).parents[1] / "models" / "p1.json").read_text())
-
-
-def twenty_areas(epsilon=P1["eps"]):
-    """Return a model of Poisson counts with discrete Laplace noise and a public total; centered."""
-    x = np.arange(P1["T"] + 1)
-    logh = -gammaln(x + 1.0) - epsilon * np.abs(np.array(P1["Y"])[:, None] - x)
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu", -5, 2), pm.HalfNormal("tau", 1)
-        eta = pm.Normal("eta", mu, tau, shape=20)
-        log_rate = eta + np.log(P1["pop"])
-        logp = logp_natural(log_rate, logh, lo=0, total=P1["T"]).sum() - pt.exp(log_rate).sum()
-        pm.Potential("release", logp)
-    return model
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("epsilon", [P1["eps"], 0.02])
-def test_density_of_twenty_areas(epsilon):
-    """Against a plain convolution, at parameters near the posterior; also with noise far larger than the counts."""
-    model, rng = twenty_areas(epsilon), np.random.default_rng(4)
-    reference = P1["reference"]["eta"]
-    potential = pytensor.function(
-        model.value_vars, model.replace_rvs_by_values([model["release"]])[0], on_unused_input="ignore"
-    )
-    x = np.arange(P1["T"] + 1)
-    for _ in range(3):
-        eta = np.array(reference["mean"]) + rng.normal(0, 2, 20) * reference["sd"]
-        log_rate = eta + np.log(P1["pop"])
-        noise = epsilon * np.abs(np.array(P1["Y"])[:, None] - x)
-        log_sum = np.array([0.0])
-        for row in x * log_rate[:, None] - np.exp(log_rate)[:, None] - gammaln(x + 1.0) - noise:
-            top, base = row.max(), log_sum.max()
-            mass = np.convolve(np.exp(log_sum - base), np.exp(row - top))[: x.size]
-            with np.errstate(divide="ignore"):
-                log_sum = np.log(mass) + top + base
-        assert potential(-5.0, 0.0, eta) == pytest.approx(log_sum[P1["T"]], abs=1e-9)
-
-
-QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
-
 
 def release_of(y, epsilon, public, states=None):
     table = xr.DataArray(np.array(y), dims=("county", "sex")[: np.ndim(y)])
@@ -363,38 +319,9 @@ def test_table_draws_equal_enumeration_given_the_parameters(family):
     assert 0.5 * np.abs(wrong - p).sum() > 0.03  # the difference for an epsilon 20 % off
 
 
-def test_forward_draws_preserve_the_total_of_their_own_table():
-    release = release_of([30, 20, -1], "1/4", total())
-    with pm.Model(coords=release.coords):
-        rate = pm.Gamma("rate", 20, 1)
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
-        uncompiled = {"mode": "FAST_COMPILE"}
-        prior = pm.sample_prior_predictive(200, random_seed=3, compile_kwargs=uncompiled)
-        predicted = pm.sample_posterior_predictive(
-            known(100, rate=17.0), random_seed=3, progressbar=False, compile_kwargs=uncompiled
-        )
-    assert prior.prior_predictive["x_release"].dims == ("chain", "draw", "county")
-    assert 30 < float(predicted.posterior_predictive["x_release"].sum("county").mean()) < 70
-
-
 def test_tables_that_cannot_be_marginalized_are_refused_with_the_reason():
     crossing = release_of(np.eye(3, dtype=int), 1, margin("county") & margin("sex"))
     linked = release_of([[1, 0], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))
     for release, message in ((crossing, "cross each other"), (linked, "'0 >= 1 at county=0, sex=0' links cells")):
         with pm.Model(coords=release.coords), pytest.raises(ModelError, match=message):
             ppd.PartiallyPrivate("x", pm.Poisson.dist(2.0), release=release, marginalize=True)
-
-
-@pytest.mark.quick_cases(0)
-@pytest.mark.compiled
-def test_bounds_that_link_cells_hold_in_every_draw():
-    release = release_of([[3, -1], [0, 2]], 1, total() & at_least(0, 1, dim="sex"))
-    with pm.Model(coords=release.coords):
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release)
-        idata = pm.sample(8_000, tune=100, chains=2, cores=1, random_seed=4, **QUIET)
-    draws = idata.posterior["x"]
-    assert (draws.sel(sex=0) >= draws.sel(sex=1)).all()
-    points, log_joint = enumerated_posterior(release, lambda r: pm.Poisson.dist(r), 1.0)
-    p = np.exp(log_joint - np.logaddexp.reduce(log_joint))
-    assert total_variation(draws.values.reshape(-1, 4), points, p) < 0.02
-    assert len(fiber_points(release.public.A, release.public.values, 4)) > len(points)

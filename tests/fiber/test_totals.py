@@ -371,20 +371,6 @@ def test_draws_have_the_posterior_means():
     assert np.abs(z).max() < 5.5
 
 
-@pytest.mark.quick_cases(0)
-def test_one_draw_for_each_of_many_tables():
-    rng = np.random.default_rng(9)
-    logw, eta = counts(rng, 4, 30), rng.normal(0, 0.3, (5, 4))
-    many = totals.draw(logw, lo=0, total=40, eta=eta, draws=3, rng=4)
-    assert many.shape == (5, 3, 4)
-    assert (many.sum(axis=2) == 40).all()
-    x = np.arange(30)
-    tables = logw + eta[:, :, None] * x
-    np.testing.assert_array_equal(totals.draw(tables, lo=0, total=40, draws=3, rng=4), many)
-    again = totals.draw(logw, lo=0, total=40, eta=eta, draws=3, rng=np.random.default_rng(4))
-    np.testing.assert_array_equal(again, many)
-
-
 def test_unsigned_integers():
     rates = np.log([[0.4] * 101, [0.6] * 101]) * np.arange(101)
     signed = totals.log_coefficient(rates, lo=[50, 100], total=290)

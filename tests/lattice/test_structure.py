@@ -120,16 +120,6 @@ def test_elimination_width_of_two_way_tables(rows, columns):
         assert core.order.width == 0
 
 
-def test_state_totals_are_51_classes():
-    rng = np.random.default_rng(1)
-    state = np.sort(np.concatenate([np.arange(51), rng.integers(0, 51, 3092)]))
-    found = structure(groups(state, 51))
-    assert found.is_partition
-    assert (found.classes == state).all()
-    assert (found.blocks == state).all()
-    assert found.sum_ranks.sum() == 0
-
-
 def test_hierarchies_are_partitions_into_their_finest_groups():
     county = np.arange(600) % 60
     nested = np.vstack([np.ones((1, 600), int), groups(county // 10, 6).toarray(), groups(county, 60).toarray()])

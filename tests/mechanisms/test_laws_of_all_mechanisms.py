@@ -245,28 +245,6 @@ def test_files_state_mechanisms(mechanism, stated):
         assert hash(again) == hash(mechanism)
 
 
-RELEASED = {
-    "l1": unbounded(A)["l1"],
-    "gaussian": ppd.GeneralizedGaussian(TOTAL, 1, "1e-3", calibration="exact"),
-    **{name: bounded(TOTAL & NONNEGATIVE)[name] for name in ("geometric", "staircase", "suppression")},
-    **{name: bounded(A & NONNEGATIVE)[name] for name in ("wasserstein, l1", "wasserstein, l2, dirichlet")},
-    "transition": CELLS["transition"],
-    "subspace gaussian": ppd.SubspaceGaussian(A, 1, "1e-3"),
-    "k-norm": ppd.KNorm(TOTAL, 1),
-}
-
-
-@pytest.mark.parametrize("kind", RELEASED)
-def test_files_bring_releases_back(kind, tmp_path):
-    release = RELEASED[kind].release(table(TABLES[0]))
-    release.save(tmp_path / "r.ppd")
-    again = ppd.read_release(tmp_path / "r.ppd")
-    assert again.mechanism.to_dict() == release.mechanism.to_dict()
-    assert again.guarantee == release.guarantee
-    assert again.table.equals(release.table)
-    assert release.plan.exact
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["geometric", "wasserstein, l1", "wasserstein, l2", "wasserstein, l2, dirichlet"])
 def test_dist_has_the_density_of_logp(kind):

@@ -110,21 +110,6 @@ def test_tables_are_not_marginalized_if_the_normalizer_depends_on_them():
         ppd.PartiallyPrivate("x", pm.Poisson.dist(1.0), release=release, marginalize=True)
 
 
-@pytest.mark.parametrize("name", ["l2, margins", "conditioned", "real, total"])
-@pytest.mark.deep
-@pytest.mark.interpreted
-def test_forward_draws_preserve_everything_public(name):
-    make, public, y = CASES[name]
-    release = ppd.Release(y, make(public))
-    with pm.Model(coords=release.coords):
-        rates = RATES[: y.size].reshape(y.shape)
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(rates), release=release, marginalize=False)
-        prior = pm.sample_prior_predictive(20, random_seed=1)
-    noise = (prior.prior_predictive["x_release"] - prior.prior["x"]).values.reshape(20, -1)
-    assert np.allclose(release.kept.A @ noise.T, 0)
-    assert noise.any()
-
-
 @pytest.mark.quick_cases(0)
 def test_windows_extend_as_far_as_bounds_move_a_release():
     """Zeros can only increase, so the one large count decreases far more than its own noise would move it."""

@@ -365,12 +365,6 @@ def test_gibbs_reaches_everything_from_zero():
         assert set(map(tuple, points[p > 0.04].tolist())) <= set(map(tuple, chain.tolist()))
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("A", MARGINS_OF_SYSTEMS)
-def test_two_way_tables_are_drawn_by_pairs_of_rows(A):
-    assert gibbs_moves(A, DoubleGeometric(1)).rows.size
-
-
 # -- confidential tables on bounded fibers --------------------------------------------------------------
 
 WIDTH = 5

@@ -14,7 +14,6 @@ from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, log_masses,
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DiscreteGaussian, DoubleGeometric, L2Laplace, Staircase
-from ppdinf.laws.additive_law import double_geometric
 from ppdinf.noise import IndependenceMetropolis, LatticeMetropolis
 from ppdinf.noise.mcmc.independence_metropolis import (
     anneal,
@@ -366,37 +365,6 @@ def test_states_on_one_line_move_to_the_same_point():
 
 
 # -- larger tables, threads and refusals ---------------------------------------------------------------------
-
-
-@pytest.mark.quick_cases(0)
-def test_pairs_and_lines_agree_on_a_larger_table():
-    moves = gibbs_moves(margin_matrix((5, 6), [(0,), (1,)]), DoubleGeometric("1/4"))
-    lines = moves._replace(rows=NONE, columns=NONE, sweep=20)
-    sizes = [np.abs(noise_gibbs(m, 20_000, burn=500, rng=9)[0]).sum(axis=1) for m in (moves, lines)]
-    assert abs(sizes[0].mean() - sizes[1].mean()) < 6 * sizes[0].std() / np.sqrt(4000)
-    assert abs(sizes[0].std() / sizes[1].std() - 1) < 0.1
-
-
-@pytest.mark.quick_cases(0)
-def test_annealing_on_ten_by_ten_agrees_with_lattice_gibbs():
-    system = annealing(margin_matrix((10, 10), [(0,), (1,)]), DoubleGeometric("1/4"), levels=100)
-    noise, _ = annealed(system, 150, burn=10, chains=2, rng=3)
-    assert abs(np.abs(noise).sum(axis=2).mean() - 319.3) < 12  # sd of |z| is 36; about 100 effective draws
-
-
-def test_double_geometric_has_its_law():
-    @numba.njit
-    def many(n, rng):
-        out = np.empty((n, 1), np.int64)
-        for k in range(n):
-            out[k, 0] = double_geometric(0.7, rng)
-        return out
-
-    points = np.arange(-60, 61)[:, None]
-    draws = many(200_000, np.random.default_rng(10))
-    for rate in (0.7, 0.735):
-        p = np.exp(-rate * abs(points[:, 0]))
-        assert (p_value(draws, points, p / p.sum()) > 1e-6) == (rate == 0.7)
 
 
 QUARTER = DoubleGeometric("1/4")

@@ -12,35 +12,24 @@ from scipy import stats
 
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives import integers
-from ppdinf.noise.primitives.integers import (
-    Inversion,
-    bernoulli,
-    draw_discrete_gaussian,
-    draw_discrete_laplace,
-)
+from ppdinf.noise.primitives.integers import Inversion, bernoulli, draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import secure_stream, seeded_stream
 
 mp.mp.dps = 90
 
-
 AWKWARD = [Fraction(3, 2), Fraction(3), Fraction(10, 11), Fraction(2, 3)]
-
 
 RATIONALS = sorted(
     {*AWKWARD, *(Fraction(i, j) for i in (1, 2, 5, 7, 13, 24) for j in (1, 2, 3, 4, 5, 7, 9, 11, 13, 125))}
 )
 
-
 RATIONALS = [x for x in RATIONALS if x > Fraction(1, 20)]
 
-
 FEW = [*AWKWARD, *RATIONALS[::6]]
-
 
 QUICK_AND_ALL = pytest.mark.parametrize(
     "parameters", [pytest.param(FEW, id="few"), pytest.param(RATIONALS, id="all", marks=pytest.mark.deep)]
 )
-
 
 assert len(RATIONALS) >= 50
 
@@ -410,8 +399,7 @@ def test_empty_draws():
 
 @pytest.mark.parametrize("bad", [0, -1, Fraction(-1, 2), 0.5, "1/2", True, None, float("nan"), np.float64(1)])
 @pytest.mark.parametrize(
-    ("sampler", "name"),
-    [(draw_discrete_laplace, "epsilon"), (draw_discrete_gaussian, "sigma_squared")],
+    ("sampler", "name"), [(draw_discrete_laplace, "epsilon"), (draw_discrete_gaussian, "sigma_squared")]
 )
 def test_parameters_must_be_positive_rationals(sampler, name, bad):
     with pytest.raises(PrivacyError, match=f"{name} must be .*Fraction"):

@@ -93,7 +93,6 @@ def test_uniforms_exclude_both_ends():
 
 RNG = np.random.default_rng(2)
 
-
 BODIES = {
     "segment": np.array([[2.0, -3.0]]),
     "cross": np.eye(4),

@@ -14,12 +14,9 @@ from ppdinf.privacy.sensitivity import enclosing_ellipsoid, sensitivity_polytope
 
 POINTS = sensitivity_polytope(np.linalg.svd(np.ones((1, 5)))[2][1:]) * np.array([[1], [1], [1], [6]])
 
-
 BODY = polytope(POINTS)
 
-
 ROOT = np.linalg.cholesky(enclosing_ellipsoid(POINTS))
-
 
 NEAR_POINTS = np.zeros(4), np.array([0.05, 0.1, -0.1, 0.3])
 

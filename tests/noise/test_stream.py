@@ -24,25 +24,7 @@ from ppdinf.noise.primitives.stream import (
 
 WORDS = 2**64
 
-
-RANGES = [
-    1,
-    2,
-    3,
-    5,
-    6,
-    7,
-    10,
-    363,
-    2**32 - 1,
-    2**32,
-    2**32 + 1,
-    10**15 + 37,
-    2**63,
-    2**63 + 1,
-    3 * 2**62,
-    WORDS - 1,
-]
+RANGES = [1, 2, 3, 5, 6, 7, 10, 363, 2**32 - 1, 2**32, 2**32 + 1, 10**15 + 37, 2**63, 2**63 + 1, 3 * 2**62, WORDS - 1]
 
 
 @njit
@@ -63,14 +45,7 @@ def decide(word, n):
 
 def test_multiply_is_the_128_bit_product():
     rng = np.random.default_rng(1)
-    numbers = [
-        0,
-        1,
-        2**32 - 1,
-        2**32,
-        WORDS - 1,
-        *(int(x) for x in rng.integers(0, WORDS, 40, dtype=np.uint64)),
-    ]
+    numbers = [0, 1, 2**32 - 1, 2**32, WORDS - 1, *(int(x) for x in rng.integers(0, WORDS, 40, dtype=np.uint64))]
     for a in numbers:
         for b in numbers:
             high, low = multiply_words(np.uint64(a), np.uint64(b))
