@@ -28,9 +28,11 @@ SITE = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent !=
 PAGES = [ROOT / "README.md", *SITE, *sorted(ROOT.glob("case_studies/*/README.md"))]
 LONG = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("comparing_models", "errors_in_variables", "guarantees", "inference", "measurements")
+    for name in ("comparing_models", "denoising", "errors_in_variables", "guarantees", "inference", "publishers")
 ]
-LONG += [ROOT / "docs" / f"{name}.md" for name in ("mathematics/gauss_nodes", "start/analyst", "start/reader")]
+LONG += [
+    ROOT / "docs" / f"{name}.md" for name in ("mathematics/gauss_nodes", "recipes", "start/analyst", "start/reader")
+]
 MARKS = {ROOT / "README.md": pytest.mark.compiled} | dict.fromkeys(LONG, pytest.mark.deep)
 
 

@@ -245,7 +245,7 @@ def read_nmf(
     DiagnosisWarning
         A geounit is missing in the files: it has constraints but no measurements, or the total or the lower limits of a
         geounit differ from the sums over its children. The false-alarm probability is 1e-4 for each reading. Small
-        geounits are not detected (docs/measurements.md).
+        geounits are not detected (docs/publishers.md).
 
     See Also
     --------

@@ -151,7 +151,7 @@ def denoise(
     If any two noisy or exact sums are nested or disjoint, tables are drawn exactly given their prior (about 2 us per
     cell). Otherwise they are sampled by Markov chain (docs/speed.md). After Ctrl-C, the draws that all chains have are
     returned; with `workers`, the finished chains. Dimensions with many labels have no effects, and the plan of the
-    result names them. The prior is stated in docs/measurements.md.
+    result names them. The prior is stated in docs/denoising.md.
 
     Draws are stored as int32 if every possible count is below 2**30, otherwise as int64. The sum of two cells cannot
     overflow; sums by statement, or by xarray and NumPy, are int64.

@@ -36,7 +36,7 @@ class DiscreteGaussian(IntegerLaw):
     Parameters
     ----------
     sigma : int, float, str or Fraction, or a variable of a PyMC model
-        A variable is an unknown scale (docs/measurements.md).
+        A variable is an unknown scale (docs/inference.md).
     variance : int, float, str or Fraction, optional
         ``sigma**2``, instead of sigma. For values below 1, the variance of the noise is slightly smaller.
 

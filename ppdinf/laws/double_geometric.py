@@ -31,7 +31,7 @@ class DoubleGeometric(IntegerLaw):
     Parameters
     ----------
     epsilon : int, float, str or Fraction, or a variable of a PyMC model
-        A variable is an unknown scale (docs/measurements.md).
+        A variable is an unknown scale (docs/inference.md).
 
     Raises
     ------

@@ -148,7 +148,7 @@ class Gaussian(RealNoise):
     Parameters
     ----------
     sd : float, array of float, or a variable of a PyMC model
-        Standard deviation. An array states one per entry. A variable is an unknown scale (docs/measurements.md).
+        Standard deviation. An array states one per entry. A variable is an unknown scale (docs/inference.md).
 
     Raises
     ------

@@ -181,7 +181,7 @@ class RandomizedResponse(PerEntry, MatrixLaw):
     -----
     State the reports of one answer only: the number of the other answer is N minus it, and a second statement would
     count the same reports twice. Reports of more than two answers have a joint law: the persons by answer and report
-    are a `ppdinf.models.ConstrainedCounts` with the published sums by report (docs/measurements.md).
+    are a `ppdinf.models.ConstrainedCounts` with the published sums by report (docs/recipes.md).
 
     References
     ----------
