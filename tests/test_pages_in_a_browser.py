@@ -12,7 +12,10 @@ import shutil
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import ppdinf as ppd
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.deep, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
@@ -201,6 +204,95 @@ def test_the_report_of_the_demo(report, page, width):
     assert page.locator("img").count() >= 3
     assert page.locator("table").count() >= 1
     assert violations(page) == []
+
+
+TRY = (Path(__file__).parents[1] / "docs/_static/try.html").as_uri()
+
+
+def hidden_table(rng):
+    """Return a random table with hidden cells as CSV, and its bounds by the package and by lines of the table alone."""
+    counts = rng.poisson(3, rng.integers(2, 5, size=2))
+    low, high = (np.where(rng.random(counts.shape) < 0.5, ends, counts) for ends in (0, np.maximum(counts, 6)))
+    sums, texts, inv = [counts.sum(axis=1), counts.sum(axis=0)], ppd.ranges(low, high).tolist(), ppd.invariants
+    kinds = [("exact", "exact"), ("exact", "none"), ("none", "exact"), ("partial", "exact")][rng.integers(4)]
+    margins = [total if kind == "exact" else [">=0", *total[1:]] for total, kind in zip(sums, kinds, strict=True)]
+    stated = [
+        ppd.measured(inv.margin(dim), list(map(str, margin)), ppd.laws.Interval())
+        for dim, margin, kind in zip("ab", margins, kinds, strict=True)
+        if kind != "none"
+    ]
+    cells = ppd.measured(inv.margin("a", "b"), texts, ppd.laws.Interval())
+    dims = {dim: [f"{dim}{k}" for k in range(n)] for dim, n in zip("ab", counts.shape, strict=True)}
+    rows = [["", *dims["b"]], *([label, *row] for label, row in zip(dims["a"], texts, strict=True))]
+    if kinds[0] != "none":
+        rows = [[*row, end] for row, end in zip(rows, ["Total", *margins[0]], strict=True)]
+    if kinds[1] != "none":
+        rows.append(["Total", *margins[1], *([">=0"] if kinds[0] != "none" else [])])
+    exact = ppd.identified_bounds(ppd.Measurements(dims, cells, *stated), progressbar=False)
+    assert exact["exact"].all()
+    for axis, kind in (0, kinds[0]), (1, kinds[1]):  # each cell is a total minus the bounds of the others
+        if kind == "exact":
+            rest = [end.sum(axis=1 - axis, keepdims=True) - end for end in (high, low)]
+            total = np.expand_dims(sums[axis], 1 - axis)
+            low, high = np.maximum(low, total - rest[0]), np.minimum(high, total - rest[1])
+    csv = "\n".join(",".join(map(str, row)) for row in rows)
+    return csv, exact[["lower", "upper"]].to_numpy(), np.stack([low, high], axis=2).reshape(-1, 2)
+
+
+def test_bounds_without_installation_are_those_of_the_package(page):
+    page.goto(TRY)
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(20):
+        csv, exact, by_line = hidden_table(rng)
+        found = page.evaluate("csv => bounds(readTable(csv, [1, Infinity])).cells.flat()", csv)
+        assert np.array_equal(found, exact), csv
+        wrong += not np.array_equal(by_line, exact)
+    assert wrong > 3  # bounds from single lines differ
+
+
+def test_noise_without_installation_is_that_of_the_package(page):
+    """Standard deviations are those of the plan; intervals those of an enumeration; noise sums to zero."""
+    page.goto(TRY)
+    total = ppd.invariants.total()
+    for cells, epsilon in (2, 2), (7, 0.25), (3, 1):
+        planned = (
+            ppd.plan(lambda loss: ppd.GeneralizedLaplace(total, loss), {"c": cells}, [epsilon]).table["sd"].iloc[0]
+        )
+        sd = "law => Math.sqrt(law.one.reduce((s, p, k) => s + p * (k - law.W) ** 2, 0))"
+        assert page.evaluate(f"([n, e]) => ({sd})(noiseLaw(n, e))", [cells, epsilon]) == pytest.approx(
+            planned, rel=1e-9
+        )
+    draws = (
+        "() => { const law = noiseLaw(3, 1); return Array.from({length: 20000}, () => drawNoise(law, Math.random)); }"
+    )
+    noise = np.array(page.evaluate(draws))
+    assert not noise.sum(axis=1).any()
+    assert np.abs(noise.std(axis=0) / planned - 1).max() < 0.06  # 6 standard errors: below 1e-8
+    released = np.array([9, -2, 4])
+    x = np.array([(i, j, 11 - i - j) for i in range(12) for j in range(12 - i)])
+    weights = np.exp(-np.abs(x - released).sum(axis=1))
+    marginals = [np.bincount(column, weights / weights.sum()).cumsum() for column in x.T]
+    expected = [[int(np.searchsorted(cdf, q)) for q in (0.05, 0.95)] for cdf in marginals]
+    assert page.evaluate("y => intervals(y, 1)", released.tolist()) == expected
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_without_installation(page, width, tmp_path):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(TRY)
+    assert overflow(page) <= 0
+    assert violations(page) == []
+    assert "Dauphin, 0-17." in page.inner_text("#verdict")
+    (tmp_path / "table.csv").write_text("a,b,c,Total\nd,*,1,3\ne,<3,x1,4\n")
+    page.set_input_files("#file", tmp_path / "table.csv")
+    page.wait_for_function("document.querySelector('#verdict').textContent.includes('e, c: “x1” is not a count')")
+    page.fill("#suppressed", "a,b,c,Total\nd,5,1,3\n")
+    assert "the counts of “d” are at least 6, but its total is 3" in page.inner_text("#verdict")
+    before = page.inner_html("#picture")
+    page.select_option("#epsilon", "2")
+    assert page.inner_html("#picture") != before
+    assert "exp(2 × 2) = 54.60" in page.inner_text("#effect")
 
 
 def test_a_page_with_faults_is_detected(page):
