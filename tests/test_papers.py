@@ -37,13 +37,15 @@ KEYS = [f"{paper}{k + 1}" for paper, number in zip("PISCK", (37, 22, 18, 18, 20)
 
 
 def test_every_item_of_the_papers_has_code_and_a_test_that_exist():
-    """An item without code is open. `test_docs` checks that figures and files of tests exist."""
+    """An item without code is open. Functions of an item are named in its tests. `test_docs` checks that files exist."""
     items = rows(ITEMS, "# Items of the papers")
     assert [cells[0] for cells in items] == KEYS
     for key, _, code, test, _, status in items:
         assert re.match(r"done|half: |open(; |$)", status), key
         assert (code == "–") == (test == "–") == status.startswith("open"), key
+        tests = "".join((DOCS.parent / place).read_text(encoding="utf-8") for place in re.findall(r"`(.+?)`", test))
         for name in re.findall(r"`ppd\.([\w.]+)`", code):
             assert reduce(getattr, name.split("."), ppd), key
+            assert name.split(".")[-1] in tests, (key, name)
         for place in re.findall(r"`((?:case_studies|ppdinf)/[\w/]+\.py)`", code):
             assert (DOCS.parent / place).exists(), place
