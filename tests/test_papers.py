@@ -37,7 +37,7 @@ KEYS = [f"{paper}{k + 1}" for paper, number in zip("PISCK", (37, 22, 18, 18, 20)
 
 
 def test_every_item_of_the_papers_has_code_and_a_test_that_exist():
-    """An item without code is open. Functions of an item are named in its tests. `test_docs` checks that files exist."""
+    """An item without code is open. Its tests contain its functions. `test_docs` checks that files exist."""
     items = rows(ITEMS, "# Items of the papers")
     assert [cells[0] for cells in items] == KEYS
     for key, _, code, test, _, status in items:

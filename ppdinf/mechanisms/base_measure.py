@@ -124,13 +124,11 @@ class DirichletMultinomial:
             return arb(1)
         if low < 0:
             raise PrivacyError("Dirichlet-multinomial weights require counts >= 0: declare nonnegative() public")
-        if alpha <= 1:
-            return self.weight(cell, int(low))
-        if math.isinf(high):
+        if alpha > 1 and math.isinf(high):
             raise PrivacyError(
                 "Dirichlet-multinomial weights require bounded cells: declare a public sum, or between(0, upper)"
             )
-        return self.weight(cell, int(high))
+        return self.weight(cell, int(low if alpha <= 1 else high))
 
     def around(self, center: Sequence[int], groups: NDArray[np.int64]) -> BaseMeasure:
         """Remove the growth of the weights, for tables whose groups of cells have the sums of `center`.

@@ -228,7 +228,6 @@ class Trees:
         self.forest = forest
         self.weights = weights
         self.order = [i for i in forest.order if i in set(cells)]
-        self._finer = lru_cache(maxsize=4)(self._node)
         self.nodes: dict[int, Node] = {}
         for i in reversed(self.order):
             self.nodes[i] = self._node(i)
@@ -237,6 +236,7 @@ class Trees:
         self.log_total = sum(node.log_scale for node in tops)
         self.error = sum(node.relative + float(node.omitted) for node in tops)
 
+    @lru_cache(maxsize=4)  # noqa: B019  a cache in the object is a cycle, which keeps its tables in memory
     def _node(self, i: int, bits: int = 0) -> Node:
         """Sum the weights of a subtree: in doubles, divided by their sum, or in balls for words of some bits."""
         forest, window = self.forest, self.weights.window(i, bits + BITS)
@@ -251,7 +251,7 @@ class Trees:
         relative = window.error + 8 * UNIT
         tail = window.tail
         for child in forest.children.get(i, []):
-            node = self._finer(child, bits) if bits else self.nodes[child]
+            node = self._node(child, bits) if bits else self.nodes[child]
             weights = weights * node.sums[self._admitted(child, node, counts)]
             full = full * node.full
             relative += node.relative + 2 * UNIT
@@ -270,7 +270,7 @@ class Trees:
     def enclose_total(self, bits: int) -> arb:
         """Enclose the total weight at the working precision for `bits`."""
         total = arb(1)
-        for node in (self._finer(i, bits) for i in self.roots):
+        for node in (self._node(i, bits) for i in self.roots):
             total *= node.sums[-1] + arb(0).union(node.omitted)
         return total
 
@@ -301,7 +301,7 @@ class Trees:
     def _find(self, i: int, above: int | None, word: int, bits: int) -> int | None:
         """Return the count of every u with these first bits, given the count of the parent; None if undecided."""
         with precision(bits):
-            node, scale = self._finer(i, bits), arb(2) ** bits
+            node, scale = self._node(i, bits), arb(2) ** bits
             last = node.sums.size - 1 if above is None else int(self._admitted(i, node, np.array([above]))[0])
             total = node.sums[last]
             if not total > 0:

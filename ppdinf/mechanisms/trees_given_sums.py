@@ -23,7 +23,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.optimize import root
-from scipy.special import erf, gammaln
+from scipy.special import erf, gammaln, logsumexp
 
 from ppdinf._internal.rationals import ball
 from ppdinf.errors import InvariantError
@@ -84,8 +84,7 @@ class _Proposals:
         adjugate = np.rint(np.linalg.inv(of_pivots) * det).astype(np.int64)
         scaled = (sums @ self.weights.x - y @ sums.T) @ adjugate.T
         y[:, self.pivots] = scaled // det
-        low = self.weights.low[self.pivots]
-        high = self.weights.high[self.pivots]
+        low, high = (ends[self.pivots] for ends in (self.weights.low, self.weights.high))
         possible = ((scaled % det == 0) & (y[:, self.pivots] >= low) & (y[:, self.pivots] <= high)).all(axis=1)
         for i, (own, parents, limit) in self.forest.edges.items():
             if i in self.pivots or self.forest.parent[i] in self.pivots:
@@ -94,8 +93,7 @@ class _Proposals:
 
     def log_acceptance(self, y: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
         """Return log acceptance probabilities of possible tables, and a bound on their errors."""
-        log_p = np.zeros(len(y))
-        error = 2.0**-46
+        log_p, error = np.zeros(len(y)), 2.0**-46
         for i, window, ceiling in zip(self.pivots, self.windows, self.log_ceilings, strict=True):
             at = y[:, i] - window.first
             inside = (at >= 0) & (at < window.logs.size)
@@ -135,8 +133,6 @@ class TreesGivenSums:
         if base is not None:
             for i in range(x.size):
                 base.largest(i, self._low[i], self._high[i])  # refuses cells without the necessary bounds
-        self._proposals = lru_cache(maxsize=4)(self._proposals_of)
-        self._tilt = lru_cache(maxsize=None)(self._tilt_of)
 
     @cached_property
     def pivots(self) -> list[int]:
@@ -157,13 +153,15 @@ class TreesGivenSums:
         tilt = tuple(sum((a * t for a, t in zip(column, exact, strict=True)), Fraction(0)) for column in columns)
         return Weights(self._x, self._low, self._high, self._noise(v), self._alpha, tilt)
 
-    def _proposals_of(self, v: Fraction) -> _Proposals:
+    @lru_cache(maxsize=4)  # noqa: B019
+    def _proposals(self, v: Fraction) -> _Proposals:
         anchor = Fraction(max(1, 3 * round(v / 3)))  # similar nodes have the same tilt
         return _Proposals.of(self.forest, self._weights(v, self._tilt(anchor)), self.pivots)
 
     # -- the tilt -----------------------------------------------------------------------------------------------------
 
-    def _tilt_of(self, v: Fraction) -> NDArray[np.float64]:
+    @lru_cache(maxsize=16)  # noqa: B019
+    def _tilt(self, v: Fraction) -> NDArray[np.float64]:
         """Return theta for which the sums have about their public values on average."""
         if not len(self.forest.sums):
             return np.empty(0)
@@ -190,8 +188,7 @@ class TreesGivenSums:
 
     def _moments(self, noise: IntegerLaw, theta: Reals) -> tuple[Reals, Reals]:
         """Approximate the mean of ``A (y - x)`` and standard deviations of cells, without bounds of two cells."""
-        reach = 2 * reach_of(noise, BITS)
-        offsets = reach * np.linspace(-1, 1, 2 * POINTS + 1) ** 3
+        offsets = 2 * reach_of(noise, BITS) * np.linspace(-1, 1, 2 * POINTS + 1) ** 3
         grid = np.clip(self._x[:, np.newaxis] + offsets, self._low[:, np.newaxis], self._high[:, np.newaxis])
         z = grid - self._x[:, np.newaxis]
         alpha = np.array([1.0 if a is None else float(a) for a in self._alpha])[:, np.newaxis]
@@ -209,8 +206,7 @@ class TreesGivenSums:
         """Return independent draws, int64 of shape (size, d)."""
         d = self._x.size
         kept = [np.empty((0, d), dtype=np.int64)]
-        found = tried = 0
-        likely = 0.0
+        found, tried, likely = 0, 0, 0.0
         while found < size:
             batch = min(BATCH // d + 1, int(1.2 * (size - found) * (tried + 16) / (found + 1)) + 16)
             nodes = self._draw_nodes(batch, stream)
@@ -274,7 +270,7 @@ class TreesGivenSums:
         v: Reals = np.arange(0.5, int(math.sqrt(distance)) + DEEP)
         logs = np.full(v.size, -np.inf)
         for node in range(v.size):
-            proposals = self._proposals_of(_node_at(node))
+            proposals = self._proposals(_node_at(node))
             logs[node] = proposals.log_total - v[node] ** 2 / 2
             bounds = self._log_bounds(v[node + 1 :], proposals.weights.tilt)
             if node >= math.isqrt(self._x.size) and np.logaddexp.reduce(bounds, initial=-np.inf) < logs.max() + FAR:
@@ -342,14 +338,13 @@ def log_coefficient(rows: list[Reals], target: int) -> float:
         log_z = mean = variance = 0.0
         tilted = []
         for log_row, at in zip(logs, offsets, strict=True):
-            top = float((log_row + tilt * at).max())
-            p = np.exp(log_row + tilt * at - top)
-            mass = float(p.sum())
-            own = float(p @ at) / mass
-            log_z += top + math.log(mass)
+            log_mass = float(logsumexp(log_row + tilt * at))
+            p = np.exp(log_row + tilt * at - log_mass)
+            own = float(p @ at)
+            log_z += log_mass
             mean += own
-            variance += float(p @ at**2) / mass - own**2
-            tilted.append(p / mass)
+            variance += float(p @ at**2) - own**2
+            tilted.append(p)
         deviations = (goal - mean) / math.sqrt(max(variance, 1.0))
         if abs(deviations) <= 1:
             break

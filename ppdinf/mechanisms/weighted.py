@@ -38,6 +38,7 @@ from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import Plan, plan_sampler
 from ppdinf.tables.table import TableLike
 
+LARGEST = 2**28  # counts in the tables of all cells: 24 bytes each, 6 GB
 RARE = 1e-15  # probability that any cell is outside the truncated support, before conditioning increases it
 
 
@@ -112,10 +113,12 @@ class Weighted(TableMechanism):
             return "the base measure has no bounds on the ratios of its weights"
         if isinstance(law, IntegerLaw) and law.period > 1:
             return f"the weights of {law.name} noise decrease in steps of {law.period}"
-        if law.is_mixture:
-            ends = cell_intervals(system.A, system.values, system.B, system.limits)
-            if not np.isfinite(ends).all():
-                return "l2 noise needs bounds on every cell: declare nonnegative() and a sum public"
+        low, high = cell_intervals(system.A, system.values, system.B, system.limits)
+        if law.is_mixture and not np.isfinite(high - low).all():
+            return "l2 noise needs bounds on every cell: declare nonnegative() and a sum public"
+        widths = np.minimum(high - low, 2.0 * law.support_radius(low.size, RARE))
+        if (counts := widths.sum() * (5 if law.is_mixture else 1)) > LARGEST:  # five nodes of l2 noise at a time
+            return f"tables of its weights would have {counts:,.0f} counts, more than {LARGEST:,}"
         return forest_of(system)
 
     def _has_normaliser(self, system: System) -> bool:
@@ -151,8 +154,7 @@ class Weighted(TableMechanism):
                 f"{len(forest.sums)} public sums, and {len(forest.edges)} bounds of two cells that form trees",
                 lambda x, size, stream: _trees(self, system, tuple(x.tolist())).draw(size, stream),
             )
-        bounds = f"{system.limits.size} bounds" if system.limits.size else "no bounds"
-        reason = f"weights of single cells under {sums} public sums and {bounds} on the release"
+        reason = f"weights of single cells under {sums} public sums and {system.limits.size} bounds on the release"
         return _Sampler(
             "elimination", reason, lambda x, size, stream: self._eliminated(system, x).draw(size, stream)[:, :d]
         )

@@ -277,7 +277,10 @@ def test_other_statements_are_refused_by_name(public, law, words, monkeypatch):
         ppd.Conditioned(total() & nonnegative() & public, law).sampler_plan(np.array([3, 2, 1, 4]))
 
 
-def test_unbounded_l2_noise_and_weights_of_no_cell_are_refused():
+def test_unbounded_and_too_wide_l2_noise_and_weights_of_no_cell_are_refused():
+    wide = ppd.WassersteinExponential(STATEMENTS["cases"][0], "1e-9", 2, "x", loss="l2")
+    with pytest.raises(InvariantError, match=r"tables of its weights would have [\d,]+ counts, more than 268,435,456"):
+        wide.simulate(10**8 * PAIRS, draws=1, rng=1)
     mechanism = ppd.WassersteinExponential(at_least("cases", "deaths", dim="kind"), 1, 2, "x", loss="l2")
     with pytest.raises(InvariantError, match="needs bounds on every cell"):
         mechanism.simulate(PAIRS, draws=1, rng=1)
