@@ -133,13 +133,6 @@ def test_finished_chains_elsewhere_outlast_an_interruption(monkeypatch):
         ppd.denoise(SEEN, draws=20, rng=5, progressbar=False, workers=2)
 
 
-def test_memory_must_hold_the_chains_from_elsewhere(monkeypatch):
-    monkeypatch.setattr(MODULE, "_memory", lambda: 1e9)
-    monkeypatch.setattr(MODULE, "run", lambda function, tasks, workers: map(function, tasks))
-    with pytest.raises(ModelError, match=r"4 x 100,000,000 draws of 2 cells and the prior take 3\.2 GB"):
-        ppd.denoise(PAIR, 10**8, chains=4, prior="flat", progressbar=False, workers=2)
-
-
 @pytest.mark.quick_cases(0)
 def test_draws_at_the_end_of_a_window_are_a_problem():
     """Readings of 0 and the exact total 40: each count is uniform, and the noise truncates its window."""
@@ -341,12 +334,11 @@ def test_sums_and_differences_of_draws_do_not_overflow():
     assert (wrong + wrong)[0] < 0
 
 
-def test_draws_that_exceed_the_memory_are_refused_before_the_first(monkeypatch):
+@pytest.mark.parametrize(("workers", "needed"), [({}, r"2 x .* 1\.6"), ({"chains": 4, "workers": 2}, r"4 x .* 3\.2")])
+def test_draws_that_exceed_the_memory_are_refused_before_the_first(workers, needed, monkeypatch):
     monkeypatch.setattr(MODULE, "_memory", lambda: 1e9)
-    with pytest.raises(
-        ModelError, match=r"2 x 100,000,000 draws of 2 cells and the prior take 1\.6 GB, .* has 1\.0 GB"
-    ):
-        ppd.denoise(PAIR, 10**8, prior="flat", progressbar=False)
+    with pytest.raises(ModelError, match=rf"{needed} GB, .* has 1\.0 GB"):
+        ppd.denoise(PAIR, 10**8, prior="flat", progressbar=False, **workers)
 
 
 def test_the_figure_of_a_large_table_shows_the_uncertain_cells():

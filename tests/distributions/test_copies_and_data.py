@@ -1,7 +1,6 @@
 """Copies of a model, changes of its data, and deletion: the density follows, and releases leave the memory."""
 
 import gc
-import itertools
 import weakref
 
 import numpy as np
@@ -244,39 +243,6 @@ def test_a_prior_by_data_moves_the_windows():
         pm.set_data({"level": np.log(300)})
     log_p = stats.poisson.logpmf(MANY, np.exp(5.5))[None]
     assert density(model)(5.5) == pytest.approx(log_likelihood(log_p), abs=1e-3)
-
-
-def enumerated(trials, p, total):
-    tables = [x for x in itertools.product(*(range(n + 1) for n in trials)) if total is None or sum(x) == total]
-    tables = np.array(tables)
-    log_w = stats.binom.logpmf(tables, trials, p).sum(axis=1) - 1.0 * abs(tables - Y).sum(axis=1)
-    law = np.exp(log_w - logsumexp(log_w))
-    mean = law @ tables
-    return mean, np.sqrt(law @ (tables - mean) ** 2)
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("public", [None, inv.total()], ids=["no sum", "total"])
-@pytest.mark.parametrize("way", ["auto", False])
-def test_posterior_after_more_trials(way, public):
-    """300 trials of a cell instead of 5. Six standard errors: a false alarm once in 1e8 for each of 8 means."""
-    with pm.Model() as model:
-        n = pm.Data("n", [5, 7])
-        ppd.PartiallyPrivate("x", pm.Binomial.dist(n=n, p=0.9), release_of(public), marginalize=way)
-        if way == "auto":
-            pm.Normal("other", 0, 1)
-        model.logp()
-        pm.set_data({"n": [300, 8]})
-        if way == "auto":
-            given = xr.Dataset({"other": (("chain", "draw"), np.zeros((1, 800)))})
-            x = ppd.sample_confidential(xr.DataTree.from_dict({"posterior": given}), random_seed=3)
-        else:
-            options = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
-            x = pm.sample(800, tune=0, chains=1, random_seed=2, **options).posterior["x"]
-    mean, sd = enumerated(np.array([300, 8]), 0.9, None if public is None else 8)
-    assert (
-        abs(x.values[0].mean(axis=0) - mean) < 12 * sd / np.sqrt(800) + 1e-9
-    ).all()  # Gibbs draws have a quarter of the effective size
 
 
 # -- memory ----------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import itertools
 import numpy as np
 import pymc as pm
 import pytest
-from chi_square import p_value_of_tables
 from grids import box
 from lattice_laws import log_total
 from scipy import stats
@@ -194,16 +193,6 @@ def test_the_range_of_the_noise_alone_is_too_small(monkeypatch):
     with pytest.raises(ModelError, match=r"the count at a=A is unbounded: noisy sums, such as 'r0'.* contradict"):
         lost("below", "geometric")
     assert lost("slightly below", "geometric")[0] > 0.1
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("case", ["below", "crossing sums"])
-def test_draws_are_those_of_all_tables(case):
-    """Chi-square tests, each with a false alarm once in 1e5."""
-    tables, log_weights = listed(case, "geometric")
-    found = ppd.denoise(seen(case, "geometric"), draws=500, prior="flat", rng=1, progressbar=False)
-    law = np.exp(log_weights - logsumexp(log_weights))
-    assert p_value_of_tables(found.draws.values.reshape(-1, tables.shape[1])[::2], tables, law) > 1e-5
 
 
 @pytest.mark.deep

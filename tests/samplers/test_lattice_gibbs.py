@@ -238,19 +238,6 @@ def test_refused():
         LatticeGibbs([x], model=model)
 
 
-@pytest.mark.quick_cases(0)
-def test_pm_sample_assigns_the_step():
-    with pm.Model():
-        p = pm.Dirichlet("p", np.ones(3))
-        pm.Multinomial("x", 6, p)
-        idata = pm.sample(
-            100, tune=100, chains=2, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False
-        )
-    cells = idata.posterior["x"].values.reshape(-1, 3)
-    assert set(cells.sum(axis=1).tolist()) == {6}
-    assert len(np.unique(cells, axis=0)) > 15
-
-
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1, "random_seed": 1}
 
 
