@@ -9,7 +9,7 @@ import xarray as xr
 
 import ppdinf as ppd
 from ppdinf.diagnostics import Diagnosis
-from ppdinf.plots import plot_posterior_table, plot_scores
+from ppdinf.plots import plot_posterior_table
 from ppdinf.report import RateAnalysis, analyse_rates, write_bounds, write_report, write_scores
 
 HOSTILE = ['<script>alert("x")</script>', "O'Brien & Sons", "{{ 7 * 7 }}", "$\\frac{1}{", "</td></table>"]
@@ -225,10 +225,13 @@ def test_scores_say_which_method_is_best_and_what_intervals_contain(tmp_path):
     methods = {"noisy": mechanism, "none": (mechanism, lambda release: release.table * 0)}
     scores = ppd.compare(methods, np.array([0, 1, 30]), draws=40, rng=1, progressbar=False)
     write_scores(scores, tmp_path / "scores.html")
+    shown = Page(scores._repr_html_()).text
+    assert shown.index("noisy") < shown.index("none: the estimate")
+    assert "draws" not in Page(scores.sel(analysis="noisy")._repr_html_()).text.split("Attributes")[0]
     text = " ".join(Page((tmp_path / "scores.html").read_text(encoding="utf-8")).text.split())
     assert "noisy has the smallest error" in text
     assert f"contain the truth: {float(scores.coverage.sel(analysis='noisy').mean()):.1%} of those of noisy." in text
-    assert [label.get_text() for label in plot_scores(scores).axes[0].get_yticklabels()] == ["noisy", "none"]
+    assert [label.get_text() for label in scores.plot().axes[0].get_yticklabels()] == ["noisy", "none"]
 
 
 @pytest.mark.quick_cases(0)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-COMPILING = "compiling the model, once for this installation, about half a minute"
+COMPILING = "compiling, slower at the first run"
 EVERY = 10.0  # seconds between two lines
 SHOWN = 5.0  # seconds between two estimates at a bar
 RECENT = 60.0  # seconds whose rate is extrapolated
@@ -51,7 +51,7 @@ def progress(
 def _shown(description: str, total: int, before: str) -> Iterator[Callable[[int], None]]:
     pace = _Pace(total, before)
     if shows_bars():
-        with Progress(TextColumn("{task.description}"), BarColumn(), _Words(pace), transient=True) as bar:
+        with Progress(TextColumn("{task.description}"), BarColumn(24), _Words(pace), transient=True) as bar:
             task = bar.add_task(description, total=total)
 
             def advance(n: int) -> None:
@@ -127,13 +127,13 @@ class _Words(ProgressColumn):
 
     def __init__(self, pace: _Pace) -> None:
         super().__init__()
-        self._pace, self._renewed, self._text = pace, -SHOWN, Text()
+        self._pace, self._renewed, self._timed, self._text = pace, -SHOWN, False, Text()
 
     def render(self, task: Task) -> Text:
         """Return the words."""
-        now = time.monotonic()
-        if now - self._renewed >= SHOWN:
-            self._renewed, self._text = now, Text(self._pace.words())
+        now, timed = time.monotonic(), self._pace.left is not None
+        if now - self._renewed >= SHOWN or timed != self._timed:  # the first estimate is shown at once
+            self._renewed, self._timed, self._text = now, timed, Text(self._pace.words())
         return self._text
 
 

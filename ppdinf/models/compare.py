@@ -6,17 +6,19 @@ the confidential table, which any PyMC model can observe; `gaussian` treats the 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf._internal.values import Array, Symbolic
+from ppdinf._internal.values import Array, Symbolic, as_html
 from ppdinf._internal.workers import Workers, run_parts
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.lattice.feasible import nearest_feasible
@@ -28,6 +30,9 @@ from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.models.posterior_tables import sample_confidential
 from ppdinf.releases import Release
 from ppdinf.tables.table import TableLike, as_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def noisy_as_true(release: Release) -> xr.DataArray:
@@ -71,6 +76,39 @@ class Intervals(Protocol):
         """Return estimate, lower and upper end of every cell."""
 
 
+class Scores(xr.Dataset):
+    """Errors and intervals of methods, as `compare` describes them."""
+
+    __slots__ = ()
+
+    def summary(self) -> pd.DataFrame:
+        """Return one row per method as text, in the order of their errors over all cells."""
+        names = ("rmse", "bias", "coverage", "width")
+        rmse, bias, coverage, width = (self[name].values.reshape(self.sizes["analysis"], -1) for name in names)
+        stated = [not str(how).startswith("none") for how in self["intervals"].values]
+        together = np.sqrt((rmse**2).mean(axis=1))
+        return pd.DataFrame(
+            {
+                "method": self["analysis"].values,
+                "rmse": [f"{value:.3g}" for value in together],
+                "largest bias": [f"{value:.3g}" for value in np.abs(bias).max(axis=1)],
+                "coverage": np.where(stated, [f"{value:.1%}" for value in coverage.mean(axis=1)], "–"),
+                "width": np.where(stated, [f"{value:.3g}" for value in width.mean(axis=1)], "–"),
+                "intervals": self["intervals"].values,
+            }
+        ).iloc[np.argsort(together)]
+
+    def plot(self) -> Figure:  # type: ignore[override]
+        """Plot the errors and the coverage of each method; see `ppdinf.plots.plot_scores`."""
+        return importlib.import_module("ppdinf.plots").plot_scores(self)
+
+    def _repr_html_(self) -> str:
+        if "analysis" not in self.dims:  # one method was selected
+            return super()._repr_html_()
+        title = f"Errors in persons over {self.attrs['draws']:,} simulated releases"
+        return as_html(title, table=self.summary().to_html(index=False))
+
+
 Analysis = Callable[[Release], xr.DataArray | pm.Model | Intervals]
 type Job = tuple[Release, Analysis, str | None, float, int]
 type Reading = tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]
@@ -92,7 +130,7 @@ def compare(
     rng: int | np.random.Generator | None = None,
     workers: Workers = None,
     progressbar: bool = True,
-) -> xr.Dataset:
+) -> Scores:
     """Release a table many times by each method, estimate from each release, and compare with the truth.
 
     Parameters
@@ -127,7 +165,8 @@ def compare(
         method of the intervals, or the reason why they do not exist. An estimate without an interval has width 0, and
         its coverage is the share of releases in which it equals the truth. Both are nan for a mechanism whose noise has
         no public quantiles.
-        ``.to_dataframe()`` gives one row per analysis and cell. Attributes: ``interval`` and ``draws``.
+        ``.to_dataframe()`` gives one row per analysis and cell, ``.summary()`` one row per analysis, which notebooks
+        show, and ``.plot()`` a figure. Attributes: ``interval`` and ``draws``.
 
     Raises
     ------
@@ -185,7 +224,7 @@ def compare(
         rows.append(_scores(readings, truth))
         intervals.append(how)
     scores = xr.concat(rows, xr.Variable("analysis", list(methods))).assign(intervals=("analysis", intervals))
-    return scores.assign_attrs(interval=interval, draws=draws)
+    return Scores(scores.data_vars, scores.coords, {"interval": interval, "draws": draws})
 
 
 def _noise_ends(

@@ -61,6 +61,8 @@ def plot_noise(release: Release) -> Figure:
     'Noise changes counts by 9.1 persons (sd), at least half of them by 5 or less'
     """
     noise = noise_values(release)
+    kind, *parameters = release.mechanism.to_dict().items()
+    law = f"{kind[1]} noise, " + ", ".join(f"{name} = {value}" for name, value in parameters)
     distance = np.abs(noise)
     often, tail_probability = (math.ceil(np.quantile(distance, q, method="inverted_cdf")) for q in (0.5, 0.95))
     edge = int(np.quantile(distance, 0.999, method="inverted_cdf")) + 1
@@ -93,14 +95,9 @@ def plot_noise(release: Release) -> Figure:
         headline(
             axes,
             f"Noise changes counts by {noise.std():.1f} persons (sd), at least half of them by {often} or less",
-            f"{_law(release)}; frequencies of {noise.size:,} new draws",
+            f"{law}; frequencies of {noise.size:,} new draws",
         )
     return figure
-
-
-def _law(release: Release) -> str:
-    kind, *parameters = release.mechanism.to_dict().items()
-    return f"{kind[1]} noise, " + ", ".join(f"{name} = {value}" for name, value in parameters)
 
 
 COLOURS = [POSTERIOR, NAIVE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", QUIET, INK]

@@ -46,7 +46,8 @@ def write_denoised(
         settings={"draws": " x ".join(str(posterior.draws.sizes[dim]) for dim in ("chain", "draw"))},
     )
     page.add("Estimates")
-    page.figure(plot_intervals(table), _caption(table))
+    thin = "; thin lines: all values that the data permit" if "least" in table else ""
+    page.figure(plot_intervals(table), f"Posterior mean and 90 % interval{thin}; crosses: published numbers of cells.")
     if figure := _margins(posterior, table, statement):
         page.figure(figure, "Posterior means; half of the 90 % interval divided by the estimate.")
     columns = "Posterior mean, standard deviation, 90 % interval and half of its width"
@@ -80,11 +81,6 @@ def intervals_of(posterior: Denoised, statement: Public | None) -> pd.DataFrame:
 def plot_denoised(posterior: Denoised, statement: Public | None) -> Figure:
     """Plot the intervals of a posterior; see `Denoised.plot`."""
     return plot_intervals(intervals_of(posterior, statement))
-
-
-def _caption(table: pd.DataFrame) -> str:
-    thin = "; thin lines: all values that the data permit" if "least" in table else ""
-    return f"Posterior mean and 90 % interval{thin}; crosses: published numbers of single cells."
 
 
 def _exact(posterior: Denoised) -> str:

@@ -7,10 +7,10 @@ from os import PathLike
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from ppdinf.mechanisms.error_plan import ErrorPlan
-from ppdinf.plots import plot_intervals, plot_plan, plot_scores
+from ppdinf.models.compare import Scores
+from ppdinf.plots import plot_intervals, plot_plan
 from ppdinf.plots.uncertainty import label_text
 from ppdinf.report.page import Page, listed
 
@@ -73,37 +73,20 @@ def write_plan(
     page.write(path)
 
 
-def write_scores(scores: xr.Dataset, path: str | PathLike[str], title: str = "Comparison of methods") -> None:
+def write_scores(scores: Scores, path: str | PathLike[str], title: str = "Comparison of methods") -> None:
     """Write a page of the result of `ppdinf.compare`: the methods in the order of their errors."""
-    names = ("rmse", "bias", "coverage", "width")
-    of_cells = (scores[name].values.reshape(scores.sizes["analysis"], -1) for name in names)
-    rmse, bias, coverage, width = of_cells
-    intervals = scores["intervals"].values
-    stated = [not str(how).startswith("none") for how in intervals]
-    together = np.sqrt((rmse**2).mean(axis=1))
-    table = pd.DataFrame(
-        {
-            "method": scores["analysis"].values,
-            "rmse": [f"{value:.3g}" for value in together],
-            "largest bias": [f"{value:.3g}" for value in np.abs(bias).max(axis=1)],
-            "coverage": np.where(stated, [f"{value:.1%}" for value in coverage.mean(axis=1)], "–"),
-            "width": [f"{value:.3g}" for value in width.mean(axis=1)],
-            "intervals": intervals,
-        }
-    ).iloc[np.argsort(together)]
+    table = scores.summary()
     best = table.iloc[0]
-    draws = scores.attrs["draws"]
-    covered = table["coverage"].ne("–")
-    shares = [f"{row.coverage} of those of {row.method}" for row in table[covered].itertuples()]
+    shares = [f"{row.coverage} of those of {row.method}" for row in table[table["coverage"] != "–"].itertuples()]
     page = Page(
         title,
-        f"Errors over {draws:,} simulated releases of one table, which are for research and are never released.",
+        f"Errors over {scores.attrs['draws']:,} simulated releases of one table, for research only.",
         verdict=f"{best['method']} has the smallest error: {best['rmse']} persons (root mean square over all cells).",
         finding=f"Intervals with a stated probability of {scores.attrs['interval']:.0%} contain the truth: "
         f"{', '.join(shares) or 'no method has intervals'}.",
     )
     page.add("Error and coverage")
-    page.figure(plot_scores(scores), "Each point is a cell; bars: all cells.")
+    page.figure(scores.plot(), "Each point is a cell; bars: all cells.")
     page.add("Every method")
     page.table(table, "Means over all cells; errors and widths in persons.", wrapped=True)
     page.write(path)
