@@ -19,6 +19,11 @@ from ppdinf.errors import PpdinfError, PrivacyError
 type Array = NDArray[Any]
 """Array of numbers or labels given by users: integers of any size, reals, exact rationals, strings."""
 
+type Integers = NDArray[np.int64]
+type Reals = NDArray[np.float64]
+type Flags = NDArray[np.bool_]
+"""Arrays of any shape, by the type of their entries."""
+
 type Json = dict[str, Any]
 """Object of a JSON file, as `json` returns it."""
 

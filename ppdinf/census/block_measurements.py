@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
 from ppdinf import invariants as inv
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.census.geography import named, one_width, tree
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, LEVELS, read_rows
 from ppdinf.census.schema import SUMMED, Axis, Histogram, squared_sigma
@@ -112,7 +112,7 @@ def _with_children(table: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, s
     return families
 
 
-type Exact = tuple[inv.Public, NDArray[np.int64] | None]
+type Exact = tuple[inv.Public, Integers | None]
 """A statement and its values; None for statements without values."""
 
 
@@ -140,13 +140,7 @@ class CellLabels:
         kept = [(axis, name) for axis, name in zip(self.axes, groupings, strict=True) if name != SUMMED]
         return (level.lower(), *(axis.name if name == "detailed" else name for axis, name in kept))
 
-    def array(
-        self,
-        level: str,
-        groupings: Sequence[str],
-        rows: pd.DataFrame,
-        numbers: NDArray[np.float64],
-    ) -> xr.DataArray:
+    def array(self, level: str, groupings: Sequence[str], rows: pd.DataFrame, numbers: Reals) -> xr.DataArray:
         """Return the numbers of one query in all geounits of a level; nan for geounits without the query."""
         names = self.names(level, groupings)
         coords = {name: self.members(name) for name in names}
@@ -193,12 +187,12 @@ def cell_labels_of(rows: pd.DataFrame, histogram: Histogram, axes: Sequence[str]
     return CellLabels(labels, coords, kept)
 
 
-def values_of(rows: pd.DataFrame) -> NDArray[np.float64]:
+def values_of(rows: pd.DataFrame) -> Reals:
     """Return the values of all rows, one row after another."""
     return np.concatenate([np.zeros(0), *rows["value"]])
 
 
-def parameters_of(rows: pd.DataFrame) -> NDArray[np.float64]:
+def parameters_of(rows: pd.DataFrame) -> Reals:
     """Return the parameter of the noise of every row."""
     distinct, of = np.unique(rows["variance"].to_numpy(), return_inverse=True)
     return np.array([squared_sigma(variance) for variance in distinct.tolist()])[of]
@@ -331,7 +325,7 @@ def _exact(rows: pd.DataFrame, cells: CellLabels) -> Iterator[Exact]:
         yield inv.zeros(chosen), None
 
 
-def _of_some(sign: str, matrix: sp.csr_array, numbers: NDArray[np.int64], names: list[str]) -> Exact:
+def _of_some(sign: str, matrix: sp.csr_array, numbers: Integers, names: list[str]) -> Exact:
     """Return sums of a subset of geounits: exact, at least or at most."""
     if sign == "=":
         return inv.linear(matrix, names), numbers

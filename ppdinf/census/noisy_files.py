@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.census.schema import Histogram
 from ppdinf.errors import CountError, LabelError, PpdinfError, PrivacyError, ReleaseFileError
 
@@ -53,8 +53,8 @@ def _problems(
     where: Sequence[str],
     histogram: Histogram,
     value: Lists,
-    groupings: tuple[list[tuple[str, ...]], NDArray[np.int64]],
-    variance: NDArray[np.float64],
+    groupings: tuple[list[tuple[str, ...]], Integers],
+    variance: Reals,
     sign: Sequence[str],
 ) -> Iterator[tuple[int, PpdinfError]]:
     """Return for each check the first row that fails it; checks are in the order of their messages for one row."""
@@ -102,12 +102,12 @@ def _problems(
             yield k, LabelError(f"{where[k]}, column 'sign' must be one of {', '.join(SIGNS)}, found {sign[k]!r}")
 
 
-def _first(bad: NDArray[np.bool_]) -> list[int]:
+def _first(bad: Flags) -> list[int]:
     """Return the first wrong row, if there is one."""
     return [int(bad.argmax())] if bad.any() else []
 
 
-type Lists = tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]
+type Lists = tuple[Flags, Integers, Integers]
 """Rows with an empty entry, lengths of all rows, and the entries of all rows."""
 
 
@@ -119,7 +119,7 @@ def _lists(pa: ModuleType, column: pyarrow.Array) -> Lists:
     return holes, lengths, entries.fill_null(0).to_numpy().astype(np.int64)
 
 
-def _distinct(columns: Sequence[pyarrow.Array]) -> tuple[list[tuple[str, ...]], NDArray[np.int64]]:
+def _distinct(columns: Sequence[pyarrow.Array]) -> tuple[list[tuple[str, ...]], Integers]:
     """Return the distinct tuples of several columns, and the tuple of every row."""
     encoded = [column.fill_null("").dictionary_encode() for column in columns]
     labels = [part.dictionary.to_pylist() for part in encoded]
@@ -129,7 +129,7 @@ def _distinct(columns: Sequence[pyarrow.Array]) -> tuple[list[tuple[str, ...]], 
     return [tuple(names[k] for names, k in zip(labels, place, strict=True)) for place in positions], of
 
 
-def _numbers(column: pyarrow.Array) -> NDArray[np.float64]:
+def _numbers(column: pyarrow.Array) -> Reals:
     """Return the shortest decimals of numbers that the file may store in single precision; nan for empty entries."""
     distinct, of = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
     return np.array([float(str(number)) for number in distinct])[of]
@@ -301,7 +301,7 @@ def _rows(
 
 def _kept(
     pa: ModuleType, columns: Mapping[str, Array], prefixes: tuple[str, ...], queries: Collection[str] | None
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return the rows of the chosen places and queries, and rows with an empty entry that may be of them."""
     codes = columns["geocode"]
     kept = codes.is_null()

@@ -12,10 +12,9 @@ from types import ModuleType
 import numpy as np
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import make_folder, write_atomically
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.census.geography import one_width
 from ppdinf.census.noisy_files import CONSTRAINT, DPQUERY, PARTITIONS, arrow
 from ppdinf.census.schema import Histogram, Strategy, variance_of
@@ -120,11 +119,11 @@ def simulate_nmf(
             _write(pa, place, geounits, queries, histogram, kind, parts)
 
 
-type Query = tuple[str, tuple[str, ...], NDArray[np.int64], float, str]
+type Query = tuple[str, tuple[str, ...], Integers, float, str]
 """Name, groupings, one array per geounit, variance, sign."""
 
 
-def _noisy(strategy: Strategy, level: str, sums: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Query]:
+def _noisy(strategy: Strategy, level: str, sums: Integers, rng: np.random.Generator) -> Iterator[Query]:
     for name, squared_sigma in strategy.squared_sigmas.get(level, {}).items():
         groupings = strategy.histogram.query(name)
         answers = _answers(strategy.histogram, groupings, sums)
@@ -132,7 +131,7 @@ def _noisy(strategy: Strategy, level: str, sums: NDArray[np.int64], rng: np.rand
         yield f"{name}_dpq", groupings, noisy, variance_of(squared_sigma), ""
 
 
-def _exact(strategy: Strategy, level: str, sums: NDArray[np.int64]) -> Iterator[Query]:
+def _exact(strategy: Strategy, level: str, sums: Integers) -> Iterator[Query]:
     for name in strategy.exact.get(level, ()):
         groupings = strategy.histogram.query(name)
         yield f"{name}_con", groupings, _answers(strategy.histogram, groupings, sums), 0.0, "="
@@ -145,7 +144,7 @@ def _zeros(strategy: Strategy, geounits: int) -> Iterator[Query]:
         yield f"{name}_con", groupings, np.zeros((geounits, size), dtype=np.int64), 0.0, "="
 
 
-def _number_of(facilities: xr.DataArray, table: xr.DataArray) -> NDArray[np.int64]:
+def _number_of(facilities: xr.DataArray, table: xr.DataArray) -> Integers:
     """Return the number of facilities in the order of the table, 0 for households."""
     names = table.dims[:2]
     labels = {name: table[name].values for name in names}
@@ -154,7 +153,7 @@ def _number_of(facilities: xr.DataArray, table: xr.DataArray) -> NDArray[np.int6
         for name in names
     ):
         raise LabelError(f"facilities must have the dimensions {names[0]!r} and {names[1]!r} with the table's labels")
-    number: NDArray[np.int64] = facilities.transpose(*names).sel(labels).values.astype(np.int64)
+    number: Integers = facilities.transpose(*names).sel(labels).values.astype(np.int64)
     persons = table.sum(table.dims[2:]).values
     wrong = (number < 0) | (persons < number) | ((number == 0) & (persons > 0))
     wrong[:, 0] = False
@@ -168,7 +167,7 @@ def _number_of(facilities: xr.DataArray, table: xr.DataArray) -> NDArray[np.int6
     return number
 
 
-def _facilities(number: NDArray[np.int64] | None, histogram: Histogram, by: sp.csr_array) -> Iterator[Query]:
+def _facilities(number: Integers | None, histogram: Histogram, by: sp.csr_array) -> Iterator[Query]:
     if number is None:
         return
     axis, number = histogram.axes[0], by @ number
@@ -179,7 +178,7 @@ def _facilities(number: NDArray[np.int64] | None, histogram: Histogram, by: sp.c
     yield f"{axis.name}_total_ub_con", groupings, upper, 0.0, "<="
 
 
-def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: NDArray[np.int64]) -> NDArray[np.int64]:
+def _answers(histogram: Histogram, groupings: tuple[str, ...], sums: Integers) -> Integers:
     """Sum over and group the axes of every geounit, shape (geounits, size of the query)."""
     answers = sums
     for k, (axis, name) in enumerate(zip(histogram.axes, groupings, strict=True)):
@@ -229,6 +228,6 @@ def _write(
         write_atomically(place / folder / "part-00000.parquet", data.getvalue())
 
 
-def _lists(pa: ModuleType, values: NDArray[np.int64], lengths: Sequence[int]) -> Array:
+def _lists(pa: ModuleType, values: Integers, lengths: Sequence[int]) -> Array:
     """Return values, one list after another, as a column of lists."""
     return pa.ListArray.from_arrays(np.cumsum([0, *lengths], dtype=np.int32), values.ravel())

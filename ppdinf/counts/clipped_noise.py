@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Reals
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution, costs, require_size
 from ppdinf.counts.scales import as_epsilon, falling
@@ -18,7 +19,7 @@ from ppdinf.privacy.gaussian_calibration import discrete_gaussian_sigma
 ROUNDING = 1e-12  # margin of the logarithm that determines the bound of the noise
 
 
-def cut_noise(log_p: NDArray[np.float64], log_tail: NDArray[np.float64]) -> NDArray[np.float64]:
+def cut_noise(log_p: Reals, log_tail: Reals) -> Reals:
     """Return the log probabilities of clipped symmetric noise."""
     rows = np.arange(log_p.size)
     log_matrix = log_p[np.abs(rows[:, np.newaxis] - rows)]
@@ -221,7 +222,7 @@ def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1, weights: ArrayL
     return CountMechanism.of_scales(columns, scales.peak, scales.rising, exact, name="unfixed optimum")
 
 
-def _require_convex(weight: NDArray[np.float64]) -> None:
+def _require_convex(weight: Reals) -> None:
     """Refuse weights that are not row-wise concentrating and convex; without both, the scan from the left can fail."""
     spare = ROUNDING * np.abs(weight).max(axis=1, keepdims=True)
     away = np.abs(np.subtract.outer(np.arange(len(weight)), np.arange(len(weight))))

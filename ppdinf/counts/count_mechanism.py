@@ -16,9 +16,10 @@ from functools import cached_property
 
 import numpy as np
 from flint import arb
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.counts.distribution import as_distribution, require_counts
 from ppdinf.counts.scales import Scales, add_scales, depths, falling, scales_ratio
 from ppdinf.errors import PrivacyError
@@ -105,8 +106,8 @@ class CountMechanism:
     """
 
     def __init__(
-        self, n: int, epsilon: Fraction, name: str, *, log_matrix: NDArray[np.float64] | None = None,
-        scales: Scales | None = None, z: NDArray[np.float64] | None = None, delta: Fraction = Fraction(0),
+        self, n: int, epsilon: Fraction, name: str, *, log_matrix: Reals | None = None,
+        scales: Scales | None = None, z: Reals | None = None, delta: Fraction = Fraction(0),
     ) -> None:  # fmt: skip
         self.n, self.epsilon, self.name, self.z, self.delta = n, epsilon, name, z, delta
         self.scales = scales
@@ -121,7 +122,7 @@ class CountMechanism:
         epsilon: Fraction,
         *,
         name: str,
-        z: NDArray[np.float64] | None = None,
+        z: Reals | None = None,
     ) -> CountMechanism:
         """Construct a mechanism from scales: the column, the largest entry and the pattern of each scale."""
         scales = Scales(np.asarray(column), np.asarray(peak, dtype=np.float64), np.asarray(rising, dtype=bool))
@@ -129,7 +130,7 @@ class CountMechanism:
 
     @classmethod
     def of_logarithms(
-        cls, log_matrix: NDArray[np.float64], epsilon: Fraction, *, name: str, z: NDArray[np.float64] | None = None,
+        cls, log_matrix: Reals, epsilon: Fraction, *, name: str, z: Reals | None = None,
         delta: Fraction = Fraction(0),
     ) -> CountMechanism:  # fmt: skip
         """Construct a mechanism from log probabilities, shape (n, n)."""
@@ -139,7 +140,7 @@ class CountMechanism:
         return f"<CountMechanism {self.name}: {self.n} counts, epsilon {self.epsilon}>"
 
     @cached_property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Reals:
         """Probabilities ``matrix[count, released]``, shape (n, n); entries below about 1e-308 are 0."""
         if self.scales is None:
             assert self._log_matrix is not None
@@ -216,7 +217,7 @@ class CountMechanism:
         away = np.abs(np.arange(self.n)[:, np.newaxis] - np.arange(self.n)) ** power
         return float(distribution @ (self.matrix * away).sum(axis=1))
 
-    def simulate(self, counts: ArrayLike, rng: int | np.random.Generator | None = None) -> NDArray[np.int64]:
+    def simulate(self, counts: ArrayLike, rng: int | np.random.Generator | None = None) -> Integers:
         """Draw a released count for every count, for research; `TwoStage` draws releases.
 
         A million counts take about 0.1 s, because equal counts are drawn together.
@@ -238,7 +239,7 @@ class CountMechanism:
         """
         return self.draw(counts, seeded_stream(np.random.default_rng(rng)))
 
-    def draw(self, counts: ArrayLike, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, counts: ArrayLike, stream: BitStream) -> Integers:
         """Draw a released count for every count from uniform words, exactly from the stated law.
 
         The exact probabilities are sums of ``peak * exp(-epsilon depth)`` with the stored peaks, divided by the row
@@ -267,6 +268,6 @@ class CountMechanism:
         return row
 
     @cached_property
-    def _depths(self) -> NDArray[np.int64]:
+    def _depths(self) -> Integers:
         assert self.scales is not None
         return depths(self.scales.rising)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
-from ppdinf._internal.values import numbers, require_number
+from ppdinf._internal.values import Integers, Reals, numbers, require_number
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.mechanisms.postprocessing.projection import onto_simplices
 from ppdinf.noise.primitives.stream import BitStream
@@ -16,7 +16,7 @@ from ppdinf.noise.primitives.stream import BitStream
 ROUNDING = 1e-9  # tolerance for the sum of probabilities
 
 
-def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
+def as_distribution(z: ArrayLike) -> Reals:
     """Validate a distribution over the counts 0 to n - 1."""
     weights = numbers(z, "a distribution of counts")
     if weights.ndim != 1 or weights.size < 2:
@@ -30,7 +30,7 @@ def as_distribution(z: ArrayLike) -> NDArray[np.float64]:
     return weights / weights.sum()
 
 
-def costs(z: NDArray[np.float64], weights: ArrayLike | None, power: int = 1) -> NDArray[np.float64]:
+def costs(z: Reals, weights: ArrayLike | None, power: int = 1) -> Reals:
     """Return the cost of releasing j when the count is i, shape (n, n): `weights`, or ``z_i |i - j|^power``."""
     if weights is None:
         away = np.abs(np.arange(z.size)[:, np.newaxis] - np.arange(z.size))
@@ -41,7 +41,7 @@ def costs(z: NDArray[np.float64], weights: ArrayLike | None, power: int = 1) -> 
     return stated
 
 
-def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
+def histogram(counts: ArrayLike, n: int) -> Integers:
     """Return the number of cells with each count 0, 1, ..., n - 1.
 
     Parameters
@@ -73,7 +73,7 @@ def histogram(counts: ArrayLike, n: int) -> NDArray[np.int64]:
     return np.bincount(require_counts(counts, n).ravel(), minlength=n)
 
 
-def require_counts(counts: ArrayLike, n: int) -> NDArray[np.int64]:
+def require_counts(counts: ArrayLike, n: int) -> Integers:
     """Return counts from 0 to n - 1 as int64 in their shape; errors do not show counts."""
     require_size(n)
     cells = numbers(counts, "counts", CountError, integer=True)
@@ -95,7 +95,7 @@ POSTPROCESSING = ("isotonic", "simplex", "clip")
 type Postprocessing = Literal["isotonic", "simplex", "clip"]
 
 
-def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex") -> NDArray[np.float64]:
+def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex") -> Reals:
     """Convert a noisy histogram to a distribution.
 
     Parameters
@@ -134,7 +134,7 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
     return nearest / nearest.sum()
 
 
-def rerank(cells: ArrayLike, z: ArrayLike, stream: BitStream) -> NDArray[np.int64]:
+def rerank(cells: ArrayLike, z: ArrayLike, stream: BitStream) -> Integers:
     """Change noisy cells so that their histogram is a given one: the smallest cells get the smallest counts.
 
     Of all tables with this histogram, the result is nearest to the noisy cells in absolute differences.

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import as_epsilon, falls, times
@@ -19,14 +20,14 @@ from ppdinf.errors import PrivacyError, RoundingError
 class Runs(NamedTuple):
     """Linked runs: values of a run are stored at its first row; `tight` has a value for every row."""
 
-    after: NDArray[np.int64]
-    before: NDArray[np.int64]
-    last: NDArray[np.int64]
-    amplitude: NDArray[np.float64]
-    top: NDArray[np.int64]  # height of the largest entry above the first row
-    net: NDArray[np.int64]  # height of the last row above the first row
-    mass: NDArray[np.float64]  # z times the shape of the run, which is 1 at its highest row with positive z
-    held: NDArray[np.int64]  # height of this row above the first row
+    after: Integers
+    before: Integers
+    last: Integers
+    amplitude: Reals
+    top: Integers  # height of the largest entry above the first row
+    net: Integers  # height of the last row above the first row
+    mass: Reals  # z times the shape of the run, which is 1 at its highest row with positive z
+    held: Integers  # height of this row above the first row
     tight: NDArray[np.int8]  # for every row: +1 or -1 if the step to the next row is at its bound
 
 
@@ -198,7 +199,7 @@ def heuristic(z: ArrayLike, epsilon: Parameter, selector: Selector = "sandwich")
     return _built(kept, exact, columns(kept, selector), selector)
 
 
-def columns(z: NDArray[np.float64], selector: str) -> NDArray[np.int64]:
+def columns(z: Reals, selector: str) -> Integers:
     """Return the order in which a selector fills the columns with positive z."""
     if selector == "max":
         order = np.argsort(-z, kind="stable")
@@ -213,7 +214,7 @@ def columns(z: NDArray[np.float64], selector: str) -> NDArray[np.int64]:
     return order[z[order] > 0]
 
 
-def _built(z: NDArray[np.float64], epsilon: Fraction, order: NDArray[np.int64], selector: str) -> CountMechanism:
+def _built(z: Reals, epsilon: Fraction, order: Integers, selector: str) -> CountMechanism:
     table = falls(epsilon)
     upper = order.size + z.size  # each scale fills a column or brings a step to its bound, except one
     column = np.empty(upper, dtype=np.int64)

@@ -8,18 +8,18 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import numbers
+from ppdinf._internal.values import Integers, Reals, numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.likelihood import HistogramNoise
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.privacy.gaussian_calibration import discrete_gaussian_sigma
 
-type Changes = tuple[NDArray[np.int64], sparse.csc_array]
+type Changes = tuple[Integers, sparse.csc_array]
 
 
 class Privatizer(ABC):
@@ -35,11 +35,11 @@ class Privatizer(ABC):
     def rate(self, n: int, epsilon: Fraction) -> Fraction:
         """Return the rate of the noise at which a step of one person has privacy loss at most epsilon."""
 
-    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    def estimate(self, measured: Integers, n: int) -> Reals:
         """Estimate the histogram from its noisy sums, shape (n,); by default, these are the noisy bins."""
         return measured.astype(np.float64)
 
-    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
+    def measure(self, histogram: Integers, epsilon: Fraction, stream: BitStream) -> Integers:
         """Draw the noisy sums of a histogram, which are published."""
         lowest, steps = _changes(self, histogram.size)
         measured = lowest * histogram.sum() + steps @ np.cumsum(histogram[:0:-1])[::-1]
@@ -51,11 +51,11 @@ class Privatizer(ABC):
         """Return the number of noisy sums of a histogram of n counts."""
         return int(_changes(self, n)[0].size)
 
-    def cells(self, measured: NDArray[np.int64]) -> int | None:
+    def cells(self, measured: Integers) -> int | None:
         """Return the number of cells if the noisy sums include it, otherwise None."""
         return int(measured[0]) if self.includes_total else None
 
-    def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
+    def noise(self, measured: Integers, n: int, epsilon: Fraction) -> HistogramNoise:
         """Return the law of the noisy sums given a table."""
         return HistogramNoise(measured, *_changes(self, n), float(self.rate(n, epsilon)))
 
@@ -86,7 +86,7 @@ class Cumulative(Privatizer):
         """Return the rate of the noise: a person changes one of the numbers by one."""
         return epsilon
 
-    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    def estimate(self, measured: Integers, n: int) -> Reals:
         """Return the differences of the noisy numbers of cells, from 0 to all cells."""
         return np.diff(np.append(measured[1:], measured[0]), prepend=0).astype(np.float64)
 
@@ -96,34 +96,32 @@ class CyclicLaplace(Cumulative):
 
     includes_total = False
 
-    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    def estimate(self, measured: Integers, n: int) -> Reals:
         """Return the noisy bins."""
         return measured.astype(np.float64)
 
-    def measure(self, histogram: NDArray[np.int64], epsilon: Fraction, stream: BitStream) -> NDArray[np.int64]:
+    def measure(self, histogram: Integers, epsilon: Fraction, stream: BitStream) -> Integers:
         """Draw a noisy histogram with the same total."""
         return _around(histogram, draw_discrete_laplace(epsilon, histogram.size, stream))
 
-    def cells(self, measured: NDArray[np.int64]) -> int | None:
+    def cells(self, measured: Integers) -> int | None:
         """Return the number of cells, the sum of the bins, which noise around a cycle preserves."""
         return int(measured.sum())
 
-    def noise(self, measured: NDArray[np.int64], n: int, epsilon: Fraction) -> HistogramNoise:
+    def noise(self, measured: Integers, n: int, epsilon: Fraction) -> HistogramNoise:
         """Return the law of the noisy numbers of cells below each count, with noise ``L_0 - L_i``."""
         lowest, steps = _changes(self, n)
         lowest = np.append(0, lowest[1:])  # no cell is below 0
         return HistogramNoise(np.cumsum(measured) - measured, lowest, steps, float(epsilon), shifted=True)
 
 
-def cyclic_gaussian(
-    histogram: NDArray[np.int64], epsilon: Fraction, delta: Fraction, stream: BitStream
-) -> NDArray[np.int64]:
+def cyclic_gaussian(histogram: Integers, epsilon: Fraction, delta: Fraction, stream: BitStream) -> Integers:
     """Draw a histogram with discrete Gaussian noise around a cycle, (epsilon, delta) for a shift by one."""
     sigma = Fraction(discrete_gaussian_sigma(epsilon, delta)).limit_denominator(10**6)
     return _around(histogram, draw_discrete_gaussian((sigma + Fraction(1, 10**6)) ** 2, histogram.size, stream))
 
 
-def _around(histogram: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+def _around(histogram: Integers, noise: Integers) -> Integers:
     return histogram + noise - np.roll(noise, -1)
 
 
@@ -150,7 +148,7 @@ class Hierarchical(Privatizer):
         """Return the rate of the noise: a person changes two sums on each level by one."""
         return epsilon / (2 * _levels_of_tree(n))
 
-    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    def estimate(self, measured: Integers, n: int) -> Reals:
         """Average upwards, then make the sums consistent downwards."""
         sizes = BRANCHES ** np.arange(_levels_of_tree(n) + 1)
         levels = np.split(measured.astype(np.float64), np.cumsum(sizes)[:-1])
@@ -204,7 +202,7 @@ class Privelet(Privatizer):
         """Return the rate of the noise: a person changes the differences by 2 log2(n) in total."""
         return epsilon / (2 * _halvings(n))
 
-    def estimate(self, measured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    def estimate(self, measured: Integers, n: int) -> Reals:
         """Compute each half from the interval's sum and difference, from the total down."""
         bins = measured[:1].astype(np.float64)
         for level in range(_halvings(n)):
@@ -236,7 +234,7 @@ def noisy_histogram(
     privatizer: Name = "cyclic-laplace",
     *,
     delta: Parameter | None = None,
-) -> NDArray[np.float64]:
+) -> Reals:
     """Draw a noisy histogram.
 
     Parameters

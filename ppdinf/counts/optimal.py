@@ -10,11 +10,12 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Reals
 from ppdinf.counts.clipped_noise import truncated_geometric
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution, costs
@@ -24,7 +25,7 @@ from ppdinf.errors import RoundingError
 REFINEMENTS = 10
 SMALL = 1e-15  # largest error of a sum
 
-type Columns = NDArray[np.float64]  # shape (m, n), one row for each column of the mechanism, or (m, n - 1) for steps
+type Columns = Reals  # shape (m, n), one row for each column of the mechanism, or (m, n - 1) for steps
 
 
 def slacks(t: Columns, E: float) -> tuple[Columns, Columns]:
@@ -43,7 +44,7 @@ def adjoint(u: Columns, v: Columns, E: float) -> Columns:
 class ColumnSystems:
     """The systems of all columns, and the dense system that couples them."""
 
-    def __init__(self, u: Columns, v: Columns, z: NDArray[np.float64], E: float) -> None:
+    def __init__(self, u: Columns, v: Columns, z: Reals, E: float) -> None:
         m, n = u.shape[0], z.size
         self.z = z
         self.middle = np.empty(m, dtype=np.int64)
@@ -74,9 +75,7 @@ class ColumnSystems:
             except LinAlgError:
                 bump *= 100
 
-    def solve(
-        self, rhs: Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
-    ) -> tuple[Columns, NDArray[np.float64], NDArray[np.float64]]:
+    def solve(self, rhs: Columns, rows: Reals, fixed: Reals) -> tuple[Columns, Reals, Reals]:
         """Solve for the step of the matrix and of both multipliers, with iterative refinement of the sums."""
         dt, dlam, dmu = self._solved(rhs, rows, fixed)
         off = np.inf
@@ -89,14 +88,12 @@ class ColumnSystems:
             dt, dlam, dmu = dt + more[0], dlam + more[1], dmu + more[2]
         return dt, dlam, dmu
 
-    def _solved(
-        self, rhs: Columns, rows: NDArray[np.float64], fixed: NDArray[np.float64]
-    ) -> tuple[Columns, NDArray[np.float64], NDArray[np.float64]]:
+    def _solved(self, rhs: Columns, rows: Reals, fixed: Reals) -> tuple[Columns, Reals, Reals]:
         missing = rows - self._columns(rhs, fixed)[0].sum(axis=0)
         dlam = cho_solve(self.dense, missing / self.size) / self.size
         return *self._columns(rhs + dlam, fixed)[:1], dlam, self._columns(rhs + dlam, fixed)[1]
 
-    def _columns(self, rhs: Columns, fixed: NDArray[np.float64]) -> tuple[Columns, NDArray[np.float64]]:
+    def _columns(self, rhs: Columns, fixed: Reals) -> tuple[Columns, Reals]:
         """Solve ``H dt = rhs + z dmu``, ``z' dt = fixed`` for every column."""
         shape = np.einsum("ji,ji->j", self.p, rhs)
         level = np.einsum("ji,ji->j", self.h, rhs)
@@ -249,7 +246,7 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
     return CountMechanism.of_logarithms(log_matrix, exact, name="optimal", z=z)
 
 
-def _coupled(z: NDArray[np.float64], epsilon: Fraction) -> CountMechanism:
+def _coupled(z: Reals, epsilon: Fraction) -> CountMechanism:
     """Return truncated geometric noise, followed by its monotone coupling with the distribution z."""
     noise, filled = truncated_geometric(z.size, epsilon), np.flatnonzero(z)
     assert noise.scales is not None
@@ -272,7 +269,7 @@ def _coupled(z: NDArray[np.float64], epsilon: Fraction) -> CountMechanism:
 
 
 @np.errstate(all="ignore")  # values that rounding makes infinite end the search
-def _search(cost: Columns, z: NDArray[np.float64], share: NDArray[np.float64], E: float) -> Columns:
+def _search(cost: Columns, z: Reals, share: Reals, E: float) -> Columns:
     m, n = cost.shape
     t = np.tile(share[:, np.newaxis], (1, n))
     cost = cost - cost.min()
@@ -331,7 +328,7 @@ def _shared(cost: Columns, E: float) -> tuple[Columns, Columns]:
     return (below + E * above) / (E * E - 1), (E * below + above) / (E * E - 1)
 
 
-def _repaired(t: Columns, share: NDArray[np.float64], E: float) -> Columns:
+def _repaired(t: Columns, share: Reals, E: float) -> Columns:
     """Mix with the matrix ``1 z`` until every ratio is within its bound; all sums are preserved."""
     centre = np.tile(share[:, np.newaxis], (1, t.shape[1]))
     slack, room = np.stack(slacks(t, E)), np.stack(slacks(centre, E))

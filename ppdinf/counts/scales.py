@@ -9,10 +9,11 @@ from functools import lru_cache
 
 import numpy as np
 from flint import ctx
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter, as_fraction, ball
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import PrivacyError
 
 SMALLEST = 650  # exp(-650) is far above the smallest double, so that products are accurate
@@ -22,7 +23,7 @@ MANY = 20  # largest n for which all 2^(n-1) scales are listed
 
 
 @lru_cache(maxsize=32)
-def falls(epsilon: Fraction) -> NDArray[np.float64]:
+def falls(epsilon: Fraction) -> Reals:
     """Tabulate exp(-epsilon k) for k = 0, 1, ... down to about exp(-650), within one unit in the last place."""
     size = max(2, min(int(SMALLEST / epsilon), LONGEST))
     with ctx.workprec(128):
@@ -34,7 +35,7 @@ def falls(epsilon: Fraction) -> NDArray[np.float64]:
 
 
 @jit
-def times(x: float, k: int, table: NDArray[np.float64]) -> float:
+def times(x: float, k: int, table: Reals) -> float:
     """Return ``x * exp(epsilon k)``, for integers k of either sign."""
     longest = table.size - 1
     while k > longest:
@@ -54,7 +55,7 @@ def as_epsilon(epsilon: Parameter) -> Fraction:
     return exact
 
 
-def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
+def depths(patterns: Flags) -> Integers:
     """Return the number of steps below the highest entry of each scale."""
     patterns = np.asarray(patterns, dtype=bool)
     heights = np.zeros((*patterns.shape[:-1], patterns.shape[-1] + 1), dtype=np.int64)
@@ -62,7 +63,7 @@ def depths(patterns: NDArray[np.bool_]) -> NDArray[np.int64]:
     return heights.max(axis=-1, keepdims=True) - heights
 
 
-def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
+def scale(pattern: ArrayLike, epsilon: Parameter) -> Reals:
     """Return the scale of a pattern.
 
     Parameters
@@ -95,7 +96,7 @@ def scale(pattern: ArrayLike, epsilon: Parameter) -> NDArray[np.float64]:
     return _scales((rising > 0)[np.newaxis], as_epsilon(epsilon))[:, 0]
 
 
-def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
+def single_peaked(j: int, n: int) -> Flags:
     """Return the pattern that increases up to row j and then decreases.
 
     See Also
@@ -113,7 +114,7 @@ def single_peaked(j: int, n: int) -> NDArray[np.bool_]:
     return np.arange(n - 1) < j
 
 
-def scales(n: int, epsilon: Parameter) -> NDArray[np.float64]:
+def scales(n: int, epsilon: Parameter) -> Reals:
     """List all scales of length n as columns.
 
     Parameters
@@ -143,19 +144,19 @@ def scales(n: int, epsilon: Parameter) -> NDArray[np.float64]:
     return _scales(patterns(n), as_epsilon(epsilon))
 
 
-def patterns(n: int) -> NDArray[np.bool_]:
+def patterns(n: int) -> Flags:
     """List all patterns of scales of length n, shape (2^(n - 1), n - 1)."""
     if not 1 <= n <= MANY:
         raise PrivacyError(f"n must be from 1 to {MANY}, because there are 2^(n - 1) scales of length n, found {n}")
     return (np.arange(2 ** (n - 1))[:, np.newaxis] >> np.arange(n - 2, -1, -1) & 1).astype(bool)
 
 
-def _scales(rising: NDArray[np.bool_], epsilon: Fraction) -> NDArray[np.float64]:
+def _scales(rising: Flags, epsilon: Fraction) -> Reals:
     unscaled = falling(depths(rising), epsilon)
     return (unscaled / unscaled.sum(axis=1, keepdims=True)).T
 
 
-def falling(depth: NDArray[np.int64], epsilon: Fraction) -> NDArray[np.float64]:
+def falling(depth: Integers, epsilon: Fraction) -> Reals:
     """Return exp(-epsilon depth) from the table; 0 below the smallest doubles."""
     table = falls(epsilon)
     below = np.exp(-float(epsilon) * np.maximum(depth, table.size)) if depth.max(initial=0) >= table.size else 0.0
@@ -166,9 +167,9 @@ def falling(depth: NDArray[np.int64], epsilon: Fraction) -> NDArray[np.float64]:
 class Scales:
     """Columns as sums of scales."""
 
-    column: NDArray[np.int64]
-    peak: NDArray[np.float64]
-    rising: NDArray[np.bool_]
+    column: Integers
+    peak: Reals
+    rising: Flags
 
 
 @jit

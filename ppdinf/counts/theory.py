@@ -19,9 +19,10 @@ from fractions import Fraction
 
 import numpy as np
 from flint import nmod_mat
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Reals
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution
 from ppdinf.counts.scales import Scales, depths, scales
@@ -60,9 +61,7 @@ def dimensions(n: int, fixed: int | None = None) -> int:
     return int(2 ** (n - 1) * n - n if fixed is None else 2 ** (n - 1) * fixed - n - fixed + 1)
 
 
-def representation(
-    n: int, epsilon: Parameter, z: ArrayLike | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def representation(n: int, epsilon: Parameter, z: ArrayLike | None = None) -> tuple[Reals, Reals]:
     """Return equations ``M b = r`` of the representations of mechanisms for small n; with ``b >= 0``, their polytope.
 
     Parameters
@@ -223,7 +222,7 @@ def _powers(n: int) -> list[int]:
     return [pow(base, k, PRIME) for k in range(n + 1)]
 
 
-def _weights(z: NDArray[np.float64]) -> list[int]:
+def _weights(z: Reals) -> list[int]:
     """Return the elements of the field that the probabilities are."""
     exact = [Fraction(float(p)) for p in z]
     return [p.numerator * pow(p.denominator, -1, PRIME) % PRIME for p in exact]

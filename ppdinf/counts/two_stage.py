@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array, assign, numbers
+from ppdinf._internal.values import Array, Integers, Reals, assign, numbers
 from ppdinf.counts.clipped_noise import truncated_geometric, unfixed
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, require_size, rerank, to_distribution
@@ -158,7 +157,7 @@ class TwoStage(CellLaw):
             assign(self, drawn=tuple(require_counts(self.drawn, self.n).tolist()))
 
     @cached_property
-    def noisy(self) -> NDArray[np.float64] | None:
+    def noisy(self) -> Reals | None:
         """The noisy histogram, float64 of shape (n,), estimated from the noisy sums; None before they are drawn."""
         return None if self.measured is None else PURE[self.privatizer].estimate(np.array(self.measured), self.n)
 
@@ -187,11 +186,11 @@ class TwoStage(CellLaw):
         return truncated_geometric(self.n, self.budgets[1] * (1 - SPARE))
 
     @property
-    def _fixed_point(self) -> NDArray[np.float64]:
+    def _fixed_point(self) -> Reals:
         assert self.noisy is not None
         return to_distribution(self.noisy, self.postprocessing)  # type: ignore[arg-type]
 
-    def _constructed(self, constructor: str, z: NDArray[np.float64]) -> CountMechanism:
+    def _constructed(self, constructor: str, z: Reals) -> CountMechanism:
         second = self.budgets[1]
         within = second * (1 - SPARE)
         if constructor == "optimal":
@@ -206,7 +205,7 @@ class TwoStage(CellLaw):
         return found
 
     @property
-    def probabilities(self) -> NDArray[np.float64]:
+    def probabilities(self) -> Reals:
         """Matrix of the mechanism of the cells."""
         return self.mechanism.matrix
 
@@ -269,13 +268,13 @@ class TwoStage(CellLaw):
 
         return PreparedRelease(self, bind(self.public, frame, cells), None, draw)
 
-    def _first_stage(self, cells: NDArray[np.int64], stream: BitStream) -> TwoStage:
+    def _first_stage(self, cells: Integers, stream: BitStream) -> TwoStage:
         if self.n is None:
             return self._chosen(cells, stream)
         measured = PURE[self.privatizer].measure(histogram(cells, self.n), self.budgets[0], stream)
         return replace(self, measured=measured.tolist())
 
-    def _chosen(self, cells: NDArray[np.int64], stream: BitStream) -> TwoStage:
+    def _chosen(self, cells: Integers, stream: BitStream) -> TwoStage:
         """Choose n: the noisy cumulative counts of all counts are private together, so a stopping time is free."""
         measured, n = [cells.size], 2
         while True:
@@ -285,23 +284,23 @@ class TwoStage(CellLaw):
                 return replace(self, n=n, measured=measured)
             n = 2 * n - 1
 
-    def _top_coded(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _top_coded(self, cells: Integers) -> Integers:
         return np.minimum(cells, self.n - 1)
 
-    def _ranked(self, noisy: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
+    def _ranked(self, noisy: Integers, stream: BitStream) -> Integers:
         return rerank(noisy, self._fixed_point, stream) if self.constructor == "ranked" else noisy
 
     def before_postprocessing(self, table: Array) -> Array:
         """Return the noisy cells before they were re-ranked, in the shape of `table`."""
         return table if self.drawn is None else np.array(self.drawn).reshape(table.shape)
 
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Integers, x: Integers) -> float:
         """Return the log probability of the noisy sums and cells given the table x."""
         return super().log_weight(system, self.before_postprocessing(y), x)
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> NDArray[np.int64]:
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Draw releases of a table, int64 of shape (draws, d), or noisy cells if the histogram is already drawn."""
         if self.noisy is not None:
             return super().draw(system, cells, draws, stream, plan)

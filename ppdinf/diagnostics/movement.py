@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.tables import dependent_factors
 from ppdinf.errors import ModelError
-from ppdinf.fiber.gibbs.table_update import Directions, Whole, advance, directions
+from ppdinf.fiber.gibbs.table_update import Directions, advance, directions
 from ppdinf.models.model_order import in_model_order
 from ppdinf.models.posterior_tables import of_draws
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
@@ -68,7 +68,7 @@ def acceptance_by_cell(draws: xr.DataArray) -> pd.DataFrame:
 STEPS = 32  # steps, each from another posterior draw
 
 
-def mobile_cells(table: TensorVariable, idata: xr.DataTree, model: pm.Model) -> NDArray[np.bool_]:
+def mobile_cells(table: TensorVariable, idata: xr.DataTree, model: pm.Model) -> Flags:
     """Return which cells move in steps from posterior draws, shape (d,); all True if steps cannot be repeated."""
     law, posterior, rng = table.owner.op, idata.posterior, np.random.default_rng(0)
     fiber = law.fiber
@@ -189,8 +189,8 @@ def coupling_bound(
 
             # both chains use the same directions, random truncation and uniform numbers
             def next_after(
-                table: Whole, along: Directions = along, offsets: Whole | None = offsets, seed: np.int64 = seed
-            ) -> Whole:
+                table: Integers, along: Directions = along, offsets: Integers | None = offsets, seed: np.int64 = seed
+            ) -> Integers:
                 lower, width = truncation.around(table, offsets)
                 weights = law[0] if offsets is None else truncation.restricted(law[0], lower, width)
                 return advance(fiber, table, [weights, *law[1:]], along, np.random.default_rng(seed), lower=lower)

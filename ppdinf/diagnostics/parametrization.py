@@ -21,7 +21,6 @@ import math
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.stats import binom
 
 from ppdinf._internal.pymc_compat import (
@@ -45,7 +44,7 @@ from ppdinf._internal.pymc_compat import (
     compile_pymc,
     toposort,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags
 
 SMALL = 0.25  # share of draws with the smallest scales
 CROWDED = 0.6  # share of divergences among these draws above which the scale is considered the cause
@@ -55,8 +54,6 @@ WITH = 0.9  # correlation above which the scale moves only with its effects
 EVALUATED = 200  # draws for which means and scales of effects are computed
 
 LINEAR = DimShuffle, Subtensor, AdvancedSubtensor, Reshape, ViewOp, Sum, Add, Sub, Neg, Mul, TrueDiv
-
-type Flags = NDArray[np.bool_]
 
 
 def parametrisations(idata: xr.DataTree, model: pm.Model, low: list[str]) -> list[str]:

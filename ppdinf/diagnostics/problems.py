@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags
 from ppdinf.diagnostics.convergence import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
 from ppdinf.diagnostics.movement import mobile_cells
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
@@ -154,7 +154,7 @@ def _movement_problems(cells: pd.DataFrame, idata: xr.DataTree, model: pm.Model)
     return problems
 
 
-def _mobile(name: str, idata: xr.DataTree, model: pm.Model) -> NDArray[np.bool_]:
+def _mobile(name: str, idata: xr.DataTree, model: pm.Model) -> Flags:
     """Return which cells should move: for a confidential table, those that move in steps from posterior draws."""
     rv = model[name]
     if isinstance(rv.owner.op, ConfidentialRV):

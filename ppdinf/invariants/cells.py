@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import (
@@ -52,7 +52,7 @@ class Cells(Statement):
         suffix = " (structural zero)" if self.known else ""
         return rows_of(chosen, frame), CellNames(frame, chosen, frame.dims, after=suffix)
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the statement with the labels of the part; nothing if it has none of the cells."""
         if not self._mask(whole)[cells].any():
             return ()
@@ -65,7 +65,7 @@ class Cells(Statement):
         every = ((part.dims[0], tuple(part.coords[part.dims[0]][1].tolist())),)
         return (replace(self, where=where or every),)
 
-    def _mask(self, frame: Frame) -> NDArray[np.bool_]:
+    def _mask(self, frame: Frame) -> Flags:
         mask = np.ones(frame.size, dtype=bool)
         for coordinate, labels in self.where:
             mask &= frame.select(coordinate, labels)
@@ -225,7 +225,7 @@ class AtLeast(Statement):
         names = CellNames(frame, larger, frame.dims, before=f"{self} at ")
         return sp.csr_array(B), np.zeros(larger.size, dtype=np.int64), names
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the statement if the part has both labels."""
         has_both = self.dim in part.dims and {self.larger, self.smaller} <= set(part.coords[self.dim][1].tolist())
         return (self,) if has_both else ()

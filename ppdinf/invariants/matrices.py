@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json
+from ppdinf._internal.values import Integers, Json
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Bounds, Rows, Statement, as_integer, as_label, as_text
@@ -71,7 +70,7 @@ class Matrix(Statement):
         weight, row, column = entries
         return sp.csr_array((weight, (row, column)), shape=(len(self.names), self.width))
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the rows that have entries in the cells of the part only, without labels of columns."""
         place = np.full(whole.size, -1)
         place[cells] = np.arange(cells.size)
@@ -88,7 +87,7 @@ class Matrix(Statement):
             cells=None,
         )
 
-    def _with_rows(self, kept: NDArray[np.int64], **entries: Any) -> tuple[Statement, ...]:
+    def _with_rows(self, kept: Integers, **entries: Any) -> tuple[Statement, ...]:
         return (replace(self, **entries),) if kept.size else ()
 
 
@@ -126,7 +125,7 @@ class LinearBound(Matrix):
         """Return the stated rows and limits."""
         return self.matrix(frame), np.array(self.limits, dtype=np.int64), self.names
 
-    def _with_rows(self, kept: NDArray[np.int64], **entries: Any) -> tuple[Statement, ...]:
+    def _with_rows(self, kept: Integers, **entries: Any) -> tuple[Statement, ...]:
         return super()._with_rows(kept, limits=tuple(self.limits[row] for row in kept), **entries)
 
     def __str__(self) -> str:

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ppdinf._internal.values import is_visible
+from ppdinf._internal.values import Integers, is_visible
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_integer, as_label, as_text, no_rows
@@ -36,7 +33,7 @@ class Covariates(Statement):
             frame.coordinate(name)
         return no_rows(frame), []
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the coordinates of the part."""
         names = tuple(name for name in self.names if name in part.coords)
         return (Covariates(names),) if names else ()
@@ -110,7 +107,7 @@ class Labels(Statement):
             )
         return no_rows(frame), []
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the labels of the part."""
         return (Labels(self.dim, tuple(part.coords[self.dim][1].tolist())),) if self.dim in part.dims else ()
 

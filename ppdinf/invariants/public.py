@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array, Json, as_html
+from ppdinf._internal.values import Array, Flags, Integers, Json, Reals, as_html
 from ppdinf.errors import CountError, InvariantError, LabelError
 from ppdinf.invariants.statement import Chosen, Joined, Statement, no_rows, rows_of
 from ppdinf.lattice.blocks import structure
@@ -72,12 +71,12 @@ class System:
     public: Public
     frame: Frame
     A: sp.csr_array
-    values: NDArray[np.int64]
+    values: Integers
     names: Sequence[str]
     B: sp.csr_array
-    limits: NDArray[np.int64]
+    limits: Integers
     bound_names: Sequence[str]
-    empty: NDArray[np.bool_]
+    empty: Flags
 
     def __repr__(self) -> str:
         sizes = f"{len(self.names)} sums and {len(self.bound_names)} bounds on {self.frame.size} cells"
@@ -89,7 +88,7 @@ class System:
         return self.structure.lattice
 
     @cached_property
-    def fixed(self) -> NDArray[np.bool_]:
+    def fixed(self) -> Flags:
         """Cells that are determined by the public sums and bounds together.
 
         All determined cells if bounds leave at most 100 cells undecided. In larger tables, the cells that are
@@ -98,7 +97,7 @@ class System:
         return fixed_cells(self.structure, self.A, self.values, self.B, self.limits)
 
     @cached_property
-    def cell_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def cell_limits(self) -> tuple[Reals, Reals]:
         """Smallest and largest count of each cell by bounds on single cells alone; infinite for unbounded cells."""
         low = np.full(self.frame.size, -np.inf)
         high = np.full(self.frame.size, np.inf)
@@ -175,7 +174,7 @@ class System:
         """
         self.require_cells(self.cells(table))
 
-    def require_cells(self, cells: NDArray[np.int64], *, bounds: bool = True) -> None:
+    def require_cells(self, cells: Integers, *, bounds: bool = True) -> None:
         """Raise unless cells in the order of the columns of ``A`` satisfy the public statements.
 
         Parameters
@@ -226,7 +225,7 @@ class System:
         )  # fmt: skip
         return self.frame.table(nearest)
 
-    def cells(self, table: TableLike) -> NDArray[np.int64]:
+    def cells(self, table: TableLike) -> Integers:
         """Return the cells of `table` in the order of the columns of ``A``, after a check of its labels.
 
         Examples
@@ -243,16 +242,11 @@ class System:
             raise LabelError(f"the array has shape {frame.shape}, but the bound table has shape {self.frame.shape}")
         return cells
 
-    def _sums(self, cells: NDArray[np.int64]) -> tuple[Array, Array]:
+    def _sums(self, cells: Integers) -> tuple[Array, Array]:
         return exact_product(self.A, cells), exact_product(self.B, cells)
 
 
-def bind(
-    public: Public,
-    frame: Frame,
-    cells: NDArray[np.int64],
-    values: Values | None = None,
-) -> System:
+def bind(public: Public, frame: Frame, cells: Integers, values: Values | None = None) -> System:
     """Compute the rows of the statements for the labels of a table; see `Public.on`."""
     rows = [statement.equalities(frame) for statement in public]
     bounds = [statement.inequalities(frame) for statement in public]
@@ -283,7 +277,7 @@ def _stack(frame: Frame, parts: list[sp.csr_array]) -> sp.csr_array:
     return filled[0] if len(filled) == 1 else sp.csr_array(sp.vstack(filled))
 
 
-def _read_off(A: sp.csr_array, cells: NDArray[np.int64], names: Sequence[str]) -> NDArray[np.int64]:
+def _read_off(A: sp.csr_array, cells: Integers, names: Sequence[str]) -> Integers:
     sums = exact_product(A, cells)
     large = np.flatnonzero(np.abs(sums) > LARGEST)
     if large.size:
@@ -291,7 +285,7 @@ def _read_off(A: sp.csr_array, cells: NDArray[np.int64], names: Sequence[str]) -
     return sums.astype(np.int64)
 
 
-def _by_row(values: Values, names: Sequence[str], zero_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _by_row(values: Values, names: Sequence[str], zero_rows: Flags) -> Integers:
     """Return the values in the order of the rows; structural zeros may be omitted."""
     if isinstance(values, Mapping | pd.Series):
         stated, known = dict(values.items()), set(names)

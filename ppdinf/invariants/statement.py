@@ -12,9 +12,8 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, NamedInFiles
+from ppdinf._internal.values import Integers, Json, NamedInFiles
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.tables.frame import LARGEST, Frame, native, refuse_unwritable
 
@@ -52,7 +51,7 @@ class CellNames(Names):
     """Rows named after cells, by a subset of the cells' labels."""
 
     frame: Frame
-    cells: NDArray[np.int64]
+    cells: Integers
     by: tuple[str, ...]
     before: str = ""
     after: str = ""
@@ -111,7 +110,7 @@ class Joined(Names):
 class Chosen(Names):
     """A subset of a sequence of names."""
 
-    def __init__(self, names: Sequence[str], rows: NDArray[np.int64]) -> None:
+    def __init__(self, names: Sequence[str], rows: Integers) -> None:
         self._names, self._rows = names, rows
 
     def __len__(self) -> int:
@@ -122,7 +121,7 @@ class Chosen(Names):
         return self._names[int(self._rows[row])]
 
 
-def cell_names(names: Sequence[str]) -> Iterator[tuple[CellNames, NDArray[np.int64]]]:
+def cell_names(names: Sequence[str]) -> Iterator[tuple[CellNames, Integers]]:
     """Return the rows that are named after cells, and their places in `names`, part by part."""
     if isinstance(names, CellNames):
         yield names, np.arange(len(names))
@@ -139,7 +138,7 @@ def cell_names(names: Sequence[str]) -> Iterator[tuple[CellNames, NDArray[np.int
 
 
 Rows = tuple[sp.csr_array, Sequence[str]]
-Bounds = tuple[sp.csr_array, NDArray[np.int64], Sequence[str]]
+Bounds = tuple[sp.csr_array, Integers, Sequence[str]]
 
 
 class Statement(NamedInFiles, by="kind"):
@@ -164,7 +163,7 @@ class Statement(NamedInFiles, by="kind"):
         """Return the names of the coordinates and dimensions that the statement makes public."""
         return frozenset()
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return statements about a part of a table whose rows include all rows within the part."""
         return (self,)
 
@@ -193,7 +192,7 @@ def no_rows(frame: Frame) -> sp.csr_array:
     return sp.csr_array((0, frame.size), dtype=np.int64)
 
 
-def rows_of(cells: NDArray[np.int64], frame: Frame, weight: int = 1) -> sp.csr_array:
+def rows_of(cells: Integers, frame: Frame, weight: int = 1) -> sp.csr_array:
     """Return one row per given cell, with `weight` in its column."""
     n = cells.size
     return sp.csr_array((np.full(n, weight, dtype=np.int64), cells, np.arange(n + 1)), shape=(n, frame.size))

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, assign
+from ppdinf._internal.values import Integers, Json, assign
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import CellNames, Chosen, GroupNames, Joined, Rows, Statement, as_label, as_text, plain
@@ -62,7 +61,7 @@ class Sums(Statement):
         suffix = "" if self.weights is None else f" weighted by {self.weights}"
         return A, CellNames(frame, first, self.by, "" if self.by else "total", suffix)
 
-    def _check_nested(self, frame: Frame, within: str, codes: NDArray[np.int64], first: NDArray[np.int64]) -> None:
+    def _check_nested(self, frame: Frame, within: str, codes: Integers, first: Integers) -> None:
         outer, labels = frame.codes(within)
         elsewhere = np.flatnonzero(outer != outer[first][codes])
         if elsewhere.size:
@@ -74,7 +73,7 @@ class Sums(Statement):
                 f"not nest: give its parts distinct names, or use margin({within!r}, ...)"
             )
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the sums without coordinates that are constant in the part; none if the weights are."""
         if self.weights is not None and self.weights not in part.coords:
             return ()
@@ -131,7 +130,7 @@ class Parents(Statement):
         groups, names = pd.factorize(np.array([parents[label] for label in dim_labels], dtype=object))
         return _indicator(groups[codes], len(names)), GroupNames(self.dim, names.tolist())
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the statement, or the total of the part if all of its cells have one parent."""
         return (self,) if self.dim in part.coords else (Sums(),)
 
@@ -295,7 +294,7 @@ def _pairs(parents: object) -> tuple[tuple[str | int, str | int], ...]:
     return tuple((as_label(k, "a label"), as_label(v, f"the parent of {k!r}")) for k, v in parents.items())
 
 
-def _indicator(codes: NDArray[np.int64], rows: int) -> sp.csr_array:
+def _indicator(codes: Integers, rows: int) -> sp.csr_array:
     """Return the matrix whose row r has a 1 in each column with code r."""
     ones, ends = np.ones(codes.size, dtype=np.int64), np.arange(codes.size + 1)
     return sp.csr_array(sp.csc_array((ones, codes, ends), shape=(rows, codes.size)))
@@ -327,7 +326,7 @@ class SelectedSums(Statement):
         rows = np.array(self.rows, dtype=np.int64)
         return sp.csr_array(matrix[rows]), Chosen(names, rows)
 
-    def restricted(self, whole: Frame, part: Frame, cells: NDArray[np.int64]) -> tuple[Statement, ...]:
+    def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return the other statements: the caller keeps those of their sums that are public."""
         return tuple(found for statement in self.of for found in statement.restricted(whole, part, cells))
 

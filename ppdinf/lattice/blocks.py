@@ -6,15 +6,13 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.lattice.class_sums import CoreSums, core_sums, proportional_rows
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.margins import HierarchicalTable, hierarchical
-from ppdinf.lattice.systems import IntVector, MatrixLike, integer_matrix
-
-Mask = NDArray[np.bool_]
+from ppdinf.lattice.systems import MatrixLike, integer_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,22 +56,22 @@ class Structure:
 
     lattice: Lattice
     class_system: sparse.csc_array
-    class_sizes: IntVector
-    determined: Mask
-    blocks: IntVector
-    block_ranks: IntVector
-    sum_ranks: IntVector
-    fixed: Mask
-    tied_to: IntVector
-    tied_ratio: IntVector
+    class_sizes: Integers
+    determined: Flags
+    blocks: Integers
+    block_ranks: Integers
+    sum_ranks: Integers
+    fixed: Flags
+    tied_to: Integers
+    tied_ratio: Integers
 
     @property
-    def classes(self) -> IntVector:
+    def classes(self) -> Integers:
         """Class of each cell, shape (d,); a cell in no constraint is a separate class."""
         return self.lattice.classes
 
     @property
-    def partition(self) -> Mask:
+    def partition(self) -> Flags:
         """Whether every class sum of a block is determined (it is one class), shape (n_blocks,)."""
         return self.sum_ranks == 0
 
@@ -118,7 +116,7 @@ class Structure:
                 found.append(replace(table, classes=classes[table.classes]))
         return found
 
-    def restricted(self, cells: IntVector) -> tuple[Lattice, list[HierarchicalTable]]:
+    def restricted(self, cells: Integers) -> tuple[Lattice, list[HierarchicalTable]]:
         """Return the sublattice over the cells of one or more blocks, and its tables."""
         if cells.size == self.blocks.size:
             return self.lattice, self.tables
@@ -224,8 +222,8 @@ def structure(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Struc
 
 
 def _ties(
-    lattice: Lattice, sizes: IntVector, determined: Mask, group: IntVector, height: IntVector
-) -> tuple[IntVector, IntVector]:
+    lattice: Lattice, sizes: Integers, determined: Flags, group: Integers, height: Integers
+) -> tuple[Integers, Integers]:
     d = lattice.classes.size
     tied_to, ratio = np.arange(d), np.ones((d, 2), dtype=np.int64)
     # A single cell equals its class sum, so proportional sums tie such cells.
@@ -244,7 +242,7 @@ def _ties(
     return tied_to, ratio
 
 
-def _listed(mask: Mask, shown: int = 10) -> str:
+def _listed(mask: Flags, shown: int = 10) -> str:
     found = np.flatnonzero(mask)
     if not found.size:
         return "none"
@@ -252,7 +250,7 @@ def _listed(mask: Mask, shown: int = 10) -> str:
     return f"{_count(found.size, 'cell', 'cells')} ({names}{', ...' if found.size > shown else ''})"
 
 
-def _spread(which: Mask, blocks: IntVector, one: str, many: str) -> str:
+def _spread(which: Flags, blocks: Integers, one: str, many: str) -> str:
     if not which.any():
         return "none"
     return f"{_count(which[blocks].sum(), 'cell', 'cells')} in {_count(which.sum(), one, many)}"

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.integer_rows import row_algebra
-from ppdinf.lattice.systems import IntVector, equal_columns
+from ppdinf.lattice.systems import equal_columns
 
 
 @dataclass(frozen=True, eq=False)
 class EliminationOrder:
     """Order of constraints, with the variables that first occur in each constraint."""
 
-    rows: IntVector
-    open_rows: list[IntVector]
-    variables: list[IntVector]
+    rows: Integers
+    open_rows: list[Integers]
+    variables: list[Integers]
     width: int
 
 
@@ -33,7 +33,7 @@ def elimination_order(A: sparse.csc_array) -> EliminationOrder:
     queue = [(len(near), row) for row, near in enumerate(neighbours)]
     heapq.heapify(queue)
     position = np.full(k, -1, dtype=np.int64)
-    open_rows: list[IntVector] = []
+    open_rows: list[Integers] = []
     clique: set[int] = set()  # the last neighbours that became neighbours of each other
     while queue:
         degree, row = heapq.heappop(queue)
@@ -66,8 +66,8 @@ def elimination_order(A: sparse.csc_array) -> EliminationOrder:
 class CoreSums:
     """Class sums with two or more dimensions, as variables under independent constraints."""
 
-    variables: IntVector
-    heights: IntVector
+    variables: Integers
+    heights: Integers
     system: sparse.csc_array
     order: EliminationOrder
 
@@ -76,7 +76,7 @@ class CoreSums:
         return f"variables {n:,}, independent constraints {constraints:,}, elimination width {self.order.width}"
 
 
-def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_core: NDArray[np.bool_]) -> CoreSums:
+def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_core: Flags) -> CoreSums:
     """Merge proportional class sums of the core and order their constraints."""
     group, height = proportional_rows(sparse.csr_array(class_basis))
     members = np.flatnonzero(in_core & (height != 0))
@@ -93,7 +93,7 @@ def core_sums(class_system: sparse.csc_array, class_basis: sparse.csc_array, in_
     return CoreSums(variables, heights, system, elimination_order(system))
 
 
-def proportional_rows(K: sparse.csr_array) -> tuple[IntVector, IntVector]:
+def proportional_rows(K: sparse.csr_array) -> tuple[Integers, Integers]:
     """Group rows that are multiples of each other."""
     filled = np.flatnonzero(np.diff(K.indptr))
     heights = np.zeros(K.shape[0], dtype=np.int64)

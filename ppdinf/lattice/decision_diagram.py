@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.lattice.kernel import support_components
-from ppdinf.lattice.systems import IntVector
 
 BASE = 2.0**200  # base of the exponents of weights
 LOG_BASE = 200 * 0.6931471805599453
 HUGE = 1e15  # log weights below minus this are treated as -inf
-
-type Reals = NDArray[np.float64]
 
 
 @jit
@@ -45,7 +42,7 @@ def _relative(term: float, exponent: int) -> float:
 
 
 @jit
-def draw_path(first: IntVector, child: IntVector, position: IntVector, log_weights: Reals, uniform: Reals) -> IntVector:
+def draw_path(first: Integers, child: Integers, position: Integers, log_weights: Reals, uniform: Reals) -> Integers:
     """Draw a path: the position of each layer's value, or -1 in the first place if all paths have weight 0."""
     weights, powers = np.zeros(log_weights.size), np.zeros(log_weights.size, dtype=np.int64)
     for k in range(log_weights.size):
@@ -89,7 +86,7 @@ def draw_path(first: IntVector, child: IntVector, position: IntVector, log_weigh
 
 
 @jit
-def cheapest_path(first: IntVector, child: IntVector, position: IntVector, cost: Reals, layers: int) -> IntVector:
+def cheapest_path(first: Integers, child: Integers, position: Integers, cost: Reals, layers: int) -> Integers:
     """Return the path of smallest cost: the position of each layer's value, or -1 first if all are infinite."""
     totals, best = np.zeros(first.size), np.zeros(first.size, dtype=np.int64)
     for node in range(first.size - 2, -1, -1):
@@ -111,7 +108,7 @@ WASTE = 2  # visited edges per allowed edge: some edges have no path to the end
 VARIABLES = 1000  # largest size for which variables are ordered
 KEYS = 2.0**62  # largest identifier of a node before renumbering
 
-type Layer = tuple[IntVector, IntVector, IntVector, int]
+type Layer = tuple[Integers, Integers, Integers, int]
 """Parents, positions and children of edges, and the number of nodes of the next layer."""
 
 
@@ -119,11 +116,11 @@ type Layer = tuple[IntVector, IntVector, IntVector, int]
 class DecisionDiagram:
     """All solutions of ``M v = c`` within the supports of the variables, as paths."""
 
-    order: IntVector
-    first: IntVector
-    child: IntVector
-    position: IntVector
-    values: IntVector
+    order: Integers
+    first: Integers
+    child: Integers
+    position: Integers
+    values: Integers
 
     @property
     def edges(self) -> int:
@@ -131,22 +128,22 @@ class DecisionDiagram:
         return self.child.size
 
     @property
-    def used(self) -> NDArray[np.bool_]:
+    def used(self) -> Flags:
         """Whether each value occurs in some solution."""
         found = np.zeros(self.values.size, dtype=bool)
         found[self.position] = True
         return found
 
-    def draw(self, log_weights: Reals, rng: np.random.Generator) -> IntVector | None:
+    def draw(self, log_weights: Reals, rng: np.random.Generator) -> Integers | None:
         """Draw a solution with probability proportional to the product of the weights of its values."""
         found = draw_path(self.first, self.child, self.position, log_weights, rng.random(self.order.size))
         return self._solution(found)
 
-    def nearest(self, cost: Reals) -> IntVector | None:
+    def nearest(self, cost: Reals) -> Integers | None:
         """Return the solution of smallest total cost; None if all costs are infinite."""
         return self._solution(cheapest_path(self.first, self.child, self.position, cost, self.order.size))
 
-    def _solution(self, positions: IntVector) -> IntVector | None:
+    def _solution(self, positions: Integers) -> Integers | None:
         if positions.size and positions[0] < 0:
             return None
         solution = np.empty(self.order.size, np.int64)
@@ -155,7 +152,7 @@ class DecisionDiagram:
 
 
 def decision_diagram(
-    M: sparse.csc_array, c: IntVector, supports: Sequence[IntVector], *, largest: int = EDGES
+    M: sparse.csc_array, c: Integers, supports: Sequence[Integers], *, largest: int = EDGES
 ) -> DecisionDiagram | None:
     """List all solutions of ``M v = c`` with every variable in its support."""
     sizes = np.array([own.size for own in supports], dtype=np.int64)
@@ -202,7 +199,7 @@ def decision_diagram(
     return diagram if diagram.edges <= largest else None
 
 
-def _ordered(M: sparse.csc_array, ends: IntVector) -> IntVector:
+def _ordered(M: sparse.csc_array, ends: Integers) -> Integers:
     """Order the variables by component, each time choosing the one that leaves the fewest combinations of open sums."""
     entries = M.tocoo()
     rows, columns = entries.row, entries.col
@@ -232,13 +229,13 @@ def _log_open(before: Reals, after: Reals) -> Reals:
     return np.log1p(np.maximum(np.minimum(before, after), 0.0))
 
 
-def _reach(M: sparse.csc_array, ends: IntVector) -> tuple[IntVector, IntVector]:
+def _reach(M: sparse.csc_array, ends: Integers) -> tuple[Integers, Integers]:
     """Return the smallest and largest value of every row."""
     up, down = M.maximum(0), M.minimum(0)
     return up @ ends[:, 0] + down @ ends[:, 1], up @ ends[:, 1] + down @ ends[:, 0]
 
 
-def _distinct(states: IntVector) -> tuple[IntVector, IntVector]:
+def _distinct(states: Integers) -> tuple[Integers, Integers]:
     """Return a number for each row, equal for equal rows, and the distinct rows by number."""
     key, size = np.zeros(len(states), dtype=np.int64), 1.0
     for column in states.T if len(states) else ():
@@ -252,7 +249,7 @@ def _distinct(states: IntVector) -> tuple[IntVector, IntVector]:
     return number, states[first]
 
 
-def _without_dead_ends(layers: list[Layer]) -> tuple[IntVector, IntVector, IntVector]:
+def _without_dead_ends(layers: list[Layer]) -> tuple[Integers, Integers, Integers]:
     """Remove edges without a path to the end; return first edges of nodes, and children and positions of edges."""
     if not layers:
         none = np.zeros(0, dtype=np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.blocks import structure as find_structure
@@ -14,7 +14,6 @@ from ppdinf.lattice.programme import Programme
 from ppdinf.lattice.solution import integer_solution
 from ppdinf.lattice.systems import (
     LARGEST,
-    IntVector,
     MatrixLike,
     exact_product,
     integer_matrix,
@@ -26,7 +25,7 @@ LARGEST_PROGRAMME = 20_000  # largest number of rows and columns of the linear p
 ZERO = 1e-7
 
 
-def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Array) -> tuple[IntVector, IntVector]:
+def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Array) -> tuple[Integers, Integers]:
     """Return rows of A x = a and of B x >= b that no real x satisfies together."""
     k, n = A.shape[0], B.shape[0]
     nothing = np.empty(0, dtype=np.int64)
@@ -60,7 +59,7 @@ def nearest_feasible(
     structure: Structure | None = None,
     row_names: Names = None,
     bound_names: Names = None,
-) -> IntVector:
+) -> Integers:
     """Return an integer point of {A x = a, B x >= b} that is nearest in l1 to a given point.
 
     Parameters
@@ -126,14 +125,14 @@ class InfeasibleError(InvariantError):
 
 def _nearest(
     matrix: sparse.csc_array,
-    totals: IntVector,
+    totals: Integers,
     bounds: sparse.csc_array,
-    limits: IntVector,
-    start: IntVector,
+    limits: Integers,
+    start: Integers,
     structure: Structure | None,
     row_names: Names,
     bound_names: Names,
-) -> IntVector:
+) -> Integers:
     entries = np.bincount(bounds.indices, minlength=bounds.shape[0])
     for row in np.flatnonzero((entries == 0) & (limits > 0))[:1]:
         raise InvariantError(
@@ -166,7 +165,7 @@ def _nearest(
     return x
 
 
-def _cell_bounds(B: sparse.csc_array, b: IntVector, names: Names) -> tuple[IntVector, IntVector]:
+def _cell_bounds(B: sparse.csc_array, b: Integers, names: Names) -> tuple[Integers, Integers]:
     """Convert bounds on single cells to lower and upper limits (2^53 if unlimited)."""
     lower, upper = np.full(B.shape[1], -LARGEST), np.full(B.shape[1], LARGEST)
     entries = B.tocoo()
@@ -181,13 +180,7 @@ def _cell_bounds(B: sparse.csc_array, b: IntVector, names: Names) -> tuple[IntVe
 
 
 def _water_fill(
-    x: IntVector,
-    cells: IntVector,
-    found: Structure,
-    sums: dict[int, int],
-    lower: IntVector,
-    upper: IntVector,
-    names: Names,
+    x: Integers, cells: Integers, found: Structure, sums: dict[int, int], lower: Integers, upper: Integers, names: Names
 ) -> None:
     """Move each class sum to its total, in place."""
     group = found.classes[cells]
@@ -213,7 +206,7 @@ def _water_fill(
     x[cells] += np.where(up, change, -change)
 
 
-def _spread(amounts: IntVector, group: IntVector, slack: IntVector) -> tuple[IntVector, IntVector]:
+def _spread(amounts: Integers, group: Integers, slack: Integers) -> tuple[Integers, Integers]:
     """Split each group's amount over its cells, within the slack of each cell, as evenly as possible."""
     order = np.lexsort((slack, group))
     group, slack = group[order], np.minimum(slack[order], amounts[group[order]])
@@ -238,13 +231,13 @@ def _spread(amounts: IntVector, group: IntVector, slack: IntVector) -> tuple[Int
 
 def _integer_programme(
     A: sparse.csc_array,
-    a: IntVector,
+    a: Integers,
     B: sparse.csc_array,
-    b: IntVector,
-    near: IntVector,
+    b: Integers,
+    near: Integers,
     row_names: Names,
     bound_names: Names,
-) -> IntVector:
+) -> Integers:
     """Minimise the l1 norm of p - q with x = near + p - q, and refine the rounded result."""
     x = near
     for _ in range(REFINEMENTS):
@@ -264,7 +257,7 @@ def _integer_programme(
 
 def _shortest_step(
     A: sparse.csc_array, missing: Array, B: sparse.csc_array, below: Array, *, elastic: bool
-) -> tuple[IntVector | None, IntVector]:
+) -> tuple[Integers | None, Integers]:
     """Return the shortest integer z with A z = missing and B z >= below; or the nearest miss and its violated rows."""
     k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
     programme = Programme()
@@ -281,7 +274,7 @@ def _shortest_step(
     return solution.values[z].astype(np.int64), np.flatnonzero(violation)
 
 
-def _blame(violated: IntVector, k: int, row_names: Names, bound_names: Names) -> str:
+def _blame(violated: Integers, k: int, row_names: Names, bound_names: Names) -> str:
     named = [row_label(i, row_names) if i < k else f"bound {row_label(i - k, bound_names)}" for i in violated.tolist()]
     return f"No integer table meets all totals and bounds together; the nearest miss violates {_listed(named)}."
 

@@ -1,14 +1,14 @@
 """All tables with given sums and bounds: intervals of cells, enumeration, cells with one value."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.programme import Programme
-from ppdinf.lattice.systems import IntVector, MatrixLike, exact_product
+from ppdinf.lattice.systems import MatrixLike, exact_product
 
 PARTIAL = 4 * 10**6  # largest number of partial tables
 ENTRIES = 2**24  # largest number of entries of dense rows
@@ -16,12 +16,10 @@ PASSES = 100
 EXACT = 2.0**53  # doubles represent all integers up to here
 NEAR, ROUNDING = 1e-9, 1e-15
 
-type Reals = NDArray[np.float64]
-
 
 def fiber_tables(
-    A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector, *, most: int = 10_000
-) -> NDArray[np.int64] | None:
+    A: MatrixLike, values: Integers, B: MatrixLike, limits: Integers, *, most: int = 10_000
+) -> Integers | None:
     """List ``{x : A x = values, B x >= limits}``."""
     low, high = cell_intervals(A, values, B, limits)
     if not np.all(np.isfinite(low) & np.isfinite(high)):
@@ -48,7 +46,7 @@ def fiber_tables(
     return tables if len(tables) <= most else None
 
 
-def cell_intervals(A: MatrixLike, values: IntVector, B: MatrixLike, limits: IntVector) -> tuple[Reals, Reals]:
+def cell_intervals(A: MatrixLike, values: Integers, B: MatrixLike, limits: Integers) -> tuple[Reals, Reals]:
     """Bound every cell by interval propagation over single rows until nothing changes."""
     rows = sparse.vstack([sparse.csr_array(A), -sparse.csr_array(A), sparse.csr_array(B)], format="csr")
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
@@ -83,19 +81,17 @@ SMALL = 100
 
 SECONDS = 1.0  # time limit in seconds per integer programme; a cell that is then undecided is not marked as fixed
 
-type Mask = NDArray[np.bool_]
-
 
 def fixed_cells(
-    found: Structure, A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector
-) -> Mask:
+    found: Structure, A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers
+) -> Flags:
     """Return which cells have one value in all integer x with ``A x = values, B x >= limits``."""
     if not B.nnz:
         return found.fixed.copy()
     low, high = cell_intervals(A, values, B, limits)
     if np.any(low > high):
         return found.fixed.copy()
-    fixed: NDArray[np.bool_] = found.fixed | (low == high)
+    fixed: Flags = found.fixed | (low == high)
     if fixed.any() and not fixed.all():  # these cells may determine further cells
         fixed = structure(sparse.vstack([A, sparse.eye_array(fixed.size, dtype=np.int64, format="csr")[fixed]])).fixed
     if 0 < np.sum(~fixed) <= SMALL:
@@ -104,8 +100,8 @@ def fixed_cells(
 
 
 def _decided(
-    found: Structure, A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, fixed: Mask
-) -> Mask:
+    found: Structure, A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers, fixed: Flags
+) -> Flags:
     """Decide every remaining cell by a search for tables that differ from a given table in this cell."""
     try:
         x = nearest_feasible(A, values, B, limits, structure=found)
@@ -132,8 +128,8 @@ def _decided(
 
 
 def _step_through(
-    A: sparse.csr_array, B: sparse.csr_array, left: IntVector, cell: int, sign: int
-) -> tuple[IntVector | None, bool]:
+    A: sparse.csr_array, B: sparse.csr_array, left: Integers, cell: int, sign: int
+) -> tuple[Integers | None, bool]:
     """Return z with ``A z = 0``, ``B z >= -left`` and a unit up or down in a cell, and whether the result is proved."""
     low, high = np.full(A.shape[1], -np.inf), np.full(A.shape[1], np.inf)
     (low if sign > 0 else high)[cell] = sign

@@ -12,11 +12,10 @@ from flint import fmpz_mat
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import (
     LARGEST,
-    IntVector,
     MatrixLike,
     equal_columns,
     exact_product,
@@ -121,7 +120,7 @@ class RowAlgebra:
     (array([0, 1]), {2: {0: Fraction(1, 1), 1: Fraction(1, 1)}})
     """
 
-    independent: IntVector
+    independent: Integers
     redundant: dict[int, dict[int, Fraction]]
 
     @property
@@ -248,7 +247,7 @@ def contradiction(A: MatrixLike, a: ArrayLike, *, algebra: RowAlgebra | None = N
     return None
 
 
-def _substituted(matrix: sparse.csr_array, values: IntVector) -> tuple[sparse.csr_array, Array]:
+def _substituted(matrix: sparse.csr_array, values: Integers) -> tuple[sparse.csr_array, Array]:
     """Return the rows that remain if the cells are substituted that rows with one unit entry state."""
     first = matrix.indptr[:-1]
     single = np.flatnonzero(np.diff(matrix.indptr) == 1)

@@ -10,9 +10,10 @@ from flint import fmpz_mat
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.integer_rows import SparseRow, dense_integers, eliminate_units, rank, sparse_rows
-from ppdinf.lattice.systems import IntVector, MatrixLike, equal_columns, integer_matrix
+from ppdinf.lattice.systems import MatrixLike, equal_columns, integer_matrix
 
 
 def certify(A: MatrixLike, B: MatrixLike) -> str:
@@ -162,8 +163,8 @@ class Lattice:
     (array([0, 0, 0, 1]), array([0, 3]), 2)
     """
 
-    classes: IntVector
-    representatives: IntVector
+    classes: Integers
+    representatives: Integers
     class_basis: sparse.csc_array
     certificate: str
 
@@ -236,7 +237,7 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     return Lattice(classes, representatives, basis, f"{proof} ({', '.join(routes) or 'no constraint'})")
 
 
-def support_components(basis: sparse.csc_array) -> IntVector:
+def support_components(basis: sparse.csc_array) -> Integers:
     """Label the connected components of rows, linked by columns with entries in both."""
     n, m = basis.shape
     entries = basis.tocoo()
@@ -244,7 +245,7 @@ def support_components(basis: sparse.csc_array) -> IntVector:
     return connected_components(graph, directed=False)[1][:n].astype(np.int64)
 
 
-def _constrained_classes(matrix: sparse.csc_array) -> tuple[IntVector, IntVector]:
+def _constrained_classes(matrix: sparse.csc_array) -> tuple[Integers, Integers]:
     """Return equal columns, with a separate class for every zero column."""
     classes, representatives = equal_columns(matrix)
     free = np.flatnonzero(np.diff(matrix.indptr) == 0)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.kernel import Lattice, support_components
-from ppdinf.lattice.systems import IntVector
 
 
 def margin_kernel(shape: Sequence[int], generators: Iterable[Iterable[int]]) -> Lattice:
@@ -133,7 +132,7 @@ def _identity(n: int) -> sparse.csc_array:
     return sparse.eye_array(n, dtype=np.int64, format="csc")
 
 
-def two_way_table(system: sparse.csc_array) -> IntVector | None:
+def two_way_table(system: sparse.csc_array) -> Integers | None:
     """Return columns as the cells of a complete two-way table, if the rows are its two margins."""
     table = hierarchical(system, np.ones(system.shape[1], dtype=np.int64))
     if table is None or sorted(map(sorted, table.generators)) != [[0], [1]]:
@@ -148,10 +147,10 @@ MOST_PARTITIONS = 12
 class HierarchicalTable:
     """A complete table of class sums with margins."""
 
-    classes: IntVector
+    classes: Integers
     shape: tuple[int, ...]
     generators: list[frozenset[int]]
-    weights: list[IntVector]
+    weights: list[Integers]
 
     @property
     def cells(self) -> int:
@@ -159,7 +158,7 @@ class HierarchicalTable:
         return int(self.weights[0].sum())
 
     @property
-    def moving(self) -> NDArray[np.bool_]:
+    def moving(self) -> Flags:
         """Positions whose dimensions with a level before the last are in no common generator, as many as the rank."""
         position = np.indices(self.shape, sparse=True)
         inner = [index < size - 1 for index, size in zip(position, self.shape, strict=True)]
@@ -176,12 +175,12 @@ class HierarchicalTable:
         return f"{size} table with {len(self.generators)} margins"
 
 
-def hierarchical(system: sparse.csc_array, sizes: IntVector) -> HierarchicalTable | None:
+def hierarchical(system: sparse.csc_array, sizes: Integers) -> HierarchicalTable | None:
     """Return classes as the cells of a complete table, if the rows of a system are its margins."""
     partitions = _partitions(system)
     if not partitions:
         return None
-    levels: list[IntVector] = []  # level of each dimension, by class
+    levels: list[Integers] = []  # level of each dimension, by class
     dimensions: dict[bytes, frozenset[int]] = {}
     closed = _common_coarsenings(partitions)
     for labels in sorted(closed, key=lambda labels: int(labels.max())):
@@ -207,11 +206,11 @@ def hierarchical(system: sparse.csc_array, sizes: IntVector) -> HierarchicalTabl
     return HierarchicalTable(np.argsort(place), shape, generators, weights)
 
 
-def _partitions(system: sparse.csc_array) -> list[IntVector] | None:
+def _partitions(system: sparse.csc_array) -> list[Integers] | None:
     """Return rows as non-redundant partitions, each a label for every column, or None if this is impossible."""
     rows = sparse.csr_array(system)
     lengths = np.diff(rows.indptr)
-    found: dict[int, list[IntVector]] = {}  # by the length of the rows
+    found: dict[int, list[Integers]] = {}  # by the length of the rows
     for row in np.flatnonzero(lengths).tolist():
         members = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
         if (rows.data[rows.indptr[row] : rows.indptr[row + 1]] != rows.data[rows.indptr[row]]).any():
@@ -240,7 +239,7 @@ def _partitions(system: sparse.csc_array) -> list[IntVector] | None:
     ]
 
 
-def _common_coarsenings(partitions: Sequence[IntVector]) -> list[IntVector]:
+def _common_coarsenings(partitions: Sequence[Integers]) -> list[Integers]:
     """Close partitions under finest common coarsenings, without the trivial partition."""
     closed = {labels.tobytes(): labels for labels in partitions}
     waiting = list(closed.values())
@@ -254,21 +253,21 @@ def _common_coarsenings(partitions: Sequence[IntVector]) -> list[IntVector]:
     return list(closed.values())
 
 
-def _join(first: IntVector, second: IntVector) -> IntVector:
+def _join(first: Integers, second: Integers) -> Integers:
     """Return the finest partition that both partitions refine."""
     n, m = int(first.max()) + 1, int(second.max()) + 1
     links = sparse.csc_array(sparse.coo_array((np.ones(first.size, np.int64), (first, second)), shape=(n, m)))
     return _in_order(support_components(links)[first])
 
 
-def _refines(fine: IntVector, coarse: IntVector) -> bool:
+def _refines(fine: Integers, coarse: Integers) -> bool:
     """Return whether each level of one partition is contained in a level of the other."""
     lead = np.zeros(int(fine.max()) + 1, np.int64)
     lead[fine] = coarse
     return bool((lead[fine] == coarse).all())
 
 
-def _split(labels: IntVector, coordinates: Sequence[IntVector], sizes: IntVector) -> IntVector | None:
+def _split(labels: Integers, coordinates: Sequence[Integers], sizes: Integers) -> Integers | None:
     """Count the levels of a partition within each combination of coarser coordinates; None if the counts differ."""
     shape = tuple(int(level.max()) + 1 for level in coordinates)
     base = np.ravel_multi_index(tuple(coordinates), shape) if coordinates else np.zeros(labels.size, dtype=np.int64)
@@ -283,14 +282,14 @@ def _split(labels: IntVector, coordinates: Sequence[IntVector], sizes: IntVector
     return number[level_of]
 
 
-def _is_product(sizes: IntVector, weights: Sequence[IntVector], levels: Sequence[IntVector]) -> bool:
+def _is_product(sizes: Integers, weights: Sequence[Integers], levels: Sequence[Integers]) -> bool:
     """Return whether each class size is the product of the weights of its levels, over powers of their sum."""
     cells = int(sizes.sum())
     shares = [weight[level] / cells for weight, level in zip(weights, levels, strict=True)]
     return bool(np.allclose(cells * np.prod(shares, axis=0), sizes, rtol=1e-9, atol=0))
 
 
-def _in_order(labels: IntVector) -> IntVector:
+def _in_order(labels: Integers) -> Integers:
     """Label levels in order of first appearance."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first)).astype(np.int64)[inverse]

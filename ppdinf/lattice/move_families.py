@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Integers
 from ppdinf.lattice.kernel import Lattice
 from ppdinf.lattice.margins import margin_matrix, maximal_generators
-from ppdinf.lattice.systems import IntVector
 
 
 class Family(Protocol):
@@ -64,8 +64,8 @@ class Combinations:
 class Transfers:
     """Transfers of one unit between two cells of a class: e_j - e_k for all pairs."""
 
-    members: IntVector
-    sizes: IntVector
+    members: Integers
+    sizes: Integers
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
         """Draw `size` directions, one per column; the probability of a class is proportional to its rank."""
@@ -81,7 +81,7 @@ class Transfers:
 class Cycles:
     """Alternating cycles of a two-way table: +1 and -1 in turn along rows and columns."""
 
-    table: IntVector
+    table: Integers
     n: int
     longest: int
 
@@ -103,7 +103,7 @@ class Placed:
     """Directions of a table whose cells are a subset of the class sums."""
 
     family: Family
-    classes: IntVector
+    classes: Integers
     n: int
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
@@ -112,7 +112,7 @@ class Placed:
         return sparse.csc_array((drawn.data, self.classes[drawn.indices], drawn.indptr), shape=(self.n, size))
 
 
-def lift(vectors: sparse.csc_array, members: IntVector, sizes: IntVector, rng: np.random.Generator) -> sparse.csc_array:
+def lift(vectors: sparse.csc_array, members: Integers, sizes: Integers, rng: np.random.Generator) -> sparse.csc_array:
     """Map directions of class sums to cells, each unit to a random cell of its class."""
     starts = np.cumsum(sizes) - sizes
     repeats = np.where(sizes[vectors.indices] == 1, 1, np.abs(vectors.data))
@@ -123,14 +123,14 @@ def lift(vectors: sparse.csc_array, members: IntVector, sizes: IntVector, rng: n
     return sparse.csc_array(sparse.coo_array((units, (cells, columns)), shape=(members.size, vectors.shape[1])))
 
 
-def _distinct_pairs(sizes: IntVector, rng: np.random.Generator) -> IntVector:
+def _distinct_pairs(sizes: Integers, rng: np.random.Generator) -> Integers:
     """Draw two different positions below each size, shape (n, 2)."""
     first = rng.integers(sizes)
     second = rng.integers(sizes - 1)
     return np.column_stack([first, second + (second >= first)])
 
 
-def _distinct(count: int, n: int, length: int, rng: np.random.Generator) -> IntVector:
+def _distinct(count: int, n: int, length: int, rng: np.random.Generator) -> Integers:
     """Draw rows of different positions below n in random order, shape (count, length)."""
     if length == 2:
         return _distinct_pairs(np.full(count, n), rng)
@@ -139,16 +139,16 @@ def _distinct(count: int, n: int, length: int, rng: np.random.Generator) -> IntV
 
 EARLY = 0.5  # probability of closing a path that can be closed: short cycles are drawn more often
 
-type Ends = tuple[IntVector, IntVector]
+type Ends = tuple[Integers, Integers]
 
 
 @dataclass(frozen=True, eq=False)
 class GraphCycles:
     """Cycles of a graph whose edges are all on cycles: +1 for edges along the cycle, -1 for edges against it."""
 
-    tails: IntVector
-    heads: IntVector
-    edges: IntVector
+    tails: Integers
+    heads: Integers
+    edges: Integers
     n: int
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
@@ -187,7 +187,7 @@ def graph_of(system: sparse.csc_array) -> Ends | None:
     return tails.astype(np.int64), heads.astype(np.int64)
 
 
-def _signs_of_rows(system: sparse.csc_array, degrees: IntVector) -> IntVector | None:
+def _signs_of_rows(system: sparse.csc_array, degrees: Integers) -> Integers | None:
     """Return signs of the rows that give every column entries of opposite signs, or None if they do not exist."""
     pairs = np.flatnonzero(degrees == 2)
     at = system.indptr[pairs]
@@ -216,8 +216,8 @@ def _signs_of_rows(system: sparse.csc_array, degrees: IntVector) -> IntVector | 
 
 @jit
 def _cycles(
-    first: IntVector, leaving: IntVector, to: IntVector, m: int, size: int, rng: np.random.Generator
-) -> tuple[IntVector, IntVector]:
+    first: Integers, leaving: Integers, to: Integers, m: int, size: int, rng: np.random.Generator
+) -> tuple[Integers, Integers]:
     """Draw cycles: the number of edges of each, and all of their edges in the direction of the cycle."""
     vertices = first.size - 1
     place = np.full(vertices, -1)  # step at which the path visited each vertex
@@ -329,7 +329,7 @@ class MarginSwaps:
     """Products of differences, or of an alternating cycle and differences, over groups of dimensions."""
 
     shape: tuple[int, ...]
-    groups: IntVector
+    groups: Integers
 
     @property
     def holds_all_pairs(self) -> bool:
@@ -360,7 +360,7 @@ class MarginSwaps:
         values = np.concatenate(signs) if signs else np.empty(0, int)
         return sparse.csc_array(sparse.coo_array((values, place), shape=(math.prod(self.shape), size)))
 
-    def _levels(self, groups: IntVector, rng: np.random.Generator) -> IntVector:
+    def _levels(self, groups: Integers, rng: np.random.Generator) -> Integers:
         """Draw three levels of every dimension, shape (3, n, dimensions), different if there are enough levels."""
         shape = np.array(self.shape)
         first = rng.integers(shape, size=groups.shape)
@@ -376,7 +376,7 @@ def _all_enumerated(k: int, shape: Sequence[int]) -> bool:
     return bool((k + 1) ** sum(n > 1 for n in shape) <= ASSIGNMENTS)
 
 
-def _corners(length: int, k: int) -> list[tuple[IntVector, int]]:
+def _corners(length: int, k: int) -> list[tuple[Integers, int]]:
     """Return the level of groups 0..k in every cell of a move, and the sign; groups 1 and 2 form the cycle."""
     cycle = [((i, (i + step) % length), 1 - 2 * step) for i in range(length) for step in (0, 1)]
     rest = list(itertools.product((0, 1), repeat=k - 2))

@@ -12,6 +12,7 @@ from typing import Literal, cast, get_args
 import numpy as np
 from scipy import sparse
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.margins import HierarchicalTable, margin_matrix, two_way_table
@@ -30,7 +31,7 @@ from ppdinf.lattice.move_families import (
     margin_swaps,
     margins_of,
 )
-from ppdinf.lattice.systems import IntVector, MatrixLike, distinct_rows, exact_product
+from ppdinf.lattice.systems import MatrixLike, distinct_rows, exact_product
 
 Kind = Literal["markov", "graver"]
 
@@ -99,8 +100,8 @@ class Moves:
     """
 
     families: Sequence[tuple[Family, float, bool]]
-    members: IntVector
-    sizes: IntVector
+    members: Integers
+    sizes: Integers
     connected: bool
     reason: str
 

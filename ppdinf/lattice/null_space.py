@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 
 NEARLY_DEPENDENT = 1e-7  # smallest relative singular value of the rows
 LARGEST_BASIS = 2**27
 """Largest number of entries of the basis of one block: 1 GB."""
-
-type Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +115,7 @@ def null_space(structure: Structure) -> NullSpace:
     return NullSpace(structure, fixed, sparse.csr_array(of_cells), sparse.block_diag(weights, format="csr"))
 
 
-def _blocks(structure: Structure) -> list[NDArray[np.int64]]:
+def _blocks(structure: Structure) -> list[Integers]:
     """Return the classes of each block whose sums are not all fixed."""
     block = structure.blocks[structure.lattice.representatives]
     open_classes = np.flatnonzero(~structure.determined)
@@ -132,13 +130,13 @@ def _units(structure: Structure) -> sparse.csr_array:
     return sparse.csr_array((weights, classes, np.arange(d + 1)), shape=(d, structure.class_sizes.size))
 
 
-def _embedded(directions: Reals, classes: NDArray[np.int64], n_classes: int) -> sparse.csr_array:
+def _embedded(directions: Reals, classes: Integers, n_classes: int) -> sparse.csr_array:
     rows, columns = np.broadcast_arrays(classes[:, np.newaxis], np.arange(directions.shape[1]))
     shape = (n_classes, directions.shape[1])
     return sparse.csr_array((directions.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
 
 
-def _haar(low: NDArray[np.int64], high: NDArray[np.int64]) -> list[sparse.csr_array]:
+def _haar(low: Integers, high: Integers) -> list[sparse.csr_array]:
     """Return the Haar vectors of intervals [low, high) of positions, one matrix per level: first half minus second."""
     d, levels = int(high.max(initial=0)), []
     while (long := high - low > 1).any():

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-INFEASIBLE = 2  # status of SciPy's programmes
+from ppdinf._internal.values import Reals
 
-type Reals = NDArray[np.float64]
+INFEASIBLE = 2  # status of SciPy's programmes
 
 
 class Variables(NamedTuple):

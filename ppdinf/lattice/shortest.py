@@ -14,11 +14,12 @@ from functools import lru_cache
 import numpy as np
 from scipy import sparse
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.lattice.programme import Programme, Variables
-from ppdinf.lattice.systems import IntVector, equal_columns
+from ppdinf.lattice.systems import equal_columns
 
 
 def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
@@ -29,7 +30,7 @@ def shortest_distance(found: Structure, metric: str = "l1") -> float | None:
     return int(np.abs(step).sum()) if metric == "l1" else math.sqrt(int(step @ step))
 
 
-def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
+def shortest_step(found: Structure, metric: str = "l1") -> Integers | None:
     """Return a non-zero integer vector z with ``A z = 0`` of smallest norm."""
     power = 1 if metric == "l1" else 2
     step = np.zeros(found.classes.size, np.int64)
@@ -58,7 +59,7 @@ def shortest_step(found: Structure, metric: str = "l1") -> IntVector | None:
 
 
 @lru_cache(maxsize=8)
-def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
+def nearest_steps(found: Structure) -> list[tuple[Structure, Integers]]:
     """List the vectors of smallest l2 norm, one of each kind, with the structure of the block of each vector."""
     shortest = shortest_step(found, "l2")
     if shortest is None:
@@ -75,7 +76,7 @@ def nearest_steps(found: Structure) -> list[tuple[Structure, IntVector]]:
     return [(block, step) for block in blocks for step in _of_square(block, square)]
 
 
-def _of_square(block: Structure, square: int) -> list[IntVector]:
+def _of_square(block: Structure, square: int) -> list[Integers]:
     """Return the vectors of one block with the smallest squared norm of all blocks, one of each kind, up to sign."""
     if square <= 2 and not _opposite_columns(block):
         step = shortest_step(block, "l2")
@@ -127,7 +128,7 @@ def _opposite_columns(found: Structure) -> bool:
     return np.intersect1d(classes[: system.shape[1]], classes[system.shape[1] :]).size > 0
 
 
-def _cheapest_step(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> IntVector | None:
+def _cheapest_step(system: sparse.csc_array, cell: int, best: int, costs: Sequence[int]) -> Integers | None:
     """Return the cheapest vector with cost below `best` and at least one unit in `cell`, or None."""
     # the k-th unit of a cell, up or down, costs costs[k], which must not decrease in k
     programme = Programme()

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.lattice.move_families import Combinations, Family
 from ppdinf.lattice.moves import Moves, connected_moves
 from ppdinf.lattice.supports import Support, presolve
-from ppdinf.lattice.systems import IntVector
-
-type Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +20,7 @@ class Embedded:
     """Moves of a system over a subset of the cells, and possibly over further variables, which are removed."""
 
     moves: Moves
-    cells: IntVector
+    cells: Integers
     d: int
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
@@ -41,7 +38,7 @@ class SupportMoves:
     support: Support
     moves: Moves
     proved: bool
-    held: Mask | None
+    held: Flags | None
 
     def with_sums(self, A: sparse.csr_array, shape: tuple[int, ...]) -> Moves:
         """Return moves for the same tables that also preserve further sums; A contains all sums."""
@@ -52,11 +49,11 @@ class SupportMoves:
 
 def support_moves(
     A: sparse.csr_array,
-    values: IntVector,
+    values: Integers,
     B: sparse.csr_array,
-    limits: IntVector,
+    limits: Integers,
     support: Support,
-    nearly_known: Mask,
+    nearly_known: Flags,
     *,
     found: Structure,
     cut: bool = False,
@@ -98,7 +95,7 @@ def by_theorem(*moves: Moves) -> bool:
     )
 
 
-def _is_cut(A: sparse.csr_array, values: IntVector, support: Support) -> bool:
+def _is_cut(A: sparse.csr_array, values: Integers, support: Support) -> bool:
     """Return whether the support excludes counts that public sums and its lower bounds allow."""
     if support.is_empty or support.holes.any():
         return True
@@ -113,7 +110,7 @@ def _is_cut(A: sparse.csr_array, values: IntVector, support: Support) -> bool:
 def _of_free(
     A: sparse.csr_array,
     B: sparse.csr_array,
-    free: Mask,
+    free: Flags,
     found: Structure | None = None,
     shape: tuple[int, ...] = (),
     seconds: float = 10.0,

@@ -6,32 +6,30 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.lattice.programme import Programme
-from ppdinf.lattice.systems import IntVector, exact_product
+from ppdinf.lattice.systems import exact_product
 
 PASSES = 20
-
-type Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
     """Possible counts of cells."""
 
-    lower: IntVector
-    possible: Mask
+    lower: Integers
+    possible: Flags
 
     @cached_property
-    def low(self) -> IntVector:
+    def low(self) -> Integers:
         """Smallest possible count of each cell."""
         return self.lower + self.possible.argmax(axis=1)
 
     @cached_property
-    def high(self) -> IntVector:
+    def high(self) -> Integers:
         """Largest possible count of each cell."""
         return self.lower + self.possible.shape[1] - 1 - self.possible[:, ::-1].argmax(axis=1)
 
@@ -41,30 +39,28 @@ class Support:
         return not bool(self.possible.any(axis=1).all())
 
     @property
-    def fixed(self) -> Mask:
+    def fixed(self) -> Flags:
         """Cells with one possible count."""
         return self.low == self.high
 
     @property
-    def holes(self) -> Mask:
+    def holes(self) -> Flags:
         """Cells with an impossible count between two possible counts."""
         return self.possible.sum(axis=1) < self.high - self.low + 1
 
-    def around(self, table: IntVector, cells: IntVector) -> Support:
+    def around(self, table: Integers, cells: Integers) -> Support:
         """Return the support with all other cells fixed at their counts in a table."""
         possible = np.zeros_like(self.possible)
         possible[np.arange(table.size), table - self.lower] = True
         possible[cells] = self.possible[cells]
         return Support(self.lower, possible)
 
-    def counts(self, cell: int) -> IntVector:
+    def counts(self, cell: int) -> Integers:
         """Return the possible counts of a cell."""
         return self.lower[cell] + np.flatnonzero(self.possible[cell])
 
 
-def presolve(
-    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support
-) -> Support:
+def presolve(A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers, support: Support) -> Support:
     """Remove counts that interval propagation proves impossible under ``A x = values`` and ``B x >= limits``."""
     d, width = support.possible.shape
     units = sparse.eye_array(d, dtype=np.int64, format="csr")
@@ -84,28 +80,26 @@ def presolve(
 
 SECONDS = 20.0
 
-type Reals = NDArray[np.float64]
-
 
 def nearest_table(
-    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support, near: IntVector
-) -> IntVector | None:
+    A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers, support: Support, near: Integers
+) -> Integers | None:
     """Return a table near a given one with ``A x = values``, ``B x >= limits`` and counts in their supports."""
     return _solve(A, values, B, limits, support, near, None)
 
 
 def random_vertex(
-    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
+    A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers, support: Support,
     rng: np.random.Generator,
-) -> IntVector | None:  # fmt: skip
+) -> Integers | None:  # fmt: skip
     """Return a table that maximises a random objective; see `nearest_table`."""
     return _solve(A, values, B, limits, support, None, rng.standard_normal(support.low.size))
 
 
 def _solve(
-    A: sparse.csr_array, values: IntVector, B: sparse.csr_array, limits: IntVector, support: Support,
-    near: IntVector | None, objective: Reals | None,
-) -> IntVector | None:  # fmt: skip
+    A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers, support: Support,
+    near: Integers | None, objective: Reals | None,
+) -> Integers | None:  # fmt: skip
     """Solve for x - base, with the distance from `near` or an objective as cost."""
     if support.is_empty:
         return None
@@ -128,7 +122,7 @@ def _solve(
     solution = programme.solve(time_limit=SECONDS)
     if solution.values is None:
         return None
-    table: IntVector = base + solution.values[x].astype(np.int64)
+    table: Integers = base + solution.values[x].astype(np.int64)
     inside = (table >= support.low) & (table <= support.high)
     agrees = (exact_product(A, table) == values).all() and (exact_product(B, table) >= limits).all()
     if not (agrees and inside.all() and support.possible[np.arange(d), table - support.lower].all()):
@@ -136,7 +130,7 @@ def _solve(
     return table
 
 
-def _segments(support: Support) -> tuple[IntVector, IntVector, IntVector]:
+def _segments(support: Support) -> tuple[Integers, Integers, Integers]:
     """Return cell, first and last count of every segment, for cells with holes."""
     rows = np.flatnonzero(support.holes)
     padded = np.pad(support.possible[rows].astype(np.int8), ((0, 0), (1, 1)))

@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Array, unmasked
+from ppdinf._internal.values import Array, Flags, Integers, unmasked
 from ppdinf.errors import InvariantError
 
 type MatrixLike = ArrayLike | sparse.sparray | sparse.spmatrix
 """Rows of integers, dense or sparse."""
 
-IntVector = NDArray[np.int64]
 
 LARGEST = 2**53
 """Largest absolute value in a matrix or a vector. Floats do not represent all larger integers."""
@@ -54,7 +53,7 @@ def integer_matrix(A: MatrixLike, row_names: Sequence[str] | None = None, *, nam
     return matrix
 
 
-def _is_invalid(values: Array) -> NDArray[np.bool_]:
+def _is_invalid(values: Array) -> Flags:
     """Return which entries are masked or not integers of at most 2^53 in absolute value."""
     if np.ma.isMaskedArray(values):
         return np.ma.getmaskarray(values) | _is_invalid(values.data)
@@ -79,7 +78,7 @@ def _complaint(name: str, row: str, column: int, value: object) -> str:
 
 def integer_vector(
     a: ArrayLike, length: int, row_names: Sequence[str] | None = None, *, name: str = "a", unit: str = "row"
-) -> IntVector:
+) -> Integers:
     """Validate an integer vector of known length."""
     values = np.asanyarray(a)
     if values.shape != (length,):
@@ -105,7 +104,7 @@ def exact_product(A: sparse.csc_array, x: Array) -> Array:
     return product
 
 
-def equal_columns(A: sparse.csc_array) -> tuple[IntVector, IntVector]:
+def equal_columns(A: sparse.csc_array) -> tuple[Integers, Integers]:
     """Group equal columns."""
     rng = np.random.default_rng(0)  # any generator is valid, because the comparison below is exact
     lengths = np.diff(A.indptr)

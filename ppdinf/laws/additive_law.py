@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf._internal.values import Json, Symbolic
+from ppdinf._internal.values import Integers, Json, Reals, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model
@@ -107,7 +107,7 @@ class AdditiveLaw(IndependentLaw):
         return Column(log_sums[::-1], np.zeros(1, dtype=np.int64), np.array([threshold - 1 - far]), left=(0.0, 0.0))
 
     @cached_property
-    def _log_sums(self) -> tuple[int, NDArray[np.float64]]:
+    def _log_sums(self) -> tuple[int, Reals]:
         """Radius of the noise (tail probability about 1e-300), and its log distribution function at -far, ..., far."""
         far = self.law.tail_start(-math.log(2) * 1000)
         if far > EXACT:
@@ -115,7 +115,7 @@ class AdditiveLaw(IndependentLaw):
         sums = np.logaddexp.accumulate(self.law.log_weight(np.arange(-far, far + 1).astype(np.float64)))
         return far, sums - sums[-1]
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Draw noise by inversion and add it to the counts."""
         far = self.law.tail_start(DRAWN)
         below = np.cumsum(np.exp(self.law.log_weight(np.arange(-far, far + 1.0))))

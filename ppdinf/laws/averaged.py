@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Symbolic, require_number
+from ppdinf._internal.values import Integers, Symbolic, require_number
 from ppdinf.laws.interval import IndicatorLaw
 from ppdinf.tables.count_ranges import missing_values, range_text
 from ppdinf.tables.percentages import Share
@@ -65,6 +65,6 @@ class Averaged(IndicatorLaw):
         """Return the smallest and largest count of each average, an integer."""
         return np.ceil((y - 0.5) * self.over), np.floor((y + 0.5) * self.over)
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> NDArray[Any]:
         """Return averages that are rounded to integers, ties up."""
         return (2 * x + self.over) // (2 * self.over)

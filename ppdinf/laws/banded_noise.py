@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Symbolic, assign
+from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.frame import LARGEST
@@ -35,9 +35,9 @@ class ListedNoise(IndependentLaw):
     probabilities : array of float64, shape (bands, noise values), or (noise values,) for a single band
     """
 
-    starts: NDArray[np.int64]
+    starts: Integers
     first: int
-    probabilities: NDArray[np.float64]
+    probabilities: Reals
 
     @property
     def last(self) -> int:
@@ -45,11 +45,11 @@ class ListedNoise(IndependentLaw):
         return self.first + int(self.probabilities.shape[-1]) - 1
 
     @property
-    def _rows(self) -> NDArray[np.float64]:
+    def _rows(self) -> Reals:
         return np.atleast_2d(self.probabilities)
 
     @cached_property
-    def _log_p(self) -> NDArray[np.float64]:
+    def _log_p(self) -> Reals:
         """Log probabilities with a row for counts below the first band, and padded columns on both sides."""
         with np.errstate(divide="ignore"):
             return np.pad(np.log(self._rows), ((1, 0), (1, 1)), constant_values=-np.inf)
@@ -73,16 +73,16 @@ class ListedNoise(IndependentLaw):
         p = self._rows[0] / self._rows[0].sum()
         return float(p @ noise), float(p @ noise**2 - (p @ noise) ** 2)
 
-    def _noise(self, y: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def _noise(self, y: NDArray[Any]) -> tuple[Flags, Integers]:
         """Return whether each noise value gives each different number, shape (k, noise values), and their places."""
         different, number = np.unique(self._near(y), return_inverse=True)
         counts = different[:, None] - np.arange(self.first, self.last + 1)
         return np.isfinite(self.log_weight(different[:, None], counts)), number.reshape(np.shape(y))
 
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_possible(self, y: Integers) -> Flags:
         """Return whether each number has positive probability for some count."""
         possible, number = self._noise(y)
-        some: NDArray[np.bool_] = possible.any(axis=1)[number]
+        some: Flags = possible.any(axis=1)[number]
         return some
 
     def support_bounds(self, y: Symbolic, tail_probability: float) -> tuple[Symbolic, Symbolic]:
@@ -113,7 +113,7 @@ class ListedNoise(IndependentLaw):
         left = (0.0, 0.0) if is_every else (np.inf, 0.0)
         return Column(log_below, np.zeros(1, dtype=np.int64), np.array([start]), left=left)
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Add noise drawn by inversion from the band of each count."""
         band, uniform, y = np.searchsorted(self.starts, x, side="right") - 1, rng.random(x.shape), x + self.first
         for k in np.unique(band):
@@ -159,9 +159,9 @@ class AdditiveNoise(ListedNoise):
     name: ClassVar[str] = "additive-noise"
     gives: ClassVar[str] = "a count with noise"
     pmf: Any = field(repr=False)
-    starts: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    starts: Integers = field(init=False, repr=False, compare=False)
     first: int = field(init=False, compare=False)
-    probabilities: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    probabilities: Reals = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         first, probabilities = noise_distribution(self.pmf, "the noise")
@@ -212,9 +212,9 @@ class BandedNoise(ListedNoise):
     name: ClassVar[str] = "banded-noise"
     gives: ClassVar[str] = "whose probability is 0 in every band"
     bands: Any = field(repr=False)
-    starts: NDArray[np.int64] = field(init=False, compare=False)
+    starts: Integers = field(init=False, compare=False)
     first: int = field(init=False, compare=False)
-    probabilities: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    probabilities: Reals = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bands: Any = self.bands if isinstance(self.bands, Mapping) else _bands_of(self.bands)
@@ -231,7 +231,7 @@ class BandedNoise(ListedNoise):
         assign(self, bands=rows, starts=np.array(starts, dtype=np.int64), first=first, probabilities=matrix)
 
 
-def _bands_of(rows: object) -> dict[int, NDArray[np.float64]]:
+def _bands_of(rows: object) -> dict[int, Reals]:
     """Return the distribution of each band from rows of a band, a noise value and a probability."""
     array = np.asarray(rows, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != 3 or not (array[:, 0] == np.rint(array[:, 0])).all():
@@ -239,7 +239,7 @@ def _bands_of(rows: object) -> dict[int, NDArray[np.float64]]:
     return {int(start): array[array[:, 0] == start, 1:] for start in np.unique(array[:, 0])}
 
 
-def noise_distribution(pmf: object, what: str) -> tuple[int, NDArray[np.float64]]:
+def noise_distribution(pmf: object, what: str) -> tuple[int, Reals]:
     """Return the smallest noise value of positive probability, and the probabilities of consecutive values."""
     if isinstance(pmf, pd.Series):
         noise, p = np.asarray(pmf.index), np.asarray(pmf, dtype=np.float64)

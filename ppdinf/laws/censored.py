@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic, as_texts, of_texts, require_number
+from ppdinf._internal.values import Flags, Integers, Json, Symbolic, as_texts, of_texts, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw, as_observation_model, law_in_file
@@ -86,7 +86,7 @@ class Censored(PerEntry, IndependentLaw):
         weights[marked] = np.select([place < 0, place >= below.size], [left, -np.inf], inside)
         return weights
 
-    def is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
+    def is_possible(self, y: NDArray[Any]) -> Flags:
         """Return whether each number has positive probability for some count."""
         published = (y >= self.limit) & self._law.is_possible(np.where(y == self.mark, self.limit, y))
         return published | ((y == self.mark) & bool((self._below.log_weights > -np.inf).any()))
@@ -123,7 +123,7 @@ class Censored(PerEntry, IndependentLaw):
             columns.append(replace(self._below, entries=marked, begins=begins))
         return columns
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> NDArray[Any]:
         """Publish by the other law, and replace numbers below the limit by the mark."""
         y = self._law.publish(x, rng)
         return np.where(y >= self.limit, y, self.mark)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
-from ppdinf._internal.rationals import as_fraction, ball
+from ppdinf._internal.rationals import Parameter, as_fraction, ball
 from ppdinf._internal.values import Symbolic, assign
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.additive_law import GAUSSIAN
@@ -62,12 +62,7 @@ class DiscreteGaussian(IntegerLaw):
     title: ClassVar[str] = "Gaussian"
     variance: Fraction
 
-    def __init__(
-        self,
-        sigma: int | float | str | Fraction | None = None,
-        *,
-        variance: int | float | str | Fraction | None = None,
-    ) -> None:
+    def __init__(self, sigma: Parameter | None = None, *, variance: Parameter | None = None) -> None:
         if sigma is not None and variance is None:
             assign(self, variance=as_fraction(sigma, "sigma") ** 2)
         elif variance is not None and sigma is None:

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from flint import arb
 
-from ppdinf._internal.rationals import as_fraction, ball
+from ppdinf._internal.rationals import Parameter, as_fraction, ball
 from ppdinf._internal.values import Symbolic, assign
 from ppdinf.laws.additive_law import L1
 from ppdinf.laws.law import IntegerLaw
@@ -53,7 +53,7 @@ class DoubleGeometric(IntegerLaw):
     title: ClassVar[str] = "l1 Laplace"
     epsilon: Fraction
 
-    def __init__(self, epsilon: int | float | str | Fraction) -> None:
+    def __init__(self, epsilon: Parameter) -> None:
         assign(self, epsilon=as_fraction(epsilon, "epsilon"))
 
     @property

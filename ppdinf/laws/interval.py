@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Symbolic
+from ppdinf._internal.values import Integers, Reals, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.count_ranges import count_range, range_text
@@ -68,9 +68,9 @@ class Interval(IndicatorLaw):
 
     name: ClassVar[str] = "interval"
     gives: ClassVar[str] = "because the range is empty"
-    ends: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)), repr=False, compare=False)
+    ends: Reals = field(default_factory=lambda: np.zeros((0, 2)), repr=False, compare=False)
 
-    def read(self, values: NDArray[np.object_]) -> tuple[Interval, NDArray[np.int64]]:
+    def read(self, values: NDArray[np.object_]) -> tuple[Interval, Integers]:
         """Return the law with the ranges of the values, and the index of the range of each value.
 
         Raises
@@ -91,7 +91,7 @@ class Interval(IndicatorLaw):
         """Return the ends of each range."""
         return self.ends[y, 0], self.ends[y, 1]
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Refuse: a range does not state which range another count would have had.
 
         Raises

@@ -11,12 +11,12 @@ from itertools import count
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainccinv, logsumexp
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.values import Json, Symbolic, as_texts, assign, of_texts
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Integers, Json, Reals, Symbolic, as_texts, assign, of_texts
 from ppdinf.laws.additive_law import L2, AdditiveLaw
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric
@@ -91,7 +91,7 @@ class L2Laplace(Law):
     is_mixture: ClassVar[bool] = True
     epsilon: Fraction
 
-    def __init__(self, epsilon: int | float | str | Fraction) -> None:
+    def __init__(self, epsilon: Parameter) -> None:
         assign(self, epsilon=as_fraction(epsilon, "epsilon"))
 
     @property
@@ -210,7 +210,7 @@ class JointL2(ObservationModel):
         variances = [DiscreteGaussian(scale).noise_variance for scale in (v / float(self.law.epsilon)).tolist()]
         return 0.0, float(p @ variances)
 
-    def _scales(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _scales(self, k: int) -> tuple[Reals, Reals]:
         """Return a fine grid of scales of k numbers, and their probabilities."""
         epsilon = float(self.law.epsilon)
         v = np.sqrt(k) * np.exp(np.linspace(-14, 2, GRID))
@@ -219,7 +219,7 @@ class JointL2(ObservationModel):
         log_p = -0.5 * v**2 + k * log_total + np.log(v)  # log density of log v, because the grid is even in log v
         return v, np.exp(log_p - logsumexp(log_p))
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Add noise to numbers along the last axis: draw a scale from a fine grid, then Gaussian noise by inversion."""
         epsilon, (v, p) = float(self.law.epsilon), self._scales(x.shape[-1])
         noisy = np.empty_like(x)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array, unmasked
+from ppdinf._internal.values import Array, Integers, unmasked
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.synonyms import AcceptsSynonyms
 from ppdinf.tables.frame import native
@@ -130,12 +129,12 @@ def _place(like: Labelled, index: list[int]) -> str:
     return f"position {', '.join(map(str, index))}"
 
 
-def _different(values: Array) -> tuple[list[object], NDArray[np.int64]]:
+def _different(values: Array) -> tuple[list[object], Integers]:
     codes, found = pd.factorize(values)
     return [value.item() if isinstance(value, np.generic) else value for value in found], codes.astype(np.int64)
 
 
-def _with_labels_of(like: Labelled, number: NDArray[np.int64]) -> Labelled:
+def _with_labels_of(like: Labelled, number: Integers) -> Labelled:
     """Return the indices of laws with the labels of the parameter."""
     if isinstance(like, xr.DataArray):
         return like.copy(data=number)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Symbolic
+from ppdinf._internal.values import Integers, Reals, Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.laws.preimage import CensoredNoise, PreimageShift
@@ -23,8 +22,8 @@ from ppdinf.laws.unknown_scale import NoiseScales
 class HistogramNoise:
     """Law of noisy sums of a histogram as a function of the table."""
 
-    measured: NDArray[np.int64]
-    lowest: NDArray[np.int64]
+    measured: Integers
+    lowest: Integers
     steps: sparse.csc_array
     rate: float
     shifted: bool = False
@@ -34,13 +33,13 @@ class HistogramNoise:
         """Number of possible counts."""
         return int(self.steps.shape[1]) + 1
 
-    def left(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    def left(self, cells: Integers) -> Integers:
         """Return the residual noise given a table, shape (k,): measured sums minus the sums of the table."""
         # number of cells above each count
         above = cells.size - np.cumsum(np.bincount(cells.ravel(), minlength=self.n))[:-1]
         return self.measured - cells.size * self.lowest - self.steps @ above
 
-    def log_density(self, cells: NDArray[np.int64]) -> float:
+    def log_density(self, cells: Integers) -> float:
         """Return the log probability of the noisy sums given a table."""
         if ((cells < 0) | (cells >= self.n)).any():
             return -math.inf
@@ -49,7 +48,7 @@ class HistogramNoise:
         return log_weight + left.size * math.log(math.tanh(self.rate / 2))
 
 
-def _log_shifted(left: NDArray[np.int64], rate: float) -> float:
+def _log_shifted(left: Integers, rate: float) -> float:
     """Return the log of the sum over integers c of ``exp(-rate |left + c|_1)``; both tails are geometric series."""
     low, high = -int(left.max()), -int(left.min())  # the signs of left + c change between these values
     ordered = np.sort(left)
@@ -118,7 +117,7 @@ class RemovedShift:
 class Normaliser:
     """Total weight C(x) of all releases of a table, if it depends on the table."""
 
-    log: Callable[[NDArray[np.int64]], float] | None
+    log: Callable[[Integers], float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +129,10 @@ class Likelihood:
     auxiliary: MixingScale | RemovedShift | PreimageShift | NoiseScales | None = None
     normaliser: Normaliser | None = None
     query: sparse.csr_array | None = None
-    records: Callable[[NDArray[np.float64]], int | None] | None = None
+    records: Callable[[Reals], int | None] | None = None
     follows_bounds: bool = False
     histogram: HistogramNoise | None = None
-    of_table: Callable[[NDArray[np.int64]], float] | None = None
+    of_table: Callable[[Integers], float] | None = None
     is_of_release: bool = False
     constant: Callable[[], float | None] = float  # float() is 0
 
@@ -157,7 +156,7 @@ class Likelihood:
         """Whether the likelihood has a factor of the whole table (`log_of_table`)."""
         return self.histogram is not None or self.normaliser is not None or self.of_table is not None
 
-    def log_of_table(self, cells: NDArray[np.int64]) -> float:
+    def log_of_table(self, cells: Integers) -> float:
         """Return `of_table` and the log density of noisy sums of the histogram, minus the log normaliser, if any."""
         log_density = 0.0 if self.histogram is None else self.histogram.log_density(cells)
         log_density += 0.0 if self.of_table is None else self.of_table(cells)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, NamedInFiles, Symbolic, as_texts, of_texts
+from ppdinf._internal.values import Flags, Integers, Json, NamedInFiles, Reals, Symbolic, as_texts, of_texts
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.laws.law import IntegerLaw
 from ppdinf.tables.frame import LARGEST
@@ -24,9 +24,9 @@ from ppdinf.tables.frame import LARGEST
 class Column:
     """Log weights of the values of a sum, shared up to a shift by several published numbers."""
 
-    log_weights: NDArray[np.float64]
-    entries: NDArray[np.int64]
-    begins: NDArray[np.int64]
+    log_weights: Reals
+    entries: Integers
+    begins: Integers
     left: tuple[float, float] = (np.inf, 0.0)
     right: tuple[float, float] = (np.inf, 0.0)
 
@@ -70,7 +70,7 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         """
         return values
 
-    def read(self, values: NDArray[np.object_]) -> tuple[ObservationModel, NDArray[np.int64] | NDArray[np.float64]]:
+    def read(self, values: NDArray[np.object_]) -> tuple[ObservationModel, Integers | Reals]:
         """Return the law of published values, and the numbers y that represent the values in its other methods.
 
         Parameters
@@ -170,10 +170,10 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         return 2.0
 
     @abstractmethod
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Simulate the publication of counts in double precision; such draws are not private releases."""
 
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_possible(self, y: Integers) -> Flags:
         """Return whether each number has positive probability for some count; always true unless overridden."""
         return np.ones(np.shape(y), dtype=bool)
 

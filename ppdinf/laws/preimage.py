@@ -12,19 +12,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ppdinf._internal.values import Array, Symbolic
+from ppdinf._internal.values import Array, Flags, Integers, Symbolic
 
 SPREAD = 2654435769  # odd multiplier near 2**32 / golden ratio (Knuth)
 ZERO = 1e-7  # distance within which a real number counts as an integer
 
-type Whole = NDArray[np.int64]
-type Mask = NDArray[np.bool_]
 
-
-def rounding_order(cells: int) -> Whole:
+def rounding_order(cells: int) -> Integers:
     """Return distinct numbers that state the order in which equal fractions are rounded up, unrelated to positions."""
     return np.arange(cells) * SPREAD % 2**32
 
@@ -34,8 +30,8 @@ class CensoredNoise:
     """Probabilities of noisy counts of rate `rate` that are exact, at most a limit (censored), or unknown."""
 
     rate: float
-    is_exact: Mask
-    is_censored: Mask
+    is_exact: Flags
+    is_censored: Flags
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log probability of each noisy count y, or of counts up to y if the cell is censored."""
@@ -52,17 +48,17 @@ class CensoredNoise:
 class PreimageShift:
     """The integers k of the groups of cells (-1: no group), with a uniform prior that the weights remove."""
 
-    groups: Whole
-    base: Whole
-    offset: Whole
-    sizes: Whole
+    groups: Integers
+    base: Integers
+    offset: Integers
+    sizes: Integers
     radius: int
     name: ClassVar[str] = "noise_shift"
     is_scalar: ClassVar[bool] = False
     is_bounded: ClassVar[bool] = False
 
     @staticmethod
-    def of_table(y: Array, groups: Whole, is_exact: Mask, radius: int, *, is_rounded: bool) -> PreimageShift:
+    def of_table(y: Array, groups: Integers, is_exact: Flags, radius: int, *, is_rounded: bool) -> PreimageShift:
         """Return the preimage of a published table."""
         used = np.unique(groups[is_exact & (groups >= 0)])
         index = np.where(np.isin(groups, used), np.searchsorted(used, groups), -1)
@@ -78,7 +74,7 @@ class PreimageShift:
         return PreimageShift(index, base, offset, sizes, radius)
 
     @property
-    def largest(self) -> Whole:
+    def largest(self) -> Integers:
         """Largest absolute value of the integer of each group, except with the tail probability of the noise."""
         return self.sizes * (self.radius + 2)
 
@@ -95,7 +91,7 @@ class PreimageShift:
         """Return the log density of the prior, for subtraction: weights are summed over the integers."""
         return -float(np.log(2.0 * self.largest + 1).sum())
 
-    def log_sum(self, form: CensoredNoise, x: Whole) -> float:
+    def log_sum(self, form: CensoredNoise, x: Integers) -> float:
         """Return the log of the sum over all integers: the log probability of the published table given a table."""
         log_p = float(form.log_weight(self.base, x)[self.groups < 0].sum())
         for group, largest in enumerate(self.largest):

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from ppdinf._internal.values import Symbolic, assign
+from ppdinf._internal.values import Integers, Reals, Symbolic, assign
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.laws.law_array import PerEntry, law_of_each
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -38,14 +38,14 @@ class RealNoise(PerEntry, IndependentLaw):
         """Rate and curvature of the log weight."""
 
     @abstractmethod
-    def log_distribution(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_distribution(self, z: Reals) -> Reals:
         """Return the log probability of noise of at most z."""
 
     @abstractmethod
-    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> Reals:
         """Draw noise in double precision."""
 
-    def read(self, values: NDArray[np.object_]) -> tuple[RealNoise, NDArray[np.float64]]:
+    def read(self, values: NDArray[np.object_]) -> tuple[RealNoise, Reals]:
         """Return the law and the published numbers.
 
         Raises
@@ -92,7 +92,7 @@ class RealNoise(PerEntry, IndependentLaw):
             )
         return np.ceil(y - far), np.floor(y + far)
 
-    def columns(self, y: NDArray[np.float64]) -> list[Column]:
+    def columns(self, y: Reals) -> list[Column]:
         """Return one column for each different fraction of y: the counts below and above y, and quadratic tails."""
         rate, curvature = self.log_quadratic
         below = np.floor(y)
@@ -116,7 +116,7 @@ class RealNoise(PerEntry, IndependentLaw):
         log_below = self.log_distribution(threshold - np.arange(low, high + 1))
         return Column(log_below, np.zeros(1, dtype=np.int64), np.array([int(low)]), left=(0.0, 0.0))
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> NDArray[Any]:
         """Add noise in double precision; such draws are not private releases."""
         return x + self.draw(x.shape, rng)
 
@@ -210,11 +210,11 @@ class Gaussian(RealNoise):
         """Rate 0, and the reciprocal variance."""
         return 0.0, self.sd**-2
 
-    def log_distribution(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_distribution(self, z: Reals) -> Reals:
         """Return the log probability of noise of at most z."""
         return special.log_ndtr(z / self.sd)
 
-    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> Reals:
         """Draw noise in double precision."""
         return rng.normal(0, self.sd, size)
 
@@ -305,11 +305,11 @@ class Laplace(RealNoise):
         """The reciprocal scale, and curvature 0."""
         return 1 / self.scale, 0.0
 
-    def log_distribution(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_distribution(self, z: Reals) -> Reals:
         """Return the log probability of noise of at most z."""
         z = np.asarray(z, np.float64) / self.scale
         return np.where(z < 0, np.minimum(z, 0) - math.log(2), np.log1p(-0.5 * np.exp(-np.maximum(z, 0))))
 
-    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> Reals:
         """Draw noise in double precision."""
         return rng.laplace(0, self.scale, size)

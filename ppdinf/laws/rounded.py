@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Symbolic, require_number
+from ppdinf._internal.values import Flags, Integers, Symbolic, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.interval import IndicatorLaw
 from ppdinf.laws.law_array import PerEntry
@@ -83,7 +83,7 @@ class Rounded(PerEntry, IndicatorLaw):
         minus = f" minus {self.offset}" if self.offset else ""
         return f"which is rounded{where} to a multiple of {self.base}{minus}{ties}"
 
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_possible(self, y: Integers) -> Flags:
         """Return whether each number is a multiple of the base, minus the offset."""
         return (y + self._shift) % self.base == 0
 
@@ -109,7 +109,7 @@ class Rounded(PerEntry, IndicatorLaw):
         high = self.support_bounds(np.array([last - self._shift]), 0.0)[1]
         return Column(np.zeros(1), np.zeros(1, dtype=np.int64), high, left=(0.0, 0.0))
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Round the counts."""
         below = x // self.base * self.base
         above = np.where(x == below, below, below + self.base)
@@ -165,7 +165,7 @@ class RandomRounding(PerEntry, IndependentLaw):
         """Description of a published number, for messages."""
         return f"which is rounded at random to a multiple of {self.base}"
 
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_possible(self, y: Integers) -> Flags:
         """Return whether each number has positive probability for some count."""
         return y % self.base == 0
 
@@ -184,7 +184,7 @@ class RandomRounding(PerEntry, IndependentLaw):
         weights = np.log1p(-np.arange(self.base) / self.base)
         return Column(weights, np.zeros(1, dtype=np.int64), np.array([last]), left=(0.0, 0.0))
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Round the counts at random."""
         above = x % self.base
         return x - above + self.base * (rng.random(x.shape) < above / self.base)

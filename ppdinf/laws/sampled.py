@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from ppdinf._internal.values import Symbolic, assign, require_number
+from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign, require_number
 from ppdinf.errors import CountError, LabelError, PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -130,7 +130,7 @@ class Sampled(PerEntry, IndependentLaw):
         """Description of a published number, for messages."""
         return f"a number of sampled units times the weight {self.weight:g}"
 
-    def read(self, values: NDArray[np.object_]) -> tuple[Sampled, NDArray[np.float64]]:
+    def read(self, values: NDArray[np.object_]) -> tuple[Sampled, Reals]:
         """Return the law and the published estimates.
 
         Raises
@@ -143,7 +143,7 @@ class Sampled(PerEntry, IndependentLaw):
             raise CountError("must be a number from 0 to 2**53")
         return self, numbers
 
-    def _sampled(self, y: Symbolic) -> NDArray[np.float64]:
+    def _sampled(self, y: Symbolic) -> Reals:
         """Return sampled numbers: integers if the estimates are rounded multiples of the weight."""
         n = np.asarray(y, np.float64) / self.weight
         whole = np.rint(n)
@@ -157,7 +157,7 @@ class Sampled(PerEntry, IndependentLaw):
         log_ways = -special.betaln(n + 1, rest + 1) - np.log(n + rest + 1)
         return np.where(x >= n, log_ways + special.xlogy(n, p) + special.xlog1py(rest, -p), -np.inf)
 
-    def is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
+    def is_possible(self, y: NDArray[Any]) -> Flags:
         """Return whether each number has positive probability for some count."""
         n = self._sampled(y)
         return (n >= 0) & ((self.weight > 1) | (n == np.rint(n)))
@@ -189,6 +189,6 @@ class Sampled(PerEntry, IndependentLaw):
             columns.append(Column(log_p, entries, np.full(entries.size, int(low)), left=left, right=right))
         return columns
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:  # type: ignore[override]
+    def publish(self, x: Integers, rng: np.random.Generator) -> Reals:  # type: ignore[override]
         """Draw samples, and return their estimates."""
         return np.asarray(self.weight * rng.binomial(x, 1 / self.weight), dtype=np.float64)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from flint import arb
 
-from ppdinf._internal.rationals import as_fraction, ball
+from ppdinf._internal.rationals import Parameter, as_fraction, ball
 from ppdinf._internal.values import Symbolic, assign
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law import IntegerLaw
@@ -57,7 +57,7 @@ class Staircase(IntegerLaw):
     sensitivity: int
     step: int
 
-    def __init__(self, epsilon: int | float | str | Fraction, sensitivity: int = 2, step: int = 1) -> None:
+    def __init__(self, epsilon: Parameter, sensitivity: int = 2, step: int = 1) -> None:
         integers = all(isinstance(value, int) and not isinstance(value, bool) for value in (sensitivity, step))
         if not integers or not 1 <= step <= sensitivity <= 10**6:
             raise PrivacyError(

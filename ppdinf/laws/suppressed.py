@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic, as_texts, of_texts
+from ppdinf._internal.values import Flags, Integers, Json, Reals, Symbolic, as_texts, of_texts
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.laws.interval import Interval
 from ppdinf.laws.law_array import LawArray
@@ -162,7 +162,7 @@ class Suppressed(IndependentLaw):
         moved_low = np.where((low >= first) & (low <= last), last + 1, low)
         return moved_low, np.where((high >= first) & (high <= last), first - 1, high)
 
-    def is_possible(self, y: NDArray[Any]) -> NDArray[np.bool_]:
+    def is_possible(self, y: NDArray[Any]) -> Flags:
         """Return whether each number has positive probability for some count that is not suppressed."""
         low, high = self._allowed(y, 0.0)
         return self._law.is_possible(y) & (low <= high)
@@ -194,7 +194,7 @@ class Suppressed(IndependentLaw):
         weights[1:-1] = -np.inf
         return [*self._law.columns(y), _hole(around, first - 2, weights, left=0.0)]
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Refuse: other counts would be suppressed, and a mark is not a number.
 
         Raises
@@ -205,6 +205,6 @@ class Suppressed(IndependentLaw):
         raise PrivacyError("publication by a rule of suppression cannot be simulated: state a law without suppression")
 
 
-def _hole(entries: NDArray[np.int64], before: float, weights: NDArray[np.float64], left: float) -> Column:
+def _hole(entries: Integers, before: float, weights: Reals, left: float) -> Column:
     """Return weights that begin after a count, and are constant to the right."""
     return Column(weights, entries, np.full(entries.size, int(before) + 1), left=(left, 0.0), right=(0.0, 0.0))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-from ppdinf._internal.values import Symbolic, assign, numbers, require_number
+from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign, numbers, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -24,7 +24,7 @@ class MatrixLaw(IndependentLaw):
     """Probabilities of published numbers for the counts 0, 1, ..., one column for each published number."""
 
     @abstractmethod
-    def log_column(self, y: int) -> NDArray[np.float64]:
+    def log_column(self, y: int) -> Reals:
         """Return the log probability of y for the counts 0, 1, ..., padded on both sides by ``-inf``."""
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
@@ -36,7 +36,7 @@ class MatrixLaw(IndependentLaw):
             weights[y == value] = log_p[np.clip(x[y == value] + 1, 0, log_p.size - 1)]
         return weights
 
-    def is_possible(self, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_possible(self, y: Integers) -> Flags:
         """Return whether each number has positive probability for some count."""
         return np.array([np.isfinite(self.log_column(int(value))).any() for value in y], dtype=bool)
 
@@ -93,7 +93,7 @@ class TransitionMatrix(MatrixLaw):
 
     name: ClassVar[str] = "transition-matrix"
     gives: ClassVar[str] = "whose probability is 0 in every row of the matrix"
-    probabilities: NDArray[np.float64]
+    probabilities: Reals
 
     def __post_init__(self) -> None:
         p = numbers(self.probabilities, "a transition matrix")
@@ -107,12 +107,12 @@ class TransitionMatrix(MatrixLaw):
         assign(self, probabilities=p)
 
     @cached_property
-    def _log_probabilities(self) -> NDArray[np.float64]:
+    def _log_probabilities(self) -> Reals:
         """Log probabilities, padded on all sides by ``-inf``."""
         with np.errstate(divide="ignore"):
             return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
 
-    def log_column(self, y: int) -> NDArray[np.float64]:
+    def log_column(self, y: int) -> Reals:
         """Return a column of the matrix, or ``-inf`` outside the matrix."""
         return self._log_probabilities[:, min(max(y, -1), self.probabilities.shape[1]) + 1]
 
@@ -142,7 +142,7 @@ class TransitionMatrix(MatrixLaw):
             log_p = np.log(self.probabilities[:, : max(threshold, 0)].sum(axis=1))
         return Column(log_p, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Draw a released number for each count from its row."""
         rows = np.cumsum(self.probabilities, axis=1)[x]
         return (rng.random(x.shape)[..., None] * rows[..., -1:] >= rows).sum(axis=-1)
@@ -216,7 +216,7 @@ class RandomizedResponse(PerEntry, MatrixLaw):
         return f"which is a number of {self.respondents} respondents"
 
     @lru_cache(maxsize=1024)  # noqa: B019  (laws are values: equal ones share an entry)
-    def log_column(self, y: int) -> NDArray[np.float64]:
+    def log_column(self, y: int) -> Reals:
         """Return the log probability of y for x = 0, ..., N, padded on both sides by ``-inf``."""
         n, log_p = self.respondents, np.full(self.respondents + 3, -np.inf)
         if not 0 <= y <= n:
@@ -234,13 +234,13 @@ class RandomizedResponse(PerEntry, MatrixLaw):
         """The number of different reports."""
         return float(self.respondents + 1)
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Draw the reports."""
         return rng.binomial(x, self.keep) + rng.binomial(self.respondents - x, self.flip)
 
 
-def _binomial(k: NDArray[np.int64], n: NDArray[np.int64], p: float) -> NDArray[np.float64]:
+def _binomial(k: Integers, n: Integers, p: float) -> Reals:
     """Return the log probability of k of n successes; ``-inf`` for k > n."""
     rest = np.maximum(n - k, 0)
-    log_p: NDArray[np.float64] = gammaln(n + 1) - gammaln(k + 1) - gammaln(rest + 1) + xlogy(k, p) + xlog1py(rest, -p)
+    log_p: Reals = gammaln(n + 1) - gammaln(k + 1) - gammaln(rest + 1) + xlogy(k, p) + xlog1py(rest, -p)
     return np.where(k <= n, log_p, -np.inf)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, Symbolic
+from ppdinf._internal.values import Integers, Json, Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric
@@ -60,7 +60,7 @@ class UnknownScale(IndependentLaw):
         """Raise an error."""
         self.refuse()
 
-    def publish(self, x: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
         """Raise an error."""
         self.refuse()
 

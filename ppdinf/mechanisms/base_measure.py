@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from flint import arb
-from numpy.typing import NDArray
 
-from ppdinf._internal.rationals import as_fraction, ball
-from ppdinf._internal.values import Json, as_plain, assign, numbers
+from ppdinf._internal.rationals import Parameter, as_fraction, ball
+from ppdinf._internal.values import Integers, Json, as_plain, assign, numbers
 from ppdinf.errors import CountError, LabelError, PrivacyError
 
 
@@ -30,7 +29,7 @@ class BaseMeasure(Hashable, Protocol):
         """Enclose the largest weight of the counts from `low` to `high`."""
 
 
-def log_base_measure(base: BaseMeasure | None, cells: NDArray[np.int64]) -> float:
+def log_base_measure(base: BaseMeasure | None, cells: Integers) -> float:
     """Return the log weight of a release, for every table; 0 without a base measure."""
     weights = [] if base is None else [base.weight(i, count) for i, count in enumerate(cells.tolist())]
     return sum((float(weight.log()) if weight > 0 else -math.inf for weight in weights), start=0.0)
@@ -77,12 +76,7 @@ class DirichletMultinomial:
     concentration: Fraction
     pseudo_count: Fraction
 
-    def __init__(
-        self,
-        previous: object,
-        concentration: int | float | str | Fraction = 1,
-        pseudo_count: int | float | str | Fraction = "1/2",
-    ) -> None:
+    def __init__(self, previous: object, concentration: Parameter = 1, pseudo_count: Parameter = "1/2") -> None:
         if isinstance(previous, xr.DataArray | pd.Series | pd.DataFrame):
             raise LabelError(
                 "previous must not have labels, which are not stored: arrange the earlier table in the order of the "
@@ -130,7 +124,7 @@ class DirichletMultinomial:
             )
         return self.weight(cell, int(low if alpha <= 1 else high))
 
-    def around(self, center: Sequence[int], groups: NDArray[np.int64]) -> BaseMeasure:
+    def around(self, center: Sequence[int], groups: Integers) -> BaseMeasure:
         """Remove the growth of the weights, for tables whose groups of cells have the sums of `center`.
 
         Every weight is divided by ``ratio ** (y_j - center_j)`` with ``ratio = 1 + alpha_0 / n`` for each group, where

@@ -17,11 +17,10 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 import scipy.sparse as sp
 from flint import arb
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
 from ppdinf.lattice.integer_rows import row_algebra
@@ -43,7 +42,7 @@ type Numbers = Array
 class Forest:
     """Public statements as disjoint trees of bounds, and independent sums of cells."""
 
-    sums: NDArray[np.int64]  # (q, d)
+    sums: Integers  # (q, d)
     order: list[int]  # parents first
     parent: list[int]  # -1 at roots
     edges: dict[int, tuple[int, int, int]]  # bound ``own y + parents a >= limit`` of a cell and its parent
@@ -107,7 +106,7 @@ class Window:
     """Weights ``exp(logs)`` of a cell from `first` on, relative to the weight of its count, and their errors."""
 
     first: int
-    logs: NDArray[np.float64]
+    logs: Reals
     error: float  # of logs
     tail: float  # bound on the weights outside, relative to those inside
 
@@ -116,9 +115,9 @@ class Window:
 class Weights:
     """Weights f_i of the cells of one table."""
 
-    x: NDArray[np.int64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    x: Integers
+    low: Reals
+    high: Reals
     noise: IntegerLaw
     alpha: tuple[Fraction | None, ...]
     tilt: tuple[Fraction, ...]
@@ -132,7 +131,7 @@ class Weights:
         a, x = ball(alpha), int(self.x[i])
         return weight * ((a + y).lgamma() - (a + x).lgamma() - arb(y + 1).lgamma() + arb(x + 1).lgamma()).exp()
 
-    def logs(self, i: int, first: int, last: int) -> tuple[NDArray[np.float64], float]:
+    def logs(self, i: int, first: int, last: int) -> tuple[Reals, float]:
         """Return log weights and a bound on their errors."""
         y, x, tilt = np.arange(first, last + 1), int(self.x[i]), float(self.tilt[i])
         logs = np.asarray(self.noise.log_weight((y - x).astype(np.float64)))
@@ -274,13 +273,13 @@ class Trees:
             total *= node.sums[-1] + arb(0).union(node.omitted)
         return total
 
-    def _admitted(self, i: int, node: Node, above: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _admitted(self, i: int, node: Node, above: Integers) -> Integers:
         """Return how many of the first counts of a cell its bound admits, given counts of its parent."""
         own, parents, limit = self.forest.edges[i]
         last = (parents * above - limit) // abs(own)  # own y + parents a >= limit
         return np.clip(last + 1 - node.start if own < 0 else last + 1 + node.start, 0, node.sums.size - 1)
 
-    def draw(self, y: NDArray[np.int64], stream: BitStream) -> None:
+    def draw(self, y: Integers, stream: BitStream) -> None:
         """Draw all cells of the trees into the rows of a table."""
         for i in self.order:
             node, above, step = self.nodes[i], self.forest.parent[i], self.forest.step(i)

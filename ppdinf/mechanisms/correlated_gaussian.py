@@ -12,18 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
+from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Reals
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import null_space
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real_noise import SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps
-from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
+from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.noise.exact.lattice_gaussian import ImageLattice
 from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.primitives.stream import BitStream
@@ -81,12 +82,12 @@ class CorrelatedGaussian(SubspaceMechanism):
     def __init__(
         self,
         public: Public,
-        epsilon: int | float | str | Fraction,
-        delta: int | float | str | Fraction,
+        epsilon: Parameter,
+        delta: Parameter,
         *,
         query: object = None,
         neighbours: Neighbours = "replaced",
-        grid: int | float | str | Fraction | None = "auto",
+        grid: Parameter | None = "auto",
     ) -> None:
         self._set(public, epsilon, delta, query, neighbours, grid)
         gaussian_sigma(self.epsilon, self.delta)  # raises for values that cannot be calibrated

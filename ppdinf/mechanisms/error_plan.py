@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from ppdinf._internal.progress import progress
-from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import as_html
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import System
@@ -29,7 +29,6 @@ NEAR = Fraction(1, 50)  # relative excess over the smallest sufficient loss that
 HALVINGS = 8  # of an interval whose upper end is twice the lower end, to NEAR / 4 or less
 DOUBLINGS = 18  # from 1: noise of up to several hundred thousand persons
 
-type Loss = int | float | str | Fraction
 type Family = Callable[[Fraction], TableMechanism]
 
 
@@ -66,16 +65,16 @@ class ErrorPlan:
     def _repr_html_(self) -> str:
         return as_html("Errors of released cells by privacy loss", "", self.table.to_html())
 
-    def plot(self, name: str = "epsilon", *, cv: Loss | None = None, at: int | None = None) -> Figure:
+    def plot(self, name: str = "epsilon", *, cv: Parameter | None = None, at: int | None = None) -> Figure:
         """Plot the errors against the privacy loss; parameters and errors as for `ppdinf.plots.plot_plan`."""
         return importlib.import_module("ppdinf.plots").plot_plan(self, name, cv=cv, at=at)
 
     def loss_for(
         self,
         *,
-        sd: Loss | None = None,
+        sd: Parameter | None = None,
         support_radius: int | None = None,
-        cv: Loss | None = None,
+        cv: Parameter | None = None,
         at: int | None = None,
     ) -> Fraction:
         """Find the loss that an error requires, for the cells with the largest noise.
@@ -130,7 +129,7 @@ class ErrorPlan:
         simple = simplest_between(high, high * (1 + NEAR))
         return simple if suffices(simple) else high.limit_denominator(10**6)
 
-    def guarantee(self, loss: Loss) -> ReleaseGuarantee:
+    def guarantee(self, loss: Parameter) -> ReleaseGuarantee:
         """State the guarantee of a release with one loss, from labels and public sums alone.
 
         Parameters
@@ -159,7 +158,7 @@ class ErrorPlan:
 def plan(
     family: Family,
     table: TableLike | Mapping[str, int],
-    losses: Iterable[Loss] = LOSSES,
+    losses: Iterable[Parameter] = LOSSES,
     *,
     sizes: Sequence[int] = (10, 100, 1000),
     gaps: Sequence[int] = (1, 10, 100),
@@ -237,10 +236,7 @@ def plan(
 
 
 def _require_simulations(
-    mechanisms: Mapping[str, TableMechanism],
-    blank: xr.DataArray,
-    systems: list[System],
-    advance: Callable[[int], None],
+    mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray, systems: list[System], advance: Callable[[int], None]
 ) -> None:
     """Refuse losses whose noise cannot be simulated, before any simulation, and name the other losses."""
     refused: dict[str, InvariantError] = {}

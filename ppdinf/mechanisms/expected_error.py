@@ -17,7 +17,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.public import bind
@@ -156,7 +156,7 @@ def labels_alone(table: TableLike | tuple[int, ...] | Mapping[str, int]) -> xr.D
     return as_table(np.zeros(sizes, dtype=np.int64), dims=names)
 
 
-def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def cell_law(law: IntegerLaw, cells: int) -> tuple[Integers, Reals]:
     """Return the distribution of the noise of one cell among `cells` under one public sum (1: no public sum)."""
     values, mass = _free_law(law, cells)
     if cells > 1:
@@ -164,7 +164,7 @@ def cell_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np
     return values, mass / mass.sum()
 
 
-def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> NDArray[np.float64]:
+def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> Reals:
     """Return the probability that two cells under one public sum are released in reversed order; ties count half."""
     if not len(gaps):
         return np.zeros(0)
@@ -182,14 +182,14 @@ def reversed_share(law: IntegerLaw, cells: int, gaps: Sequence[int]) -> NDArray[
     return np.array([max(0.0, (1 - within[g - 1] - differences[g]) / 2) for g in gaps])
 
 
-def _free_law(law: IntegerLaw, cells: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _free_law(law: IntegerLaw, cells: int) -> tuple[Integers, Reals]:
     reach = law.support_radius(cells, RARE)
     values = np.arange(-reach, reach + 1)
     mass = np.exp(law.log_weight(values.astype(float)))
     return values, mass / mass.sum()
 
 
-def _sum_mass(values: NDArray[np.int64], mass: NDArray[np.float64], cells: int, count: int) -> NDArray[np.float64]:
+def _sum_mass(values: Integers, mass: Reals, cells: int, count: int) -> Reals:
     """Return the mass of the sum of `count` cells on a circle: entry s holds the sum s, entry -s the sum -s."""
     spread = np.sqrt(mass @ values**2.0)
     # The circle is wide enough for the largest sum of all cells, so the transform does not wrap around.
@@ -199,13 +199,13 @@ def _sum_mass(values: NDArray[np.int64], mass: NDArray[np.float64], cells: int, 
     return np.maximum(np.fft.irfft(np.fft.rfft(circle) ** count, around), 0)
 
 
-def _tail_probability(values: Array, mass: NDArray[np.float64], gap: int) -> float:
+def _tail_probability(values: Array, mass: Reals, gap: int) -> float:
     """Return the probability that symmetric noise is `gap` or more in one direction; `gap` itself counts half."""
     distance = np.abs(values)
     return float(mass @ (distance > gap) + mass @ (distance == gap) / 2) / 2
 
 
-def _estimate_reversed_share(noise: Array, gaps: Sequence[int]) -> NDArray[np.float64]:
+def _estimate_reversed_share(noise: Array, gaps: Sequence[int]) -> Reals:
     """Estimate `reversed_share` from draws of several cells; each cell is compared with at most `PAIRS` others."""
     shifts = range(1, min(noise.shape[1], PAIRS + 1))
     differences = np.concatenate([(noise - np.roll(noise, shift, axis=1)).ravel() for shift in shifts] or [np.zeros(1)])
@@ -220,7 +220,7 @@ def _require(name: str, values: Sequence[int], upper: int) -> None:
             raise PrivacyError(f"{name} must be integers from 1 to {upper:,}, found {value!r:.40}")
 
 
-def kinds_of_cells(system: System) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def kinds_of_cells(system: System) -> tuple[NDArray[np.object_], Integers]:
     """Describe the sums that each cell is in, and return the size of its sum: 0 if fixed, -1 where sums cross."""
     structure = system.structure
     linked = np.bincount(structure.blocks)[structure.blocks]
@@ -236,7 +236,7 @@ def kinds_of_cells(system: System) -> tuple[NDArray[np.object_], NDArray[np.int6
     return np.array(kinds, dtype=object)[inverse], sums
 
 
-def _radius(values: Array, mass: NDArray[np.float64]) -> float:
+def _radius(values: Array, mass: Reals) -> float:
     """Return the smallest distance that contains the noise with probability 90 %."""
     distance = np.abs(values)
     order = np.argsort(distance, kind="stable")

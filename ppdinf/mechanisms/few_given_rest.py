@@ -18,9 +18,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 import scipy.sparse as sp
 from flint import arb, arb_poly, ctx
-from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.invariants import System
 from ppdinf.lattice.integer_rows import row_algebra
 from ppdinf.laws import DoubleGeometric
@@ -70,7 +70,7 @@ class _Sums:
         return first, product.coeffs(), arb(0).union((complete - mass).upper())
 
     @cached_property
-    def rough(self) -> tuple[int, NDArray[np.float64], arb]:
+    def rough(self) -> tuple[int, Reals, arb]:
         """The first sum, the logarithms of weights relative to a bound on the largest weight, and this bound."""
         with precision(BITS):
             first, weights, omitted = self._table(BITS)
@@ -78,7 +78,7 @@ class _Sums:
             logs = [float((weight / largest).log()) if weight > 0 else -math.inf for weight in weights]
         return first, np.array(logs), largest
 
-    def log_probability(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    def log_probability(self, sums: Integers) -> Reals:
         """Return logarithms of weights relative to the bound; -inf for sums outside the table."""
         first, logs, _ = self.rough
         at = sums - first
@@ -96,9 +96,7 @@ class _Sums:
 class FewGivenRest:
     """Exact sampler of releases of one table."""
 
-    def __init__(
-        self, x: NDArray[np.int64], low: list[int | None], groups: NDArray[np.int64], epsilon: Fraction, few: int = FEW
-    ) -> None:
+    def __init__(self, x: Integers, low: list[int | None], groups: Integers, epsilon: Fraction, few: int = FEW) -> None:
         self._x, self._low, self._epsilon, self._law = x, low, epsilon, DoubleGeometric(epsilon)
         self._above = np.array([np.inf if end is None else int(v) - end for v, end in zip(x, low, strict=True)])
         self._free = np.flatnonzero(groups < 0)
@@ -112,7 +110,7 @@ class FewGivenRest:
                 places = np.linspace(0, max(number - 1, NEAR * (members.size - 1)), number).astype(np.int64)
                 self._groups.append((members, members[places]))
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return independent draws, int64 of shape (size, d)."""
         y = np.empty((size, self._x.size), np.int64)
         y[:, self._free] = self._independent(self._free, Fraction(0), size, stream)
@@ -128,9 +126,7 @@ class FewGivenRest:
                 y[rows[:, np.newaxis], few] = drawn
         return y
 
-    def _independent(
-        self, cells: NDArray[np.int64], theta: Fraction, size: int, stream: BitStream
-    ) -> NDArray[np.int64]:
+    def _independent(self, cells: Integers, theta: Fraction, size: int, stream: BitStream) -> Integers:
         """Draw cells without a sum."""
         z, above = np.empty((size, cells.size), dtype=np.int64), self._above[cells]
         # far bounds: noise without a bound, drawn again where it violates the bound
@@ -148,8 +144,8 @@ class FewGivenRest:
         return z + self._x[cells]
 
     def _accepted(
-        self, rest: NDArray[np.int64], theta: Fraction, total: int, few: _Sums, size: int, stream: BitStream
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        self, rest: Integers, theta: Fraction, total: int, few: _Sums, size: int, stream: BitStream
+    ) -> tuple[Integers, Integers]:
         """Draw the rest until it is accepted; return its values, shape (size, rest), and the sum left for the few."""
         if not rest.size:
             return np.empty((size, 0), dtype=np.int64), np.full(size, total)
@@ -158,7 +154,7 @@ class FewGivenRest:
             y = self._independent(rest, theta, min(attempts, max(1, BATCH // rest.size)), stream)
             sums = total - y.sum(axis=1)
 
-            def enclose(n: int, sums: NDArray[np.int64] = sums) -> arb:
+            def enclose(n: int, sums: Integers = sums) -> arb:
                 return few.enclose(int(sums[n]))
 
             events = draw_bernoulli(few.log_probability(sums), ERROR, enclose, stream)
@@ -173,7 +169,7 @@ class FewGivenRest:
         x, above = int(self._x[cell]), float(self._above[cell])
         return potential_of(sides(self._law, theta, above, math.inf), x, (x - above, math.inf))
 
-    def _tilt(self, members: NDArray[np.int64]) -> Fraction:
+    def _tilt(self, members: Integers) -> Fraction:
         """Return a theta for which the sum of the noise of some cells has about the mean 0."""
         above, epsilon = self._above[members], float(self._epsilon)
         if np.isinf(above).all():
@@ -189,7 +185,7 @@ def _width(epsilon: Fraction) -> float:
     return 2 * BITS * math.log(2) / float(epsilon)
 
 
-def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int | None], NDArray[np.int64]] | None:
+def lower_bounds_and_groups(system: System, epsilon: Fraction) -> tuple[list[int | None], Integers] | None:
     """Return the smallest release of each cell and the group of each cell, as `FewGivenRest` needs them."""
     largest = max(int(np.abs(values).max(initial=0)) for values in (system.values, system.limits))
     if _width(epsilon) > ENTRIES or largest * system.frame.size > 2**53:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json
+from ppdinf._internal.values import Integers, Json
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, System
 from ppdinf.tables.frame import LARGEST, Frame
 from ppdinf.tables.table import TableLike, labelled_cells, ranked
 
 
-def validate_input(public: Public, table: TableLike) -> tuple[Frame, NDArray[np.int64]]:
+def validate_input(public: Public, table: TableLike) -> tuple[Frame, Integers]:
     """Validate a confidential table, once."""
     frame, cells = labelled_cells(table)
     refuse_undeclared(frame, public)
@@ -46,7 +45,7 @@ def require_draws(draws: object, size: int = 1) -> int:
     return int(draws)
 
 
-def _require_slack(frame: Frame, cells: NDArray[np.int64]) -> None:
+def _require_slack(frame: Frame, cells: Integers) -> None:
     """Refuse counts that noise could move beyond the integers that files represent exactly."""
     if np.abs(cells).max() > LARGEST // 2:
         cell = frame.cell(int(np.argmax(np.abs(cells))))
@@ -74,7 +73,7 @@ def refuse_undeclared(frame: Frame, public: Public) -> None:
         )
 
 
-def ranked_labels(frame: Frame, cells: NDArray[np.int64], public: Public) -> str | None:
+def ranked_labels(frame: Frame, cells: Integers, public: Public) -> str | None:
     """Return a message about labels in the order of their counts, unless they are declared in that order."""
     declared = {vars(statement)["dim"] for statement in public if statement.kind == "labels"}
     leaky = [dim for dim in ranked(frame, cells) if dim not in declared]
@@ -87,7 +86,7 @@ def ranked_labels(frame: Frame, cells: NDArray[np.int64], public: Public) -> str
     )
 
 
-def copied_counts(frame: Frame, cells: NDArray[np.int64]) -> str | None:
+def copied_counts(frame: Frame, cells: Integers) -> str | None:
     """Return a message about a coordinate that is proportional to the counts: it would publish the table exactly."""
     for name, (dims, values) in frame.coords.items():
         if name in frame.dims or values.dtype.kind not in "iuf" or cells.size < 3 or not np.ptp(cells):
@@ -105,7 +104,7 @@ def copied_counts(frame: Frame, cells: NDArray[np.int64]) -> str | None:
     return None
 
 
-def warn_leaky_labels(frame: Frame, cells: NDArray[np.int64], public: Public) -> None:
+def warn_leaky_labels(frame: Frame, cells: Integers, public: Public) -> None:
     """Warn about labels in the order of their counts, and about coordinates that are proportional to the counts."""
     for message in (ranked_labels(frame, cells, public), copied_counts(frame, cells)):
         if message:

@@ -23,6 +23,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammainccinv
 
+from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice import structure
@@ -31,7 +33,7 @@ from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real_noise import RARE, SubspaceNoise, grid_below, in_steps, unless_noisy
-from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism
+from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.noise.k_norm import IndependentMoves, Polytope, independent_moves, polytope
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 from ppdinf.noise.primitives.continuous import exponentials
@@ -100,11 +102,11 @@ class KNorm(SubspaceMechanism):
     def __init__(
         self,
         public: Public,
-        epsilon: int | float | str | Fraction,
+        epsilon: Parameter,
         *,
         query: object = None,
         neighbours: Neighbours = "replaced",
-        grid: int | float | str | Fraction | None = "auto",
+        grid: Parameter | None = "auto",
     ) -> None:
         self._set(public, epsilon, None, query, neighbours, grid)
         if neighbours == "swapped" and query is not None:

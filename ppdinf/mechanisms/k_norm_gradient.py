@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 
-from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.values import Json, assign, construct, numbers
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Json, Reals, assign, construct, numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanism import Mechanism, PreparedRelease
@@ -30,8 +30,6 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.unit_loss import VALUE
 from ppdinf.releases.release import Release, as_drawn
 
-type Points = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class GradientLaw:
@@ -42,13 +40,13 @@ class GradientLaw:
     norm: str
     rate: float
 
-    def log_density(self, y: Points) -> Points:
+    def log_density(self, y: Reals) -> Reals:
         """Return the log density of answers without the normalizer, shape (n, d)."""
         size = np.linalg.norm(self.objective.gradient(self.records, y), K_NORMS[self.norm], axis=1)
         inside = np.linalg.norm(y, axis=1) <= self.objective.ball()
         return np.where(inside, -self.rate * size / self.objective.sensitivity(y, self.norm), -np.inf)
 
-    def by_chain(self, basis: Points, draws: int, stream: BitStream) -> Points:
+    def by_chain(self, basis: Reals, draws: int, stream: BitStream) -> Reals:
         """Draw answers in the span of orthonormal columns, each by a separate chain, shape (draws, d)."""
         m, radius = basis.shape[1], self.objective.ball()
         optimum = least_squares(
@@ -154,20 +152,20 @@ class KNormGradient(Mechanism):
     epsilon: Fraction
     norm: str
     delta_z: Fraction
-    subspace: Points | None
+    subspace: Reals | None
     known: str | None
     grid: Grid
 
     def __init__(
         self,
         objective: Objective,
-        epsilon: int | float | str | Fraction,
+        epsilon: Parameter,
         *,
         norm: str = "l2",
-        delta_z: int | float | str | Fraction = 1,
+        delta_z: Parameter = 1,
         subspace: ArrayLike | None = None,
         known: str | None = None,
-        grid: int | float | str | Fraction | None = "auto",
+        grid: Parameter | None = "auto",
     ) -> None:
         if not isinstance(objective, Objective):
             raise PrivacyError("the first argument must be an objective, for example ppdinf.mechanisms.Mean(bound=1)")
@@ -252,7 +250,7 @@ class KNormGradient(Mechanism):
         reals = {"grid": None}  # files state grids only
         return construct(cls, reals | parameters | objective, f"a mechanism of kind {cls.kind!r}")
 
-    def log_density(self, y: ArrayLike, data: object) -> Points:
+    def log_density(self, y: ArrayLike, data: object) -> Reals:
         """Return the log density of publishing `y` without the normalizer.
 
         The normalizer depends on the data, except for means on R^d: likelihoods of data need it.
@@ -332,7 +330,7 @@ class KNormGradient(Mechanism):
 
         return PreparedRelease(settled, settled.public.on(xr.DataArray(blank, dims="answer")), plan, draw)
 
-    def simulate(self, data: object, *, draws: int, rng: int | np.random.Generator | None = None) -> Points:
+    def simulate(self, data: object, *, draws: int, rng: int | np.random.Generator | None = None) -> Reals:
         """Draw many answers for research; never publish them.
 
         Parameters
@@ -377,7 +375,7 @@ class KNormGradient(Mechanism):
         grid = self.grid if isinstance(self.grid, Fraction) else None
         return self.objective.exact(records, self._basis(records), self.norm, self._rate, grid)
 
-    def _draw(self, records: object, draws: int, stream: BitStream) -> Points:
+    def _draw(self, records: object, draws: int, stream: BitStream) -> Reals:
         law = self._law(records)
         by_chain = self._given(records).by_chain
         drawn = by_chain(self._basis(records), draws, stream) if law is None else law[1](draws, stream)
@@ -391,7 +389,7 @@ class KNormGradient(Mechanism):
     def _rate(self) -> Fraction:
         return self.epsilon * (1 - SLACK) / (2 * self.delta_z)
 
-    def _basis(self, records: object) -> Points:
+    def _basis(self, records: object) -> Reals:
         d = self.objective.dimension(records)
         if self.subspace is None:
             return np.eye(d)
@@ -403,7 +401,7 @@ class KNormGradient(Mechanism):
         return GradientLaw(self.objective, records, self.norm, float(self._rate))
 
 
-def _orthonormal(subspace: ArrayLike) -> Points:
+def _orthonormal(subspace: ArrayLike) -> Reals:
     """Return orthonormal columns that span the same space."""
     A = numbers(subspace, "subspace")
     if A.ndim != 2 or A.size == 0:

@@ -9,11 +9,8 @@ from fractions import Fraction
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Json, assign
+from ppdinf._internal.values import Integers, Json, assign
 from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import nearest_steps, shortest_distance
@@ -86,13 +83,13 @@ class LatticeNoise(TableMechanism, metaclass=AcceptsSynonyms):
         return plan_sampler(system, self.law, allow_mcmc=allow_mcmc)
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> NDArray[np.int64]:
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Draw releases of a table; int64 of shape (draws, d)."""
         plan = plan or self.plan_on(system)
         return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
 
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Integers, x: Integers) -> float:
         """Return the log density of the noise ``y - x`` without its normalizer, which is the same for every x."""
         return self.law.log_mass(y - x)
 
@@ -150,7 +147,7 @@ class GeneralizedLaplace(LatticeNoise):
     epsilon: Fraction
     norm: str
 
-    def __init__(self, public: Public, epsilon: int | float | str | Fraction, norm: str = "l1") -> None:
+    def __init__(self, public: Public, epsilon: Parameter, norm: str = "l1") -> None:
         require_public(public)
         if norm not in ("l1", "l2"):
             raise PrivacyError(f"norm must be 'l1' or 'l2', found {norm!r}")

@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import require_number, unmasked
+from ppdinf._internal.values import Integers, Reals, require_number, unmasked
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.real_noise import FINE, grid_below
 from ppdinf.noise.k_norm import K_NORMS, draw_integer_k_norm, k_norm, one_of, uniforms
@@ -23,9 +22,7 @@ from ppdinf.noise.primitives.stream import BitStream
 NARROW = Fraction(1, 400)  # half of the interval of bounded means, in units of the noise
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is attributed to rounding
 
-type Points = NDArray[np.float64]
-type Whole = NDArray[np.int64]
-type Draw = Callable[[int, BitStream], Points]
+type Draw = Callable[[int, BitStream], Reals]
 
 
 class Objective(ABC):
@@ -56,11 +53,11 @@ class Objective(ABC):
         """Return the length of an answer."""
 
     @abstractmethod
-    def gradient(self, records: Any, y: Points) -> Points:
+    def gradient(self, records: Any, y: Reals) -> Reals:
         """Return the gradient of L_x at each answer, shape (m, d) from (m, d)."""
 
     @abstractmethod
-    def sensitivity(self, y: Points, norm: str) -> Points:
+    def sensitivity(self, y: Reals, norm: str) -> Reals:
         """Return the largest K-norm of the change of the gradient when one record is replaced, shape (m,)."""
 
     def grid(self, records: Any, norm: str, rate: Fraction) -> Fraction | None:
@@ -75,7 +72,7 @@ class Objective(ABC):
         return records
 
     def exact(
-        self, records: Any, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+        self, records: Any, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None
     ) -> tuple[str, Draw] | None:
         """Return a sampler of ``exp(-rate |gradient|_K / sensitivity)`` without a Markov chain, or None.
 
@@ -116,8 +113,8 @@ class Gradient(Objective):
     array([[0.]])
     """
 
-    function: Callable[[Any, Points], Points]
-    sensitivity_bound: float | Callable[[Points], Points]
+    function: Callable[[Any, Reals], Reals]
+    sensitivity_bound: float | Callable[[Reals], Reals]
     answers: int
     radius: float
 
@@ -141,14 +138,14 @@ class Gradient(Objective):
         """Return the stated length."""
         return self.answers
 
-    def gradient(self, records: Any, y: Points) -> Points:
+    def gradient(self, records: Any, y: Reals) -> Reals:
         """Return the gradient computed by the user's function."""
         values = np.asarray(self.function(records, y), dtype=float)
         if values.shape != y.shape:
             raise PrivacyError(f"the gradient must have the shape of y, {y.shape}, found {values.shape}")
         return values
 
-    def sensitivity(self, y: Points, norm: str) -> Points:
+    def sensitivity(self, y: Reals, norm: str) -> Reals:
         """Return the stated sensitivity."""
         bound = self.sensitivity_bound
         return np.asarray(bound(y), dtype=float) if callable(bound) else np.full(len(y), float(bound))
@@ -160,7 +157,7 @@ def require_positive(value: object, name: str) -> None:
         raise PrivacyError(f"{name} must be positive and finite, found {value!r:.60}")
 
 
-def record_rows(data: object, what: str) -> Points:
+def record_rows(data: object, what: str) -> Reals:
     """Read data as a finite matrix, one row per record."""
     rows = unmasked(data, what, PrivacyError)
     if rows.dtype.kind not in "iuf" or rows.ndim not in (1, 2) or rows.size == 0:
@@ -172,7 +169,7 @@ def record_rows(data: object, what: str) -> Points:
     return rows
 
 
-def require_within(sizes: Points, bound: float, what: str) -> None:
+def require_within(sizes: Reals, bound: float, what: str) -> None:
     """Refuse sizes above a bound, except for rounding errors in the last digits."""
     outside = np.flatnonzero(sizes > bound * (1 + ROUNDING))
     if outside.size:
@@ -219,7 +216,7 @@ class Mean(Objective):
         """Return the bound if answers have it, too."""
         return self.bound if self.bounded else math.inf
 
-    def records(self, data: object, norm: str) -> Points:
+    def records(self, data: object, norm: str) -> Reals:
         """Return one row per record; a vector holds one number per record."""
         rows = record_rows(data, "records")
         require_within(np.linalg.norm(rows, K_NORMS[norm], axis=1), self.bound, f"{norm} norm of a record")
@@ -231,28 +228,28 @@ class Mean(Objective):
         """Return the bound as a phrase."""
         return f"no record has an {norm} norm above {self.bound:g}"
 
-    def dimension(self, records: Points) -> int:
+    def dimension(self, records: Reals) -> int:
         """Return the length of a record."""
         return int(records.shape[1])
 
-    def gradient(self, records: Points, y: Points) -> Points:
+    def gradient(self, records: Reals, y: Reals) -> Reals:
         """Return ``n (y - mean)``."""
         return len(records) * (y - records.mean(axis=0))
 
-    def sensitivity(self, y: Points, norm: str) -> Points:
+    def sensitivity(self, y: Reals, norm: str) -> Reals:
         """Return the diameter of the ball."""
         return np.full(len(y), 2 * self.bound)
 
-    def grid(self, records: Points, norm: str, rate: Fraction) -> Fraction:
+    def grid(self, records: Reals, norm: str, rate: Fraction) -> Fraction:
         """Return a grid whose rounding of the records is small compared with the noise of their mean."""
         return grid_below(2 * self.bound / float(rate), steps=min(FINE * len(records), 2**32))
 
-    def on_grid(self, records: Points, grid: Fraction | None) -> Points:
+    def on_grid(self, records: Reals, grid: Fraction | None) -> Reals:
         """Round every number towards 0, so that no norm increases."""
         return records if grid is None else np.trunc(records / float(grid)) * float(grid)
 
     def exact(
-        self, records: Points, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+        self, records: Reals, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None
     ) -> tuple[str, Draw] | None:
         """Draw around the mean, on the whole space or in l2 on a subspace that contains the mean."""
         n, (d, m) = len(records), basis.shape
@@ -282,8 +279,8 @@ class Mean(Objective):
 
 
 def _within(
-    center: Whole, noise: Callable[[int, BitStream], Whole], radius: int | None, draws: int, stream: BitStream
-) -> Whole:
+    center: Integers, noise: Callable[[int, BitStream], Integers], radius: int | None, draws: int, stream: BitStream
+) -> Integers:
     """Add noise to integers, again where the absolute value of the sum exceeds the radius."""
     drawn = center + noise(draws, stream)
     while radius is not None:
@@ -346,7 +343,7 @@ class Quantile(Objective):
         """Return the radius of a ball around 0 that contains the interval."""
         return max(abs(self.lower), abs(self.upper))
 
-    def records(self, data: object, norm: str) -> Points:
+    def records(self, data: object, norm: str) -> Reals:
         """Return the numbers in increasing order."""
         rows = record_rows(data, "records")
         if rows.shape[1] != 1:
@@ -360,26 +357,24 @@ class Quantile(Objective):
         """Return the interval as a phrase."""
         return f"every record lies between {self.lower:g} and {self.upper:g}"
 
-    def dimension(self, records: Points) -> int:
+    def dimension(self, records: Reals) -> int:
         """One."""
         return 1
 
-    def gradient(self, records: Points, y: Points) -> Points:
+    def gradient(self, records: Reals, y: Reals) -> Reals:
         """Return ``#{x_i <= y} - n probability``; inf outside the interval."""
         steps = np.searchsorted(records, y, side="right") - len(records) * self.probability
         return np.where((y < self.lower) | (y > self.upper), np.inf, steps)
 
-    def sensitivity(self, y: Points, norm: str) -> Points:
+    def sensitivity(self, y: Reals, norm: str) -> Reals:
         """One."""
         return np.ones(len(y))
 
-    def grid(self, records: Points, norm: str, rate: Fraction) -> Fraction:
+    def grid(self, records: Reals, norm: str, rate: Fraction) -> Fraction:
         """Return a grid with about a million multiples in the interval."""
         return grid_below(self.upper - self.lower, steps=CANDIDATES)
 
-    def exact(
-        self, records: Points, basis: Points, norm: str, rate: Fraction, grid: Fraction | None
-    ) -> tuple[str, Draw]:
+    def exact(self, records: Reals, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None) -> tuple[str, Draw]:
         """Draw the number of records below the answer from the total mass of such answers, then the answer."""
         n, p = len(records), Fraction(str(float(self.probability)))
         if grid is None:
@@ -387,7 +382,7 @@ class Quantile(Objective):
             off = np.abs(np.arange(n + 1) - n * self.probability)
             mass = np.cumsum(np.diff(edges) * np.exp(-float(rate) * (off - off.min())))
 
-            def in_doubles(draws: int, stream: BitStream) -> Points:
+            def in_doubles(draws: int, stream: BitStream) -> Reals:
                 chosen = np.searchsorted(mass, uniforms(stream, draws) * mass[-1], side="right")
                 return (edges[chosen] + uniforms(stream, draws) * np.diff(edges)[chosen])[:, None]
 
@@ -404,7 +399,7 @@ class Quantile(Objective):
         log_weights = [-rate * (abs(k - n * p) - smallest_distance) for k in range(n + 1)]
         count = one_of(sizes, log_weights)
 
-        def draw(draws: int, stream: BitStream) -> Points:
+        def draw(draws: int, stream: BitStream) -> Reals:
             chosen = count.draw(draws, stream)[:, 0]
             steps = starts[chosen] + uniform_integers(sizes[chosen], stream)
             return (steps.astype(np.float64) * float(grid))[:, np.newaxis]

@@ -26,12 +26,11 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import convolve
 from scipy.special import comb, gammaln, logsumexp, perm
 
 from ppdinf._internal.rationals import as_fraction, ball
-from ppdinf._internal.values import Array, assign
+from ppdinf._internal.values import Array, Flags, Integers, Reals, assign
 from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System, margin
 from ppdinf.laws.likelihood import Likelihood
@@ -49,7 +48,6 @@ SUMS = 3000  # possible sums of the kept records of a stratum, over which a like
 CANCELLED = 1e-6  # share of a sum that remains after its terms cancel; smaller shares have fewer than nine digits
 
 type Dims = tuple[str, ...]
-type Whole = NDArray[np.int64]
 type Rows = tuple[tuple[int, ...], ...]
 
 
@@ -130,7 +128,9 @@ class PermutationSwapping(TableMechanism):
             raise InvariantError("no stratum has two records, so that nothing can be swapped: combine strata")
         return Plan("swapping", True, f"records of {len(self._sizes(system))} strata are selected and permuted")
 
-    def draw(self, system: System, cells: Whole, draws: int, stream: BitStream, plan: Plan | None = None) -> Whole:
+    def draw(
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Draw swapped tables, shape (draws, d)."""
         strata = self._strata(system.frame)
         released = np.array(np.broadcast_to(cells, (draws, cells.shape[-1])))
@@ -139,7 +139,7 @@ class PermutationSwapping(TableMechanism):
                 self._swap(table, stratum, stream)
         return released
 
-    def _swap(self, table: Whole, stratum: Whole, stream: BitStream) -> None:
+    def _swap(self, table: Integers, stratum: Integers, stream: BitStream) -> None:
         """Swap records of a stratum in place."""
         cells = stratum.ravel()
         labels = stratum.shape[1]
@@ -152,7 +152,7 @@ class PermutationSwapping(TableMechanism):
         records += swapped
         table[cells] = np.bincount(records, minlength=cells.size)
 
-    def _selected(self, size: int, stream: BitStream) -> NDArray[np.bool_]:
+    def _selected(self, size: int, stream: BitStream) -> Flags:
         """Select records independently, again if exactly one is selected."""
         while True:
             selected = bernoulli(lambda: ball(self.rate), size, stream)
@@ -180,7 +180,7 @@ class PermutationSwapping(TableMechanism):
         of_table = partial(self._log_probability, strata, y)
         return Likelihood(form, largest, of_table=of_table, is_of_release=True)
 
-    def _log_probability(self, strata: Whole, y: Whole, x: Whole) -> float:
+    def _log_probability(self, strata: Integers, y: Integers, x: Integers) -> float:
         return sum(log_probability(_rows(y[cells]), _rows(x[cells]), self.rate) for cells in strata)
 
     @property
@@ -194,7 +194,7 @@ class PermutationSwapping(TableMechanism):
         epsilon = Fraction(math.ceil(loss / 2 * 10**9) + 1, 10**9)  # a record is an l1 distance of 2
         return Guarantee("integer-subspace", epsilon, metric="l1", **self.public.open)
 
-    def _strata(self, frame: Frame) -> Whole:
+    def _strata(self, frame: Frame) -> Integers:
         """Return the cells of each stratum, shape (strata, held, swapped)."""
         stated = (*self.strata, *self.held, *self.swapped)
         if set(stated) != set(frame.dims):
@@ -204,13 +204,13 @@ class PermutationSwapping(TableMechanism):
         swapped = math.prod(cells.shape[len(stated) - len(self.swapped) :])
         return cells.reshape(math.prod(cells.shape[: len(self.strata)]), -1, swapped)
 
-    def _sizes(self, system: System) -> Whole:
+    def _sizes(self, system: System) -> Integers:
         """Return the number of records of each stratum, which the margins determine."""
         strata, _, swapped = self._strata(system.frame).shape
         return np.sum(system.values[: strata * swapped].reshape(strata, swapped), axis=1)
 
 
-def _derangement(size: int, stream: BitStream) -> Whole:
+def _derangement(size: int, stream: BitStream) -> Integers:
     """Draw a uniform permutation without fixed points, by rejection: about one in e is accepted."""
     while True:
         words = stream(size)
@@ -219,16 +219,16 @@ def _derangement(size: int, stream: BitStream) -> Whole:
             return order
 
 
-def _rows(table: Whole) -> Rows:
+def _rows(table: Integers) -> Rows:
     return tuple(map(tuple, table.tolist()))
 
 
-def _number_of_sums(table: Whole) -> int:
+def _number_of_sums(table: Integers) -> int:
     return math.prod((table.sum(axis=0) + 1).tolist())
 
 
 @lru_cache(maxsize=1024)
-def _inverted(size: int, rate: Fraction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _inverted(size: int, rate: Fraction) -> tuple[Reals, Reals]:
     """Return log absolute values and signs of v(0), ..., v(size)."""
     deranged = [1, 0]
     for k in range(2, size + 1):

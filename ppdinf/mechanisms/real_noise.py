@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.noise.primitives.stream import BitStream
@@ -26,7 +25,6 @@ LARGEST_MATRIX = 10**6  # entries of a matrix whose singular values are computed
 FINE = 2**16
 """Default number of steps of the grid in the scale of the noise."""
 
-type Reals = NDArray[np.float64]
 type Grid = Fraction | str | None
 
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from ppdinf._internal.values import Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.objectives import Draw, Objective, record_rows, require_positive, require_within
 from ppdinf.noise.k_norm import K_NORMS, k_norm, uniforms
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
-
-type Points = NDArray[np.float64]
 
 
 class Regression(Objective):
@@ -28,7 +26,7 @@ class Regression(Objective):
     radius: float
     features: float
 
-    def records(self, data: object, norm: str) -> tuple[Points, Points]:
+    def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
         """Return features and response."""
         if not isinstance(data, tuple) or len(data) != 2:
             raise PrivacyError("data must be a pair (features, response)")
@@ -39,7 +37,7 @@ class Regression(Objective):
         require_within(np.linalg.norm(x, axis=1), self.features, "Euclidean length of the features")
         return x, response[:, 0]
 
-    def dimension(self, records: tuple[Points, Points]) -> int:
+    def dimension(self, records: tuple[Reals, Reals]) -> int:
         """Return the number of features."""
         return int(records[0].shape[1])
 
@@ -83,7 +81,7 @@ class LinearRegression(Regression):
         for name in ("radius", "features", "response"):
             require_positive(getattr(self, name), name)
 
-    def records(self, data: object, norm: str) -> tuple[Points, Points]:
+    def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
         """Return features and response."""
         x, response = super().records(data, norm)
         require_within(np.abs(response), self.response, "absolute response of a record")
@@ -93,18 +91,18 @@ class LinearRegression(Regression):
         """Return the bounds as a phrase."""
         return f"no record has features longer than {self.features:g} or a response beyond {self.response:g}"
 
-    def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
+    def gradient(self, records: tuple[Reals, Reals], y: Reals) -> Reals:
         """Return ``X' (X y - response)``."""
         x, response = records
         return y @ (x.T @ x) - x.T @ response
 
-    def sensitivity(self, y: Points, norm: str) -> Points:
+    def sensitivity(self, y: Reals, norm: str) -> Reals:
         """Return the sensitivity; see the notes of the class."""
         size = self.features * np.linalg.norm(y, axis=1) + 2 * self.response
         return _stretch(y.shape[1], norm) * self.features * size
 
     def exact(
-        self, records: tuple[Points, Points], basis: Points, norm: str, rate: Fraction, grid: Fraction | None
+        self, records: tuple[Reals, Reals], basis: Reals, norm: str, rate: Fraction, grid: Fraction | None
     ) -> tuple[str, Draw] | None:
         """Propose from the law with the sensitivity at the sphere, a linearly mapped K-norm law, and reject.
 
@@ -118,7 +116,7 @@ class LinearRegression(Regression):
         center, inverse = np.linalg.solve(gram, moments), np.linalg.inv(gram)
         widest = _stretch(d, norm) * self.features * (self.features * self.radius + 2 * self.response)
 
-        def accepted(proposals: int, stream: BitStream) -> Points:
+        def accepted(proposals: int, stream: BitStream) -> Reals:
             z = k_norm(d, norm, proposals, stream)
             y = center + z @ inverse * (widest / float(rate))
             excess = np.linalg.norm(z, K_NORMS[norm], axis=1) * (widest / self.sensitivity(y, norm) - 1)
@@ -128,7 +126,7 @@ class LinearRegression(Regression):
         if share < 0.01:
             return None
 
-        def draw(draws: int, stream: BitStream) -> Points:
+        def draw(draws: int, stream: BitStream) -> Reals:
             parts, missing = [np.empty((0, d))], draws
             while missing > 0:
                 parts.append(accepted(min(int(1.1 * missing / share) + 10, 2**16), stream))
@@ -171,7 +169,7 @@ class LogisticRegression(Regression):
         require_positive(self.radius, "radius")
         require_positive(self.features, "features")
 
-    def records(self, data: object, norm: str) -> tuple[Points, Points]:
+    def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
         """Return features and response."""
         x, response = super().records(data, norm)
         wrong = np.flatnonzero((response != 0) & (response != 1))
@@ -183,12 +181,12 @@ class LogisticRegression(Regression):
         """Return the bound as a phrase."""
         return f"no record has features longer than {self.features:g}"
 
-    def gradient(self, records: tuple[Points, Points], y: Points) -> Points:
+    def gradient(self, records: tuple[Reals, Reals], y: Reals) -> Reals:
         """Return ``X' (p - response)``."""
         x, response = records
         return (expit(y @ x.T) - response) @ x
 
-    def sensitivity(self, y: Points, norm: str) -> Points:
+    def sensitivity(self, y: Reals, norm: str) -> Reals:
         """Return the sensitivity; see the notes of the class."""
         worst = expit(self.features * np.linalg.norm(y, axis=1))
         return 2 * _stretch(y.shape[1], norm) * self.features * worst

@@ -13,12 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import null_space
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array, Json, assign
+from ppdinf._internal.values import Array, Integers, Json, Reals, assign
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -151,8 +150,6 @@ class SharedKey(TableMechanism):
             return self.guarantee
         return replace(self.guarantee, known=(*self.guarantee.known, SHARED))
 
-
-type Reals = NDArray[np.float64]
 
 RECORDS: dict[str, tuple[str, ...]] = {"added": ()} | dict.fromkeys(
     ["replaced", "swapped"], ("how many records there are",)
@@ -304,12 +301,12 @@ class SubspaceMechanism(SharedKey):
         return self.draw(system, np.zeros(system.frame.size, dtype=np.int64), draws, stream, plan)
 
     def draw(  # type: ignore[override]
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
     ) -> Reals:
         """Draw noisy answers; float64 of shape (draws, d)."""
         return self._law(system).added(cells, draws, stream)
 
-    def log_weight(self, system: System, y: Array, x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Array, x: Integers) -> float:
         """Return the log density of the noise ``y - x`` without normalizer; it is the same for every x."""
         return self._law(system).log_density(y - x)
 

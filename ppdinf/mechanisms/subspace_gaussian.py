@@ -22,14 +22,15 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from ppdinf._internal.values import assign
+from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Reals, assign
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.real_noise import NARROWEST, SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps
-from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.mechanisms.subspace import SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import normals
 from ppdinf.noise.primitives.stream import BitStream
 from ppdinf.noise.sampler_plan import exact_noise
@@ -96,14 +97,14 @@ class SubspaceGaussian(SubspaceMechanism):
     def __init__(
         self,
         public: Public,
-        epsilon: int | float | str | Fraction,
-        delta: int | float | str | Fraction,
+        epsilon: Parameter,
+        delta: Parameter,
         method: str = "projected",
         calibration: str = "analytic",
         *,
         query: object = None,
         neighbours: Neighbours = "replaced",
-        grid: int | float | str | Fraction | None = "auto",
+        grid: Parameter | None = "auto",
     ) -> None:
         self._set(public, epsilon, delta, query, neighbours, grid)
         require_choice("method", method, ["projected", "extended"])

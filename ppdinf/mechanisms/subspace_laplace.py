@@ -18,7 +18,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import exprel, logsumexp
 
-from ppdinf._internal.values import assign
+from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Reals, assign
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
@@ -32,7 +33,7 @@ from ppdinf.mechanisms.real_noise import (
     laplace_reach,
     unless_noisy,
 )
-from ppdinf.mechanisms.subspace import Reals, SubspaceMechanism, require_choice
+from ppdinf.mechanisms.subspace import SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.continuous import laplaces
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream
@@ -92,12 +93,12 @@ class SubspaceLaplace(SubspaceMechanism):
     def __init__(
         self,
         public: Public,
-        epsilon: int | float | str | Fraction,
+        epsilon: Parameter,
         method: str = "projected",
         *,
         query: object = None,
         neighbours: Neighbours = "replaced",
-        grid: int | float | str | Fraction | None = "auto",
+        grid: Parameter | None = "auto",
     ) -> None:
         self._set(public, epsilon, None, query, neighbours, grid)
         require_choice("method", method, ["projected", "extended"])

@@ -13,9 +13,8 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Symbolic
+from ppdinf._internal.values import Integers, Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.feasible import nearest_feasible
@@ -115,18 +114,18 @@ class Suppression(TableMechanism):
         return Plan("deterministic", True, "the table is computed from the public statements, without noise")
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> NDArray[np.int64]:
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Repeat the placeholder; int64 of shape (draws, d)."""
         return np.tile(_placeholder(system), (draws, 1))
 
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Integers, x: Integers) -> float:
         """Return 0 for the placeholder, ``-inf`` for any other release and for tables that violate a bound."""
         possible = np.array_equal(y, _placeholder(system)) and not np.any(system.B @ x < system.limits)
         return 0.0 if possible else -np.inf
 
 
-def _placeholder(system: System) -> NDArray[np.int64]:
+def _placeholder(system: System) -> Integers:
     return nearest_feasible(
         system.A, system.values, system.B, system.limits,
         structure=system.structure, row_names=system.names, bound_names=system.bound_names,

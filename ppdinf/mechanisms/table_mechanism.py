@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array, Symbolic
+from ppdinf._internal.values import Array, Flags, Integers, Symbolic
 from ppdinf.errors import InternalError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.public import bind
@@ -31,7 +30,7 @@ BATCH = 2**20
 """Cells that are checked in one batch."""
 
 
-def require_kept(system: System, drawn: Array, cells: NDArray[np.int64], *, bounds: bool) -> None:
+def require_kept(system: System, drawn: Array, cells: Integers, *, bounds: bool) -> None:
     """Check that drawn tables have the public sums of the tables that they were drawn for."""
     rows = max(1, BATCH // max(1, system.frame.size))
     for start in range(0, len(drawn), rows):
@@ -49,7 +48,7 @@ def require_kept(system: System, drawn: Array, cells: NDArray[np.int64], *, boun
             )
 
 
-def _moved(system: System, y: Array, z: Array) -> NDArray[np.bool_]:
+def _moved(system: System, y: Array, z: Array) -> Flags:
     """Whether a public sum differs between a drawn table and its confidential table; shape (sums, draws)."""
     if z.dtype == np.int64:
         return np.asarray(exact_product(system.A, z.T) != 0)
@@ -81,12 +80,12 @@ class TableMechanism(Mechanism):
 
     @abstractmethod
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> NDArray[np.int64]:
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Draw releases of a table from random bits; int64 of shape (draws, d)."""
 
     def checked_draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
     ) -> Array:
         """Draw as `draw` does, and check that every draw satisfies the public sums and bounds.
 
@@ -103,7 +102,7 @@ class TableMechanism(Mechanism):
         """Return the noisy cells of a released table, which have the law of `likelihood`."""
         return table
 
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Integers, x: Integers) -> float:
         """Return the log density of releasing y given the table x, up to a constant; x and y share all sums.
 
         Raises
@@ -119,7 +118,7 @@ class TableMechanism(Mechanism):
         likelihood = self.likelihood(system)
         return 0.0 if likelihood is None else likelihood.constant()
 
-    def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_unnormalised(self, system: System, y: Integers, x: Integers) -> float:
         """Return the log density as `log_weight`, up to any function of x, to compare releases of one table."""
         return self.log_weight(system, y, x)
 
@@ -221,7 +220,7 @@ class TableMechanism(Mechanism):
         """Validate a table and plan its release without drawing; parameters and errors as in `release`."""
         return self._drafted(*validate_input(self.public, table), allow_mcmc=allow_mcmc)
 
-    def _drafted(self, frame: Frame, cells: NDArray[np.int64], *, allow_mcmc: bool = False) -> PreparedRelease:
+    def _drafted(self, frame: Frame, cells: Integers, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Plan the release of a validated table."""
         system = bind(self.public, frame, cells)
         system.require_cells(cells)

@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 import scipy.sparse as sp
 from flint import arb, ctx
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
@@ -45,9 +45,7 @@ def sides(noise: IntegerLaw, tilt: Fraction, below: float, above: float) -> Side
     return lambda bits: tabulated(bits, ctx.prec)
 
 
-def tilts(
-    noise: IntegerLaw, below: NDArray[np.float64], above: NDArray[np.float64], groups: NDArray[np.int64]
-) -> dict[int, Fraction]:
+def tilts(noise: IntegerLaw, below: Reals, above: Reals, groups: Integers) -> dict[int, Fraction]:
     """Tilt every group of cells so that noise between ``-below`` and `above` has a sum with mean 0."""
     if not np.any(groups >= 0) or np.any(below < 0) or np.any(above < 0):
         return {}
@@ -84,12 +82,12 @@ class _ApproximateMoments:
         logs = np.log(lengths) + np.array([float(noise.log_weight(int(size))) for size in middles])
         self._logs = np.concatenate([logs[:0:-1], logs])
 
-    def within(self, ends: NDArray[np.float64]) -> NDArray[np.int64]:
+    def within(self, ends: Reals) -> Integers:
         """Return the largest represented value up to each end, so that few different ends remain."""
         sizes = self._z[self._z >= 0]
         return sizes[np.searchsorted(sizes, ends, side="right") - 1]
 
-    def moments(self, pairs: NDArray[np.int64], tilt: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def moments(self, pairs: Integers, tilt: float) -> tuple[Reals, Reals]:
         """Return the mean and variance of noise from ``-pairs[:, 0]`` to ``pairs[:, 1]``."""
         possible = (self._z >= -pairs[:, :1]) & (self._z <= pairs[:, 1:])
         logs = np.where(possible, self._logs + tilt * self._z, -np.inf)
@@ -98,7 +96,7 @@ class _ApproximateMoments:
         mean = weights @ self._z / total
         return mean, weights @ self._z.astype(np.float64) ** 2 / total - mean**2
 
-    def balanced(self, pairs: NDArray[np.int64], counts: NDArray[np.int64], limit: float) -> float:
+    def balanced(self, pairs: Integers, counts: Integers, limit: float) -> float:
         """Return the tilt between 0 and `limit` for which the sum of all noise has the mean nearest to 0."""
 
         def mean(tilt: float) -> float:
@@ -147,7 +145,7 @@ def work_of(system: System, noise: IntegerLaw) -> float:
     return elimination_work(sp.csr_array(sp.vstack([system.A, system.B[linked]])), (high - low) / 2, noise)
 
 
-def _groups(system: System) -> NDArray[np.int64]:
+def _groups(system: System) -> Integers:
     """Label cells whose sum is public: one label per class, one for all other cells; -1 where no sum is public."""
     structure = system.structure
     labels = np.where(structure.determined[structure.classes], structure.classes, structure.class_sizes.size)
@@ -157,13 +155,7 @@ def _groups(system: System) -> NDArray[np.int64]:
     return labels
 
 
-def _tilted(
-    noise: IntegerLaw,
-    below: NDArray[np.float64],
-    above: NDArray[np.float64],
-    groups: NDArray[np.int64],
-    farthest: float,
-) -> list[Sides]:
+def _tilted(noise: IntegerLaw, below: Reals, above: Reals, groups: Integers, farthest: float) -> list[Sides]:
     """Tabulate the noise of every cell, tilted where this moves the mean of a sum to its public value."""
     usual = sides(noise, Fraction(0), farthest, farthest)
     sides_of_group = {}
@@ -201,7 +193,7 @@ def potential_of(
 
 
 def _slack(
-    row: sp.csr_array, limit: int, potentials: list[Potential], ends: Sequence[NDArray[np.float64]]
+    row: sp.csr_array, limit: int, potentials: list[Potential], ends: Sequence[Reals]
 ) -> Callable[[int], Window]:
     """Tabulate all values of the slack variable, with weight 1, while the cells are within their supports."""
     (low, high), rising = (end[row.indices] for end in ends), row.data > 0

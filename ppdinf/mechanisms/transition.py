@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.values import Array, Json, assign, numbers
+from ppdinf._internal.values import Array, Integers, Json, Reals, assign, numbers
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
@@ -41,7 +40,7 @@ EXACT = 1e-12  # larger errors are removed, because the guarantee is computed fr
 NO_SUMS = Public()  # nothing is published exactly
 
 
-def deltas(matrix: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+def deltas(matrix: Reals, epsilon: float) -> Reals:
     """Return the smallest delta for which each row and the next one are (epsilon, delta)-indistinguishable."""
     one, other = matrix[:-1], matrix[1:]
     factor = math.exp(epsilon)
@@ -56,7 +55,7 @@ class CellLaw(TableMechanism):
 
     @property
     @abstractmethod
-    def probabilities(self) -> NDArray[np.float64]:
+    def probabilities(self) -> Reals:
         """Probability of each released count for each count, shape (counts, released counts), both starting at 0."""
 
     @abstractmethod
@@ -76,8 +75,8 @@ class CellLaw(TableMechanism):
         return Plan("rows of a matrix", True, "every cell is drawn from the row of its count")
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> NDArray[np.int64]:
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Draw releases of a table; int64 of shape (draws, d)."""
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
         if ((every < 0) | (every >= self.probabilities.shape[0])).any():
@@ -173,7 +172,7 @@ class Transition(CellLaw):
             self._require_uncertainty()
 
     @property
-    def probabilities(self) -> NDArray[np.float64]:
+    def probabilities(self) -> Reals:
         """Return the matrix."""
         return self.matrix
 
@@ -181,7 +180,7 @@ class Transition(CellLaw):
         return [arb(float(p)) for p in self.matrix[i]]
 
     @cached_property
-    def _distances(self) -> NDArray[np.float64]:
+    def _distances(self) -> Reals:
         """Smallest delta at `epsilon` between each count and the next: total variation distance if epsilon is 0."""
         return deltas(self.matrix, float(self.epsilon or 0))
 

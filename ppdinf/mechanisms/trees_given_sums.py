@@ -20,12 +20,12 @@ from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from flint import arb, ctx
-from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.optimize import root
 from scipy.special import erf, gammaln, logsumexp
 
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
@@ -44,9 +44,6 @@ DEEP = 40  # nodes above the largest possible root of the distance: the share of
 BATCH = 2**20  # cells per batch
 NEWTON = 100  # largest number of steps to a tilt
 HOPELESS = 1e-5  # acceptance rate at which a draw is refused
-
-
-type Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +71,7 @@ class _Proposals:
         """Log of the total weight of all proposals, times the bounds on the weights of the pivots."""
         return self.trees.log_total + sum(self.log_ceilings)
 
-    def propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def propose(self, size: int, stream: BitStream) -> tuple[Integers, Flags]:
         """Draw tables with the public sums, and whether they are integers within the bounds."""
         sums = self.forest.sums
         y = np.zeros((size, self.weights.x.size), dtype=np.int64)
@@ -91,7 +88,7 @@ class _Proposals:
                 possible &= own * y[:, i] + parents * y[:, self.forest.parent[i]] >= limit
         return y, possible
 
-    def log_acceptance(self, y: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+    def log_acceptance(self, y: Integers) -> tuple[Reals, float]:
         """Return log acceptance probabilities of possible tables, and a bound on their errors."""
         log_p, error = np.zeros(len(y)), 2.0**-46
         for i, window, ceiling in zip(self.pivots, self.windows, self.log_ceilings, strict=True):
@@ -101,7 +98,7 @@ class _Proposals:
             error += window.error
         return log_p, error
 
-    def enclose(self, y: NDArray[np.int64]) -> arb:
+    def enclose(self, y: Integers) -> arb:
         """Enclose the acceptance probability of a table."""
         p = arb(1)
         for i, ceiling in zip(self.pivots, self.log_ceilings, strict=True):
@@ -121,7 +118,7 @@ class TreesGivenSums:
         self,
         system: System,
         forest: Forest,
-        x: NDArray[np.int64],
+        x: Integers,
         law: IntegerLaw | L2Laplace,
         base: DirichletMultinomial | None,
     ) -> None:
@@ -147,7 +144,7 @@ class TreesGivenSums:
         """Return the noise, for l2 noise that of a node."""
         return DiscreteGaussian(variance=(v / self.law.epsilon) ** 2) if isinstance(self.law, L2Laplace) else self.law
 
-    def _weights(self, v: Fraction, theta: NDArray[np.float64]) -> Weights:
+    def _weights(self, v: Fraction, theta: Reals) -> Weights:
         exact = [Fraction(float(np.float32(t))) for t in theta]
         columns = self.forest.sums.T.tolist()
         tilt = tuple(sum((a * t for a, t in zip(column, exact, strict=True)), Fraction(0)) for column in columns)
@@ -161,7 +158,7 @@ class TreesGivenSums:
     # -- the tilt -----------------------------------------------------------------------------------------------------
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def _tilt(self, v: Fraction) -> NDArray[np.float64]:
+    def _tilt(self, v: Fraction) -> Reals:
         """Return theta for which the sums have about their public values on average."""
         if not len(self.forest.sums):
             return np.empty(0)
@@ -180,7 +177,7 @@ class TreesGivenSums:
             found = found - np.linalg.lstsq(np.cov(sums.T).reshape(len(found), -1), sums.mean(axis=0))[0]
         return found
 
-    def _first_tilt(self) -> NDArray[np.float64]:
+    def _first_tilt(self) -> Reals:
         """Return the tilt that removes the growth of Dirichlet-multinomial weights."""
         alpha = np.array([0.0 if a is None else float(a) for a in self._alpha])
         sums = np.maximum(self.forest.sums, 0)
@@ -202,7 +199,7 @@ class TreesGivenSums:
 
     # -- draws --------------------------------------------------------------------------------------------------------
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return independent draws, int64 of shape (size, d)."""
         d = self._x.size
         kept = [np.empty((0, d), dtype=np.int64)]
@@ -229,9 +226,7 @@ class TreesGivenSums:
                 )
         return np.concatenate(kept)[:size]
 
-    def _log_acceptance(
-        self, node: int, proposals: _Proposals, y: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], float]:
+    def _log_acceptance(self, node: int, proposals: _Proposals, y: Integers) -> tuple[Reals, float]:
         """Return log acceptance probabilities of possible proposals, and a bound on their errors."""
         log_p, error = proposals.log_acceptance(y)
         if isinstance(self.law, L2Laplace):
@@ -240,7 +235,7 @@ class TreesGivenSums:
             error += 2.0**-46 * (1.0 + math.sqrt(away.max(initial=0.0))) + 2 * self._slack(proposals)
         return log_p, error
 
-    def _enclose(self, node: int, proposals: _Proposals, y: NDArray[np.int64], row: int) -> arb:
+    def _enclose(self, node: int, proposals: _Proposals, y: Integers, row: int) -> arb:
         """Enclose the acceptance probability of a proposal."""
         p = proposals.enclose(y[row])
         if isinstance(self.law, L2Laplace):
@@ -254,7 +249,7 @@ class TreesGivenSums:
 
     # -- nodes of l2 noise --------------------------------------------------------------------------------------------
 
-    def _draw_nodes(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def _draw_nodes(self, size: int, stream: BitStream) -> Integers:
         """Draw nodes of l2 noise by their shares, which are floating-point numbers; 0 for other noise."""
         none = np.zeros(size, dtype=np.int64)
         if not isinstance(self.law, L2Laplace):
@@ -263,7 +258,7 @@ class TreesGivenSums:
         return draw_rows(shares[np.newaxis], none, lambda _: [arb(share) for share in shares.tolist()], stream)
 
     @cached_property
-    def _nodes(self) -> tuple[float, NDArray[np.float64]]:
+    def _nodes(self) -> tuple[float, Reals]:
         """Largest log weight of a node, and weights of all nodes, or bounds on them, relative to it."""
         farthest = np.maximum(self._x - self._low, self._high - self._x)
         distance = float(self.law.epsilon) * math.sqrt(float((farthest**2).sum()))  # type: ignore[union-attr]
@@ -287,7 +282,7 @@ class TreesGivenSums:
         log_share = math.log(self._nodes[1][node]) + self._nodes[0]
         return proposals.log_total - float(_node_at(node)) ** 2 / 2 - log_share - self._slack(proposals)
 
-    def _log_bounds(self, v: NDArray[np.float64], tilt: tuple[Fraction, ...]) -> NDArray[np.float64]:
+    def _log_bounds(self, v: Reals, tilt: tuple[Fraction, ...]) -> Reals:
         """Bound the log weights of later nodes by sums over cells without bounds of two cells."""
         x = self._x
         most = 0.0  # log of the largest product of base measure and tilt

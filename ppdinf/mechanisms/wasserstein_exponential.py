@@ -9,10 +9,9 @@ from itertools import chain
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.values import Array, Json, assign, construct
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Array, Integers, Json, Reals, assign, construct
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.fiber_tables import fiber_tables
@@ -33,9 +32,7 @@ from ppdinf.privacy.pufferfish import delta_z
 MOST = 1000  # tables; losses are computed for all pairs
 
 
-def _losses(
-    loss: Callable[[Array, Array], float], tables: NDArray[np.int64], shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def _losses(loss: Callable[[Array, Array], float], tables: Integers, shape: tuple[int, ...]) -> Reals:
     """Compute ``loss(y, x)`` for all pairs, indexed ``[x, y]``."""
     shaped = tables.reshape(-1, *shape)
     shaped.flags.writeable = False
@@ -48,7 +45,7 @@ def _losses(
     return losses
 
 
-def _sensitivity(losses: NDArray[np.float64], tables: NDArray[np.int64], reach: float) -> float:
+def _sensitivity(losses: Reals, tables: Integers, reach: float) -> float:
     """Return the largest ``|loss(y, x) - loss(y, x')|`` over all y and all x, x' within l1 distance `reach`."""
     near = (np.abs(tables - x).sum(axis=1) <= reach for x in tables)
     return max(
@@ -142,8 +139,8 @@ class WassersteinExponential(Weighted):
     def __init__(
         self,
         public: Public,
-        epsilon: int | float | str | Fraction,
-        sensitivity: int | float | str | Fraction,
+        epsilon: Parameter,
+        sensitivity: Parameter,
         secrets: str,
         base_measure: BaseMeasure | None = None,
         loss: str | Callable[[Array, Array], float] = "l1",
@@ -271,8 +268,8 @@ class StatedLoss(WassersteinExponential):
     """A Wasserstein exponential mechanism with a user-defined loss, and all tables of a bound system."""
 
     system: System
-    tables: NDArray[np.int64]
-    log_w: NDArray[np.float64]  # log weights of every release y given every table x, indexed [x, y]
+    tables: Integers
+    log_w: Reals  # log weights of every release y given every table x, indexed [x, y]
     sigma: float  # largest change of the loss of any release between tables within l1 distance `sensitivity`
 
     def __init__(self, stated: WassersteinExponential, system: System) -> None:
@@ -322,29 +319,29 @@ class StatedLoss(WassersteinExponential):
         self._require_sensitivity(system)
         return Plan("listed", True, f"{len(self.tables)} tables satisfy the public statements")
 
-    def _place(self, cells: NDArray[np.int64]) -> int | None:
+    def _place(self, cells: Integers) -> int | None:
         """Return the index of a table in the list, or None."""
         places = np.flatnonzero((self.tables == cells).all(axis=1))
         return int(places[0]) if places.size else None
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> NDArray[np.int64]:
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
         one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self.log_w[self._place(cells)])])
         return self.tables[one_of.draw(draws, stream)[:, 0]]
 
-    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
+    def log_normaliser(self, system: System, cells: Integers) -> float:
         """Return the logarithm of C(x)."""
         return float(np.logaddexp.reduce(self.log_w[self._place(cells)]))
 
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Integers, x: Integers) -> float:
         """Return the log probability of releasing y given the table x; ``-inf`` where one violates a public bound."""
         released, confidential = self._place(y), self._place(x)
         if released is None or confidential is None:
             return -np.inf
         return float(self.log_w[confidential, released]) - self.log_normaliser(system, x)
 
-    def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_unnormalised(self, system: System, y: Integers, x: Integers) -> float:
         """Return `log_weight`: the listed law is normalized."""
         return self.log_weight(system, y, x)

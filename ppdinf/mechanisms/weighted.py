@@ -16,8 +16,8 @@ from functools import lru_cache, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
@@ -47,7 +47,7 @@ class _Sampler(NamedTuple):
 
     name: str
     reason: str
-    draw: Callable[[NDArray[np.int64], int, BitStream], NDArray[np.int64]]
+    draw: Callable[[Integers, int, BitStream], Integers]
 
 
 class Weighted(TableMechanism):
@@ -160,8 +160,8 @@ class Weighted(TableMechanism):
         )
 
     def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> NDArray[np.int64]:
+        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
+    ) -> Integers:
         """Draw releases of one table, or of one table each; int64 of shape (draws, d)."""
         if self._is_free(system):
             plan = plan or self.plan_on(system)
@@ -174,7 +174,7 @@ class Weighted(TableMechanism):
             released[rows] = sampler.draw(table, rows.size, stream)
         return released
 
-    def log_normaliser(self, system: System, cells: NDArray[np.int64]) -> float:
+    def log_normaliser(self, system: System, cells: Integers) -> float:
         """Return the logarithm of C(x); for l2 noise by quadrature, with relative error 1e-12 of C(x).
 
         Raises
@@ -184,7 +184,7 @@ class Weighted(TableMechanism):
         """
         return _log_normaliser(self, system, tuple(cells.tolist()))
 
-    def log_weight(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Integers, x: Integers) -> float:
         """Return the log density of releasing y given the table x, normalized where the normalizer depends on x.
 
         ``-inf`` where x or y violates a public bound.
@@ -196,13 +196,13 @@ class Weighted(TableMechanism):
         """Return the constant if only public sums constrain the release; otherwise `log_weight` is normalized."""
         return super().log_constant(system) if self._is_free(system) else 0.0
 
-    def log_unnormalised(self, system: System, y: NDArray[np.int64], x: NDArray[np.int64]) -> float:
+    def log_unnormalised(self, system: System, y: Integers, x: Integers) -> float:
         """Return the log weight of releasing y given the table x, before division by C(x)."""
         if np.any(system.B @ y < system.limits) or np.any(system.B @ x < system.limits):
             return -np.inf
         return self.law.log_mass(y - x) + log_base_measure(self.measure_on(system), y)
 
-    def _eliminated(self, system: System, cells: NDArray[np.int64], noise: IntegerLaw | None = None) -> Elimination:
+    def _eliminated(self, system: System, cells: Integers, noise: IntegerLaw | None = None) -> Elimination:
         """Sum the weights of all releases of a table, by its own noise or by other noise of independent cells."""
         base = self.measure_on(system)
         try:

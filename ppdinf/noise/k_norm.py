@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 from scipy.special import gammainccinv, gammaln
 
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.lattice import structure
 from ppdinf.laws import L2Laplace
 from ppdinf.noise.exact.variable_elimination import Elimination
@@ -39,12 +39,12 @@ K_NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 """Names of norms and their order in `numpy.linalg.norm`."""
 
 
-def uniforms(stream: BitStream, *shape: int) -> NDArray[np.float64]:
+def uniforms(stream: BitStream, *shape: int) -> Reals:
     """Draw uniform numbers with 52 bits in the open interval (0, 1)."""
     return ((stream(prod(shape)) >> np.uint64(12)).astype(float).reshape(shape) + 0.5) * 2.0**-52
 
 
-def k_norm(dimension: int, norm: str, draws: int, stream: BitStream) -> NDArray[np.float64]:
+def k_norm(dimension: int, norm: str, draws: int, stream: BitStream) -> Reals:
     """Draw from the density proportional to ``exp(-|z|)``, exactly up to double precision."""
     if norm == "l1":
         return laplaces(stream, draws, dimension)
@@ -58,7 +58,7 @@ def k_norm(dimension: int, norm: str, draws: int, stream: BitStream) -> NDArray[
     return size * unit
 
 
-def draw_integer_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> NDArray[np.int64]:
+def draw_integer_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, stream: BitStream) -> Integers:
     """Draw integer vectors with mass proportional to ``exp(-rate |z|)``."""
     if norm == "l1":
         return draw_discrete_laplace(rate, draws * dimension, stream).reshape(draws, dimension)
@@ -81,7 +81,7 @@ def _radius(dimension: int, rate: Fraction) -> Inversion:
     return Inversion(weight, mode, first=0)
 
 
-def one_of(sizes: NDArray[np.int64], log_weights: Sequence[Fraction]) -> Elimination:
+def one_of(sizes: Integers, log_weights: Sequence[Fraction]) -> Elimination:
     """Return a sampler of k with mass proportional to ``sizes[k] exp(log_weights[k])``."""
 
     def weights(bits: int) -> tuple[int, list[arb], arb]:
@@ -89,9 +89,6 @@ def one_of(sizes: NDArray[np.int64], log_weights: Sequence[Fraction]) -> Elimina
         return 0, [arb(size) * ball(log).exp() if size else arb(0) for size, log in each], arb(0)
 
     return Elimination(np.empty((0, 1), dtype=np.int64), [], [weights])
-
-
-type Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DiscreteGaussian, IntegerLaw, L2Laplace
@@ -80,7 +80,7 @@ def _of_blocks(structure: Structure, law: IntegerLaw, budget: _Budget) -> float:
     return float(sum(totals))
 
 
-def _of_smooth_gaussian(structure: Structure, cells: NDArray[np.int64], law: DiscreteGaussian) -> float | None:
+def _of_smooth_gaussian(structure: Structure, cells: Integers, law: DiscreteGaussian) -> float | None:
     """Return the total weight of Gaussian noise on a block if it is an integral in double precision, otherwise None."""
     variance = float(law.variance)
     if structure.block_ranks[structure.blocks[cells[0]]] > LARGEST_RANK:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from ppdinf._internal.values import Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.k_norm import uniforms
 from ppdinf.noise.primitives.continuous import exponentials, normals
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
 
-type Reals = NDArray[np.float64]
 type Chord = Callable[[Reals, Reals], tuple[float, float]]
 
 NEAR = 16  # times m^(-3/2): distance below which pairs are coupled maximally, for a body within the unit ball
@@ -112,18 +111,15 @@ def _log_density(chord: Chord, root: Reals, start: Reals, end: Reals) -> float:
     return -math.log((high - low) * reach) - (len(root) - 1) * math.log(reach)
 
 
-type Points = NDArray[np.float64]
-
-
 def slice_lines(
-    log_density: Callable[[Points], Points],
-    start: Points,
-    scale: Points,
+    log_density: Callable[[Reals], Reals],
+    start: Reals,
+    scale: Reals,
     *,
     steps: int,
     stream: BitStream,
     radius: float = np.inf,
-) -> Points:
+) -> Reals:
     """Run one chain per row of `start` and return the final points."""
     point = np.array(start, dtype=float)
     chains, m = point.shape
@@ -138,7 +134,7 @@ def slice_lines(
     return point
 
 
-def _chord(point: Points, line: Points, radius: float) -> tuple[Points, Points]:
+def _chord(point: Reals, line: Reals, radius: float) -> tuple[Reals, Reals]:
     """Return the ends of the line inside the ball."""
     if radius == np.inf:
         end = np.full(len(point), np.inf)
@@ -149,9 +145,9 @@ def _chord(point: Points, line: Points, radius: float) -> tuple[Points, Points]:
 
 
 def _bracket(
-    log_density: Callable[[Points], Points], point: Points, line: Points, level: Points, first: Points, last: Points,
+    log_density: Callable[[Reals], Reals], point: Reals, line: Reals, level: Reals, first: Reals, last: Reals,
     stream: BitStream,
-) -> tuple[Points, Points]:  # fmt: skip
+) -> tuple[Reals, Reals]:  # fmt: skip
     """Expand a randomly placed interval until both ends are below the level or on the sphere."""
     low = -WIDTH * uniforms(stream, len(point))
     ends = []
@@ -168,9 +164,9 @@ def _bracket(
 
 
 def _shrink(
-    log_density: Callable[[Points], Points], point: Points, line: Points, level: Points, low: Points, high: Points,
+    log_density: Callable[[Reals], Reals], point: Reals, line: Reals, level: Reals, low: Reals, high: Reals,
     stream: BitStream,
-) -> tuple[Points, Points]:  # fmt: skip
+) -> tuple[Reals, Reals]:  # fmt: skip
     """Draw from the bracket, and shrink it to every drawn point that is below the level."""
     inside, height = point.copy(), np.empty(len(point))
     left = np.arange(len(point))

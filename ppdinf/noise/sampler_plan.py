@@ -7,9 +7,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Json, as_html
+from ppdinf._internal.values import Integers, Json, as_html
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
@@ -65,7 +64,7 @@ class ExactNoise:
         """Smallest acceptance rate of the parts; None if no attempt can fail."""
         return min((part.acceptance for part in self.parts if part.acceptance is not None), default=None)
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return `size` independent draws of the noise, int64 of shape (size, d)."""
         if len(self.parts) == 1 and np.array_equal(self.parts[0].cells, np.arange(self.d)):
             return self.parts[0].draw(size, stream)  # avoids a copy
@@ -91,11 +90,11 @@ def exact_or_refusal(structure: Structure, law: Law) -> ExactNoise | str:
     return _refusal(law, unsampled) if unsampled else ExactNoise(d, parts)
 
 
-type Unsampled = list[tuple[NDArray[np.int64], list[Declined]]]
+type Unsampled = list[tuple[Integers, list[Declined]]]
 """Cells without a sampler, and the reasons of the samplers for this kind of cells."""
 
 
-def _sampled_parts(structure: Structure, law: Law, cells: NDArray[np.int64]) -> tuple[list[Offer], Unsampled]:
+def _sampled_parts(structure: Structure, law: Law, cells: Integers) -> tuple[list[Offer], Unsampled]:
     declined = []
     for sampler in OFFERS:
         answer = sampler(structure, law, cells)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import MatrixLike
 from ppdinf.noise.primitives.enclosures import draw_bernoulli
@@ -43,7 +43,7 @@ class TriangularLaplace:
     triangle: sparse.csr_array
     rate: Fraction
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Draw coordinates, int64 of shape (size, m)."""
         m = self.triangle.shape[0]
         noise = np.zeros((size, m), dtype=np.int64)
@@ -56,7 +56,7 @@ class TriangularLaplace:
             waiting = np.concatenate([now[~kept], waiting[rows:]])
         return noise
 
-    def _propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _propose(self, size: int, stream: BitStream) -> tuple[Integers, Integers]:
         """Draw vectors one coordinate after the other; also return the remainders f."""
         lengths = self.triangle.diagonal()
         steps = self._geometric(size, lengths, stream)
@@ -71,10 +71,10 @@ class TriangularLaplace:
             x[i] = (v - t) // lengths[i]
         return x.T, rests.T
 
-    def _geometric(self, size: int, lengths: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
+    def _geometric(self, size: int, lengths: Integers, stream: BitStream) -> Integers:
         """Draw geometric variables k, int64 of shape (m, size), with mass proportional to exp(-rate length k)."""
         each = np.repeat(lengths, size)
-        rates: NDArray[np.float64] = np.multiply(float(self.rate), each, dtype=np.float64)
+        rates: Reals = np.multiply(float(self.rate), each, dtype=np.float64)
         found = np.zeros(each.size, dtype=np.int64)
         for j in range(max(1, math.ceil(math.log2(NEGLIGIBLE / rates.min())) + 1)):
             high = rates * 2.0**j
@@ -86,23 +86,23 @@ class TriangularLaplace:
             found += draw_bernoulli(log_p, ERROR * (1 + high), enclose, stream).astype(np.int64) << j
         return found.reshape(lengths.size, size)
 
-    def _sides(self, length: int, rests: NDArray[np.int64], stream: BitStream) -> NDArray[np.bool_]:
+    def _sides(self, length: int, rests: Integers, stream: BitStream) -> Flags:
         """Draw whether values are at least 0 or below 0."""
 
         def enclose(i: int) -> arb:
             return 1 / (1 + ball(self.rate * (2 * int(rests[i]) - length)).exp())
 
-        log_odds: NDArray[np.float64] = np.multiply(float(self.rate), length - 2 * rests, dtype=np.float64)
+        log_odds: Reals = np.multiply(float(self.rate), length - 2 * rests, dtype=np.float64)
         log_p = np.asarray(-np.logaddexp(0.0, -log_odds), dtype=np.float64)
         return draw_bernoulli(log_p, ERROR * (1 + float(np.abs(log_odds).max())), enclose, stream)
 
-    def _log_keep(self, rests: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _log_keep(self, rests: Integers) -> tuple[Reals, Reals]:
         """Return the log of prod M(f) / M(0) for each vector, and a bound on its rounding error."""
         half = float(self.rate) * self.triangle.diagonal() / 2
         terms = _log_cosh(half - float(self.rate) * rests) - _log_cosh(half)
         return terms.sum(axis=1), np.full(len(rests), ERROR * float(1 + half.sum()) * (1 + rests.shape[1]))
 
-    def _enclose_keep(self, rests: NDArray[np.int64], draw: int) -> arb:
+    def _enclose_keep(self, rests: Integers, draw: int) -> arb:
         found = arb(1)
         for length, rest in zip(self.triangle.diagonal().tolist(), rests[draw].tolist(), strict=True):
             half = self.rate * length / 2
@@ -142,6 +142,6 @@ def _sizes(triangle: sparse.csr_array) -> tuple[float, float, float, int]:
     return long, tall, float(wide), int(np.bincount(triangle.indices).max(initial=0))
 
 
-def _log_cosh(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_cosh(x: Reals) -> Reals:
     size = np.abs(x)
     return size + np.log1p(np.expm1(-2 * size) / 2)

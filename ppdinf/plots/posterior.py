@@ -10,9 +10,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import gamma
 
+from ppdinf._internal.values import Reals
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, cut_outliers, figure_style
 from ppdinf.releases import Release
@@ -308,7 +309,7 @@ def plot_chains(idata: xr.DataTree, var_names: list[str] | None = None, *, trust
     return figure
 
 
-def _verdict(rhats: NDArray[np.float64], chains: int, trusted: bool) -> str:
+def _verdict(rhats: Reals, chains: int, trusted: bool) -> str:
     """Return whether the chains agree, consistently with the checks of the complete posterior."""
     from ppdinf.diagnostics.convergence import NO_OVERLAP, format_rhat, limit
 

@@ -15,7 +15,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import Locator, MaxNLocator, NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from ppdinf._internal.values import Integers, Reals
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -113,7 +115,7 @@ def count_axis(axes: Axes, values: ArrayLike) -> None:
         axes.set_xlabel("persons")
 
 
-def cut_outliers(axes: Axes, rows: NDArray[np.int64], ends: NDArray[np.float64]) -> None:
+def cut_outliers(axes: Axes, rows: Integers, ends: Reals) -> None:
     """End the x axis near the 95 % of rows that end first if others would press them together, and name others."""
     known = np.sort(ends[np.isfinite(ends)])
     few = known.size // 20

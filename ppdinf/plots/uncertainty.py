@@ -13,8 +13,8 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Reals
 from ppdinf.errors import CountError, LabelError, ModelError
 from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, figure_style, headline
 
@@ -366,7 +366,7 @@ def plot_map(
     return figure
 
 
-def _numbers(table: pd.DataFrame, column: str) -> NDArray[np.float64]:
+def _numbers(table: pd.DataFrame, column: str) -> Reals:
     """Return a column of numbers, where nan is unknown."""
     numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(np.float64)
     wrong = table[column].notna().to_numpy() & ~np.isfinite(numbers)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import Parameter
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -61,23 +61,23 @@ class Audit:
     ([[0, 2], [1, 1], [2, 0]], [[0.0, 2.0, 4.0], [2.0, 0.0, 2.0], [4.0, 2.0, 0.0]])
     """
 
-    tables: NDArray[np.int64]
-    log_p: NDArray[np.float64]
-    loss: NDArray[np.float64]
+    tables: Integers
+    log_p: Reals
+    loss: Reals
 
-    def distances(self, metric: str) -> NDArray[np.float64]:
+    def distances(self, metric: str) -> Reals:
         """Return distances between all pairs of tables, shape (n, n)."""
         differences = self.tables[:, np.newaxis] - self.tables
         return np.linalg.norm(differences, ord={"l1": 1, "l2": 2}[metric], axis=2)
 
-    def delta(self, epsilon: Parameter) -> NDArray[np.float64]:
+    def delta(self, epsilon: Parameter) -> Reals:
         """Return the smallest delta for each pair at losses `epsilon`, a number or an array of shape (n, n)."""
         p, limits = np.exp(self.log_p), np.broadcast_to(np.asarray(epsilon, dtype=np.float64), self.loss.shape)
         return np.array(
             [[np.maximum(p[i] - np.exp(limits[i, j]) * p[j], 0).sum() for j in range(len(p))] for i in range(len(p))]
         )
 
-    def renyi(self, order: float) -> NDArray[np.float64]:
+    def renyi(self, order: float) -> Reals:
         """Return Renyi divergences of an order above 1 between all pairs, shape (n, n)."""
         moments = [
             np.logaddexp.reduce(order * log_p_of_table + (1 - order) * self.log_p, axis=1)
@@ -151,7 +151,7 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
     return _audited(tables, log_w - np.logaddexp.reduce(log_w, axis=1)[:, np.newaxis])
 
 
-def _audited(tables: NDArray[np.int64], log_p: NDArray[np.float64]) -> Audit:
+def _audited(tables: Integers, log_p: Reals) -> Audit:
     # a release that is impossible given the first table of a pair does not enter the loss
     possible_given = log_p > -np.inf
     loss = np.array(

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import assign
+from ppdinf._internal.values import Integers, assign
 from ppdinf.errors import BudgetError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import System
 from ppdinf.invariants.statement import rows_of
@@ -163,11 +162,7 @@ class Ledger:
     Fraction(1, 2)
     """
 
-    def __init__(
-        self,
-        epsilon: Parameter | None = None,
-        rho: Parameter | None = None,
-    ) -> None:
+    def __init__(self, epsilon: Parameter | None = None, rho: Parameter | None = None) -> None:
         self._budget = Budget(epsilon, rho=rho)
         ((self._name, self.budget),) = self._budget.total.items()
         self.releases: list[Entry] = []
@@ -268,7 +263,7 @@ class Ledger:
             guarantees[0] = replace(guarantees[0], possible=first.joined(replace(first, sums=cells)))
         return guarantees
 
-    def _fixed_together(self) -> NDArray[np.int64]:
+    def _fixed_together(self) -> Integers:
         """Return the cells that no single release fixes, but all public statements together."""
         systems = [release.public for release in self.releases]
         if len(systems) < 2:

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from ppdinf._internal.values import numbers
+from ppdinf._internal.values import Integers, Reals, numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
@@ -89,7 +89,7 @@ def _steps_bound(epsilon: float, cells: int) -> float:
     return (steep + math.log(stay + math.exp(-steep))) / (cells * epsilon)
 
 
-def _crossing(noise: IntegerLaw, system: System, cells: NDArray[np.int64]) -> float:
+def _crossing(noise: IntegerLaw, system: System, cells: Integers) -> float:
     """Bound gamma of a single cell, or of a two-way table, whose steps are cycles of alternating signs."""
     if not isinstance(noise, DoubleGeometric):
         return 1.0
@@ -102,7 +102,7 @@ def _crossing(noise: IntegerLaw, system: System, cells: NDArray[np.int64]) -> fl
     return max(_steps_bound(epsilon, n) for n in range(2, 2 * min(table.shape) + 1, 2))
 
 
-def _one_sum(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost:
+def _one_sum(noise: IntegerLaw, ends: Reals, total: int) -> BlockCost:
     """Bound gamma of cells that only share their sum; `ends` are their bounds, shape (d, 2)."""
     bounded = BlockCost(0.0, 1.0, 0)
     if isinstance(noise, DoubleGeometric):
@@ -131,7 +131,7 @@ def _all_in_one(epsilon: float, d: int, persons: int) -> float:
     return math.log(after / before) / (2 * epsilon)
 
 
-def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCost | None:
+def _listed(noise: IntegerLaw, ends: Reals, total: int) -> BlockCost | None:
     """Return gamma from an enumeration of all tables of one sum; None if they are too many."""
     d = len(ends)
     sum_row, cells = np.ones((1, d), dtype=np.int64), sp.eye_array(d, dtype=np.int64, format="csr")
@@ -174,7 +174,7 @@ def _listed(noise: IntegerLaw, ends: NDArray[np.float64], total: int) -> BlockCo
     return BlockCost(gamma, gamma, len(tables))
 
 
-def _number(ranges: NDArray[np.int64], persons: int, equal_bounds: list[NDArray[np.int64]]) -> int:
+def _number(ranges: Integers, persons: int, equal_bounds: list[Integers]) -> int:
     """Count tables up to the order of cells with equal bounds, in floating point."""
     ways = np.zeros(persons + 1)
     ways[0] = 1
@@ -188,9 +188,7 @@ def _number(ranges: NDArray[np.int64], persons: int, equal_bounds: list[NDArray[
     return int(min(ways[persons], 1e9))
 
 
-def _normalisers(
-    noise: IntegerLaw, tables: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _normalisers(noise: IntegerLaw, tables: Integers, low: Integers, high: Integers) -> Reals:
     """Total weight of the releases of each table, at least 1: the table itself has weight 1."""
     persons = int(tables[0].sum() - low.sum())
     mass = np.zeros((len(tables), persons + 1))
@@ -393,7 +391,7 @@ def erosion(system: System) -> Erosion:
     return Erosion(None if distance is None else int(distance), int(system.fixed.sum()))
 
 
-def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[Reals, Reals]:
     """Bound the posterior probability of a statement about one person after a release.
 
     Parameters

@@ -21,11 +21,11 @@ from numbers import Real
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
 from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.guarantee import Guarantee
 
@@ -148,7 +148,7 @@ def _log_delta(epsilon: float, a: float) -> float:
     return log_density + math.log(float(_mills(near) - _mills(far)))
 
 
-def _mills(u: float | NDArray[np.float64]) -> NDArray[np.float64]:
+def _mills(u: float | Reals) -> Reals:
     return math.sqrt(math.pi / 2) * erfcx(u / math.sqrt(2))
 
 

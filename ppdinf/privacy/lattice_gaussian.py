@@ -15,11 +15,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse, special
 from scipy.optimize import brentq
 
 from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Integers
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.systems import MatrixLike
@@ -48,7 +48,7 @@ def theorem14_sigma(structure: Structure, epsilon: Parameter, delta: Parameter) 
     return math.sqrt(2 * c * math.log(1 / chance)) / size
 
 
-def exact_sigma(structure: Structure, step: NDArray[np.int64], epsilon: Parameter, delta: Parameter) -> float:
+def exact_sigma(structure: Structure, step: Integers, epsilon: Parameter, delta: Parameter) -> float:
     """Return the smallest sigma of lattice Gaussian noise for (epsilon, delta) between tables that differ by a step."""
     size, goal = float(as_fraction(epsilon, "epsilon")), float(as_delta(delta))
     law = _step_law(structure, tuple(step))
@@ -61,7 +61,7 @@ def exact_sigma(structure: Structure, step: NDArray[np.int64], epsilon: Paramete
     return float(brentq(lambda sigma: law.delta(sigma, size) / goal - 1, low, high, xtol=1e-10 * high))
 
 
-def lattice_delta(structure: Structure, step: NDArray[np.int64], sigma: float, epsilon: float) -> float:
+def lattice_delta(structure: Structure, step: Integers, sigma: float, epsilon: float) -> float:
     r"""Bound the delta of lattice Gaussian noise at an epsilon, between tables that differ by a step."""
     return _step_law(structure, tuple(step)).delta(sigma, epsilon)
 
@@ -74,7 +74,7 @@ def _step_law(structure: Structure, step: tuple[int, ...]) -> _StepLaw:
 class _StepLaw:
     """The law of <z, h> for lattice Gaussian z."""
 
-    def __init__(self, structure: Structure, step: NDArray[np.int64]) -> None:
+    def __init__(self, structure: Structure, step: Integers) -> None:
         h = np.asarray(step, dtype=np.int64)
         values = np.abs(sparse.csc_array(structure.lattice.basis).T @ h)
         self.squared = int(h @ h)

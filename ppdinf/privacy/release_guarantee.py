@@ -8,10 +8,9 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Json
+from ppdinf._internal.values import Integers, Json
 from ppdinf.lattice.blocks import structure
 from ppdinf.lattice.shortest import shortest_step
 from ppdinf.privacy.guarantee import Guarantee
@@ -40,13 +39,13 @@ class PossibleTables:
     labels: str = ""
 
     @cached_property
-    def _kinds(self) -> NDArray[np.int64]:
+    def _kinds(self) -> Integers:
         """One cell of each set of cells whose records give the same answers."""
         if self.answers is None:
             return np.arange(self.sums.shape[1])
         return np.unique(self.answers.toarray(), axis=1, return_index=True)[1]
 
-    def nearest_step(self, guarantee: Guarantee) -> tuple[int | float, NDArray[np.int64] | None] | None:
+    def nearest_step(self, guarantee: Guarantee) -> tuple[int | float, Integers | None] | None:
         """Return the smallest distance, in the terms of a guarantee, and a change at this distance."""
         kinds = self._kinds
         if guarantee.metric is not None:

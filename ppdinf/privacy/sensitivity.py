@@ -15,11 +15,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from ppdinf._internal.values import numbers
+from ppdinf._internal.values import Reals, numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.systems import MatrixLike
 from ppdinf.privacy.unit_loss import ADDED, REPLACED, SWAPPED
@@ -93,7 +92,7 @@ def sensitivity(query: MatrixLike, *, p: int, neighbours: Neighbours = "replaced
     return float(best ** (1 / p))
 
 
-def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, best: float) -> float:
+def _farthest(columns: sparse.csr_array, powers: Reals, p: int, best: float) -> float:
     """Return the largest p-th power of a distance between two columns, or `best`; columns are sorted by length."""
     by_column = sparse.csc_array(columns)
     sizes = sparse.csc_array(abs(columns) ** p)
@@ -110,7 +109,7 @@ def _farthest(columns: sparse.csr_array, powers: NDArray[np.float64], p: int, be
     return best
 
 
-def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replaced") -> NDArray[np.float64]:
+def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replaced") -> Reals:
     """Return the changes of the answers whose convex hull, with their negatives, contains all changes by one person.
 
     Parameters
@@ -152,7 +151,7 @@ def sensitivity_polytope(query: MatrixLike, *, neighbours: Neighbours = "replace
     return _distinct(columns)
 
 
-def swaps(sums: sparse.csc_array) -> NDArray[np.float64]:
+def swaps(sums: sparse.csc_array) -> Reals:
     """Return the changes of cells by two replaced records that together keep given sums, distinct up to sign."""
     first, second = np.triu_indices(sums.shape[1])
     group = np.unique((sums[:, first] + sums[:, second]).toarray(), axis=1, return_inverse=True)[1].ravel()
@@ -165,7 +164,7 @@ def swaps(sums: sparse.csc_array) -> NDArray[np.float64]:
     return _distinct(unit[:, first[before]] + unit[:, second[before]] - unit[:, first[after]] - unit[:, second[after]])
 
 
-def _distinct(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distinct(columns: Reals) -> Reals:
     """Return the distinct columns other than zero, up to sign."""
     columns = columns[:, np.any(columns != 0, axis=0)]
     leading = np.take_along_axis(columns, np.argmax(columns != 0, axis=0)[np.newaxis], axis=0)
@@ -190,7 +189,7 @@ REFRESH = 100  # steps between new inverses, which limit rounding errors
 STEPS = 10**6
 
 
-def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3) -> NDArray[np.float64]:
+def enclosing_ellipsoid(points: Reals, *, tolerance: float = 1e-3) -> Reals:
     """Return an ellipsoid around points and their negatives whose volume is near the minimum."""
     m, n = points.shape
     if m == 1:
@@ -202,7 +201,7 @@ def enclosing_ellipsoid(points: NDArray[np.float64], *, tolerance: float = 1e-3)
     return root @ _around(white, tolerance) @ root.T
 
 
-def _around(points: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+def _around(points: Reals, tolerance: float) -> Reals:
     """Return the ellipsoid around points whose moment matrix is a multiple of the identity."""
     m, n = points.shape
     weights = np.full(n, 1 / n)

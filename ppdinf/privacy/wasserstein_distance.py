@@ -25,10 +25,10 @@ from numbers import Rational, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from ppdinf._internal.values import Flags
 from ppdinf.errors import PrivacyError
 
 ROOM = 1e-10
@@ -147,7 +147,7 @@ def _units(p: list[Number], q: list[Number]) -> tuple[list[int], list[int], int]
     return [round(v * GRAIN) for v in p], [round(v * GRAIN) for v in q], int(2 * LEFT * GRAIN)
 
 
-def _flow(supply: list[int], demand: list[int], allowed: NDArray[np.bool_]) -> int:
+def _flow(supply: list[int], demand: list[int], allowed: Flags) -> int:
     """Return the largest flow from supplies to demands along allowed pairs, exact for integers of any size."""
     n, m = allowed.shape
     digit = 30 - (n + m).bit_length()

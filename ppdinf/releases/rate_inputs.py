@@ -6,8 +6,8 @@ This module does not use PyMC, so that invalid inputs are refused before anythin
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Reals
 from ppdinf.errors import ModelError
 from ppdinf.releases.release import Release
 
@@ -42,7 +42,7 @@ def effects(release: Release) -> list[str]:
     return [dim for dim, labels in zip(release.dims, release.shape, strict=True) if labels > 1]
 
 
-def exposures(release: Release, exposure: str | NDArray[np.float64] | None) -> NDArray[np.float64]:
+def exposures(release: Release, exposure: str | Reals | None) -> Reals:
     """Return the exposure of every cell, in the shape of the table; 1 if none is named or given."""
     if exposure is None:
         return np.ones(release.shape)
@@ -56,7 +56,7 @@ def exposures(release: Release, exposure: str | NDArray[np.float64] | None) -> N
     return values.reshape(release.shape)
 
 
-def log_earlier_rates(release: Release, previous: str, at_risk: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_earlier_rates(release: Release, previous: str, at_risk: Reals) -> Reals:
     """Return the log rates of an earlier count, centred over the cells at risk; 0 elsewhere."""
     values = _numbers(release, previous)
     if np.any(values < 0):
@@ -68,7 +68,7 @@ def log_earlier_rates(release: Release, previous: str, at_risk: NDArray[np.float
     return log_rate
 
 
-def _numbers(release: Release, name: str) -> NDArray[np.float64]:
+def _numbers(release: Release, name: str) -> Reals:
     values = release.frame.broadcast(name)
     if values.dtype.kind not in "if":
         raise ModelError(f"the covariate {name!r} contains text, not numbers")

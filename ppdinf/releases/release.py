@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array, as_html
+from ppdinf._internal.values import Array, Integers, as_html
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -155,13 +154,7 @@ class Release:
         self._set(frame, cells, mechanism.on(kept), kept, public, plan)
 
     def _set(
-        self,
-        frame: Frame,
-        cells: Array,
-        mechanism: Mechanism,
-        kept: System,
-        public: System,
-        plan: Plan | None,
+        self, frame: Frame, cells: Array, mechanism: Mechanism, kept: System, public: System, plan: Plan | None
     ) -> None:
         self.frame, self.kept, self.public, self.mechanism, self.plan = frame, kept, public, mechanism, plan
         self.table = frame.table(cells, "released")
@@ -170,13 +163,7 @@ class Release:
         self._drawn: Array | None = None
 
     @staticmethod
-    def of_draw(
-        frame: Frame,
-        cells: Array,
-        mechanism: Mechanism,
-        kept: System,
-        plan: Plan | None,
-    ) -> Release:
+    def of_draw(frame: Frame, cells: Array, mechanism: Mechanism, kept: System, plan: Plan | None) -> Release:
         """Return a release drawn by a bound mechanism; only for mechanisms, which check their sums.
 
         Parameters
@@ -440,7 +427,7 @@ def as_drawn(release: Release, part_of: Mechanism | None = None) -> Release:
     return release
 
 
-def _labels_of(frame: Frame, dim: str, cells: NDArray[np.int64]) -> list[str | int]:
+def _labels_of(frame: Frame, dim: str, cells: Integers) -> list[str | int]:
     """Return the labels of cells along a dimension, each once, in the order of the cells."""
     codes, labels = frame.codes(dim)
     return [native(labels[code]) for code in pd.unique(codes[cells])]

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -46,7 +46,7 @@ class Selection:
         return "; ".join(f"{dim} = {_listed(labels)}" for dim, labels in self.labels.items())
 
 
-def selected_cells(table: xr.DataArray, labels: Mapping[Any, Any]) -> tuple[Frame, NDArray[np.int64]]:
+def selected_cells(table: xr.DataArray, labels: Mapping[Any, Any]) -> tuple[Frame, Integers]:
     """Select a part of a table as xarray does; return its labels and the positions of its cells in the table."""
     chosen = {dim: label.values if isinstance(label, xr.DataArray) else label for dim, label in labels.items()}
     if wrong := [dim for dim, label in chosen.items() if dim not in table.dims or np.ndim(label) > 1]:
@@ -67,7 +67,7 @@ def selected_cells(table: xr.DataArray, labels: Mapping[Any, Any]) -> tuple[Fram
     return labelled_cells(part, nonnegative=False)
 
 
-def restricted_system(system: System, part: Frame, cells: NDArray[np.int64]) -> System:
+def restricted_system(system: System, part: Frame, cells: Integers) -> System:
     """Return the public statements of a part, with the values of its whole sums."""
     inside, whole, cut = _rows_on(system.A, cells)
     _refuse_links(inside, whole, cut, system.names)
@@ -98,20 +98,18 @@ def restricted_system(system: System, part: Frame, cells: NDArray[np.int64]) -> 
     return system_of_part
 
 
-def _rows_on(
-    matrix: sp.csr_array, cells: NDArray[np.int64]
-) -> tuple[sp.csr_array, NDArray[np.int64], NDArray[np.int64]]:
+def _rows_on(matrix: sp.csr_array, cells: Integers) -> tuple[sp.csr_array, Integers, Integers]:
     """Return rows on the cells of a part, and which rows are whole in the part and which are cut."""
     inside = sp.csr_array(sp.csc_array(matrix)[:, cells])
     inner, every = ((abs(rows) > 0).sum(axis=1) for rows in (inside, matrix))
     return inside, np.flatnonzero((inner > 0) & (inner == every)), np.flatnonzero((inner > 0) & (inner < every))
 
 
-def _refuse_links(inside: sp.csr_array, whole: NDArray[np.int64], cut: NDArray[np.int64], names: Any) -> None:
+def _refuse_links(inside: sp.csr_array, whole: Integers, cut: Integers, names: Any) -> None:
     """Refuse a cut sum whose row on the part is not a combination of whole sums: then the rank of the rows grows."""
     cells: int = inside.shape[1]
 
-    def rank(rows: NDArray[np.int64]) -> int:
+    def rank(rows: Integers) -> int:
         return cells - kernel(inside[rows]).rank
 
     if cut.size and rank(np.concatenate([whole, cut])) > rank(whole):

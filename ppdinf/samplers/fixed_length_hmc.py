@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     CpuLeapfrogIntegrator,
@@ -28,6 +27,7 @@ from ppdinf._internal.pymc_compat import (
     State,
     WarningType,
 )
+from ppdinf._internal.values import Reals
 from ppdinf.errors import ModelError
 
 DRIFT, KICK = 0.29619504261126, 0.11888010966548
@@ -98,7 +98,7 @@ class FixedLengthHMC(pm.HamiltonianMC):
         options = {"path_length": np.pi / 2, "step_scale": FIRST_STEP, "step_rand": None} | options
         super().__init__(vars, target_accept=target_accept, **options)
         self.integrator = _ThreeStages(self.potential, self._logp_dlogp_func, alone=not self.shared)
-        self._positions: list[NDArray[np.float64]] = []
+        self._positions: list[Reals] = []
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain; the data of the model may have changed."""
@@ -130,7 +130,7 @@ class FixedLengthHMC(pm.HamiltonianMC):
             "them. Use pm.NUTS, or coordinates that are nearly standard normal (ppdinf.models.log_rates)"
         )
 
-    def _hamiltonian_step(self, start: State, p0: NDArray[np.float64], step_size: float) -> HMCStepData:
+    def _hamiltonian_step(self, start: State, p0: Reals, step_size: float) -> HMCStepData:
         turn = self.path_length
         self.path_length *= self.rng.uniform(1 - JITTER, 1 + JITTER)
         step = self.path_length / np.ceil(turn / step_size)
@@ -153,7 +153,7 @@ class _ThreeStages(CpuLeapfrogIntegrator):
         self._alone = alone
         self.known: list[State] = []
 
-    def compute_state(self, q: RaveledVars, p: NDArray[np.float64]) -> State:
+    def compute_state(self, q: RaveledVars, p: Reals) -> State:
         """Start a trajectory with the density and gradient that the previous trajectory computed there."""
         for state in self.known if self._alone else ():
             if np.array_equal(state.q.data, q.data):

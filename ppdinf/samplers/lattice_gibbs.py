@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     STEP_METHODS,
@@ -24,7 +23,7 @@ from ppdinf._internal.pymc_compat import (
     get_value_vars_from_user_vars,
     inputvars,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.build_fiber import give_windows
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.data_models import at_initial_point
@@ -212,26 +211,19 @@ class LatticeGibbs(BlockedStep):
         }
         return {**point, name: table.reshape(point[name].shape)}, [stats]
 
-    def _dispersed(
-        self,
-        start: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        log_factor: Callable[[NDArray[np.int64]], float] | None,
-    ) -> NDArray[np.int64]:
+    def _dispersed(self, start: Integers, weights: Reals, log_factor: Callable[[Integers], float] | None) -> Integers:
         """Return a start that differs between chains, if the moves may not connect the fiber; R-hat can detect it."""
         table = self._fiber.vertex(self.rng) if self._fiber.may_be_cut else None
         if table is None or not np.isfinite(weights[np.arange(table.size), table - self._fiber.lower]).all():
             return start
         return start if log_factor is not None and not np.isfinite(log_factor(table)) else table
 
-    def _log_conditional(
-        self, point: dict[str, Array], lower: NDArray[np.int64], width: int
-    ) -> list[NDArray[np.float64]]:
+    def _log_conditional(self, point: dict[str, Array], lower: Integers, width: int) -> list[Reals]:
         """Return the log weights of some counts of each cell, given all other variables."""
         window = (lower, width) if self._window else ()
         return self._conditional(*window, *(point[variable] for variable in self._inputs))
 
-    def _log_density(self, point: dict[str, Array]) -> Callable[[NDArray[np.int64]], float] | None:
+    def _log_density(self, point: dict[str, Array]) -> Callable[[Integers], float] | None:
         """Return the log density of variables that depend on several cells, given all other variables."""
         of_release, function = self._observed.likelihood.of_table, self._log_factor
         if function is None:
@@ -240,7 +232,7 @@ class LatticeGibbs(BlockedStep):
         of_release = of_release or (lambda table: 0.0)
         return lambda table: float(function(table.reshape(shape), *parameters)) + of_release(table)
 
-    def _accepts(self, before: NDArray[np.int64], table: NDArray[np.int64]) -> bool:
+    def _accepts(self, before: Integers, table: Integers) -> bool:
         """Accept or reject line updates that omit the normalizer C(x); independent directions are reversible."""
         normaliser, release = self._observed.likelihood.normaliser, self._observed.published
         if normaliser is None:
@@ -289,7 +281,7 @@ def _is_free_to_start(var: TensorVariable, model: pm.Model) -> bool:
     return start is None or getattr(start, "name", None) == FIBER_START
 
 
-def scales_of(table: TensorVariable, model: pm.Model) -> tuple[RandomTruncation, NDArray[np.float64]]:
+def scales_of(table: TensorVariable, model: pm.Model) -> tuple[RandomTruncation, Reals]:
     """Return random truncations of the windows of a table, and rough variances of its counts given all others."""
     law = table.owner.op
     given = pt.as_tensor(law.log_given(table.owner.inputs, law.counts))

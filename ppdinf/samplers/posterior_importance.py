@@ -35,10 +35,10 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from arviz_stats.base import array_stats
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._internal.progress import progress
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.samplers.posterior_proposal import (
@@ -65,15 +65,13 @@ COMPARED_DRAWS = 500  # weighted draws per search above which the evidences are 
 DIFFERENCE = 0.02  # negligible difference of two log evidences
 DEVIATIONS = 4.0  # standard errors above the difference: exceeded by chance once in 16,000 runs
 
-Matrix = NDArray[np.float64]
-
 
 class WeightedDraws(NamedTuple):
     """Weighted draws, indices of the resampled draws, and diagnostics of the weights."""
 
-    points: Matrix
-    log_weight: NDArray[np.float64]
-    chosen: NDArray[np.int64]
+    points: Reals
+    log_weight: Reals
+    chosen: Integers
     k: float
     ess: float
     log_evidence: float
@@ -223,7 +221,7 @@ def _of_modes(modes: list[Mode]) -> Distribution:
     return DefensiveMixture([TMixture.single(m.mean, m.covariance) for m in modes], [1 / len(modes)] * len(modes))
 
 
-def _dispersed(target: PosteriorTarget, modes: list[Mode], rng: np.random.Generator) -> tuple[Matrix, Distribution]:
+def _dispersed(target: PosteriorTarget, modes: list[Mode], rng: np.random.Generator) -> tuple[Reals, Distribution]:
     """Return points as dispersed as the prior, and the prior or a distribution similar to it."""
     points = np.empty((0, target.start.size)) if target.prior is None else target.prior.draw(PRIOR)
     finite = points[np.isfinite(points).all(axis=1)]
@@ -236,7 +234,7 @@ def _dispersed(target: PosteriorTarget, modes: list[Mode], rng: np.random.Genera
     return finite, fit(finite, float(len(finite)), rng)
 
 
-def _no_mode(target: PosteriorTarget, points: Matrix) -> ModelError:
+def _no_mode(target: PosteriorTarget, points: Reals) -> ModelError:
     if np.isfinite(target.log_p(np.vstack([target.start, points]))).any():
         return ModelError(
             "the posterior density has no mode with a Gaussian approximation on the path of an optimizer, for example "
@@ -275,12 +273,12 @@ def _adapt(
     return proposal
 
 
-def _effective(log_weight: NDArray[np.float64]) -> float:
+def _effective(log_weight: Reals) -> float:
     """Return the effective number of weighted draws, 1 / sum of squared normalized weights."""
     return float(np.exp(2 * logsumexp(log_weight) - logsumexp(2 * log_weight)))
 
 
-def _tempered(log_weight: NDArray[np.float64], size: float) -> NDArray[np.float64]:
+def _tempered(log_weight: Reals, size: float) -> Reals:
     """Temper the weights by the largest power up to 1 with the given effective sample size."""
     power = 1.0
     while power > 1e-3 and _effective(power * log_weight) < size:
@@ -288,13 +286,13 @@ def _tempered(log_weight: NDArray[np.float64], size: float) -> NDArray[np.float6
     return power * log_weight - logsumexp(power * log_weight)
 
 
-def _smoothed(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def _smoothed(log_ratio: Reals) -> tuple[Reals, float]:
     """Return normalized Pareto-smoothed log weights, and the shape of their tail."""
     log_weight, k = array_stats.psislw(-np.maximum(log_ratio, log_ratio.max() - 700))
     return log_weight - logsumexp(log_weight), float(k)
 
 
-def _resample(weight: NDArray[np.float64], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _resample(weight: Reals, draws: int, rng: np.random.Generator) -> Integers:
     """Return indices by systematic resampling, in random order."""
     ends = np.cumsum(weight)
     places = np.searchsorted(ends / ends[-1], (np.arange(draws) + rng.random()) / draws)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
 from scipy.stats import multivariate_normal
+
+from ppdinf._internal.values import Reals
 
 BOUND_DRAWS = 50  # draws that estimate an evidence lower bound
 STEPS = (1e-4, 0.03, 0.3, 1.0)  # of second differences: wide steps pass over kinks, used if the first finds no peak
@@ -21,21 +22,19 @@ MODES = 8  # maximum number
 BEST, RANDOM = 60, 20  # draws of the prior that are compared: of highest density, and at random
 RANDOM_STARTS = 3  # random draws of the prior that are always starts
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Density = Callable[[Matrix], Vector]
-Gradient = Callable[[Vector], tuple[float, Vector]]
+Density = Callable[[Reals], Reals]
+Gradient = Callable[[Reals], tuple[float, Reals]]
 
 
 class Mode(NamedTuple):
     """Gaussian approximation of a mode, and its evidence lower bound."""
 
-    mean: Vector
-    covariance: Matrix
+    mean: Reals
+    covariance: Reals
     bound: float
 
 
-def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matrix:
+def dispersed(points: Reals, log_p: Density, rng: np.random.Generator) -> Reals:
     """Choose starts among points: one on each peak of the density, and some at random."""
     height = log_p(points)
     held = np.flatnonzero(np.isfinite(height))
@@ -49,7 +48,7 @@ def dispersed(points: Matrix, log_p: Density, rng: np.random.Generator) -> Matri
 
 
 def find_modes(
-    starts: Sequence[Vector] | Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator
+    starts: Sequence[Reals] | Reals, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator
 ) -> list[Mode]:
     """Approximate every mode that an optimizer reaches from the starts."""
     modes: list[Mode] = []
@@ -64,11 +63,11 @@ def find_modes(
     return sorted(modes, key=lambda mode: -mode.bound)[:MODES]
 
 
-def _path(start: Vector, value_and_gradient: Gradient) -> Matrix:
+def _path(start: Reals, value_and_gradient: Gradient) -> Reals:
     """Return points along the path of an optimizer, including both ends."""
     path = [start]
 
-    def descend(u: Vector) -> tuple[float, Vector]:
+    def descend(u: Reals) -> tuple[float, Reals]:
         value, gradient = value_and_gradient(u)
         return (-float(value), -gradient) if np.isfinite(value) else (1e300, np.zeros_like(u))
 
@@ -77,7 +76,7 @@ def _path(start: Vector, value_and_gradient: Gradient) -> Matrix:
     return np.array(path)[np.unique(np.linspace(0, len(path) - 1, PATH_POINTS).round().astype(int))]
 
 
-def _best_along(path: Matrix, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator) -> Mode | None:
+def _best_along(path: Reals, log_p: Density, value_and_gradient: Gradient, rng: np.random.Generator) -> Mode | None:
     """Return the Gaussian approximation with the largest evidence lower bound along a path, or None."""
     for step in STEPS:
         best = None
@@ -95,7 +94,7 @@ def _best_along(path: Matrix, log_p: Density, value_and_gradient: Gradient, rng:
     return None
 
 
-def _curvature(value_and_gradient: Gradient, u: Vector, step: float) -> Matrix | None:
+def _curvature(value_and_gradient: Gradient, u: Reals, step: float) -> Reals | None:
     """Return the inverse of the negative Hessian by differences of the gradient, or None if it is not definite."""
     rows = [
         (value_and_gradient(u - step * e)[1] - value_and_gradient(u + step * e)[1]) / (2 * step) for e in np.eye(u.size)
@@ -109,7 +108,7 @@ def _curvature(value_and_gradient: Gradient, u: Vector, step: float) -> Matrix |
     return (vector / value) @ vector.T
 
 
-def _connected(first: Vector, second: Vector, log_p: Density) -> bool:
+def _connected(first: Reals, second: Reals, log_p: Density) -> bool:
     """Return whether the density does not dip on the straight line between two points."""
     points = np.concatenate([[first, second], first + BETWEEN[:, None] * (second - first)])
     height = log_p(points)
@@ -126,16 +125,16 @@ ITERATIONS = 20
 class TMixture(NamedTuple):
     """A mixture of multivariate t distributions."""
 
-    weight: NDArray[np.float64]
-    mean: Matrix
-    root: NDArray[np.float64]
+    weight: Reals
+    mean: Reals
+    root: Reals
 
     @classmethod
-    def single(cls, mean: NDArray[np.float64], covariance: Matrix) -> TMixture:
+    def single(cls, mean: Reals, covariance: Reals) -> TMixture:
         """Return one t distribution with the given mean and covariance."""
         return cls(np.ones(1), mean[None], np.linalg.cholesky(covariance[None] * (DEGREES - 2) / DEGREES))
 
-    def draw(self, size: int, rng: np.random.Generator) -> Matrix:
+    def draw(self, size: int, rng: np.random.Generator) -> Reals:
         """Return independent draws, shape (size, d)."""
         component = rng.choice(self.weight.size, size, p=self.weight)
         scale = np.sqrt(DEGREES / rng.chisquare(DEGREES, size))
@@ -145,11 +144,11 @@ class TMixture(NamedTuple):
             draws[held] = self.mean[k] + draws[held] @ self.root[k].T
         return draws
 
-    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+    def log_density(self, points: Reals) -> Reals:
         """Return the log density, shape (n,)."""
         return logsumexp(self._parts(points)[0], axis=1)
 
-    def _parts(self, points: Matrix) -> tuple[Matrix, Matrix]:
+    def _parts(self, points: Reals) -> tuple[Reals, Reals]:
         """Return log weight plus log density, and squared distance, of every point and component."""
         d = points.shape[1]
         inverse = np.linalg.inv(self.root)
@@ -165,10 +164,10 @@ class TMixture(NamedTuple):
 class Distribution(Protocol):
     """A distribution with draws and a known density."""
 
-    def draw(self, size: int, rng: np.random.Generator) -> Matrix:
+    def draw(self, size: int, rng: np.random.Generator) -> Reals:
         """Return independent draws, shape (size, d)."""
 
-    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+    def log_density(self, points: Reals) -> Reals:
         """Return the log density, shape (n,)."""
 
 
@@ -178,18 +177,18 @@ class DefensiveMixture(NamedTuple):
     parts: Sequence[Distribution]
     shares: Sequence[float]
 
-    def draw(self, size: int, rng: np.random.Generator) -> Matrix:
+    def draw(self, size: int, rng: np.random.Generator) -> Reals:
         """Return independent draws, shape (size, d), in the order of the parts."""
         counts = rng.multinomial(size, self.shares).tolist()
         return np.concatenate([part.draw(n, rng) for part, n in zip(self.parts, counts, strict=True)])
 
-    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+    def log_density(self, points: Reals) -> Reals:
         """Return the log density, shape (n,)."""
         logs = np.stack([part.log_density(points) for part in self.parts])
         return logsumexp(logs + np.log(self.shares)[:, None], axis=0)
 
 
-def fit(points: Matrix, effective: float, rng: np.random.Generator) -> TMixture:
+def fit(points: Reals, effective: float, rng: np.random.Generator) -> TMixture:
     """Fit a proposal to draws from a posterior."""
     n, d = points.shape
     size = int(np.clip(effective / (DRAWS_PER_COMPONENT * d), 1, COMPONENTS))

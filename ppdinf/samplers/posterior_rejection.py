@@ -9,7 +9,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
@@ -28,7 +27,7 @@ from ppdinf._internal.pymc_compat import (
     join_nonshared_inputs,
     vectorize_graph,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.linked_tables import is_concave
 from ppdinf.distributions.tables import ConfidentialTable, drawn_for, tables_of
 from ppdinf.errors import ModelError
@@ -65,9 +64,7 @@ def _table_bound(table: ConfidentialTable) -> float:
     return min(mode, saturated) - constant
 
 
-def saturated_bound(
-    log_h: NDArray[np.float64], lower: NDArray[np.int64], total: NDArray[np.int64], block: NDArray[np.int64]
-) -> float:
+def saturated_bound(log_h: Reals, lower: Integers, total: Integers, block: Integers) -> float:
     """Bound the log likelihood of Poisson cells by its maximum over one rate per cell."""
     counts = lower[:, None] + np.arange(log_h.shape[1])
     with np.errstate(invalid="ignore"):
@@ -163,7 +160,7 @@ def rejection(
     require_parameters(model, draws)
     rng = np.random.default_rng(rng)
 
-    def maximise(starts: NDArray[np.float64], best: float) -> float:
+    def maximise(starts: Reals, best: float) -> float:
         return _maximiser(model)(starts, best)
 
     with progress("Rejection", draws, disable=not progressbar) as advance:
@@ -173,7 +170,7 @@ def rejection(
     return as_tree(model, posterior, {"acceptance": result.acceptance}, result.attrs)
 
 
-type Batch = tuple[list[Array], NDArray[np.float64], NDArray[np.float64]]
+type Batch = tuple[list[Array], Reals, Reals]
 """Draws from the prior of every variable, log likelihoods, and values in unconstrained space."""
 
 
@@ -181,14 +178,14 @@ class _Accepted(NamedTuple):
     """Draws of every variable, their acceptance probabilities, and attributes of the run."""
 
     draws: list[Array]
-    acceptance: NDArray[np.float64]
+    acceptance: Reals
     attrs: dict[str, float | str]
 
 
 def _draw(
     propose: Callable[[], Batch],
     proved: float,
-    maximise: Callable[[NDArray[np.float64], float], float],
+    maximise: Callable[[Reals, float], float],
     draws: int,
     rng: np.random.Generator,
     advance: Callable[[int], None] = lambda accepted: None,
@@ -279,13 +276,13 @@ def _sized_by_parameters(rv: TensorVariable) -> TensorVariable:
     return op.make_node(rng, None, *parameters).outputs[1]
 
 
-def _maximiser(model: pm.Model) -> Callable[[NDArray[np.float64], float], float]:
+def _maximiser(model: pm.Model) -> Callable[[Reals, float], float]:
     """Compile a search for the largest log likelihood from given starts, at least a given value."""
     log_l = model.logp(vars=[*model.observed_RVs, *model.potentials], jacobian=False)
     (log_l,), joined = join_nonshared_inputs(model.initial_point(), [log_l], model.value_vars)
     function = compile_pymc([joined], [-log_l, -pt.grad(log_l, joined)])
 
-    def maximise(starts: NDArray[np.float64], best: float) -> float:
+    def maximise(starts: Reals, best: float) -> float:
         for start in starts:
             with np.errstate(all="ignore"):  # line searches may overstep
                 best = max(best, -float(minimize(function, start, jac=True, method="L-BFGS-B").fun))

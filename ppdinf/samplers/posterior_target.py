@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from arviz_base import from_dict
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ppdinf._internal.pymc_compat import (
     FlatRV,
@@ -22,7 +22,7 @@ from ppdinf._internal.pymc_compat import (
     join_nonshared_inputs,
     vectorize_graph,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Reals
 from ppdinf.distributions.tables import drawn_for
 from ppdinf.errors import ModelError
 
@@ -71,20 +71,18 @@ NORMALIZED = (
 )
 """Modules of distributions whose densities integrate to 1."""
 
-Matrix = NDArray[np.float64]
-
 
 class Prior(NamedTuple):
     """The prior of unconstrained vectors."""
 
     draw_parts: Callable[[], list[Array]]
-    log_densities: Callable[[Matrix], NDArray[np.float64]] | None
+    log_densities: Callable[[Reals], Reals] | None
 
-    def draw(self, size: int, rng: np.random.Generator | None = None) -> Matrix:
+    def draw(self, size: int, rng: np.random.Generator | None = None) -> Reals:
         """Return independent draws, shape (size, d); their seed is that of the target."""
         return np.array([np.concatenate(self.draw_parts()) for _ in range(size)]).reshape(size, -1)
 
-    def log_density(self, points: Matrix) -> NDArray[np.float64]:
+    def log_density(self, points: Reals) -> Reals:
         """Return the log density, shape (n,)."""
         assert self.log_densities is not None
         return _without_nan(self.log_densities, points)
@@ -93,11 +91,11 @@ class Prior(NamedTuple):
 class PosteriorTarget(NamedTuple):
     """Unnormalized log posterior of an unconstrained vector."""
 
-    start: NDArray[np.float64]
+    start: Reals
     prior: Prior | None
-    log_p: Callable[[Matrix], NDArray[np.float64]]
-    value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
-    draws: Callable[[Matrix], dict[str, Array]]
+    log_p: Callable[[Reals], Reals]
+    value_and_gradient: Callable[[Reals], tuple[float, Reals]]
+    draws: Callable[[Reals], dict[str, Array]]
 
 
 def target_of(model: pm.Model, seed: int = 1, mode: str | None = None) -> PosteriorTarget:
@@ -111,7 +109,7 @@ def target_of(model: pm.Model, seed: int = 1, mode: str | None = None) -> Poster
     batch = compile_pymc([many], vectorize_graph(log_p, {joined: many}), mode=mode)
     transformed = compile_pymc([many], vectorize_graph(outcome, {joined: many}), on_unused_input="ignore", mode=mode)
 
-    def draws(points: Matrix) -> dict[str, Array]:
+    def draws(points: Reals) -> dict[str, Array]:
         return dict(zip(names, transformed(points), strict=True))
 
     start = np.concatenate([np.ravel(point[value.name]) for value in values])
@@ -137,7 +135,7 @@ def _prior(model: pm.Model, many: TensorVariable, seed: int) -> Prior | None:
     return Prior(draw_parts, density)
 
 
-def _without_nan(density: Callable[[Matrix], Array], points: Matrix) -> NDArray[np.float64]:
+def _without_nan(density: Callable[[Reals], Array], points: Reals) -> Reals:
     with np.errstate(all="ignore"):
         log_p = density(points)
     return np.where(np.isnan(log_p), -np.inf, log_p)

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path
+from ppdinf._internal.rationals import Parameter
 from ppdinf._internal.values import is_visible, visible
 from ppdinf._internal.workers import Workers
 from ppdinf.errors import InternalError, LabelError, PpdinfError, PrivacyError, PrivacyWarning, SessionError
@@ -120,9 +121,9 @@ class Session:
         cls,
         path: str | PathLike[str],
         *,
-        epsilon: int | float | str | Fraction | None = None,
-        delta: int | float | str | Fraction | None = None,
-        rho: int | float | str | Fraction | None = None,
+        epsilon: Parameter | None = None,
+        delta: Parameter | None = None,
+        rho: Parameter | None = None,
         unit: str | None = None,
         contributions: int | None = None,
         partition: Mapping[str, Sequence[str]] | None = None,

@@ -14,6 +14,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags
 from ppdinf.errors import CountError
 from ppdinf.tables.frame import LARGEST
 
@@ -38,16 +39,16 @@ def is_missing(value: object) -> bool:
     return not value.strip() if isinstance(value, str) else value is None or bool(np.all(pd.isna(value)))  # type: ignore[call-overload]
 
 
-def missing_values(values: NDArray[np.object_]) -> NDArray[np.bool_]:
+def missing_values(values: NDArray[np.object_]) -> Flags:
     """Return a mask of missing values, shape (k,), as `is_missing` for each."""
-    missing: NDArray[np.bool_] = np.asarray(pd.isna(values))
+    missing: Flags = np.asarray(pd.isna(values))
     texts = np.flatnonzero([isinstance(value, str) for value in values])
     codes, different = pd.factorize(values[texts])
     missing[texts] = np.array([is_missing(text) for text in different], dtype=bool)[codes]
     return missing
 
 
-def are_ranges(values: NDArray[np.object_]) -> NDArray[np.bool_]:
+def are_ranges(values: NDArray[np.object_]) -> Flags:
     """Return whether values are texts that are not numbers."""
     texts = np.array([isinstance(value, str) for value in values], dtype=bool)
     return texts & pd.to_numeric(pd.Series(values), errors="coerce").isna().to_numpy()
@@ -287,12 +288,7 @@ def comparable(value: object) -> object:
 
 
 def suppressed(
-    values: Any,
-    below: int | None = None,
-    *,
-    least: int = 0,
-    marks: object = MARKS,
-    empty: str | None = None,
+    values: Any, below: int | None = None, *, least: int = 0, marks: object = MARKS, empty: str | None = None
 ) -> Any:
     """Replace suppressed counts by the range of counts that the suppression rule allows; other counts are exact.
 

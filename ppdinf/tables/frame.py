@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers
 from ppdinf.errors import LabelError
 
 LARGEST = 2**53
@@ -180,7 +179,7 @@ class Frame:
         dims, values = self.coordinate(name)
         return self._spread(dims, values)
 
-    def codes(self, name: str) -> tuple[NDArray[np.int64], Array]:
+    def codes(self, name: str) -> tuple[Integers, Array]:
         """Return the number of each cell's label in a coordinate, in order of appearance."""
         dims, values = self.coordinate(name)
         if values.dtype.kind == "f":
@@ -190,7 +189,7 @@ class Frame:
         codes, labels = pd.factorize(values.ravel())
         return self._spread(dims, codes.reshape(values.shape).astype(np.int64)), labels
 
-    def select(self, name: str, labels: Iterable[str | int]) -> NDArray[np.bool_]:
+    def select(self, name: str, labels: Iterable[str | int]) -> Flags:
         """Return a mask of the cells whose label in coordinate `name` is in `labels`, shape (d,)."""
         codes, known = self.codes(name)
         wanted = list(labels)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ppdinf._internal.values import Array, unmasked
+from ppdinf._internal.values import Array, Integers, Reals, unmasked
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import LARGEST, Frame, as_name, native
 from ppdinf.tables.totals import exempt_labels, refuse_totals, require_known
@@ -215,7 +215,7 @@ def as_table(
 
 def labelled_cells(
     data: object, *, dims: Sequence[str] | None = None, nonnegative: bool = True
-) -> tuple[Frame, NDArray[np.int64]]:
+) -> tuple[Frame, Integers]:
     """Return labels and cells of a table, with the checks of `as_table`."""
     table = _as_dataarray(data, dims)
     if not table.size or table.ndim == 0:
@@ -228,7 +228,7 @@ def labelled_cells(
     return frame, cells
 
 
-def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[Frame, NDArray[np.float64]]:
+def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[Frame, Reals]:
     """Return labels and cells of a published table of real numbers."""
     table = _as_dataarray(data, dims)
     if not table.size or table.ndim == 0:
@@ -245,7 +245,7 @@ def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[
     return frame, cells
 
 
-def reals_of(data: TableLike, frame: Frame, what: str) -> NDArray[np.float64]:
+def reals_of(data: TableLike, frame: Frame, what: str) -> Reals:
     """Return the cells of a table of numbers with a known frame, after a comparison of its labels."""
     given = data if isinstance(data, xr.DataArray) else _as_dataarray(data, frame.dims)
     table_frame, cells = labelled_reals(given)
@@ -256,7 +256,7 @@ def reals_of(data: TableLike, frame: Frame, what: str) -> NDArray[np.float64]:
     return cells.reshape(frame.shape)
 
 
-def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int64]:
+def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> Integers:
     if cells.dtype.kind not in "iu":
         missing = pd.isna(cells)
         if missing.any():
@@ -284,7 +284,7 @@ def _as_counts(cells: Array, frame: Frame, nonnegative: bool) -> NDArray[np.int6
     return np.array(cells, dtype=np.int64)
 
 
-def ranked(frame: Frame, cells: NDArray[np.int64]) -> list[str]:
+def ranked(frame: Frame, cells: Integers) -> list[str]:
     """Return the dimensions whose labels are in the order of their counts, as in tables made by counting."""
     dims = []
     for axis, (dim, size) in enumerate(zip(frame.dims, frame.shape, strict=True)):

@@ -15,10 +15,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, ive
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers
 from ppdinf.errors import LabelError
 from ppdinf.tables.frame import Frame, native
 
@@ -26,7 +25,7 @@ CHANCE = 1 / 20
 """Largest probability of an accidental sum at which a label is refused; names and decimal codes permit `LIKELY`."""
 LIKELY = 1 / 2
 
-type Codes = tuple[NDArray[np.int64], list[str], NDArray[np.int64]]
+type Codes = tuple[Integers, list[str], Integers]
 type Bounds = tuple[Sequence[str], Array, Array]
 
 _ALL = "all|alle|tous|toutes|todos|todas|tutti|tutte"
@@ -138,7 +137,7 @@ def _advice(label: str | int) -> str:
     )
 
 
-def named_totals(labels: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def named_totals(labels: Array) -> tuple[Flags, Flags]:
     """Return masks of the labels that have the name of a total, and of those whose name may be of a total."""
     named, likely = np.zeros((2, labels.size), dtype=bool)
     if labels.dtype != object or not _STEMS.search("\n".join(labels).casefold()):
@@ -153,7 +152,7 @@ def named_totals(labels: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return named, likely
 
 
-def _sum_of_others(low: Array, high: Array, candidates: Array, likely: NDArray[np.bool_], chance: float) -> int | None:
+def _sum_of_others(low: Array, high: Array, candidates: Array, likely: Flags, chance: float) -> int | None:
     """Return the label, on the first axis, whose numbers agree with the sums of all other labels."""
     least, most, known = _by_label(low, high)
     infinite = (~known).sum() - ~known
@@ -170,7 +169,7 @@ def _sum_of_others(low: Array, high: Array, candidates: Array, likely: NDArray[n
     return None
 
 
-def _by_label(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+def _by_label(low: Array, high: Array) -> tuple[Array, Array, Flags]:
     """Return the sums of both bounds for each label of the first axis, and whether the upper bound is finite."""
     others = tuple(range(1, low.ndim))
     most = high.sum(axis=others)

@@ -11,11 +11,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.rationals import as_fraction
-from ppdinf._internal.values import Array, Json, assign
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Array, Integers, Json, Reals, assign
 from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.invariants.public import bind
@@ -83,9 +82,9 @@ class FeasibleTables:
     """The set {x >= 0 : A x = a, B x >= b}."""
 
     A: sparse.csr_array
-    a: NDArray[np.int64]
+    a: Integers
     B: sparse.csr_array
-    b: NDArray[np.int64]
+    b: Integers
 
     @classmethod
     def of(cls, system: System) -> FeasibleTables:
@@ -95,14 +94,14 @@ class FeasibleTables:
         return cls(sparse.csr_array(system.A), system.values, B[~implied], system.limits[~implied])
 
     @property
-    def bounds(self) -> tuple[sparse.csr_array, NDArray[np.int64]]:
+    def bounds(self) -> tuple[sparse.csr_array, Integers]:
         """Return all bounds, x >= 0 first."""
         d = self.A.shape[1]
         eye = sparse.eye_array(d, dtype=np.int64)
         return sparse.csr_array(sparse.vstack([eye, self.B])), np.concatenate([np.zeros(d, dtype=np.int64), self.b])
 
     @cached_property
-    def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    def groups(self) -> tuple[Integers, Integers] | None:
         """Return the group of each cell (-1 for none) and the sum of each group, or None if the sums cross."""
         sum_structure = structure(self.A)
         summed = np.diff(sparse.csc_array(self.A).indptr) > 0
@@ -112,13 +111,13 @@ class FeasibleTables:
         sums = np.array([solution.get(k, 0) for k in range(sum_structure.class_sizes.size)], dtype=np.int64)
         return np.where(summed, sum_structure.classes, -1), np.where(sum_structure.determined, sums, 0)
 
-    def project(self, y: Array) -> NDArray[np.float64]:
+    def project(self, y: Array) -> Reals:
         """Return the nearest real table in least squares."""
         if self.groups is None:
             return onto_bounds(y, self.A, self.a, *self.bounds)
         return onto_simplices(y, *self.groups)
 
-    def round(self, real: NDArray[np.float64]) -> NDArray[np.int64]:
+    def round(self, real: Reals) -> Integers:
         """Round a real table of the set to integers, by at most one in each cell."""
         if self.groups is None:
             return round_to_sums(real, self.A, self.a, *self.bounds)
@@ -181,7 +180,7 @@ class PostProcessed(TableMechanism):
     epsilon: Fraction
     method: str
 
-    def __init__(self, public: Public, epsilon: int | float | str | Fraction, method: str = "rounded") -> None:
+    def __init__(self, public: Public, epsilon: Parameter, method: str = "rounded") -> None:
         require_public(public)
         if method not in METHODS:
             raise PrivacyError(f"method must be one of {list(METHODS)}, found {method!r}")
@@ -229,9 +228,7 @@ class PostProcessed(TableMechanism):
 
         return PreparedRelease(self, system, plan, draw)
 
-    def draw(
-        self, system: System, cells: NDArray[np.int64], draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Array:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw post-processed tables; shape (draws, d)."""
         levels = self._levels(system.frame)
         return self._fit(system, levels, [_noisy(G, rate, cells, draws, stream) for G, rate in levels])
@@ -266,7 +263,7 @@ class PostProcessed(TableMechanism):
     def _sampled(self, plan: Plan | None) -> str:
         return str(plan or Plan("independent", True, self.title))
 
-    def push(self, system: System, tables: NDArray[np.int64], reach: int) -> NDArray[np.float64]:
+    def push(self, system: System, tables: Integers, reach: int) -> Reals:
         """Push the law of the noise through the post-processing, for audits.
 
         Parameters
@@ -320,7 +317,7 @@ class PostProcessed(TableMechanism):
         radius = 2 * shift.radius + 2  # the shift of a group is at most its largest noise
         return Likelihood(form, radius, shift if shift.sizes.size else None, is_of_release=True)
 
-    def log_weight(self, system: System, y: Array, x: NDArray[np.int64]) -> float:
+    def log_weight(self, system: System, y: Array, x: Integers) -> float:
         """Return the log probability of publishing y given the table x."""
         preimage = self._preimage(system, y)
         if preimage is None:
@@ -339,7 +336,7 @@ class PostProcessed(TableMechanism):
         shift = PreimageShift.of_table(y, groups, is_exact, radius, is_rounded=self.method == "rounded")
         return CensoredNoise(float(self.epsilon), is_exact, is_known & ~is_exact), shift
 
-    def _groups(self, system: System) -> NDArray[np.int64] | None:
+    def _groups(self, system: System) -> Integers | None:
         """Return the group of each cell (-1: none) if the method projects onto sums of disjoint groups."""
         if self.method == "truncated":
             return np.full(system.frame.size, -1)
@@ -367,7 +364,7 @@ class PostProcessed(TableMechanism):
         """Return the measured groups and the rate of each level; the cells are last."""
         return [(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)), self.epsilon)]
 
-    def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> Array:
+    def _fit(self, system: System, levels: Levels, measured: list[Integers]) -> Array:
         """Post-process noisy sums, one array of shape (draws, m) for each level; shape (draws, d)."""
         (noisy,) = measured
         if self.method == "truncated":
@@ -383,9 +380,7 @@ class PostProcessed(TableMechanism):
         return np.stack([nearest_feasible(system.A, system.values, B, b, y, structure=system.structure) for y in noisy])
 
 
-def _noisy(
-    G: sparse.csr_array, rate: Fraction, cells: NDArray[np.int64], draws: int, stream: BitStream
-) -> NDArray[np.int64]:
+def _noisy(G: sparse.csr_array, rate: Fraction, cells: Integers, draws: int, stream: BitStream) -> Integers:
     noise = draw_discrete_laplace(rate, draws * G.shape[0], stream)
     return cells @ G.T + noise.reshape(draws, -1)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import clarabel
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import linalg
 
-from ppdinf._internal.values import numbers
+from ppdinf._internal.values import Flags, Reals, numbers
 from ppdinf.errors import CountError, InvariantError
 from ppdinf.lattice.systems import MatrixLike
 
 
-def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.float64]:
+def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> Reals:
     """Project onto {x >= 0 : the cells of each group have a given sum}."""
     y, groups, sums = np.asarray(y, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.float64)
     sizes = np.bincount(groups[groups >= 0], minlength=sums.size)
@@ -36,13 +36,12 @@ def onto_simplices(y: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[
     return projected
 
 
-Vector = NDArray[np.float64]
 RIDGE, ROUNDS = 1e-9, 20
 TOLERANCES = (1e-10, 1e-8, 1e-6)  # of the interior-point method; looser where it stalls
 CLEAN = 1e-9  # residual that is attributed to rounding, relative to the largest number
 
 
-def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None = None) -> Vector:
+def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None = None) -> Reals:
     """Project orthogonally onto {x : A x = a}."""
     start, E, e, w = _prepare(y, A, a, weights)
     x, e = start.T, e.reshape(-1, *[1] * (start.ndim - 1))
@@ -62,7 +61,7 @@ def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | No
 
 def onto_bounds(
     y: ArrayLike, A: MatrixLike, a: ArrayLike, B: MatrixLike, b: ArrayLike, weights: ArrayLike | None = None
-) -> Vector:
+) -> Reals:
     """Return the nearest point of {x : A x = a, B x >= b}."""
     start, E, e, w = _prepare(y, A, a, weights)
     G = sparse.csr_array(B, dtype=np.float64)
@@ -85,9 +84,7 @@ def onto_bounds(
     return solution if broken.any() or gap > 1e-6 else exact
 
 
-def _interior_point(
-    w: Vector, A: sparse.csr_array, a: Vector, B: sparse.csr_array, b: Vector
-) -> tuple[Vector, NDArray[np.bool_]]:
+def _interior_point(w: Reals, A: sparse.csr_array, a: Reals, B: sparse.csr_array, b: Reals) -> tuple[Reals, Flags]:
     """Minimize ``sum_i w_i t_i^2 / 2`` subject to A t = a, B t >= b; also return the mask of active bounds."""
     size = _size(a, b)
     cones = [clarabel.ZeroConeT(a.size), clarabel.NonnegativeConeT(b.size)]
@@ -106,7 +103,7 @@ def _interior_point(
 
 def _prepare(
     y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None
-) -> tuple[Vector, sparse.csr_array, Vector, Vector]:
+) -> tuple[Reals, sparse.csr_array, Reals, Reals]:
     x = numbers(y, "the noisy table", CountError)
     w = np.ones(x.shape[-1]) if weights is None else numbers(weights, "weights", InvariantError)
     if w.shape != x.shape[-1:] or (w < 0).any():
@@ -114,9 +111,9 @@ def _prepare(
     return x, sparse.csr_array(A, dtype=np.float64), np.asarray(a, dtype=np.float64), w
 
 
-def _worst(residual: Vector) -> float:
+def _worst(residual: Reals) -> float:
     return float(np.abs(residual).max(initial=0.0))
 
 
-def _size(*vectors: Vector) -> float:
+def _size(*vectors: Reals) -> float:
     return max(1.0, *(_worst(vector) for vector in vectors))

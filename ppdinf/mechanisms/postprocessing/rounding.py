@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.programme import Programme
 from ppdinf.lattice.systems import MatrixLike, exact_product
@@ -22,7 +23,7 @@ def round_to_sums(
     b: ArrayLike,
     *,
     groups: sparse.sparray | None = None,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Round every number down or up by at most one so that sums and bounds hold exactly."""
     G = sparse.csc_array(sparse.eye_array(A.shape[1], dtype=np.int64)) if groups is None else sparse.csc_array(groups)
     # Variables are differences from the floor, which keeps the numbers in HiGHS small.
@@ -48,13 +49,13 @@ def round_to_sums(
         solution = programme.solve()
     if solution.values is None:
         raise InvariantError("no integer table near the real table satisfies all public sums and bounds")
-    rounded: NDArray[np.int64] = start + solution.values[step].astype(np.int64)
+    rounded: Integers = start + solution.values[step].astype(np.int64)
     if (exact_product(A, rounded) != a).any() or (exact_product(B, rounded) < b).any():
         raise InvariantError("a public sum is too large for HiGHS: its last digit is lost")
     return rounded
 
 
-def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> NDArray[np.int64]:
+def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> Integers:
     """Round down, then up where fractions are largest, so that groups have their sums; ties in `rounding_order`."""
     real, groups, sums = np.asarray(real, dtype=np.float64), np.asarray(groups), np.asarray(sums, dtype=np.int64)
     rounded = np.where(groups < 0, np.rint(real), integer_floor(real)).astype(np.int64)
@@ -73,13 +74,13 @@ def largest_fractions(real: ArrayLike, groups: ArrayLike, sums: ArrayLike) -> ND
     return rounded
 
 
-def integer_floor(real: ArrayLike) -> NDArray[np.int64]:
+def integer_floor(real: ArrayLike) -> Integers:
     """Round down, except for numbers just below an integer, such as 2.9999999, which is rounded to 3."""
     near = np.rint(real)
     return np.where(np.abs(real - near) < WHOLE, near, np.floor(real)).astype(np.int64)
 
 
-def controlled_rounding(real: ArrayLike, A: MatrixLike) -> NDArray[np.int64]:
+def controlled_rounding(real: ArrayLike, A: MatrixLike) -> Integers:
     """Round a table and its sums together, each to a neighbouring integer."""
     r = np.asarray(real, dtype=np.float64)
     rows = sparse.csc_array(A, dtype=np.int64)

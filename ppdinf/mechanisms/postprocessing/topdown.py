@@ -20,11 +20,10 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array, Json, assign
+from ppdinf._internal.values import Array, Integers, Json, assign
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.systems import exact_product
@@ -35,9 +34,7 @@ from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
 from ppdinf.tables.frame import Frame
 
 
-def top_down(
-    target: FeasibleTables, levels: Sequence[sparse.csr_array], measured: Sequence[NDArray[np.int64]]
-) -> NDArray[np.int64]:
+def top_down(target: FeasibleTables, levels: Sequence[sparse.csr_array], measured: Sequence[Integers]) -> Integers:
     """Fit integer cells to noisy sums, level by level."""
     for G, noisy in zip(levels, measured, strict=True):
         sums = _level(target, G, noisy)
@@ -46,7 +43,7 @@ def top_down(
     return sums
 
 
-def _level(target: FeasibleTables, G: sparse.csr_array, noisy: NDArray[np.int64]) -> NDArray[np.int64]:
+def _level(target: FeasibleTables, G: sparse.csr_array, noisy: Integers) -> Integers:
     m, d = G.shape
     group = np.full(d, -1)
     group[G.indices] = np.repeat(np.arange(m), np.diff(G.indptr))
@@ -116,7 +113,7 @@ class TopDown(PostProcessed):
     def __init__(
         self,
         public: Public,
-        epsilon: int | float | str | Fraction,
+        epsilon: Parameter,
         levels: Public | list[Public],
         shares: Sequence[Parameter] | None = None,
     ) -> None:
@@ -155,6 +152,6 @@ class TopDown(PostProcessed):
         groups.append(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)))
         return [(G, self.epsilon * share) for G, share in zip(groups, self.shares, strict=True)]
 
-    def _fit(self, system: System, levels: Levels, measured: list[NDArray[np.int64]]) -> Array:
+    def _fit(self, system: System, levels: Levels, measured: list[Integers]) -> Array:
         target, groups = FeasibleTables.of(system), [G for G, _ in levels]
         return np.stack([top_down(target, groups, noisy) for noisy in zip(*measured, strict=True)])

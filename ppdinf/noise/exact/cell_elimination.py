@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.class_sums import elimination_order
 from ppdinf.lattice.integer_rows import row_algebra
@@ -23,7 +23,7 @@ DEVIATIONS = 11.0  # standard deviations of a sum at which it is truncated
 NEAR = 2**9
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw complete blocks if elimination takes at most about 10 s, by an estimate of its multiplications."""
     if not isinstance(law, IntegerLaw) or isinstance(law, DoubleGeometric):
         return None
@@ -38,7 +38,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     return Offer("elimination", cells, lambda: Elimination(rows, [0] * rows.shape[0], potentials).draw)
 
 
-def elimination_work(rows: MatrixLike, half: NDArray[np.float64], law: IntegerLaw) -> float:
+def elimination_work(rows: MatrixLike, half: Reals, law: IntegerLaw) -> float:
     """Estimate the multiplications of an elimination."""
     reach = float(law.tail_start(LEFT_OUT))
     sizes = np.arange(-NEAR, NEAR + 1) * max(1.0, reach / NEAR)

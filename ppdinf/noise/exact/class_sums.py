@@ -10,8 +10,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.class_sums import CoreSums, core_sums
 from ppdinf.laws import DoubleGeometric, Law
@@ -25,7 +25,7 @@ QUICK = 2 * 10**8  # multiplications of an elimination that is cheap enough to u
 NARROW = 100.0  # rate above which the noise does not affect the estimate; its variance would overflow
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, largest: float = LARGEST_WORK) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers, *, largest: float = LARGEST_WORK) -> Answer:
     """Offer to draw a block if elimination takes at most about 10 s, by an estimate of its multiplications."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
@@ -39,7 +39,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, largest: 
     return Offer("elimination", cells, lambda: _build(structure, sums, cells, law), block="of public sums that cross")
 
 
-def quick_offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def quick_offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw a block if elimination takes almost no time; return None otherwise."""
     answer = offer(structure, law, cells, largest=QUICK)
     return answer if isinstance(answer, Offer) else None
@@ -66,7 +66,7 @@ def _work(structure: Structure, sums: CoreSums, rate: float) -> float:
     return work
 
 
-def _build(structure: Structure, sums: CoreSums, cells: NDArray[np.int64], law: DoubleGeometric) -> Draw:
+def _build(structure: Structure, sums: CoreSums, cells: Integers, law: DoubleGeometric) -> Draw:
     members = [np.flatnonzero(sums.variables == v) for v in range(sums.system.shape[1])]
     potentials = [
         product([(class_sum(int(structure.class_sizes[c]), law.epsilon), int(sums.heights[c])) for c in group])
@@ -77,7 +77,7 @@ def _build(structure: Structure, sums: CoreSums, cells: NDArray[np.int64], law: 
     place[cells] = np.arange(cells.size)
     of_class = [place[np.flatnonzero(structure.classes == c)] for c in range(structure.class_sizes.size)]
 
-    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(size: int, stream: BitStream) -> Integers:
         noise = np.empty((size, cells.size), np.int64)
         w = elimination.draw(size, stream)
         for v, group in enumerate(members):

@@ -6,22 +6,21 @@ from functools import reduce
 
 import numpy as np
 from flint import fmpz_mat
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import spsolve_triangular
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.margins import HierarchicalTable
-from ppdinf.lattice.systems import IntVector
 from ppdinf.noise.exact.klein import UNIT, Klein
 
 LARGEST_LOSS = 0.1  # largest loss of acceptance by rounding
 LARGEST = 200  # largest number of vectors that are orthogonalised again
 
-type Orthogonalised = tuple[sparse.csc_array, NDArray[np.float64], sparse.csr_array, float]
+type Orthogonalised = tuple[sparse.csc_array, Reals, sparse.csr_array, float]
 """Basis (n_classes, r), squared lengths (r,), mu (r, r) strictly upper triangular, and growth of rounding."""
 
 
@@ -75,7 +74,7 @@ def _table(table: HierarchicalTable, n_classes: int) -> Orthogonalised:
     return basis, squares * scale, mu, 4.0 ** len(chains) * inverse * (1 + longest)
 
 
-def _chain(weight: IntVector) -> tuple[sparse.csc_array, NDArray[np.float64], sparse.csr_array]:
+def _chain(weight: Integers) -> tuple[sparse.csc_array, Reals, sparse.csr_array]:
     """Return the vectors of a chain by columns, their squared lengths, and I + mu."""
     n, below = weight.size, np.cumsum(weight)
     vectors = sparse.eye_array(n, dtype=np.int64) - sparse.eye_array(n, k=-1, dtype=np.int64)
@@ -84,7 +83,7 @@ def _chain(weight: IntVector) -> tuple[sparse.csc_array, NDArray[np.float64], sp
     return sparse.csc_array(vectors), squares, sparse.csr_array(triangle)
 
 
-def _others(sums: sparse.csc_array, sizes: IntVector, tables: Sequence[HierarchicalTable]) -> list[Orthogonalised]:
+def _others(sums: sparse.csc_array, sizes: Integers, tables: Sequence[HierarchicalTable]) -> list[Orthogonalised]:
     """Orthogonalise the components of class sums that are not tables, by QR in the inner product of class means."""
     done = np.zeros(sums.shape[0], dtype=bool)
     for table in tables:
@@ -121,7 +120,7 @@ def _require_accurate(loss: float, rank: int) -> None:
         )
 
 
-def squares_across(x: Structure, step: NDArray[np.int64]) -> NDArray[np.float64]:
+def squares_across(x: Structure, step: Integers) -> Reals:
     """Return the squared lengths of the orthogonal parts of a basis of ``{z : A z = 0, <z, h> = 0}``."""
     if x.tables:
         whole = klein(x.lattice, x.tables)
@@ -140,7 +139,7 @@ def squares_across(x: Structure, step: NDArray[np.int64]) -> NDArray[np.float64]
     return np.asarray(klein(further.lattice, further.tables).squares)
 
 
-def _dependencies(whole: Klein, step: NDArray[np.int64]) -> NDArray[np.int64]:
+def _dependencies(whole: Klein, step: Integers) -> Integers:
     """Return the set D, in order."""
     m = whole.squares.size
     mu = sparse.csr_array((whole.factors, whole.columns, whole.starts), shape=(m, m))

@@ -17,11 +17,11 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.theta import enclose_mass, log_ratio
 from ppdinf.noise.primitives.enclosures import decide_bernoulli
@@ -39,10 +39,10 @@ class Klein:
     """A basis with its orthogonal parts; the constructor is `ppdinf.noise.exact.gram_schmidt.klein`."""
 
     basis: sparse.csr_array
-    squares: NDArray[np.float64]
-    starts: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    factors: NDArray[np.float64]
+    squares: Reals
+    starts: Integers
+    columns: Integers
+    factors: Reals
     slack: float
 
     def propose(self, variances: Sequence[Fraction], stream: BitStream) -> "Proposals":
@@ -98,12 +98,12 @@ class Proposals:
 
     klein: Klein
     variances: Sequence[Fraction]
-    rounded: NDArray[np.float64]
-    x: NDArray[np.int64]
-    centers: NDArray[np.float64]
-    z: NDArray[np.int64]
+    rounded: Reals
+    x: Integers
+    centers: Reals
+    z: Integers
 
-    def log_keep(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def log_keep(self) -> tuple[Reals, Reals]:
         """Return the log acceptance probability of each vector, and a bound on its rounding error."""
         return log_acceptance(self.x, self.centers, self.rounded, self.klein.squares, self.z)
 
@@ -132,13 +132,13 @@ def _draw_coordinates(
     pairs: Words,
     used: int,
     position: int,
-    variances: NDArray[np.float64],
-    x: NDArray[np.int64],
-    centers: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    factors: NDArray[np.float64],
+    variances: Reals,
+    x: Integers,
+    centers: Reals,
+    squares: Reals,
+    starts: Integers,
+    columns: Integers,
+    factors: Reals,
 ) -> tuple[int, int, int]:
     """Draw coordinates from `position` on, each by pairs of words; stop at an undecided pair."""
     m, turn = squares.size, math.log(2.0)
@@ -185,13 +185,7 @@ def _draw_coordinates(
 
 
 @jit
-def log_acceptance(
-    x: NDArray[np.int64],
-    centers: NDArray[np.float64],
-    variances: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    z: NDArray[np.int64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def log_acceptance(x: Integers, centers: Reals, variances: Reals, squares: Reals, z: Integers) -> tuple[Reals, Reals]:
     """Return the log acceptance probability of each vector, and a bound on its rounding error."""
     size, m = x.shape
     logs, error = np.empty(size), np.empty(size)

@@ -15,10 +15,10 @@ from functools import lru_cache, partial
 
 import numpy as np
 from flint import arb, ctx
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import L2Laplace, Law
@@ -38,7 +38,7 @@ PILOT = 2**8  # proposals of the pilot run that estimates the acceptance rate
 HOPELESS = 1e-5  # acceptance rate below which a system is declined
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw all cells (their blocks are not independent) if the acceptance rate is high enough."""
     if not isinstance(law, L2Laplace) or cells.size < structure.blocks.size:
         return None
@@ -70,7 +70,7 @@ class L2Mixture:
         self._counted, self._cumulative, self._margin = self._tabulate()
         self._enclosures = lru_cache(maxsize=2)(self._enclosed)
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return `size` independent draws, int64 of shape (size, d)."""
         d, m = self.klein.basis.shape
         noise = np.zeros((size, d), dtype=np.int64)
@@ -87,7 +87,7 @@ class L2Mixture:
         """Draw nodes, and a vector at the variance of each node."""
         return self.klein.propose([self._variance(j) for j in self._draw_nodes(size, stream).tolist()], stream)
 
-    def log_keep(self, proposals: Proposals) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def log_keep(self, proposals: Proposals) -> tuple[Reals, Reals]:
         """Return the log acceptance probability of each vector, and a bound on its rounding error."""
         logs, error = proposals.log_keep()
         x = float(self.epsilon) * np.sqrt(np.square(proposals.z.astype(np.float64)).sum(axis=1))
@@ -105,7 +105,7 @@ class L2Mixture:
         """Return a number of nodes with about all but 2^-bits of the mass."""
         return math.ceil(PER_UNIT * (math.sqrt(self.klein.squares.size) + math.sqrt(1.4 * bits) + 3))
 
-    def _draw_nodes(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def _draw_nodes(self, size: int, stream: BitStream) -> Integers:
         words = stream(size)
         u = words * 2.0**-64
         nodes = np.searchsorted(self._cumulative, u, side="right")
@@ -117,7 +117,7 @@ class L2Mixture:
             nodes[i] = compare_enclosures(words[i], 64, stream, self._find)
         return nodes
 
-    def _relevant_nodes(self, bits: int) -> tuple[NDArray[np.int64], float]:
+    def _relevant_nodes(self, bits: int) -> tuple[Integers, float]:
         """Return the relevant nodes in order, and a bound on the share of the other nodes, at most 2^-bits."""
         n = self._nodes(bits) + 1
         v = (np.arange(n) + 0.5) / PER_UNIT
@@ -129,7 +129,7 @@ class L2Mixture:
         counted[-2:] = True  # the last weights bound the tail
         return np.flatnonzero(counted), 2.0 * float(share[~counted].sum())
 
-    def _tabulate(self) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
+    def _tabulate(self) -> tuple[Integers, Reals, float]:
         """Return the relevant nodes, their distribution function, and a bound on its error."""
         n, dimension = self._nodes(64), self.klein.squares.size
         nodes, others = self._relevant_nodes(64)
@@ -153,7 +153,7 @@ class L2Mixture:
             low, high = (middle + 1, high) if bounds[middle][0] <= word else (low, middle)
         return int(nodes[low - 1]) if bounds[low - 1][1] <= word < bounds[low][0] else None
 
-    def _enclosed(self, bits: int) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
+    def _enclosed(self, bits: int) -> tuple[Integers, list[tuple[int, int]]]:
         """Return the relevant nodes, and integer enclosures of 2^bits times the distribution function around each."""
         n, dimension = self._nodes(bits), self.klein.squares.size
         nodes, others = self._relevant_nodes(bits)
@@ -182,7 +182,7 @@ def mixture_acceptance(mixture: L2Mixture) -> float:
 
 
 @jit
-def log_sum(x: NDArray[np.float64], per_unit: int) -> NDArray[np.float64]:
+def log_sum(x: Reals, per_unit: int) -> Reals:
     """Return log R(x) of nodes (j + 1/2) / per_unit; nodes further than 9 from sqrt(x) contribute less than 1e-17."""
     out = np.empty(x.size)
     for i in range(x.size):

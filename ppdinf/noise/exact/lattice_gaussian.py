@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.systems import MatrixLike
@@ -33,7 +33,7 @@ HOPELESS = 1e-5  # acceptance rate below which a block is declined
 LARGEST_LOSS = 0.01  # largest loss of acceptance by rounding
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw cells together if the acceptance rate is high enough."""
     if not isinstance(law, DiscreteGaussian):
         return None
@@ -53,7 +53,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 
         return Declined(narrow, acceptance / smallest)
 
-    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(size: int, stream: BitStream) -> Integers:
         return draw_gaussian(basis, law.variance, stream, size=size)
 
     return Offer("Klein", cells, lambda: draw, acceptance)
@@ -78,7 +78,7 @@ def too_narrow(acceptance: float, workable: str) -> str:
     )
 
 
-def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
+def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, size: int = 1) -> Integers:
     """Draw from the discrete Gaussian on a lattice exactly."""
     sigma_squared = positive_fraction("sigma_squared", sigma_squared)
     d, m = klein.basis.shape
@@ -103,7 +103,7 @@ def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:
 class ImageLattice:
     """A lattice with the norm |M z|."""
 
-    def __init__(self, basis: MatrixLike, matrix: NDArray[np.int64]) -> None:
+    def __init__(self, basis: MatrixLike, matrix: Integers) -> None:
         self.basis = sparse.csc_array(basis)
         self.image = (sparse.csr_array(matrix) @ self.basis).toarray()
         triangle = np.linalg.qr(self.image.astype(float), mode="r")
@@ -130,7 +130,7 @@ class ImageLattice:
         squares = self.lengths**2 * (1 - rounding)
         return Klein(sparse.csr_array(self.image), squares, starts, columns, mu.data, rounding)
 
-    def draw(self, variance: Fraction, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, variance: Fraction, size: int, stream: BitStream) -> Integers:
         """Draw vectors of the lattice, int64 of shape (size, d)."""
         images = draw_gaussian(self.klein, variance, stream, size=size)
         solved = np.rint(np.linalg.lstsq(self.image.astype(float), images.T.astype(float), rcond=None)[0])

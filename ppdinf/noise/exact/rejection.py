@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.integer_rows import eliminate_units, sparse_rows
 from ppdinf.lattice.kernel import Lattice
@@ -40,7 +41,7 @@ QUICK = 2 * 10**4  # cells drawn per accepted draw, cheap enough to use at once
 LONGEST = 4 * 10**8  # cells drawn per accepted draw, about 20 s
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, longest: float = LONGEST) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers, *, longest: float = LONGEST) -> Answer:
     """Offer to draw a block if the acceptance rate is high enough."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
@@ -51,13 +52,13 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64], *, longest: 
     if split is None or near < 1:
         return Declined(lambda: f"the acceptance rate of rejection would be about {acceptance:.0e}", near)
 
-    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(size: int, stream: BitStream) -> Integers:
         return draw_by_rejection(split, law.epsilon, stream, size=size)
 
     return Offer("rejection", cells, lambda: draw, acceptance, block="of public sums that cross")
 
 
-def quick_offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def quick_offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw a block if a draw takes at most 1 ms; return None otherwise."""
     answer = offer(structure, law, cells, longest=QUICK)
     return answer if isinstance(answer, Offer) else None
@@ -77,9 +78,9 @@ def _acceptance(split: "LatticeSplit", epsilon: Fraction) -> float:
 class LatticeSplit:
     """A lattice split into free cells, signed classes, and deciding cells; the constructor is `split_lattice`."""
 
-    free: NDArray[np.int64]
-    classes: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
-    deciding: NDArray[np.int64]
+    free: Integers
+    classes: list[tuple[Integers, Integers]]
+    deciding: Integers
     combination: sparse.csr_array
 
     def __eq__(self, other: object) -> bool:
@@ -95,7 +96,7 @@ class LatticeSplit:
         classes = [array for one in self.classes for array in one]
         return tuple(array.tobytes() for array in (self.free, self.deciding, *combination, *classes))
 
-    def propose(self, epsilon: Fraction, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def propose(self, epsilon: Fraction, size: int, stream: BitStream) -> tuple[Integers, Integers]:
         """Draw vectors, and the l1 norm of the deciding cells of each vector."""
         z = np.zeros((size, self.combination.shape[1]), dtype=np.int64)
         z[:, self.free] = draw_discrete_laplace(epsilon, size * self.free.size, stream).reshape(size, -1)
@@ -141,7 +142,7 @@ def split_lattice(lattice: Lattice) -> LatticeSplit | None:
     return LatticeSplit(np.flatnonzero(loose), classes, cells, combination)
 
 
-def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> NDArray[np.int64] | None:
+def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> Integers | None:
     """Return class sums that determine all others by integer combinations, one for each basis vector."""
     single = np.flatnonzero(np.diff(sums.indptr) == 1)
     single = single[np.abs(sums.data[sums.indptr[single]]) == 1]
@@ -154,7 +155,7 @@ def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> NDArray[np.i
     return np.array(pivots.columns, dtype=np.int64) if len(pivots.columns) == sums.shape[1] else None
 
 
-def _combinations(sums: sparse.csr_array, lead: NDArray[np.int64]) -> sparse.csr_array:
+def _combinations(sums: sparse.csr_array, lead: Integers) -> sparse.csr_array:
     """Return all class sums as combinations of the leading ones."""
     square = sparse.csr_array(sums[lead])
     if (np.diff(square.indptr) == 1).all():
@@ -163,7 +164,7 @@ def _combinations(sums: sparse.csr_array, lead: NDArray[np.int64]) -> sparse.csr
     return sparse.csr_array(sums @ np.array([[int(x.p) for x in row] for row in inverse.tolist()], dtype=np.int64))
 
 
-def draw_by_rejection(split: LatticeSplit, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
+def draw_by_rejection(split: LatticeSplit, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> Integers:
     """Draw from the l1 Laplace law on a lattice exactly."""
     epsilon = positive_fraction("epsilon", epsilon)
     d = split.combination.shape[1]
@@ -186,7 +187,7 @@ def rejection_acceptance(split: LatticeSplit, epsilon: Fraction) -> float:
     return float(np.mean(sums))
 
 
-def _accepted(epsilon: Fraction, decides: NDArray[np.int64], stream: BitStream) -> NDArray[np.bool_]:
+def _accepted(epsilon: Fraction, decides: Integers, stream: BitStream) -> Flags:
     """Draw a Bernoulli variable with probability exp(-epsilon k) for each k."""
-    exponent: NDArray[np.float64] = np.multiply(decides, float(epsilon))
+    exponent: Reals = np.multiply(decides, float(epsilon))
     return draw_bernoulli(-exponent, 2.0**-50 * exponent, lambda i: (-ball(epsilon * int(decides[i]))).exp(), stream)

@@ -4,14 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ppdinf._internal.values import Integers
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import Law
 from ppdinf.noise.primitives.stream import BitStream
 
-type Draw = Callable[[int, BitStream], NDArray[np.int64]]
+type Draw = Callable[[int, BitStream], Integers]
 """``draw(size, stream)`` returns exact draws of the noise, shape (size, n) for n cells."""
 
 
@@ -20,7 +18,7 @@ class Offer:
     """An exact sampler for the noise of some cells."""
 
     sampler: str
-    cells: NDArray[np.int64]
+    cells: Integers
     build: Callable[[], Draw]
     acceptance: float | None = None
     block: str = ""
@@ -40,9 +38,9 @@ class Declined:
 
 
 type Answer = Offer | Declined | None
-type Sampler = Callable[[Structure, Law, NDArray[np.int64]], Answer]
+type Sampler = Callable[[Structure, Law, Integers], Answer]
 
 
-def is_one_block(structure: Structure, cells: NDArray[np.int64]) -> bool:
+def is_one_block(structure: Structure, cells: Integers) -> bool:
     """Return whether the cells are a single block of the structure."""
     return bool((structure.blocks[cells] == structure.blocks[cells[0]]).all())

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
@@ -27,7 +28,7 @@ from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entri
 BATCH = 2**17  # cells per batch: the working arrays fit in the cache
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw the cells in classes with a public sum."""
     if not isinstance(law, DoubleGeometric):
         return None
@@ -36,13 +37,13 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
     # classes here, numbered from 0, without sorting cells
     labels = (np.cumsum(np.bincount(of_class) > 0) - 1)[of_class]
 
-    def draw(size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(size: int, stream: BitStream) -> Integers:
         return draw_partition(labels, int(labels.max()) + 1, law.epsilon, stream, size)
 
     return Offer("class", grouped, lambda: draw) if grouped.size else None
 
 
-def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> NDArray[np.int64]:
+def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> Integers:
     """Draw the noise of n cells given its sum exactly."""
     n, total, epsilon = _whole("n", n), _whole("total", total), positive_fraction("epsilon", epsilon)
     if n < 1:
@@ -65,7 +66,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
 
 def draw_partition(
     labels: NDArray[np.integer], n_classes: int, epsilon: Fraction, stream: BitStream, draws: int
-) -> NDArray[np.int64]:
+) -> Integers:
     """Draw the noise of a table whose cells are split into classes, with the sum 0 in every class."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
@@ -121,7 +122,7 @@ def negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
     return Inversion(weight, low, first)
 
 
-def compositions(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArray[np.int64]:
+def compositions(totals: Integers, n: int, stream: BitStream) -> Integers:
     """Draw uniform compositions of each total into n >= 2 parts, as partial sums 0 <= ... <= total."""
     bars = np.empty((len(totals), n + 1), dtype=np.int64)
     bars[:, 0] = 0
@@ -132,7 +133,7 @@ def compositions(totals: NDArray[np.int64], n: int, stream: BitStream) -> NDArra
 
 
 @jit
-def polya_urn(words: Words, position: int, bars: NDArray[np.int64]) -> int:
+def polya_urn(words: Words, position: int, bars: Integers) -> int:
     """Place n - 1 bars among the total + 1 gaps of each row, uniformly over multisets of gaps."""
     n: int = bars.shape[1] - 1
     row, placed = divmod(position, n - 1)

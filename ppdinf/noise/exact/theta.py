@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 from flint import arb, ctx
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Reals
 
 MEET = 0.16  # about 1/(2 pi), where both series converge equally fast
 FLAT = 4.0  # above this, the shift changes the mass by less than one part in 2^110
@@ -46,7 +46,7 @@ def log_ratio(f: float, v: float) -> float:
 
 
 @jit
-def log_gaussian_mass(v: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_gaussian_mass(v: Reals) -> Reals:
     """Return log rho(Z) for each variance."""
     out = np.empty(v.size)
     for i in range(v.size):
@@ -83,7 +83,7 @@ def enclose_mass(f: arb, v: arb) -> arb:
 class GaussianMasses:
     """Products of Gaussian masses rho_{v / g}(Z) over many squared lengths g."""
 
-    def __init__(self, squares: NDArray[np.float64]) -> None:
+    def __init__(self, squares: Reals) -> None:
         self._lengths, self._counts = np.unique(squares, return_counts=True)  # large v / g first
         self._products = lru_cache(maxsize=4)(self._product)
 
@@ -96,7 +96,7 @@ class GaussianMasses:
         total = math.fsum(narrow.tolist()) + 0.5 * (even - log_lengths)
         return total, float(np.abs(narrow).sum()) + 0.5 * (abs(even) + abs(log_lengths)) + number
 
-    def bounds(self, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+    def bounds(self, variances: Reals) -> Reals:
         """Bound the logarithm of the product from above, with lengths in bins."""
         bins = [part for part in np.array_split(np.arange(self._lengths.size), BINS) if part.size]
         out = np.zeros(variances.size)

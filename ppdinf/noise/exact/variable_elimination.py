@@ -8,10 +8,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 from flint import arb, arb_poly
-from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.class_sums import elimination_order
 from ppdinf.lattice.integer_rows import row_algebra
@@ -37,12 +36,12 @@ type Numbers = Array
 class EliminationFactor:
     """A variable or a message: its values (rows in lexicographic order) and their weights."""
 
-    values: NDArray[np.int64]
+    values: Integers
     weights: Numbers
-    steps: NDArray[np.int64]
+    steps: Integers
     relative: float
     absolute: float
-    variables: NDArray[np.int64]  # the variables of the factor: itself or the marginalized ones
+    variables: Integers  # the variables of the factor: itself or the marginalized ones
     stage: int = -1  # stage of the message
     parts: tuple["EliminationFactor", "EliminationFactor"] | None = None  # factors whose sum is this factor
 
@@ -52,7 +51,7 @@ class EliminationFactor:
         return PartialSumTable(self.values[0], self.weights, self.relative, self.absolute)
 
     @property
-    def shifts(self) -> NDArray[np.int64]:
+    def shifts(self) -> Integers:
         """Contribution of each value to the sums, one row per value."""
         return self.values @ self.steps
 
@@ -61,12 +60,12 @@ class EliminationFactor:
 class PartialSumTable:
     """Total weights of partial sums; the first entry belongs to the sums `origin`."""
 
-    origin: NDArray[np.int64]
+    origin: Integers
     entries: Numbers
     relative: float
     absolute: float
 
-    def look_up(self, sums: NDArray[np.int64]) -> Numbers:
+    def look_up(self, sums: Integers) -> Numbers:
         """Return the entries for sums of shape (..., n)."""
         at, shape = sums - self.origin, np.array(self.entries.shape, dtype=np.int64)
         inside = ((at >= 0) & (at < shape)).all(axis=-1)
@@ -74,9 +73,7 @@ class PartialSumTable:
         flat = np.where(inside, at @ strides, 0)
         return np.where(inside, self.entries.ravel()[flat], _zero(self.entries))
 
-    def support_bounds(
-        self, factor: EliminationFactor, low: NDArray[np.int64], high: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def support_bounds(self, factor: EliminationFactor, low: Integers, high: Integers) -> tuple[Integers, Integers]:
         """Return the smallest and largest sums with a factor, between `low` and `high`."""
         shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
         return (
@@ -84,9 +81,7 @@ class PartialSumTable:
             np.minimum(high, self.origin + shifts.max(axis=0) + shape - 1),
         )
 
-    def convolve(
-        self, factor: EliminationFactor, low: NDArray[np.int64], high: NDArray[np.int64], trim: float
-    ) -> "PartialSumTable":
+    def convolve(self, factor: EliminationFactor, low: Integers, high: Integers, trim: float) -> "PartialSumTable":
         """Return the table of sums with a factor, between `low` and `high`, without edges below `trim`."""
         shifts, shape = factor.shifts, np.array(self.entries.shape, dtype=np.int64)
         low, high = self.support_bounds(factor, low, high)
@@ -192,7 +187,7 @@ class Elimination:
             raise InvariantError("no integers satisfy the constraints within the windows of their weights")
         self._finer = lru_cache(maxsize=1)(partial(self._forward, exact=True))
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return `size` independent draws, int64 of shape (size, n)."""
         x = np.zeros((size, self._A.shape[1]), dtype=np.int64)
         sums = {len(self._stages) - 1: np.zeros((size, 0), dtype=np.int64)}
@@ -210,12 +205,7 @@ class Elimination:
         return x
 
     def _divide(
-        self,
-        path: tuple[int, ...],
-        factor: EliminationFactor,
-        total: NDArray[np.int64],
-        x: NDArray[np.int64],
-        stream: BitStream,
+        self, path: tuple[int, ...], factor: EliminationFactor, total: Integers, x: Integers, stream: BitStream
     ) -> None:
         """Draw the variables of a factor given their sum."""
         if factor.parts is None:
@@ -227,7 +217,7 @@ class Elimination:
 
     def _at(
         self, stages: list[_Stage], path: tuple[int, ...]
-    ) -> tuple[EliminationFactor, PartialSumTable, NDArray[np.int64], float]:
+    ) -> tuple[EliminationFactor, PartialSumTable, Integers, float]:
         """Return a factor, the table that it is added to, its shifts in the table, and the omitted mass."""
         s, k, *down = path
         factor, table, left_out = stages[s].factors[k], stages[s].tables[k], stages[s].tables[k + 1].absolute
@@ -292,16 +282,14 @@ class Elimination:
                     inputs[to].insert(0, message)
         return stages, log_normaliser, clear
 
-    def _merged(
-        self, variables: list[EliminationFactor], own: NDArray[np.int64], trim: float
-    ) -> list[EliminationFactor]:
+    def _merged(self, variables: list[EliminationFactor], own: Integers, trim: float) -> list[EliminationFactor]:
         """Merge variables with equal columns of A."""
         groups: dict[int, list[EliminationFactor]] = {}
         for i in own.tolist():
             groups.setdefault(int(self._alike[i]), []).append(variables[i])
         return [merged(group, trim) for group in groups.values()]
 
-    def _choose(self, path: tuple[int, ...], left: NDArray[np.int64], stream: BitStream) -> NDArray[np.int64]:
+    def _choose(self, path: tuple[int, ...], left: Integers, stream: BitStream) -> Integers:
         """Draw the values of one factor given the sums of this factor and the factors before it."""
         factor, table, shifts, left_out = self._at(self._stages, path)
         words, n = stream(len(left)), len(factor.weights)
@@ -326,7 +314,7 @@ class Elimination:
                 found[start + i] = compare_enclosures(words[start + i], 64, stream, verdict)
         return found
 
-    def _find(self, path: tuple[int, ...], left: NDArray[np.int64], word: int, bits: int) -> NDArray[np.int64] | None:
+    def _find(self, path: tuple[int, ...], left: Integers, word: int, bits: int) -> Integers | None:
         """Return the value of a factor for every u with these first bits; None if it is undecided."""
         factor, table, shifts, absolute = self._at(self._finer(bits)[0], path)
         left_out = arb(4 * absolute)
@@ -366,7 +354,7 @@ def _start(dimensions: int, exact: bool) -> PartialSumTable:
     return PartialSumTable(np.zeros(dimensions, dtype=np.int64), one, 0.0, UNDERFLOW)
 
 
-def _message(stage: _Stage, total: int, s: int, variables: NDArray[np.int64]) -> tuple[EliminationFactor, float] | None:
+def _message(stage: _Stage, total: int, s: int, variables: Integers) -> tuple[EliminationFactor, float] | None:
     """Close the first row of a stage: return the scaled weights of the sums of the other rows, and their total."""
     table = stage.tables[-1]
     at = total - int(table.origin[0])

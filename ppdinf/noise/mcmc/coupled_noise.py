@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import Law
@@ -63,14 +63,14 @@ class ChainNoise:
     sampler: str
     steps: int
     bound: TVBound
-    run: Callable[[int, np.random.Generator], NDArray[np.int64]]
+    run: Callable[[int, np.random.Generator], Integers]
 
     @property
     def distance(self) -> float:
         """Upper 95 % confidence limit of the total variation distance from the law, rounded up to two digits."""
         return min(1.0, two_digits_up(float(self.bound.upper(self.steps))))
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return the final states of `size` independent chains, int64 of shape (size, d)."""
         return self.run(size, np.random.Generator(ChaCha20(stream(4))))
 
@@ -97,7 +97,7 @@ def chain_noise(structure: Structure, law: Law) -> ChainNoise:
         raise InvariantError(f"no Markov chain is available for this system: {bound}; choose l2 or Gaussian noise")
     steps = LONGER * (int(bound.meetings.max()) - bound.lag)
 
-    def run(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def run(size: int, rng: np.random.Generator) -> Integers:
         if name == "lattice Gibbs":
             noise = noise_gibbs(moves, 1, burn=steps, chains=size, rng=rng)
         else:

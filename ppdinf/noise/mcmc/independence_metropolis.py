@@ -14,22 +14,22 @@ A. Doucet, P. E. Jacob, "Unbiased smoothing using particle independent Metropoli
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from flint import fmpz_mat
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
-from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.systems import MatrixLike, integer_matrix
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.laws.additive_law import double_geometric, log_mass
-from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Ints, Room, gibbs_moves, move_space, step, word
+from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Room, gibbs_moves, move_space, step, word
 from ppdinf.noise.mcmc.tv_bound import Meeting, NoiseChain, chains_in_threads
 from ppdinf.noise.primitives.integers import positive_fraction
 
@@ -40,14 +40,14 @@ class IndependenceProposal(NamedTuple):
     kind: int
     scale: float
     rate: float
-    free: Ints
-    solved: Ints
-    factors: Ints
+    free: Integers
+    solved: Integers
+    factors: Integers
     divisor: int
-    starts: Ints
-    cells: Ints
-    steps: Ints
-    limits: Ints
+    starts: Integers
+    cells: Integers
+    steps: Integers
+    limits: Integers
 
 
 LEVELS = 5  # number of levels per dimension of the lattice
@@ -114,7 +114,7 @@ class IndependenceMetropolis(NoiseChain):
         self,
         A: MatrixLike,
         law: Law,
-        rate: int | float | str | Fraction,
+        rate: Parameter,
         *,
         free: ArrayLike | None = None,
         B: MatrixLike | None = None,
@@ -157,7 +157,7 @@ class IndependenceMetropolis(NoiseChain):
         moves = GibbsMoves(self.system.kind, np.zeros(d), d, start, start[:0], start[:0], none, none, 0)
         return Annealing(self.system, moves, 0)
 
-    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
         return _run(self._chain, draws, thin, burn, rng)
 
     def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
@@ -191,7 +191,7 @@ def annealed(
     chains: int = 1,
     rng: int | np.random.Generator,
     threads: int | None = None,
-) -> tuple[Ints, NDArray[np.float64]]:
+) -> tuple[Integers, Reals]:
     """Run chains that start from the law of the proposals."""
     return chains_in_threads(lambda g: _run(own_rates(system), draws, 1, burn, g), chains, rng=rng, threads=threads)
 
@@ -207,13 +207,13 @@ def annealed_meeting(system: Annealing) -> Meeting:
 
 
 @jit
-def _first(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> float:
+def _first(z: Integers, system: Annealing, room: Room, rng: np.random.Generator) -> float:
     """Start from a proposal, or from zero noise, which always satisfies the constraints; return its log weight."""
     return anneal(z, system, room, rng) if system.levels else log_importance(z, system.start)
 
 
 @jit
-def _run(system: Annealing, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+def _run(system: Annealing, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
     d, room = system.moves.d, move_space(system.moves)
     out, z, candidate, accepted = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64), 0
     log_weight = _first(z, system, room, rng)
@@ -247,7 +247,7 @@ def _meeting(system: Annealing, lag: int, limit: int, rng: np.random.Generator) 
 
 
 @jit
-def anneal(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> float:
+def anneal(z: Integers, system: Annealing, room: Room, rng: np.random.Generator) -> float:
     """Draw a proposal into z and return the logarithm of its weight; overwrites the rates of solved cells."""
     moves, log_weight, before = system.moves, 0.0, 0.0
     if not draw_candidate(z, system.start, rng):
@@ -268,7 +268,7 @@ def anneal(z: Ints, system: Annealing, room: Room, rng: np.random.Generator) -> 
 
 
 @jit
-def log_importance(z: Ints, prepared: IndependenceProposal) -> float:
+def log_importance(z: Integers, prepared: IndependenceProposal) -> float:
     """Return the log of p(z) / q(z_I), up to a constant."""
     absolute, squares, proposed = 0, 0, 0
     for i in range(z.size):
@@ -280,7 +280,7 @@ def log_importance(z: Ints, prepared: IndependenceProposal) -> float:
 
 
 @jit
-def draw_candidate(z: Ints, prepared: IndependenceProposal, rng: np.random.Generator) -> bool:
+def draw_candidate(z: Integers, prepared: IndependenceProposal, rng: np.random.Generator) -> bool:
     """Draw a proposal into z; return whether it is an integer vector that satisfies the inequalities."""
     for i in prepared.free:
         z[i] = double_geometric(prepared.rate, rng)
@@ -300,7 +300,7 @@ def draw_candidate(z: Ints, prepared: IndependenceProposal, rng: np.random.Gener
     return True
 
 
-def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Ints, Ints, Ints, int]:
+def _solve(matrix: sparse.csc_array, free: ArrayLike | None) -> tuple[Integers, Integers, Integers, int]:
     """Return the index set, the other cells, and an integer matrix and divisor that give the other cells."""
     d = matrix.shape[1]
     order = np.arange(d)

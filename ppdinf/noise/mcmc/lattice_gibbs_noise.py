@@ -15,10 +15,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.move_families import Cycles
 from ppdinf.lattice.moves import connected_moves
@@ -27,15 +27,13 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.laws.additive_law import L1, L2, log_mass
 from ppdinf.noise.mcmc.tv_bound import in_threads
 
-type Ints = NDArray[np.int64]
-
 FAR = 2**60  # represents infinity
 LEFT_OUT = 40.0  # largest difference of exponents
 ALMOST_ONE = 1.0 - 2.0**-53
 LISTED = 2**14  # number of directions of the list in addition to the basis
 
 
-type Room = tuple[Ints, NDArray[np.float64]]
+type Room = tuple[Integers, Reals]
 
 
 @jit
@@ -46,14 +44,7 @@ def work_space(longest: int) -> Room:
 
 @jit
 def line_quantile(
-    z: Ints,
-    squares: int,
-    cells: Ints,
-    steps: Ints,
-    kind: int,
-    rates: NDArray[np.float64],
-    u: float,
-    scratch: Room,
+    z: Integers, squares: int, cells: Integers, steps: Integers, kind: int, rates: Reals, u: float, scratch: Room
 ) -> int:
     """Return the u-quantile of t."""
     if kind == L1:
@@ -66,7 +57,7 @@ def line_quantile(
 
 
 @jit
-def _piecewise_geometric(z: Ints, cells: Ints, steps: Ints, rates: NDArray[np.float64], u: float, scratch: Room) -> int:
+def _piecewise_geometric(z: Integers, cells: Integers, steps: Integers, rates: Reals, u: float, scratch: Room) -> int:
     (turn, last), (rise, lift, grade, height, mass) = scratch
     n, slope, level = cells.size, 0.0, 0.0
     for i in range(n):  # insertion sort of the breakpoints, with the changes of slope and level
@@ -156,13 +147,13 @@ class GibbsMoves(NamedTuple):
     """Input of the compiled chain: the law, the directions, and the table of a two-way system."""
 
     kind: int
-    rates: NDArray[np.float64]
+    rates: Reals
     d: int
-    starts: Ints
-    cells: Ints
-    steps: Ints
-    rows: Ints
-    columns: Ints
+    starts: Integers
+    cells: Integers
+    steps: Integers
+    rows: Integers
+    columns: Integers
     sweep: int
 
 
@@ -199,13 +190,13 @@ def noise_gibbs(
     chains: int = 1,
     rng: int | np.random.Generator,
     threads: int | None = None,
-) -> Ints:
+) -> Integers:
     """Run chains of noise from zero, one draw per sweep."""
     return np.stack(in_threads(lambda g: _run(moves, draws, burn, g), chains, rng=rng, threads=threads))
 
 
 @jit
-def _run(moves: GibbsMoves, draws: int, burn: int, rng: np.random.Generator) -> Ints:
+def _run(moves: GibbsMoves, draws: int, burn: int, rng: np.random.Generator) -> Integers:
     z, out = np.zeros(moves.d, np.int64), np.empty((draws, moves.d), np.int64)
     room = move_space(moves)
     for draw in range(-burn, draws):
@@ -241,7 +232,7 @@ def move_space(moves: GibbsMoves) -> Room:
 
 
 @jit
-def step(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
+def step(z: Integers, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
     """Make one move of z in place, determined by the random word `seed`."""
     n_rows, n_columns = moves.rows.shape
     if n_rows:
@@ -252,7 +243,7 @@ def step(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
 
 
 @jit
-def _line(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
+def _line(z: Integers, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
     r = int(_uniform(seed, 0) * (moves.starts.size - 1))
     cells = moves.cells[moves.starts[r] : moves.starts[r + 1]]
     steps = moves.steps[moves.starts[r] : moves.starts[r + 1]]
@@ -266,7 +257,7 @@ def _line(z: Ints, moves: GibbsMoves, seed: np.uint64, room: Room) -> None:
 
 
 @jit
-def _pair(z: Ints, table: Ints, rate: float, seed: np.uint64, room: Room) -> None:
+def _pair(z: Integers, table: Integers, rate: float, seed: np.uint64, room: Room) -> None:
     n, width = table.shape
     r, s = int(_uniform(seed, 1) * n), int(_uniform(seed, 2) * (n - 1))
     one, other = table[r], table[s + 1 if s >= r else s]

@@ -20,12 +20,12 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Integers
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.kernel import kernel
 from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import Law
 from ppdinf.laws.additive_law import double_geometric, log_mass
-from ppdinf.noise.mcmc.lattice_gibbs_noise import Ints
 from ppdinf.noise.mcmc.tv_bound import NoiseChain
 
 
@@ -35,9 +35,9 @@ class Jumps(NamedTuple):
     kind: int
     scale: float
     d: int
-    starts: Ints
-    cells: Ints
-    steps: Ints
+    starts: Integers
+    cells: Integers
+    steps: Integers
     rate: float
 
 
@@ -102,7 +102,7 @@ class LatticeMetropolis(NoiseChain):
     def __init__(self, A: MatrixLike, law: Law, a: float) -> None:
         self.system = jumps(kernel(A).basis, law, a)
 
-    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
         return _run(self.system, draws, thin, burn, rng)
 
     def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
@@ -111,7 +111,7 @@ class LatticeMetropolis(NoiseChain):
 
 
 @jit
-def _run(system: Jumps, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Ints, float]:
+def _run(system: Jumps, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
     """Run Algorithm 1 from a draw of the jump distribution, as the paper suggests."""
     out = np.empty((draws, system.d), np.int64)
     z, e, accepted = np.zeros(system.d, np.int64), np.empty(system.starts.size - 1, np.int64), 0
@@ -126,14 +126,14 @@ def _run(system: Jumps, draws: int, thin: int, burn: int, rng: np.random.Generat
 
 
 @jit
-def jump(e: Ints, rate: float, rng: np.random.Generator) -> None:
+def jump(e: Integers, rate: float, rng: np.random.Generator) -> None:
     """Draw the jump of each coordinate."""
     for j in range(e.size):
         e[j] = double_geometric(rate, rng)
 
 
 @jit
-def move(z: Ints, e: Ints, sign: int, system: Jumps) -> tuple[int, int]:
+def move(z: Integers, e: Integers, sign: int, system: Jumps) -> tuple[int, int]:
     """Add ``sign * B e`` to z in place; return the changes of |z|_1 and |z|_2^2."""
     absolute, squares = 0, 0
     for j in range(e.size):
@@ -148,7 +148,7 @@ def move(z: Ints, e: Ints, sign: int, system: Jumps) -> tuple[int, int]:
 
 
 @jit
-def metropolis(z: Ints, e: Ints, system: Jumps, u: float) -> bool:
+def metropolis(z: Integers, e: Integers, system: Jumps, u: float) -> bool:
     """Move z by the jump e if the uniform u is at most the ratio of masses; return whether it moved."""
     squares = 0
     for i in range(z.size):
@@ -182,7 +182,16 @@ def _meeting(system: Jumps, lag: int, limit: int, rng: np.random.Generator) -> i
 
 
 @jit
-def pair_step(z: Ints, y: Ints, v: Ints, w: Ints, e: Ints, f: Ints, system: Jumps, rng: np.random.Generator) -> None:
+def pair_step(
+    z: Integers,
+    y: Integers,
+    v: Integers,
+    w: Integers,
+    e: Integers,
+    f: Integers,
+    system: Jumps,
+    rng: np.random.Generator,
+) -> None:
     """Move two chains together: z = B v and y = B w, in place; e and f receive the proposed jumps."""
     for j in range(v.size):
         e[j] = double_geometric(system.rate, rng)

@@ -18,10 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ppdinf._internal.rationals import Parameter, as_fraction
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import PrivacyError
 
 ENOUGH = 30
@@ -46,12 +47,12 @@ def in_threads[Result](
 
 
 def chains_in_threads(
-    run: Callable[[np.random.Generator], tuple[NDArray[np.int64], float]],
+    run: Callable[[np.random.Generator], tuple[Integers, float]],
     chains: int,
     *,
     rng: int | np.random.Generator,
     threads: int | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Integers, Reals]:
     """Run chains that return states, shape (draws, d), and the fraction of accepted proposals."""
     states, accepted = zip(*in_threads(run, chains, rng=rng, threads=threads), strict=True)
     return np.stack(states), np.array(accepted)
@@ -69,7 +70,7 @@ class NoiseChain(ABC):
         chains: int = 1,
         rng: int | np.random.Generator,
         threads: int | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    ) -> tuple[Integers, Reals]:
         """Run independent chains; these draws are for research and are never a release.
 
         Returns
@@ -90,7 +91,7 @@ class NoiseChain(ABC):
         return chains_in_threads(lambda g: self._run(draws, thin, burn, g), chains, rng=rng, threads=threads)
 
     @abstractmethod
-    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]: ...
+    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]: ...
 
     @abstractmethod
     def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
@@ -130,7 +131,7 @@ class TVBound:
     """
 
     lag: int
-    meetings: NDArray[np.int64]
+    meetings: Integers
     limit: int
     confidence: float = 0.95
 
@@ -139,17 +140,17 @@ class TVBound:
         """Number of pairs that had not met; if it is positive, the bound is 1."""
         return int((self.meetings < 0).sum())
 
-    def excess(self, steps: ArrayLike) -> NDArray[np.float64]:
+    def excess(self, steps: ArrayLike) -> Reals:
         """Return N_t of each pair (last axis) at each number of steps t; inf for pairs that have not met."""
         left = self.meetings - self.lag - np.asarray(steps)[..., None]
         counts = np.maximum(0.0, np.ceil(left / self.lag))
         return np.where(self.meetings < 0, np.inf, counts)
 
-    def estimate(self, steps: ArrayLike) -> NDArray[np.float64]:
+    def estimate(self, steps: ArrayLike) -> Reals:
         """Estimate the bound on TV(q_t, q) after each number of steps, at most 1."""
         return np.minimum(1.0, self.excess(steps).mean(axis=-1))
 
-    def upper(self, steps: ArrayLike) -> NDArray[np.float64]:
+    def upper(self, steps: ArrayLike) -> Reals:
         """Upper confidence limit of the bound after each number of steps, at most 1."""
         if self.unmet:
             return np.ones(np.shape(steps))

@@ -17,13 +17,12 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
+
+from ppdinf._internal.values import Reals
 
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
-
-type Reals = NDArray[np.float64]
 
 
 def normals(stream: BitStream, *shape: int) -> Reals:

@@ -19,8 +19,8 @@ from threading import Lock
 
 import numpy as np
 from flint import arb, ctx
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.noise.primitives.stream import BitStream
 
 _one_precision = Lock()  # python-flint has one working precision for all threads
@@ -66,17 +66,14 @@ def is_below(word: int, probability: Callable[[], arb], bits: int) -> bool | Non
 
 
 def draw_bernoulli(
-    log_probability: NDArray[np.float64],
-    error: NDArray[np.float64] | float,
-    enclose: Callable[[int], arb],
-    stream: BitStream,
-) -> NDArray[np.bool_]:
+    log_probability: Reals, error: Reals | float, enclose: Callable[[int], arb], stream: BitStream
+) -> Flags:
     """Draw independent Bernoulli variables exactly."""
     words = stream(len(log_probability))
     u = words * 2.0**-64
     p = np.exp(np.minimum(log_probability, 0.0))
     margin = (p + u) * (2.0 * np.asarray(error) + ROUNDING) + 2.0**-60
-    events: NDArray[np.bool_] = u < p - margin
+    events: Flags = u < p - margin
     for i in np.flatnonzero(~events & (u <= p + margin)).tolist():
         events[i] = decide_bernoulli(words[i], partial(enclose, i), stream)
     return events
@@ -90,9 +87,7 @@ def decide_bernoulli(word: np.uint64, probability: Callable[[], arb], stream: Bi
 type Row = Callable[[int], list[arb]]
 
 
-def draw_rows(
-    matrix: NDArray[np.float64], rows: NDArray[np.int64], enclose: Row, stream: BitStream
-) -> NDArray[np.int64]:
+def draw_rows(matrix: Reals, rows: Integers, enclose: Row, stream: BitStream) -> Integers:
     """Draw a column for every requested row exactly."""
     words = stream(rows.size)
     drawn = np.empty(rows.size, dtype=np.int64)

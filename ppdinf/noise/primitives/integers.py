@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.primitives.enclosures import compare_enclosures, integer_bounds, is_below, precision, scaled
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entries
@@ -30,7 +30,7 @@ HALF_TABLE = 2**12  # blocks on each side of the mode, with all but 2^-64 of the
 LARGEST = 2**61  # bound on draws, so that sums of draws fit 64-bit integers
 
 
-def bernoulli(probability: Callable[[], arb], size: int, stream: BitStream, *, width: int = 64) -> NDArray[np.bool_]:
+def bernoulli(probability: Callable[[], arb], size: int, stream: BitStream, *, width: int = 64) -> Flags:
     """Draw ``size`` independent Bernoulli variables with one probability exactly."""
     words = stream(size)
     low, high = scaled(probability, width)
@@ -49,14 +49,14 @@ class _InversionTable:
     upper: Array
     kept: Array
 
-    def find(self, words: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def find(self, words: Array) -> tuple[Integers, Flags]:
         """Return the block of every u with the first digits of each word, and whether the word decides it."""
         rows = np.searchsorted(self.lower, words, side="right")
         inside = rows < len(self.lower)
         settled = inside & (self.upper[np.where(inside, rows, 0)] <= words)
         return self.first + rows, settled
 
-    def kept_below(self, blocks: NDArray[np.int64]) -> Array:
+    def kept_below(self, blocks: Integers) -> Array:
         """Return the bound below which words accept an integer of the block with certainty; 0 outside the table."""
         rows = blocks - self.first
         inside = (rows >= 0) & (rows < len(self.kept))
@@ -75,7 +75,7 @@ class Inversion:
         self._table = lru_cache(maxsize=4)(self._tabulate)
         self._table(width)
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return ``size`` independent draws."""
         if self.block == 1:
             return self.mode + self._draw_blocks(size, stream)
@@ -87,7 +87,7 @@ class Inversion:
             waiting = waiting[~kept]
         return draws
 
-    def _draw_blocks(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def _draw_blocks(self, size: int, stream: BitStream) -> Integers:
         words = stream(size)
         blocks, settled = self._table(self.width).find(words)
         for i in np.flatnonzero(~settled):
@@ -98,7 +98,7 @@ class Inversion:
         blocks, settled = self._table(bits).find(np.array([word], dtype=object))
         return int(blocks[0]) if settled[0] else None
 
-    def _propose(self, size: int, stream: BitStream) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _propose(self, size: int, stream: BitStream) -> tuple[Integers, Flags]:
         """Draw blocks, an integer in each block, and the acceptance of each integer."""
         blocks = self._draw_blocks(size, stream)
         above = blocks >= 0
@@ -180,17 +180,17 @@ def _ratios(weights: list[arb]) -> list[arb]:
     return [after / before for before, after in pairwise([*weights, arb(0)])]
 
 
-def draw_discrete_laplace(epsilon: Fraction, size: int, stream: BitStream) -> NDArray[np.int64]:
+def draw_discrete_laplace(epsilon: Fraction, size: int, stream: BitStream) -> Integers:
     """Draw from P(k) proportional to exp(-epsilon |k|) on the integers (the double geometric law)."""
     return _laplace(positive_fraction("epsilon", epsilon)).draw(size, stream)
 
 
-def draw_discrete_gaussian(sigma_squared: Fraction, size: int, stream: BitStream) -> NDArray[np.int64]:
+def draw_discrete_gaussian(sigma_squared: Fraction, size: int, stream: BitStream) -> Integers:
     """Draw from P(k) proportional to exp(-k^2 / (2 sigma^2)) on the integers."""
     return _gaussian(positive_fraction("sigma_squared", sigma_squared)).draw(size, stream)
 
 
-def uniform_integers(limits: NDArray[np.integer], stream: BitStream) -> NDArray[np.int64]:
+def uniform_integers(limits: NDArray[np.integer], stream: BitStream) -> Integers:
     """Draw one integer from {0, ..., n - 1} for every n of an array."""
     values = np.empty(len(limits), dtype=np.int64)
     fill_entries(_bounded_each, stream, len(limits), np.asarray(limits, dtype=np.uint64), values)
@@ -198,7 +198,7 @@ def uniform_integers(limits: NDArray[np.integer], stream: BitStream) -> NDArray[
 
 
 @jit
-def _bounded_each(words: Words, position: int, limits: Words, values: NDArray[np.int64]) -> int:
+def _bounded_each(words: Words, position: int, limits: Words, values: Integers) -> int:
     for word in words:
         value, accepted = bounded(word, limits[position])
         if accepted:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.noise.primitives.enclosures import decide_bernoulli
 from ppdinf.noise.primitives.stream import BitStream, Words
 
@@ -61,7 +62,7 @@ class LazyReals:
         return int(self._taken[part][index - self._starts[part]])
 
 
-type Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
+type Drawn = tuple[Reals, Integers]
 
 
 def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> Drawn:
@@ -88,7 +89,7 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
     return values, places
 
 
-def betas(a: NDArray[np.float64], exact: list[Fraction], b: Fraction, reals: LazyReals, stream: BitStream) -> Drawn:
+def betas(a: Reals, exact: list[Fraction], b: Fraction, reals: LazyReals, stream: BitStream) -> Drawn:
     """Draw a beta variable of shapes a and b for each a."""
     values, places = np.empty(a.size), np.empty(a.size, dtype=np.int64)
     waiting = np.arange(a.size)
@@ -128,7 +129,7 @@ def _keep_beta(a: Fraction, b: Fraction, x: arb) -> arb:
 
 def _decide_undecided(
     verdicts: NDArray[np.int8],
-    values: NDArray[np.float64],
+    values: Reals,
     bits: Words,
     start: int,
     reals: LazyReals,
@@ -168,7 +169,7 @@ def _verdict(bit: np.uint64, p: float) -> int:
 
 @jit
 def _gamma_each(
-    words: Words, digits: NDArray[np.uint16], shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
+    words: Words, digits: NDArray[np.uint16], shape: float, values: Reals, verdicts: NDArray[np.int8]
 ) -> None:
     """Propose variables, and accept or reject those that the first 16 bits decide."""
     half = 0.5 * (1.0 - shape)
@@ -180,9 +181,7 @@ def _gamma_each(
 
 
 @jit
-def _gamma_late(
-    late: NDArray[np.int64], bits: Words, shape: float, values: NDArray[np.float64], verdicts: NDArray[np.int8]
-) -> None:
+def _gamma_late(late: Integers, bits: Words, shape: float, values: Reals, verdicts: NDArray[np.int8]) -> None:
     for i in late:
         t = values[i]
         if not math.isnan(t):
@@ -190,14 +189,7 @@ def _gamma_late(
 
 
 @jit
-def _beta_each(
-    words: Words,
-    bits: Words,
-    a: NDArray[np.float64],
-    b: float,
-    values: NDArray[np.float64],
-    verdicts: NDArray[np.int8],
-) -> None:
+def _beta_each(words: Words, bits: Words, a: Reals, b: float, values: Reals, verdicts: NDArray[np.int8]) -> None:
     for i in range(words.size):
         x = _generalised_exponential(words[i], b)
         values[i] = x

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.klein import KEPT, OPEN, UNIT, WIDE, Klein, _draw_coordinates
 from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR
@@ -33,16 +33,16 @@ NOWHERE = sparse.csr_array((0, 0), dtype=np.int64)
 class Drawn:
     """Noise and the terms of its acceptance probability."""
 
-    z: NDArray[np.int64]
-    x: NDArray[np.int64]
-    centers: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    z: Integers
+    x: Integers
+    centers: Reals
+    squares: Reals
 
-    def square(self, t: NDArray[np.float64]) -> float:
+    def square(self, t: Reals) -> float:
         """Return the sum of z^2 / t."""
         return float((self.z.astype(np.float64) ** 2 / t).sum())
 
-    def log_ratio(self, t: NDArray[np.float64]) -> float:
+    def log_ratio(self, t: Reals) -> float:
         """Return the log ratio of exp(-sum z^2 / 2t) to the proposal, both with their Gaussian normalisers."""
         return _log_weight(self.x + self.centers, self.squares) - 0.5 * self.square(t)
 
@@ -61,11 +61,11 @@ class Drawn:
 class Block:
     """Triangular factors of B' T^-1 B. The coordinates of the last columns of B may be given; the others are drawn."""
 
-    def __init__(self, basis: NDArray[np.int64], t: NDArray[np.float64]) -> None:
+    def __init__(self, basis: Integers, t: Reals) -> None:
         self._basis = basis
         self.lower, self.rounding = _factored((basis / t[:, np.newaxis]).T @ basis, float(t.size + 6))
 
-    def draw(self, given: NDArray[np.int64], stream: BitStream) -> Drawn:
+    def draw(self, given: Integers, stream: BitStream) -> Drawn:
         """Draw noise B x around 0 given the last coordinates."""
         m = len(self.lower) - given.size
         lengths = np.diag(self.lower)
@@ -75,7 +75,7 @@ class Block:
         return Drawn(self._basis @ np.concatenate([x, given]), x, centers, squares)
 
 
-def draw_on(basis: NDArray[np.int64], t: NDArray[np.float64], stream: BitStream) -> Drawn:
+def draw_on(basis: Integers, t: Reals, stream: BitStream) -> Drawn:
     """Draw noise around 0 in the integer span of a basis given the scales of cells, the last coordinate first."""
     block = Block(basis, t)
     under_control(block.rounding)
@@ -90,9 +90,7 @@ def under_control(rounding: float) -> None:
         )
 
 
-def _draw_block(
-    squares: NDArray[np.float64], factors: NDArray[np.float64], shifts: NDArray[np.float64], stream: BitStream
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _draw_block(squares: Reals, factors: Reals, shifts: Reals, stream: BitStream) -> tuple[Integers, Reals]:
     """Draw integers x_i around -(shift_i + sum_(j > i) factor_ij x_j), the last first, and minus the centers."""
     m = squares.size
     if not m:
@@ -109,16 +107,16 @@ def _draw_block(
 class RowCoordinates(NamedTuple):
     """Coordinates of rows in the form of the module `klein`; the last coordinate, fixed at 1, holds the shifts."""
 
-    squares: NDArray[np.float64]
-    starts: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    mu: NDArray[np.float64]
-    shifts: NDArray[np.float64]
-    x: NDArray[np.int64]
-    centers: NDArray[np.float64]
+    squares: Reals
+    starts: Integers
+    columns: Integers
+    mu: Reals
+    shifts: Reals
+    x: Integers
+    centers: Reals
 
     @classmethod
-    def of(cls, squares: NDArray[np.float64], mu: NDArray[np.float64]) -> "RowCoordinates":
+    def of(cls, squares: Reals, mu: Reals) -> "RowCoordinates":
         """Return coordinates that are all 0, with shifts 0."""
         n, c = squares.shape
         starts = np.append(0, np.cumsum(np.arange(c - 1, 0, -1)))
@@ -127,14 +125,7 @@ class RowCoordinates(NamedTuple):
         x[:, 0, -1] = 1
         return cls(squares, starts, columns, mu, np.zeros((n, c - 1)), x, np.zeros((n, 1, c)))
 
-    def draw(
-        self,
-        pulls: NDArray[np.float64],
-        ties: NDArray[np.int64],
-        ground: int,
-        lacking: NDArray[np.int64],
-        stream: BitStream,
-    ) -> None:
+    def draw(self, pulls: Reals, ties: Integers, ground: int, lacking: Integers, stream: BitStream) -> None:
         """Draw row by row and update `lacking`, the remaining column sums; `pulls` are coefficients."""
         n, _, c = self.x.shape
         place, position, state = 0, 1, (self, pulls, ties, ground, lacking)
@@ -161,10 +152,10 @@ def _draw_rows(
     place: int,
     position: int,
     rows: RowCoordinates,
-    pulls: NDArray[np.float64],
-    ties: NDArray[np.int64],
+    pulls: Reals,
+    ties: Integers,
     ground: int,
-    lacking: NDArray[np.int64],
+    lacking: Integers,
 ) -> tuple[int, int, int, int]:
     """Draw coordinates until the words are used up or a comparison is undecided."""
     squares, starts, columns, mu, shifts, x, centers = rows
@@ -195,7 +186,7 @@ def _draw_rows(
     return place, position, used, KEPT
 
 
-def _factored(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.float64], float]:
+def _factored(precision: Reals, units: float) -> tuple[Reals, float]:
     try:
         return triangle(precision, units)
     except np.linalg.LinAlgError:
@@ -203,7 +194,7 @@ def _factored(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.
 
 
 @jit
-def triangle(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.float64], float]:
+def triangle(precision: Reals, units: float) -> tuple[Reals, float]:
     """Return the lower triangle L with precision = L L' up to rounding, and a bound on the rounding error."""
     lower, m = np.linalg.cholesky(precision), len(precision)
     unit_diagonal = lower.copy()
@@ -214,7 +205,7 @@ def triangle(precision: NDArray[np.float64], units: float) -> tuple[NDArray[np.f
 
 
 @jit
-def _log_weight(offsets: NDArray[np.float64], squares: NDArray[np.float64]) -> float:
+def _log_weight(offsets: Reals, squares: Reals) -> float:
     total = 0.0
     for i in range(offsets.size):
         y, v = offsets[i], 1.0 / squares[i]

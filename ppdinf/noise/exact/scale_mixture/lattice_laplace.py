@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact import rejection
@@ -37,13 +38,11 @@ PER_ROW = 0.2  # smallest decrease of the log acceptance rate per row of A
 LARGEST_RANK = 300  # largest rank of the lattice
 HIGHEST = Fraction(15, 16)  # largest leverage of a cell
 
-type Vectors = NDArray[np.int64]
-
 
 class ShortMoves:
     """Short vectors of a lattice."""
 
-    def __init__(self, basis: Vectors) -> None:
+    def __init__(self, basis: Integers) -> None:
         self.d, self.m = basis.shape
         self.basis = np.array(fmpz_mat(basis.T.tolist()).lll().tolist(), dtype=object).astype(np.int64).T
         vectors = _combined(self.basis.T)
@@ -57,7 +56,7 @@ class ShortMoves:
         lengths = [int(norm) for norm in np.unique(norms) if self.supports(every, int(norm) - 1)]
         self.lengths = lengths[:3]
 
-    def supports(self, wide: NDArray[np.bool_], path: int) -> bool:
+    def supports(self, wide: Flags, path: int) -> bool:
         """Return whether wide cells support the lattice; patterns of small lattices are cached."""
         return self._remembered(wide.tobytes(), path)
 
@@ -67,29 +66,25 @@ class ShortMoves:
         wanted = self.m - alone.size
         return bool((alone >= 0).all()) and independent_modulo_2(self._odd, within, wanted).size == wanted
 
-    def basis_on(self, t: NDArray[np.float64], wide: NDArray[np.bool_], path: int) -> Vectors:
+    def basis_on(self, t: Reals, wide: Flags, path: int) -> Integers:
         """Return a basis of a supported lattice, shape (d, m), of short vectors in the metric of the scales."""
         within, alone = self._vectors_by_support(wide, np.where(wide, 1 / t, 0.0), path)
         chosen = independent_modulo_2(self._odd, within, self.m - alone.size)
         return self._bases(np.concatenate([chosen, alone]).tobytes())
 
-    def _basis_of(self, places: bytes) -> Vectors:
+    def _basis_of(self, places: bytes) -> Integers:
         found = lattice_basis(self.basis, self.vectors[np.frombuffer(places, dtype=np.int64)].T)
         found.flags.writeable = False
         return found
 
-    def _vectors_by_support(
-        self, wide: NDArray[np.bool_], weights: NDArray[np.float64], path: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _vectors_by_support(self, wide: Flags, weights: Reals, path: int) -> tuple[Integers, Integers]:
         """Return the vectors within the wide cells by length, and the shortest vector for each other cell."""
         listed = int(np.searchsorted(self.norms, path + 1, side="right"))
         return _shortest(self.vectors[:listed], wide, weights)
 
 
 @jit
-def _shortest(
-    vectors: Vectors, wide: NDArray[np.bool_], weights: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _shortest(vectors: Integers, wide: Flags, weights: Reals) -> tuple[Integers, Integers]:
     """Return the vectors within wide cells by length, and for each other cell its shortest vector or -1."""
     d = wide.size
     within, lengths = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors))
@@ -110,7 +105,7 @@ def _shortest(
     return within[np.argsort(lengths[:size], kind="mergesort")], alone[~wide]
 
 
-def _combined(basis: Vectors) -> Vectors:
+def _combined(basis: Integers) -> Integers:
     """Return sums and differences of short vectors, at most as long as the longest row of a basis."""
     rng = np.random.default_rng(0)
     longest = int((basis**2).sum(axis=1).max(initial=0))
@@ -132,14 +127,14 @@ def _combined(basis: Vectors) -> Vectors:
     return _unique(np.concatenate([basis, found]))
 
 
-def _unique(vectors: Vectors) -> Vectors:
+def _unique(vectors: Integers) -> Integers:
     """Return unique vectors up to sign, identified by a random linear form modulo 2^64."""
     form = np.random.default_rng(1).integers(1, 2**62, vectors.shape[1])
     return vectors[np.unique(np.abs(vectors @ form), return_index=True)[1]]
 
 
 @jit
-def independent_modulo_2(odd: NDArray[np.uint8], candidates: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+def independent_modulo_2(odd: NDArray[np.uint8], candidates: Integers, wanted: int) -> Integers:
     """Choose up to `wanted` vectors that are independent modulo 2, in order."""
     width = odd.shape[1]
     chosen = np.empty(max(wanted, 0), np.int64)
@@ -170,7 +165,7 @@ def independent_modulo_2(odd: NDArray[np.uint8], candidates: NDArray[np.int64], 
     return chosen[:size]
 
 
-def lattice_basis(basis: Vectors, found: Vectors) -> Vectors:
+def lattice_basis(basis: Integers, found: Integers) -> Integers:
     """Return a lattice basis whose orthogonal parts are not longer than the parts of the given independent vectors."""
     rounded = found.astype(np.float64)
     back = np.rint(np.linalg.solve(rounded.T @ rounded, rounded.T @ basis))
@@ -183,7 +178,7 @@ def lattice_basis(basis: Vectors, found: Vectors) -> Vectors:
     return np.array([[int(x) for x in row] for row in product.tolist()], dtype=np.int64)
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw a block that is not a two-way table, if the acceptance rate is high and rejection is slower."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
@@ -211,7 +206,7 @@ def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
 class LatticeSystem:
     """A lattice in the form of the mixture over scales: one row of cells."""
 
-    def __init__(self, A: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
+    def __init__(self, A: Integers, basis: Integers) -> None:
         self.leverages = Leverages(A[independent_rows(A)])
         rows = np.unique(A[A.any(axis=1)], axis=0)
         found = [one for row in rows if (one := self.leverages.integrated(row)) is not None]
@@ -227,11 +222,11 @@ class LatticeSystem:
         """Return the law of the proposed scales."""
         return LeverageScales(self.leverages, self.sums, epsilon, min(END, width), path / width)
 
-    def support(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
+    def support(self, wide: Flags, path: Fraction) -> int | None:
         """Return the path length if wide cells support the lattice, otherwise None."""
         return int(path) if self.moves.supports(wide[0], int(path)) else None
 
-    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], support: int, stream: BitStream) -> Drawn:
+    def noise(self, t: Reals, wide: Flags, support: int, stream: BitStream) -> Drawn:
         """Draw noise given scales."""
         basis = self.moves.basis_on(t[0], wide[0], support)
         drawn = draw_on(basis, t[0], stream)

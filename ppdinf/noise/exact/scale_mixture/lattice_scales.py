@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat, fmpz_mat
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.noise.exact.scale_mixture.mixture import MixtureScales
 from ppdinf.noise.exact.scale_mixture.scales import Excess, Part, SumScales
 from ppdinf.noise.primitives.enclosures import draw_bernoulli, precision
@@ -28,8 +28,8 @@ ACCURATE = 2.0**-21  # accepted error of a log determinant in floating point; ab
 class DisjointSum:
     """A sum over cells that can be integrated out."""
 
-    cells: NDArray[np.int64]
-    entries: NDArray[np.int64]
+    cells: Integers
+    entries: Integers
     power: Fraction
 
     @property
@@ -42,7 +42,7 @@ class DisjointSum:
 class Leverages:
     """A system of full row rank, and the leverage of each cell."""
 
-    def __init__(self, A: NDArray[np.int64]) -> None:
+    def __init__(self, A: Integers) -> None:
         self.A = A
         matrix = fmpz_mat(A.tolist())
         self.determinant = int((matrix * matrix.transpose()).det())
@@ -52,7 +52,7 @@ class Leverages:
         self.starts = np.searchsorted(cells, np.arange(A.shape[1] + 1))
         self.rows, self.entries = rows, A[rows, cells].astype(np.float64)
 
-    def integrated(self, entries: NDArray[np.int64]) -> DisjointSum | None:
+    def integrated(self, entries: Integers) -> DisjointSum | None:
         """Return a sum of the row space as a sum to be integrated out, or None if this gains nothing."""
         cells = np.flatnonzero(entries)
         own = entries[cells].tolist()
@@ -95,7 +95,7 @@ def disjoint(sums: Sequence[DisjointSum], cells: int) -> list[DisjointSum]:
     return best
 
 
-def independent_rows(A: NDArray[np.int64]) -> list[int]:
+def independent_rows(A: Integers) -> list[int]:
     """Choose rows of A that span its row space."""
     echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
     pivots = []
@@ -135,10 +135,10 @@ class LeverageScales:
             for e, share in zip(one.cells.tolist(), one.shares, strict=True):
                 self.gammas[e] -= one.power * share / 2
         self.excess = Excess(epsilon, end, resistance, float(sum(self.gammas)) / len(self.gammas))
-        self.kinds: dict[SumScales, list[tuple[int, NDArray[np.int64]]]] = {}
+        self.kinds: dict[SumScales, list[tuple[int, Integers]]] = {}
         known: dict[tuple[tuple[Fraction, ...], tuple[int, ...], Fraction], SumScales] = {}
 
-        def add(place: int, cells: NDArray[np.int64], squares: tuple[int, ...], beta: Fraction) -> None:
+        def add(place: int, cells: Integers, squares: tuple[int, ...], beta: Fraction) -> None:
             key = tuple(self.gammas[e] for e in cells.tolist()), squares, beta
             law = known.setdefault(key, SumScales(*key, self.excess))
             self.kinds.setdefault(law, []).append((place, cells))
@@ -174,7 +174,7 @@ class LeverageScales:
         """Number of cells whose scales an attempt draws first."""
         return len(self.gammas)
 
-    def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_keep(self, values: Reals) -> Reals:
         """Return the log acceptance probability of each set of scales, with error at most 2^-20."""
         system = self.leverages
         t = values[:, 0]
@@ -183,7 +183,7 @@ class LeverageScales:
             with precision(512):
                 log_det[i] = float(system.enclose_log_determinant([arb(x) for x in t[i].tolist()]))
         powers = np.log(t) @ np.array([float(g) for g in self.gammas])
-        log_keep: NDArray[np.float64] = 0.5 * (math.log(system.determinant) - log_det) + powers
+        log_keep: Reals = 0.5 * (math.log(system.determinant) - log_det) + powers
         for one in self.sums:
             squares = one.entries.astype(np.float64) ** 2
             log_keep += float(one.power) / 2 * np.log(t[:, one.cells] @ squares / squares.sum())
@@ -220,13 +220,7 @@ class LeverageScales:
 
 
 @jit
-def _log_determinants(
-    t: NDArray[np.float64],
-    n: int,
-    starts: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    entries: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _log_determinants(t: Reals, n: int, starts: Integers, rows: Integers, entries: Reals) -> tuple[Reals, Reals]:
     """Return log det(A T A') and a bound on its error."""
     size, d = t.shape
     log_determinants, error = np.empty(size), np.empty(size)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 from scipy.special import erfc, erfcx
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, Drawn
 from ppdinf.noise.exact.scale_mixture.scales import LOG_ERROR
@@ -42,7 +42,7 @@ CHECKED = 256  # attempts of the pilot run whose wide cells are checked
 HOPELESS = 2.0**36  # no pilot run if an estimate of the cells per draw is larger: a draw would take hours
 
 
-def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
+def root_of(wide: Flags, path: Fraction | int) -> int | None:
     """Return the possible root with most wide cells; None if the table is not supported."""
     degrees = wide.sum(axis=1)
     if path <= 3:
@@ -55,11 +55,7 @@ def root_of(wide: NDArray[np.bool_], path: Fraction | int) -> int | None:
 
 
 def kept_for_spanning_tree(
-    z: NDArray[np.int64],
-    epsilon: Fraction,
-    width: Fraction,
-    supported: Callable[[NDArray[np.bool_]], bool],
-    stream: BitStream,
+    z: Integers, epsilon: Fraction, width: Fraction, supported: Callable[[Flags], bool], stream: BitStream
 ) -> bool:
     """Accept noise with probability c(0) / c(z); cells are wide from scale `width` on."""
     square = epsilon**2 * width / 2
@@ -77,7 +73,7 @@ def kept_for_spanning_tree(
             return False
 
 
-def _stays_narrow(sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction, i: int) -> arb:
+def _stays_narrow(sizes: Integers, epsilon: Fraction, width: Fraction, i: int) -> arb:
     """Enclose the probability that a cell is narrow for z, given that it is narrow for z = 0."""
     size = int(sizes[i])
     x = size / (2 * ball(width)).sqrt()
@@ -86,9 +82,7 @@ def _stays_narrow(sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction, 
     return narrow / (2 * y.erf())
 
 
-def _log_stays_narrow(
-    sizes: NDArray[np.int64], epsilon: Fraction, width: Fraction
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _log_stays_narrow(sizes: Integers, epsilon: Fraction, width: Fraction) -> tuple[Reals, Reals]:
     """Return the logs of the probabilities that `_stays_narrow` encloses, and bounds on their errors."""
     w, eps = float(width), float(epsilon)
     x, y = sizes / math.sqrt(2 * w), eps * math.sqrt(w / 2)
@@ -100,7 +94,7 @@ def _log_stays_narrow(
 
 
 @jit
-def _root(wide: NDArray[np.bool_], order: NDArray[np.int64]) -> int:
+def _root(wide: Flags, order: Integers) -> int:
     """Return the first possible root by the number of wide cells, or -1; rows with fewest are checked first."""
     root: int
     for root in order[::-1]:
@@ -129,13 +123,13 @@ class MixtureScales:
     """Sets of scales in floating point, and the real numbers that they approximate."""
 
     law: ScaleLaw
-    values: NDArray[np.float64]
-    near: NDArray[np.bool_]  # cells that are drawn from their excess
-    cells: NDArray[np.int64]  # index of each cell's real number
+    values: Reals
+    near: Flags  # cells that are drawn from their excess
+    cells: Integers  # index of each cell's real number
     reals: LazyReals
-    sums: NDArray[np.int64]  # index of each sum's real number, if any
+    sums: Integers  # index of each sum's real number, if any
 
-    def __getitem__(self, subset: NDArray[np.bool_]) -> "MixtureScales":
+    def __getitem__(self, subset: Flags) -> "MixtureScales":
         """Return a subset of the sets."""
         values, near, cells = self.values[subset], self.near[subset], self.cells[subset]
         return MixtureScales(self.law, values, near, cells, self.reals, self.sums[subset])
@@ -146,7 +140,7 @@ class MixtureScales:
         values, near, cells, sums = (np.concatenate(pair, axis=1) for pair in pairs)
         return MixtureScales(self.law, values, near, cells, self.reals, sums)
 
-    def log_keep(self) -> NDArray[np.float64]:
+    def log_keep(self) -> Reals:
         """Return the log acceptance probability of each set of scales, with error at most 2^-20."""
         return self.law.log_keep(self.values)
 
@@ -176,7 +170,7 @@ class ScaleMixture:
             else:
                 self._predict()
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return `size` independent draws, int64 of shape (size, cells), row by row."""
         r, c = self.system.shape
         noise = np.empty((size, r, c), dtype=np.int64)
@@ -191,7 +185,7 @@ class ScaleMixture:
                     break
         return noise.reshape(size, r * c)
 
-    def _attempts(self, number: int, stream: BitStream) -> Iterator[NDArray[np.int64]]:
+    def _attempts(self, number: int, stream: BitStream) -> Iterator[Integers]:
         """Yield the accepted noise of `number` attempts."""
         scales = self.scales.kept(number, stream)
         for i, (t, wide) in enumerate(zip(scales.values, self._wide(scales), strict=True)):
@@ -207,13 +201,13 @@ class ScaleMixture:
             if self._kept_for_spanning_tree(drawn.z, stream):
                 yield drawn.z
 
-    def _kept_for_spanning_tree(self, z: NDArray[np.int64], stream: BitStream) -> bool:
-        def supported(wide: NDArray[np.bool_]) -> bool:
+    def _kept_for_spanning_tree(self, z: Integers, stream: BitStream) -> bool:
+        def supported(wide: Flags) -> bool:
             return self.system.support(wide, self.path) is not None
 
         return kept_for_spanning_tree(z, self.epsilon, self.width, supported, stream)
 
-    def log_keep(self, drawn: Drawn, t: NDArray[np.float64]) -> float:
+    def log_keep(self, drawn: Drawn, t: Reals) -> float:
         """Return the log acceptance probability of noise given its scales."""
         bound = self.system.m * (self.scales.excess.log_flat + SLACK) + float(self.scales.excess.log(t).sum())
         return float(drawn.log_ratio(t)) - 0.5 * self.system.m * math.log1p(-SLACK) - bound
@@ -227,10 +221,10 @@ class ScaleMixture:
             bound += sum((self.scales.excess.enclose_log(x) for x, n in zip(row, below, strict=True) if n), arb(0))
         return (drawn.enclose_ratio(t, self.system.enclose_log_determinant(t)) - bound).exp()
 
-    def _wide(self, scales: MixtureScales) -> NDArray[np.bool_]:
+    def _wide(self, scales: MixtureScales) -> Flags:
         """Return which scales are at least the width."""
         t, width = scales.values, float(self.width)
-        wide: NDArray[np.bool_] = t >= width
+        wide: Flags = t >= width
         for i, row, column in np.argwhere(np.abs(t - width) <= 2 * LOG_ERROR * width).tolist():
             bits = 64
             while True:

@@ -8,10 +8,9 @@ from functools import cached_property, partial
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers, Reals
 from ppdinf.noise.exact.theta import enclose_mass, log_gaussian_mass
 from ppdinf.noise.primitives.enclosures import decide_bernoulli, draw_bernoulli
 from ppdinf.noise.primitives.integers import bernoulli
@@ -32,7 +31,7 @@ class Excess:
         self.rate, self.end, self.resistance, self.gamma = epsilon**2 / 2, end, resistance, gamma
         self.log_flat = float(log_theta(np.array([1 / (1 / float(end) + float(resistance))]))[0])  # log (1 + kappa)
 
-    def log(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log(self, t: Reals) -> Reals:
         """Return log(1 + excess) of each scale."""
         log_excess = log_theta(1 / (1 / t + float(self.resistance))) - self.log_flat
         return np.where(t < float(self.end), log_excess, 0.0)
@@ -48,7 +47,7 @@ class Excess:
         """Enclose log(1 + kappa)."""
         return enclose_log_theta(1 / (1 / ball(self.end) + ball(self.resistance)))
 
-    def kept(self, t: NDArray[np.float64], cell: Callable[[int], arb], stream: BitStream) -> NDArray[np.bool_]:
+    def kept(self, t: Reals, cell: Callable[[int], arb], stream: BitStream) -> Flags:
         """Accept cells drawn from the bound of their excess with the ratio of excess and bound."""
         excess = np.expm1(self.log(t))
         log_rest = 0.5 * np.log(t) + (self.bounded[0] - float(self.rate)) * t - math.log(self.bounded[1])
@@ -100,7 +99,7 @@ class Excess:
         return float(np.trapezoid(above * density, np.log(t)))
 
 
-def log_theta(t: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_theta(t: Reals) -> Reals:
     """Return the log of theta3(t) = sum over k of exp(-2 pi^2 k^2 t)."""
     wide = np.maximum(t, 1e-300)
     return log_gaussian_mass(wide.ravel()).reshape(wide.shape) - 0.5 * np.log(2 * np.pi * wide)
@@ -115,10 +114,10 @@ def enclose_log_theta(t: arb) -> arb:
 class Part:
     """Scales of the cells of sums of one kind, shape (size, cells), and the real numbers that they approximate."""
 
-    values: NDArray[np.float64]
-    near: NDArray[np.bool_]
-    cells: NDArray[np.int64]
-    sums: NDArray[np.int64]
+    values: Reals
+    near: Flags
+    cells: Integers
+    sums: Integers
 
     @classmethod
     def empty(cls, size: int, cells: int) -> "Part":
@@ -126,7 +125,7 @@ class Part:
         shape = size, cells
         return cls(np.empty(shape), np.empty(shape, np.bool_), np.empty(shape, np.int64), np.zeros(size, np.int64))
 
-    def fill(self, where: NDArray[np.int64], part: "Part", kept: NDArray[np.bool_]) -> None:
+    def fill(self, where: Integers, part: "Part", kept: Flags) -> None:
         """Copy the accepted entries of another part to the given indices."""
         self.values[where], self.near[where] = part.values[kept], part.near[kept]
         self.cells[where], self.sums[where] = part.cells[kept], part.sums[kept]
@@ -192,7 +191,7 @@ class SumScales:
             part.values[:] *= np.where(part.near, 1.0, np.exp(-x / a)[:, np.newaxis])
         return part
 
-    def _kept(self, part: Part, reals: LazyReals, stream: BitStream) -> NDArray[np.bool_]:
+    def _kept(self, part: Part, reals: LazyReals, stream: BitStream) -> Flags:
         """Return which sums are accepted, given their excesses and the remaining factor of R^-beta."""
         values, near = part.values, part.near
         kept = np.ones(len(values), dtype=np.bool_)
@@ -225,7 +224,7 @@ class SumScales:
 
     # -- the cells that are drawn from their excess --------------------------------------------------------------
 
-    def _draw_near(self, size: int, stream: BitStream) -> NDArray[np.bool_]:
+    def _draw_near(self, size: int, stream: BitStream) -> Flags:
         drawn, waiting = np.empty((size, len(self.gammas)), dtype=np.bool_), np.arange(size)
         while waiting.size:
             near = np.empty((waiting.size, len(self.gammas)), dtype=np.bool_)
@@ -250,7 +249,7 @@ class SumScales:
             waiting = np.concatenate([waiting[~kept], into[~good]])
         return drawn
 
-    def _shapes(self, near: NDArray[np.bool_]) -> tuple[list[Fraction], NDArray[np.int64]]:
+    def _shapes(self, near: Flags) -> tuple[list[Fraction], Integers]:
         """Return the distinct shapes of the sum of the cells not near zero, and the index of each row's shape."""
         if len(self.classes) == 1:
             which = near.sum(axis=1)
@@ -287,7 +286,7 @@ class SumScales:
         return close / (close + far.gamma() * (-far * ball(self.excess.rate).log()).exp())
 
 
-def _places(members: list[int]) -> NDArray[np.int64] | slice:
+def _places(members: list[int]) -> Integers | slice:
     """Return the indices of cells in a row, as a slice if possible."""
     one = members == list(range(members[0], members[-1] + 1))
     return slice(members[0], members[-1] + 1) if one else np.array(members)

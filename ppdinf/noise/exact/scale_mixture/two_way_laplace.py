@@ -6,9 +6,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 from flint import arb, arb_mat
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.margins import HierarchicalTable
 from ppdinf.laws import DoubleGeometric, Law
@@ -68,7 +68,7 @@ class RowScales:
         values, near, cells = part.values.reshape(full), part.near.reshape(full), part.cells.reshape(full)
         return MixtureScales(self, values, near, cells, reals, part.sums.reshape(size, rows))
 
-    def log_keep(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_keep(self, values: Reals) -> Reals:
         """Return the log acceptance probability of each set of scales, or of its first rows, within 2^-20."""
         return _log_keep(values, self.shape[0])
 
@@ -113,7 +113,7 @@ def enclose_column_determinant(t: list[list[arb]]) -> arb:
 
 
 @jit
-def _log_keep(values: NDArray[np.float64], of: int) -> NDArray[np.float64]:
+def _log_keep(values: Reals, of: int) -> Reals:
     """Return log (r^(c-1) prod_i R_i^(-1/r) prod_e t_e^(1/r) / det)^(r / 2 of), by star-mesh steps."""
     size, r, c = values.shape
     out = np.empty(size)
@@ -148,7 +148,7 @@ def _log_keep(values: NDArray[np.float64], of: int) -> NDArray[np.float64]:
     return out
 
 
-def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int, stream: BitStream) -> Drawn:
+def draw_given_scales(t: Reals, wide: Flags, root: int, stream: BitStream) -> Drawn:
     """Draw noise on a supported table."""
     r, c = t.shape
     # the spine: the root and the rows that cover its missing columns
@@ -188,7 +188,7 @@ def draw_given_scales(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int
     )
 
 
-def spine_rows(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> dict[int, tuple[int, list[int]]]:
+def spine_rows(t: Reals, wide: Flags, root: int) -> dict[int, tuple[int, list[int]]]:
     """Return the rows for the columns that the root does not cover: their ties to the root and their columns."""
     lacking = ~wide[root]
     spine: dict[int, tuple[int, list[int]]] = {}
@@ -201,18 +201,14 @@ def spine_rows(t: NDArray[np.float64], wide: NDArray[np.bool_], root: int) -> di
 
 
 def _basis(
-    shape: tuple[int, int],
-    wide: NDArray[np.bool_],
-    root: int,
-    spine: dict[int, tuple[int, list[int]]],
-    ground: int,
-) -> NDArray[np.int64]:
+    shape: tuple[int, int], wide: Flags, root: int, spine: dict[int, tuple[int, list[int]]], ground: int
+) -> Integers:
     """Return the fundamental cycles of the spine, the root's row first, and a path from each column to the ground."""
     _, c = shape
     rows = [root, *spine]
     owner = {j: (n + 1, tie) for n, (tie, columns) in enumerate(spine.values()) for j in columns}
 
-    def to_root(j: int, sign: int, vector: NDArray[np.int64]) -> None:
+    def to_root(j: int, sign: int, vector: Integers) -> None:
         """Add the path of the tree from a column to the root."""
         if j not in owner:
             vector[0, j] += sign
@@ -246,8 +242,8 @@ def _basis(
 
 @jit
 def _factor_rows(
-    t: NDArray[np.float64], others: NDArray[np.int64], after: NDArray[np.float64], ties: NDArray[np.int64], ground: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
+    t: Reals, others: Integers, after: Reals, ties: Integers, ground: int
+) -> tuple[Reals, Reals, Reals, float]:
     """Factor the form of each row: return squares, U, coefficients of the remaining column sums, and the rounding."""
     n, c = others.size, t.shape[1]
     squares, mu, pulls = np.ones((n, c)), np.zeros((n, c * (c - 1) // 2)), np.empty((n, c - 1, c - 1))
@@ -287,7 +283,7 @@ def _factor_rows(
     return squares, mu, pulls, rounding
 
 
-def offer(structure: Structure, law: Law, cells: NDArray[np.int64]) -> Answer:
+def offer(structure: Structure, law: Law, cells: Integers) -> Answer:
     """Offer to draw a block that is a two-way table with both margins public and one cell per position."""
     if not isinstance(law, DoubleGeometric) or not is_one_block(structure, cells):
         return None
@@ -332,11 +328,11 @@ class TwoWayTable:
         end = min(END, width / max(Fraction(1), 4 - path))
         return RowScales(self.shape, epsilon, end, path / width)
 
-    def support(self, wide: NDArray[np.bool_], path: Fraction) -> int | None:
+    def support(self, wide: Flags, path: Fraction) -> int | None:
         """Return the root of a spanning tree of wide cells with paths of this length, or None."""
         return root_of(wide, path)
 
-    def noise(self, t: NDArray[np.float64], wide: NDArray[np.bool_], support: int, stream: BitStream) -> Drawn:
+    def noise(self, t: Reals, wide: Flags, support: int, stream: BitStream) -> Drawn:
         """Draw noise given scales."""
         return draw_given_scales(t, wide, support, stream)
 
@@ -355,7 +351,7 @@ class TwoWayLaplace(ScaleMixture):
         super().__init__(TwoWayTable((max(shape), min(shape))), epsilon)
         self.shape = shape
 
-    def draw(self, size: int, stream: BitStream) -> NDArray[np.int64]:
+    def draw(self, size: int, stream: BitStream) -> Integers:
         """Return `size` independent draws, int64 of shape (size, r * c), in C order."""
         noise = super().draw(size, stream)
         if self.shape != self.system.shape:
