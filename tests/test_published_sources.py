@@ -197,8 +197,23 @@ REFUSED = {
     "an archive": (b"PK\x03\x04", {}, "is not a readable spreadsheet|install ppdinf"),
     "a line list": (b"person,a,b\n1,x,u\n2,x,u\n3,y,v\n", {}, "Rows repeat their labels: if .*--count-rows"),
     "two columns of counts": (b"a,fed,clad\nx,3,4\ny,5,6\n", {}, "--wide month .*: fed, clad"),
-    "mixed years": (b"year,n\n2018,3\n2019,4\n2015-2019,20\n", {}, "'2015-2019' of 'year' contains '2018'"),
+    "mixed years": (b"year,n\n2018,3\n2019,4\n2015-2019,20\n", {}, "'2015-2019' of 'year' overlaps '2018'"),
     "a mark in a wide table": (b"a,2018,2019\nx,3,4\ny,?,6\n", {}, "line 3, column '2018': '\\?' is not an integer"),
+    "overlapping years": (b"year,n\n2014-2018,3\n2015-2019,4\n", {}, "'2014-2018' of 'year' overlaps '2015-2019'"),
+    "a document": (b"%PDF-1.4\n1,2\n", {}, "t.csv is a PDF document: save it as CSV"),
+    "a page as a spreadsheet": (b"\xef\xbb\xbf <html><table>", {}, "is HTML or XML: save it as CSV"),
+    "records": (b'[{"a": "x", "n": 3}]', {}, "is JSON: save it as CSV"),
+    "a mark that a note explains": (
+        b"a,n\nx,10\ny,*\n\nNote: * means zero\n", {"rule": "suppressed(1, 9)"},
+        "'\\*' has two meanings, 1 to 9 by the rule, and 0 by a note: Line 5",
+    ),
+    "a mark beside a number": (
+        b"a,flag,n\nx,S,120\ny,,3\n", {"rule": "suppressed(1, 9)"}, "line 2, column 'n': '120' is printed, but another",
+    ),
+    "a mark with two rules": (b"a,n\nx,*\n", {"rule": "suppressed(1, 9) then marked({'*': '0'})"}, "two meanings"),
+    "a count that the rule hides": (b"a,n\nx,3\n", {"rule": "nhs-hes"}, "line 2, column 'n': '3' is impossible"),
+    "a blank label": (b"a,b,n\nA,f,1\n,m,2\nB,f,3\nB,m,4\n", {}, "line 3, column 'a': the label is blank, and the"),
+    "blank labels of repeated blocks": (b"a,b,n\nA,f,1\n,m,2\nA,f,3\n,m,4\n", {}, "line 3, column 'a': the label is b"),
     "the same column twice": (b"a,n,n\nx,3,4\ny,5,6\n", {}, "--value .*: n, n \\(2\\)"),
 }  # fmt: skip
 
@@ -209,3 +224,50 @@ def test_bad_files_are_refused_with_the_way_out(case, tmp_path):
     (tmp_path / "t.csv").write_bytes(text)
     with pytest.raises(PpdinfError, match=message):
         read_published(tmp_path / "t.csv", **options)
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_merged_labels_are_filled_down_or_refused(levels, tmp_path):
+    """Outer labels in the first row of each block only; in the reverse order they are not blocks."""
+    names = ["state", "county", "sex"][-levels:]
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        rows = [(f"s{i}", f"c{i}{j}", sex) for i in range(3) for j in range(rng.integers(1, 4)) for sex in "fm"]
+        full = pd.DataFrame([row[-levels:] for row in rows], columns=names).assign(n=rng.integers(0, 99, len(rows)))
+        merged = full.copy()
+        for k, name in enumerate(names[:-1]):
+            merged[name] = full[name].where(~full.duplicated(names[: k + 1]), "")
+        understood = []
+        seen = read_published(merged, value="n", explain=understood.append)
+        assert seen.equals(read_published(full, value="n"))
+        assert "Merged labels, filled down: " in str(understood[0])
+        with pytest.raises(LabelError, match="the label is blank"):
+            read_published(merged.iloc[::-1], value="n", dims=names)
+
+
+def test_lost_zeros_and_other_periods_are_named(tmp_path):
+    """Labels are joined as text: 1001 is not 01001. School years share one year and do not overlap."""
+    understood, sums = [], tmp_path / "s.csv"
+    table = pd.DataFrame(
+        {"fips": ["1001", "1001", "42001", "42001"], "sex": [*"fmfm"], "n": [3, 4, 5, 6], "year": 2019}
+    )
+    read_published(table, value="n", explain=understood.append)
+    assert "Codes of 'fips' such as '1001' seem to lack a leading zero" in str(understood[0])
+    sums.write_text("fips,n\n01001,7\n42001,11\n")
+    with pytest.raises(LabelError, match="no label '01001' of 'fips', but '1001': leading zeros were lost"):
+        read_published(table, value="n", public=[sums])
+    sums.write_text("sex,year,n\nf,2020,8\nm,2020,10\n")
+    with pytest.raises(
+        LabelError, match=r"s\.csv: 'year' is '2020', but '2019' in the table: state sums of one period"
+    ):
+        read_published(table, value="n", public=[sums])
+    school = pd.DataFrame({"year": ["2018-19", "2019-20"], "n": [3, 4]})
+    assert read_published(school, value="n").shape == (2,)
+
+
+def test_infer_names_the_command_for_tables_and_measurements(tmp_path):
+    (tmp_path / "t.csv").write_text("a,n\nx,3\ny,12\n")
+    run("read", tmp_path / "t.csv", "--output", tmp_path / "t.ppd")
+    for arguments in (["t.csv"], ["t.csv", "--rule", "cdc-wonder"], ["t.ppd"]):
+        text = run("infer", tmp_path / arguments[0], *arguments[1:], "--output", tmp_path / "out", code=1)
+        assert f"infer reads releases. ppdinf denoise {arguments[0]} estimates the counts" in " ".join(text.split())

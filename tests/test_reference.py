@@ -135,7 +135,8 @@ def test_the_page_of_the_command_line_has_each_option_of_each_command(generated_
     found = command_line.commands()
     assert {"ppdinf denoise", "ppdinf session begin"} < set(sections) == set(found) - {"ppdinf"}
     for name, section in sections.items():
-        options = [option for parameter in found[name][0].params for option in parameter.opts if option[:2] == "--"]
+        shown = [parameter for parameter in found[name][0].params if not parameter.hidden]
+        options = [option for parameter in shown for option in parameter.opts if option[:2] == "--"]
         assert [option for option in options if not re.search(rf"^\| `{option}[ `]", section, flags=re.M)] == []
     assert "| `--rounded BASE` |" in sections["ppdinf denoise"]
     assert "requires `--data`" in sections["ppdinf demo"]  # outside of code, two hyphens become a dash

@@ -33,7 +33,7 @@ def markdown(text):
 def parameters(command, context):
     """Return the name and the help of each argument and option, as on the terminal."""
     rows = []
-    for parameter in command.params:
+    for parameter in (parameter for parameter in command.params if not parameter.hidden):
         name, text = parameter.get_help_record(context)
         plain, _, kind = name.partition(" <")
         kind = re.sub(r"list\[(.*)\]| range", r"\1", kind.rstrip(">")).lower()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DRAWS = typer.Option(help="Draws per chain, after as many tuning steps, but at most 500.", min=10)
 CHAINS = typer.Option(help="Chains.", min=2)
 CORES = typer.Option(help="Number of parallel processes; by default the number of cores.", min=1)
+OF_TABLES = ("--value", "--dims", "--rule", "--noise", "--rounded", "--suppressed")  # of denoise, not of infer
 SEED = typer.Option(help="Seed of the analysis. The noise of a release has no seed.", min=0)
 
 
@@ -51,6 +52,7 @@ def infer(
     chains: Annotated[int, CHAINS] = 4,
     cores: Annotated[int | None, CORES] = None,
     seed: Annotated[int, SEED] = 1,
+    described: Annotated[str | None, typer.Option(*OF_TABLES, hidden=True)] = None,
 ) -> None:
     """Estimate confidential counts and rates from a release, with calibrated intervals.
 
@@ -61,23 +63,24 @@ def infer(
     With --formula, fits that regression and writes parameters.csv, posterior.csv (the counts) and model.py, the PyMC
     code of the model.
     """
+    from ppdinf.datasets.printed_file import SUFFIXES
+
+    is_table = described is not None or file.suffix.lower() in SUFFIXES
+    release = None if is_table else ppd.measurements.read_ppd(file)
+    if not isinstance(release, ppd.Release):
+        raise LabelError(
+            f"infer reads releases. ppdinf denoise {file.name} estimates the counts of a published table or of "
+            "measurements, with the same --rule and --noise; a regression of them is a model in Python, "
+            "ppd.PartiallyPrivate(..., release=ppd.read_published(...))"
+        )
     console = stdout()
-    release = ppd.read_release(file)
+    sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
     if formula is not None:
         if exposure is not None or previous is not None or name != "count":
             raise LabelError("--formula states the model: write + offset(log(persons)) and names of counts in it")
-        sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
         _regression(console, release, file, formula, family, covariates, output, sampling)
         return
-    settings = {
-        "name": name,
-        "exposure": exposure,
-        "previous": previous,
-        "draws": draws,
-        "chains": chains,
-        "cores": cores,
-        "random_seed": seed,
-    }
+    settings = {"name": name, "exposure": exposure, "previous": previous, **sampling}
     title = f"{name.capitalize()} from {file.name}"
     analysis = run(console, release, settings, output, title, file.name)
     if not analysis.diagnosis.ok:
@@ -229,15 +232,9 @@ def demo(
         mechanism.release(table).save(file, overwrite=True)
     release = ppd.read_release(file)  # from here on only the file is used, as by an analyst
 
-    settings = {
-        "name": "cases",
-        "exposure": "population" if "population" in declared else None,
-        "previous": "previous_cases",
-        "draws": draws,
-        "chains": chains,
-        "cores": cores,
-        "random_seed": seed,
-    }
+    exposure = "population" if "population" in declared else None
+    sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
+    settings = {"name": "cases", "exposure": exposure, "previous": "previous_cases", **sampling}
     about = "" if data else "The epidemic is simulated: no real place, person or count."
     title = f"Cases by county, {month}"
     analysis = run(console, release, settings, output, title, file.name, about, None if data else table)

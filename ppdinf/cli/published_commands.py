@@ -18,20 +18,24 @@ from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout, w
 from ppdinf.errors import PpdinfError, PrivacyError
 
 SHOWN = 20  # rows that a command prints
+OF_RULES = ("rule", "noise", "clipped", "rounded", "suppressed", "marks")  # options that state the rule
 
 NOT_TOTAL = Annotated[
     list[str] | None,
-    typer.Option(metavar="LABEL", help="Label that is not a total, although it looks like one; repeat for more."),
+    typer.Option(
+        "--not-total", metavar="LABEL", help="Label that is not a total, although it looks like one; repeat for more."
+    ),
 ]
 REPORT = Annotated[
     Path | None, typer.Option(help="Page with verdict, figures and table, .html. An existing file is replaced.")
 ]
 Text = str | None
+Texts = list[str] | None
 Files = list[Path] | None
 
 
-def _option(name: str, text: str) -> Any:
-    return typer.Option(metavar=name, help=text)
+def _option(name: str, text: str, *declared: str) -> Any:
+    return typer.Option(*declared, metavar=name, help=text)
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,7 @@ class PublishedTable:
     dims: Annotated[Text, _option("COLUMNS", "Columns of labels, such as **county,month**.")] = None
     coords: Annotated[Text, _option("COLUMNS", "Columns that depend on one dimension, such as **state**.")] = None
     wide: Annotated[Text, _option("NAME", "Name of a dimension whose labels are in the header.")] = None
-    rule: Annotated[
-        Text, _option("NAME", "Rule of a publisher, such as **cdc-wonder**; or **rounded(5) then suppressed(1, 7)**.")
-    ] = None
+    rule: Annotated[Text, _option("NAME", "Rule, **cdc-wonder** or **rounded(5) then suppressed(1, 7)**.")] = None
     noise: Annotated[
         Text,
         _option(
@@ -68,27 +70,18 @@ class PublishedTable:
         ),
     ] = None
     suppressed: Annotated[Text, _option("RANGE", "Counts behind marks, before rounding, such as **1-9**.")] = None
-    marks: Annotated[
-        Text, _option("MARKS", "Marks of suppressed counts, instead of S, D, C, X, * and such: **N,-999**.")
-    ] = None
-    empty: Annotated[
-        Text, _option("MEANING", "Empty values and absent rows: **suppressed**, **missing**, **zero**.")
-    ] = None
-    percent_of: Annotated[
-        Text, _option("COLUMN", "Denominators of percentages; labels, or **total**, if they are unknown sums.")
-    ] = None
-    over: Annotated[
-        list[str] | None,
-        _option("DIM:LENGTH", "Values are sums: **week:all** until each, **date:7**, **COLUMN=date:7:change**."),
-    ] = None
+    marks: Annotated[Text, _option("MARKS", "Marks of hidden counts, instead of S, D, C, X, *: **N,-999**.")] = None
+    empty: Annotated[Text, _option("MEANING", "Empty cells, absent rows: **suppressed**, **missing**, **zero**.")] = (
+        None
+    )
+    of: Annotated[Text, _option("COLUMN", "Denominators of percentages; labels or **total**.", "--percent-of")] = None
+    over: Annotated[Texts, _option("DIM:LENGTH", "Sums: **week:all**, **date:7**, **COLUMN=date:7:change**.")] = None
     totals: Annotated[Text, _option("LAW", "Totals among the rows: **exact**, **published**, or **drop**.")] = None
     sums: Annotated[Files, _option("FILE", "Sums that are published as the table is; repeat for more.")] = None
     public: Annotated[Files, _option("FILE", "Sums that are published exactly; repeat for more.")] = None
-    not_total: NOT_TOTAL = None
-    total: Annotated[list[str] | None, _option("LABEL", "Label that is the total of all others.")] = None
-    count_rows: Annotated[
-        bool | None, typer.Option("--count-rows", help="Each row is one person: rows with equal labels are counted.")
-    ] = None
+    not_totals: NOT_TOTAL = None
+    total_labels: Annotated[Texts, _option("LABEL", "Label that is the total of all others.", "--total")] = None
+    count_rows: Annotated[bool | None, typer.Option("--count-rows", help="Rows are persons, and counted.")] = None
     sheet: Annotated[Text, _option("NAME", "Sheet of a spreadsheet with several sheets.")] = None
 
     def read(self, explain: Callable[[Any], object] | None = None) -> ppd.Measurements:
@@ -96,11 +89,14 @@ class PublishedTable:
         from ppdinf.datasets.printed_file import SUFFIXES
 
         first, *others = self.files
-        is_described = any(getattr(self, field.name) is not None for field in fields(self)[1:])
-        is_table = first.suffix.lower() in SUFFIXES or (is_described and not is_zipfile(first))
+        options = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        stated = {name: option for name, option in options.items() if option is not None}
+        is_table = first.suffix.lower() in SUFFIXES or (stated and not is_zipfile(first))
         if is_table and not others:
-            return self._read_table(first, explain)
-        if is_described:
+            given: dict[str, Any] = {name: option for name, option in stated.items() if name not in OF_RULES}
+            given |= {name: names_in(given[name]) for name in ("dims", "coords") if name in given}
+            return ppd.read_published(first, rule=self._rule(), explain=explain, **given)
+        if stated:
             raise PpdinfError(
                 "--value, --dims and the options of published values describe one table: "
                 + (f"found {len(self.files)} files" if others else f"{first.name} is a file by ppdinf")
@@ -108,28 +104,6 @@ class PublishedTable:
         if not others and isinstance(published := ppd.measurements.read_ppd(first), ppd.Measurements):
             return published
         return ppd.Measurements.of_releases(ppd.read_release(file) for file in self.files)
-
-    def _read_table(self, file: Path, explain: Callable[[Any], object] | None) -> ppd.Measurements:
-        """Read a file of published values."""
-        return ppd.read_published(
-            file,
-            value=self.value,
-            dims=None if self.dims is None else names_in(self.dims),
-            coords=names_in(self.coords or ""),
-            rule=self._rule(),
-            empty=self.empty,
-            of=self.percent_of,
-            wide=self.wide,
-            sums=self.sums or (),
-            public=self.public or (),
-            over=self.over or (),
-            not_totals=self.not_total or (),
-            total_labels=self.total or (),
-            totals=self.totals,
-            count_rows=bool(self.count_rows),
-            sheet=self.sheet,
-            explain=explain,
-        )
 
     def _rule(self) -> ppd.rules.Rule:
         """Compose the rule that the options state."""
@@ -180,9 +154,8 @@ def read(
     from ppdinf.measurements.published_table import clean_cells
 
     cells = None if output is None else output.with_suffix(".cells.csv")
-    for path in (output, cells):
-        if path is not None:
-            require_replaceable(path)
+    for path in filter(None, (output, cells)):
+        require_replaceable(path)
     console, understood = stdout(), list[Any]()
 
     def explain(found: object) -> None:
@@ -194,7 +167,7 @@ def read(
         output.unlink(missing_ok=True)
         seen.save(output)
         wrote(console, output)
-        if understood and table.over is None and table.percent_of is None:
+        if understood and table.over is None and table.of is None:
             write_atomically(cells, clean_cells(understood[0]).to_csv(index=False))
             wrote(console, cells)
 

@@ -22,6 +22,7 @@ from ppdinf.tables.count_ranges import MARKS, is_missing
 HEAD, CHUNK = 200, 2_000  # lines that decide the layout, and rows that are encoded together
 SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 SUFFIXES = (".csv", ".tsv", ".txt", *SHEETS)
+FOREIGN = {b"%PDF": "a PDF document", b"<": "HTML or XML", b"{": "JSON", b"[{": "JSON", b"\x1f\x8b": "a gzip archive"}
 NOTE = 40  # characters of a text in the first column that is a note
 
 VALUE = "value"
@@ -62,7 +63,9 @@ class PrintedFile:
             for line, fields in sorted(skipped)[:5]:
                 notes.append(f"Line {line} is not a row of the table: {' '.join(fields)[:60].strip()!r}.")
         if table.empty:
-            raise LabelError(f"{name} has no rows below its header")
+            raise LabelError(
+                f"{name} " + ("has no rows below its header" if header else "has no rows: it has no table")
+            )
         return cls(name, table, notes)
 
     @property
@@ -120,9 +123,9 @@ class PrintedFile:
                 if text.strip() and text in named:
                     continue
                 fault = (
-                    f": the table has no label {text!r} of {dim!r}"
+                    f": the table has no label {text!r} of {dim!r}{_same_code(text, known)}"
                     if text.strip()
-                    else f", column {dim!r}: the label is blank"
+                    else f", column {dim!r}: the label is blank, and the blanks are not those of merged cells: write it"
                 )
                 raise LabelError(f"{self.name} line {self.line(dim, text)}{fault}")
         place = self.cells(labels)
@@ -137,31 +140,21 @@ class PrintedFile:
         column = self.table[self.wide].iloc[row] if name == VALUE and self.wide else name
         return f"{self.name} line {self.table.index[row]}, column {column!r}"
 
-    def parsed(self, name: str, function: Callable[[str], Any]) -> NDArray[Any]:
-        """Return a function of each text of a column, shape (rows, ...); errors name file, line and column."""
+    def parsed(self, name: str, function: Callable[..., Any], *others: str) -> NDArray[Any]:
+        """Return a function of each text of a column, or of columns, shape (rows, ...); errors name the place."""
+        columns = [self.table[column].cat for column in (name, *others)]
+        joint = columns[0].codes.to_numpy(np.int64)
+        for column in columns[1:]:
+            joint = joint * len(column.categories) + column.codes.to_numpy()
+        codes, different = pd.factorize(joint)
         parsed = []
-        for text in self.texts(name):
+        for k, code in enumerate(different):
+            places = np.unravel_index(code, [len(column.categories) for column in columns])
             try:
-                parsed.append(function(text))
+                parsed.append(function(*(c.categories[place] for c, place in zip(columns, places, strict=True))))
             except CountError as error:
-                row = int(np.argmax(self.table[name] == text))
-                raise CountError(f"{self.place(row, name)}: {error}") from None
-        values = np.array(parsed, dtype=object if isinstance(parsed[0], str) else None)
-        return values[self.codes(name, self.texts(name))]  # type: ignore[arg-type]
-
-    def combined(self, name: str, other: str, function: Callable[[str, str], str]) -> PrintedFile:
-        """Replace a column by a function of its texts and of another column, evaluated once for each pair."""
-        column = self.table[name].cat
-        others = self.table[other].cat
-        codes, pairs = pd.factorize(column.codes.to_numpy(np.int64) * len(others.categories) + others.codes.to_numpy())
-        texts = []
-        for k, pair in enumerate(zip(*np.divmod(pairs, len(others.categories)), strict=True)):
-            try:
-                texts.append(function(column.categories[pair[0]], others.categories[pair[1]]))
-            except CountError as error:
-                row = int(np.argmax(codes == k))
-                raise CountError(f"{self.place(row, name)}: {error}") from None
-        return self.with_texts(name, np.array(texts, dtype=object)[codes])
+                raise CountError(f"{self.place(int(np.argmax(codes == k)), name)}: {error}") from None
+        return np.array(parsed, dtype=object if parsed and isinstance(parsed[0], str) else None)[codes]
 
     def with_texts(self, name: str, texts: NDArray[np.object_]) -> PrintedFile:
         """Replace or add a column."""
@@ -177,6 +170,12 @@ class PrintedFile:
 def as_column(codes: Any, texts: Iterable[str]) -> Any:
     """Return a column of categories from the position of the text of each row."""
     return pd.Categorical.from_codes(codes, pd.Index(list(texts), dtype=object))
+
+
+def _same_code(text: str, known: Sequence[str]) -> str:
+    """Return an advice if a label differs by leading zeros only."""
+    other = next((label for label in known if label.lstrip("0") == text.lstrip("0")), None)
+    return "" if other is None else f", but {other!r}: leading zeros were lost in one file, so write codes as text"
 
 
 def show_cell(dims: Sequence[str], cell: Iterable[str]) -> str:
@@ -227,8 +226,10 @@ def _file_lines(path: Path, sheet: str | None, notes: list[str], strict: bool) -
             f"{path.name} is not a spreadsheet: omit --sheet (sheet=), or give a text file the suffix .csv"
         )
     is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if b"\0" in start and not is_utf16:
-        raise LabelError(f"{path.name} is not a text file or spreadsheet: save it as CSV UTF-8")
+    kinds = (kind for begin, kind in FOREIGN.items() if start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(begin))
+    kind = next(kinds, "not a text file or spreadsheet" if b"\0" in start and not is_utf16 else None)
+    if kind is not None:
+        raise LabelError(f"{path.name} is {kind}: save it as CSV UTF-8")
     encoding = "utf-16" if is_utf16 else "utf-8-sig"
     try:
         with path.open(encoding=encoding) as text:

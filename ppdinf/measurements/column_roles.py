@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import pairwise, permutations
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppdinf.datasets.printed_file import VALUE, PrintedFile, as_column
-from ppdinf.errors import LabelError
+from ppdinf.errors import CountError, LabelError
 from ppdinf.rules.rule import Rule
 from ppdinf.tables.count_ranges import comparable, range_text
 from ppdinf.tables.percentages import percentages, persons
 from ppdinf.tables.totals import named_totals
 
+type Names = Sequence[str]
 PERSONS, PERIOD = "persons", "period"
 """Columns of the counted rows of a line list, and of labels in the header that are periods."""
 
@@ -41,8 +44,18 @@ _COUNTS = re.compile(
 _PERIOD = re.compile(
     r"(19|20)\d\d([-/ ]?(q[1-4]|m?\d\d?))?|(jan|feb|mar|apr|may|ju[nl]|aug|sep|oct|nov|dec)\w*.*", re.I
 )
-_YEARS = re.compile(r"((?:19|20)\d\d)\s*(?:-|–|/|to)\s*((?:19|20)?\d\d)")
+_ZEROS, _LOST_ZERO = re.compile(r"fips|zip|geo_?id", re.I), re.compile(r"[1-9](\d{3}|\d{9}|\d{13})?")
+_IS_ZERO = r"\W*(?:is|are|means?|denotes?|indicates?|represents?|stands for)?\W*(?:an? )?(?:zero|nil|none|0)\b"
+_YEARS = re.compile(r"((?:19|20)\d\d)\s*(?:-|–|/|to)\s*((?:19|20)?\d\d)|(\d{4})")
 _SEPARATED, _SEPARATORS = re.compile(r"[+-]?[0-9]{1,3}(?:[, \u00a0\u202f][0-9]{3})+"), re.compile(r"[, \u00a0\u202f]")
+
+
+def _years(name: str) -> tuple[int, int, str] | None:
+    """Return the first and last year of a label such as 2015-2019 or 2019, and the label."""
+    if (years := _YEARS.fullmatch(name)) is None:
+        return None
+    start, end, year = years.groups()
+    return int(year or start), int(year or start[: -len(end)] + end), name
 
 
 def is_number(file: PrintedFile, name: str) -> bool:
@@ -50,6 +63,58 @@ def is_number(file: PrintedFile, name: str) -> bool:
     numbers = [text for text in map(str.strip, file.texts(name)) if any(c.isdigit() for c in text)]
     is_code = _CODES.search(name) or any(re.fullmatch(r"0\d+", text) for text in numbers)
     return bool(numbers) and not is_code and all(_PRINTED.fullmatch(text) for text in numbers)
+
+
+def recognized(
+    file: PrintedFile, value: str | None, dims: Names | None, coords: Names, others: Any, wide: str | None, rule: Rule
+) -> tuple[PrintedFile, str, Names, Names]:
+    """Return a file with one row per cell, its column of values, its dimensions and its coordinates."""
+    labelled = {*(dims or ()), *coords}
+    numbers = [name for name in file.header if is_number(file, name) and name not in {*others, *labelled}]
+    if wide is None and value is None and len(numbers) > 1 and all(map(_PERIOD.fullmatch, numbers)):
+        wide = PERIOD
+        file.notes.append(f"Labels of {wide!r} in the header: {numbers[0]} to {numbers[-1]}.")
+    file = filled_down(file, [name for name in file.header if name not in {value, *others, *numbers}], rule)
+    if wide is not None:
+        file, value, numbers = long_form(file, wide, labelled), VALUE, []
+    value = value or value_column(file, numbers)
+    if dims is None:
+        free = [name for name in file.header if name not in {value, *others, *coords}]
+        dims = dimensions(file, free, numbers, rule)
+        for name, dim in dependent(file, dims):
+            file.notes.append(
+                f"The labels of {name!r} depend on {dim!r}: it is a coordinate, --coords {name} (coords=)."
+            )
+            coords, dims = [*coords, *({name} - {*coords})], [other for other in dims if other != name]
+        unused = [name for name in free if name not in {*dims, *coords}]
+        if unused:
+            file.notes.append(f"Columns that are not labels or values: {', '.join(unused)}.")
+    for name in {*dims, *coords} & {*filter(_ZEROS.search, file.header)}:
+        for code in [code for code in file.texts(name) if _LOST_ZERO.fullmatch(code)][:1]:
+            file.notes.append(
+                f"Codes of {name!r} such as {code!r} seem to lack a leading zero, as in spreadsheets: write codes as "
+                "text, and equal in all files."
+            )
+    return file, value, dims, coords
+
+
+def filled_down(file: PrintedFile, names: Sequence[str], rule: Rule) -> PrintedFile:
+    """Return a table whose merged labels, which only the first row of each block has, are in each row."""
+    names = [name for name in names if not _is_flag(file, name, rule) and not _OTHER.search(name)]
+    filled, merged = file, dict[str, NDArray[np.bool_]]()
+    for name in names:
+        is_first = (file.table[name] != "").to_numpy()
+        block = np.cumsum(is_first) - 1
+        # labels of blocks are distinct within the block of an outer label, and two blocks have several rows
+        is_merged = is_first[0] and np.unique(block[~is_first]).size > 1
+        is_nested = not any((outer & ~is_first).any() for outer in merged.values())
+        if is_merged and is_nested and not filled.table.loc[is_first, [*merged, name]].duplicated().any():
+            filled = filled.with_texts(name, file.table[name].to_numpy(object)[is_first][block])
+            merged[name] = is_first
+    if not merged or filled.table.duplicated(names).any():
+        return file
+    file.notes.append(f"Merged labels, filled down: {', '.join(merged)}.")
+    return filled
 
 
 def unknown_denominators(file: PrintedFile, of: str, dims: Collection[str]) -> list[str] | None:
@@ -105,11 +170,6 @@ def counted_rows(file: PrintedFile, dims: Sequence[str] | None, coords: Sequence
     return counted.with_texts(PERSONS, sizes.astype(str).to_numpy(object))
 
 
-def header_labels(file: PrintedFile, numbers: Sequence[str]) -> bool:
-    """Return whether the names of the columns of numbers are periods, such as months."""
-    return len(numbers) > 1 and all(map(_PERIOD.fullmatch, numbers))
-
-
 def long_form(file: PrintedFile, wide: str, labels: Collection[str]) -> PrintedFile:
     """Return one row per cell of a table whose columns of numbers are labels of a dimension."""
     columns = [name for name in file.header if name not in labels and is_number(file, name)]
@@ -150,23 +210,37 @@ def _is_flag(file: PrintedFile, name: str, rule: Rule) -> bool:
 
 
 def refuse_overlaps(file: PrintedFile, labels: Mapping[str, Sequence[str]], exempt: Collection[str]) -> None:
-    """Refuse labels of several years that contain the label of a year: persons would be counted twice."""
+    """Refuse periods of years that overlap: persons would be counted twice. School years share only one end."""
     for dim, names in labels.items():
-        for first, last, name in _several_years({*names} - {*exempt}):
-            for year in names:
-                if re.fullmatch(r"\d{4}", year) and first <= int(year) <= last:
-                    raise LabelError(
-                        f"{file.name}: {name!r} of {dim!r} contains {year!r}, and persons would be counted twice: "
-                        f"leave one out, or state --not-total {name!r} (not_totals=)"
-                    )
+        periods = sorted(filter(None, map(_years, {*names} - {*exempt})), key=lambda years: (years[0], -years[1]))
+        for (first, last, name), (start, end, other) in pairwise(periods):
+            if start < last or (start == last and (first == last or start == end)):
+                raise LabelError(
+                    f"{file.name}: {name!r} of {dim!r} overlaps {other!r}, and persons would be counted twice: "
+                    f"leave one out, or state --not-total {name!r} (not_totals=)"
+                )
 
 
-def _several_years(names: Collection[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the first and last year of each label such as 2015-2019."""
-    for name in sorted(names):
-        if years := _YEARS.fullmatch(name):
-            start, end = years.groups()
-            yield int(start), int(start[: -len(end)] + end), name
+def refuse_other_periods(file: PrintedFile, further: Sequence[PrintedFile]) -> None:
+    """Refuse files of sums of another period, which a column names that is constant in both files."""
+    for other in further:
+        for name in sorted({*file.header} & {*other.header}):
+            here, there = file.texts(name).tolist(), other.texts(name).tolist()
+            if len(here) == len(there) == 1 and here != there and all(map(_PERIOD.fullmatch, here + there)):
+                raise LabelError(
+                    f"{other.name}: {name!r} is {there[0]!r}, but {here[0]!r} in {file.name}: state sums of one period"
+                )
+
+
+def refuse_other_meanings(file: PrintedFile, value: str, rule: Rule) -> None:
+    """Refuse a mark of positive counts if a note of the file states that it is zero."""
+    for mark in {*map(str, rule.marks)} & {*file.texts(value)}:
+        for note in file.notes:
+            if re.search(rf"(?<!\w){re.escape(mark)}{_IS_ZERO}", note, re.I) and rule.bounds(mark)[0] > 0:
+                raise CountError(
+                    f"{file.name}: {mark!r} has two meanings, {rule.meaning(mark)} by the rule, and 0 by a note: "
+                    f"{note} State one, such as --rule \"marked({{{mark!r}: '0'}})\""
+                )
 
 
 def label_totals(file: PrintedFile, dims: Sequence[str]) -> PrintedFile:
@@ -197,18 +271,30 @@ def value_texts(file: PrintedFile, value: str, of: str | None, labels: Collectio
             return range_text(low, min(high, most))
         return str(percentages([text], [range_text(least, most)])[0])
 
+    def flagged(text: str, flag: str) -> str:
+        if flag and comparable(text) not in {*marks, "", 0.0}:
+            raise CountError(
+                f"{text!r} is printed, but another column has the mark {flag!r} of hidden counts: two meanings. State "
+                "the marks of hidden counts, --marks (marks=), or leave the column out"
+            )
+        return flag or text
+
     others = [name for name in file.header if name not in {value, of, *labels}]
     noise = [name for name in others if name.casefold().endswith("_nf")]  # noise flags of County Business Patterns
     for name in others:
         if name not in noise and _is_flag(file, name, rule):
-            file = file.combined(value, name, lambda text, flag: flag or text)
+            file = file.with_texts(value, file.parsed(value, flagged, name))
     if of is not None:
-        file = file.combined(value, of, percentage)
+        file = file.with_texts(value, file.parsed(value, percentage, of))
     for name in noise:
-        file = file.combined(value, name, _with_noise)
-    texts = file.texts(value)
-    plain = [_SEPARATORS.sub("", text) if _SEPARATED.fullmatch(text) else text for text in texts]
-    return file.with_texts(value, np.array(plain, dtype=object)[file.codes(value, texts.tolist())])
+        file = file.with_texts(value, file.parsed(value, _with_noise, name))
+    if any(map(_SEPARATED.fullmatch, file.texts(value))):
+        file = file.with_texts(value, file.parsed(value, _without_separators))
+    return file
+
+
+def _without_separators(text: str) -> str:
+    return _SEPARATORS.sub("", text) if _SEPARATED.fullmatch(text) else text
 
 
 def _with_noise(text: str, flag: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import inf, prod
 from typing import Any
@@ -13,11 +14,11 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf.datasets.printed_file import VALUE, PrintedFile, Source, show_cell
+from ppdinf.datasets.printed_file import PrintedFile, Source, show_cell
 from ppdinf.errors import LabelError
 from ppdinf.invariants import Public, linear, margin, shares, total
 from ppdinf.measurements import column_roles as roles
-from ppdinf.measurements.measured import Measured, measured
+from ppdinf.measurements.measured import measured
 from ppdinf.measurements.measurements import Measurements
 from ppdinf.measurements.row_totals import RowTotals
 from ppdinf.measurements.window_sums import Window, in_order_of_time, printed_sums
@@ -25,6 +26,10 @@ from ppdinf.rules.publishers import publisher
 from ppdinf.rules.rule import EXACT, Rule
 from ppdinf.tables.count_ranges import comparable, count_range, range_text
 from ppdinf.tables.percentages import Share
+
+type Labels = Mapping[str, Sequence[str]]
+type Stated = tuple[Public, NDArray[Any] | None, Rule]
+"""A statement, its numbers, and their law."""
 
 
 def read_published(
@@ -128,7 +133,7 @@ def read_published(
     further = [PrintedFile.read(each) for each in (*sums, *public)]
     elsewhere = {name for other in further for name in other.header} - {*file.header}  # dimensions of linked tables
     windows = [Window.of(text) for text in ([over] if isinstance(over, str) else over)]
-    columns = {window.column for window in windows if window.column is not None}
+    columns = [window.column for window in windows if window.column is not None]
     within = None if of is None else roles.unknown_denominators(file, of, dims or ())
     of = of if within is None else None
     wanted = {value, of, *(within or ()), *(dims or ()), *coords, *columns} - {None, wide, *elsewhere}
@@ -136,30 +141,12 @@ def read_published(
     if count_rows:
         file, value = roles.counted_rows(file, dims, coords), roles.PERSONS
         rule = replace(rule, empty=rule.empty or "zero")
-    labelled = {*(dims or ()), *coords}
-    numbers = [name for name in file.header if roles.is_number(file, name) and name not in {of, *labelled, *columns}]
-    if wide is None and value is None and roles.header_labels(file, numbers):
-        wide = roles.PERIOD
-        file.notes.append(f"Labels of {wide!r} in the header: {numbers[0]} to {numbers[-1]}.")
-    if wide is not None:
-        file, value, numbers = roles.long_form(file, wide, labelled), VALUE, []
-    value = value or roles.value_column(file, numbers)
-    if dims is None:
-        dims = roles.dimensions(
-            file, [name for name in file.header if name not in {value, of, *coords, *columns}], numbers, rule
-        )
-        for name, dim in roles.dependent(file, dims):
-            file.notes.append(
-                f"The labels of {name!r} depend on {dim!r}: it is a coordinate, --coords {name} (coords=)."
-            )
-            coords, dims = [*coords, *({name} - {*coords})], [other for other in dims if other != name]
-        unused = [name for name in file.header if name not in {value, of, *dims, *coords, *columns}]
-        if unused:
-            file.notes.append(f"Columns that are not labels or values: {', '.join(unused)}.")
+    file, value, dims, coords = roles.recognized(file, value, dims, coords, {of, *columns}, wide, rule)
     own = [dim for dim in dims if dim not in elsewhere]
     for name in (*(window.dim for window in windows), *(within or ())):
         if name not in own:
             raise LabelError(f"{file.name}: {name!r} is not a dimension: state the columns of labels, --dims (dims=)")
+    roles.refuse_other_periods(file, further)
     file = roles.value_texts(roles.label_totals(file, own), value, of, [*own, *coords, *columns], rule)
     # sums along a dimension are not sums of its labels, and percentages are often of groups that overlap
     ordered = own if of is not None or within is not None else {window.dim for window in windows}
@@ -172,77 +159,67 @@ def read_published(
         found = replace(found, labels=found.labels | {window.dim: names})
     if explain is not None:
         explain(found)
-    roles.refuse_overlaps(file, found.labels, not_totals)
+    roles.refuse_other_meanings(file, value, rule)
+    over_time = {window.dim for window in windows}
+    roles.refuse_overlaps(file, {d: names for d, names in found.labels.items() if d not in over_time}, not_totals)
     if found.parts and totals is None and rule.law != EXACT:
         dim, name = next(iter(found.parts))
         raise LabelError(
             f"{file.name}: {name!r} of {dim!r} is a total of inexact numbers: state by --totals (totals=) whether "
             "totals are 'exact', 'published' by the same rule, or sums of printed numbers ('drop')"
         )
-    file = found.rows(are_totals=False)
-    known_labels = found.labels
-    labels = {dim: known_labels[dim] if dim in own else _linked_labels(further, dim) for dim in dims}
-    earlier = {window.dim: max(w.earlier for w in windows if w.dim == window.dim) for window in windows}
-    known = {name: _coordinate(file, name, own) for name in coords}
-    domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in known.items()}
-    noisy: list[Measured] = []
-    exact: dict[Public, object] = {}
-
-    def state(statement: Public, values: NDArray[Any], law: Rule) -> None:
-        if law.law == EXACT:
-            exact[statement] = values
-        else:
-            noisy.append(measured(statement, values, law))
-
-    # the cells, or sums along a dimension, or percentages
-    main = next((window for window in windows if window.column is None), None)
-    cells = [show_cell(own, cell) for cell in product(*known_labels.values())] if windows else []
+    file, known = found.rows(are_totals=False), found.labels
+    linked = {dim: other.texts(dim).tolist() for other in further[::-1] for dim in {*other.header} & {*dims} - {*own}}
+    labels = {dim: known[dim] if dim in known else linked[dim] for dim in dims}
+    of_dims = {name: _coordinate(file, name, own) for name in coords}
+    domain = labels | {name: list(dict.fromkeys(values.values())) for name, (_, values) in of_dims.items()}
+    printed = partial(printed_sums, labels, own, windows)
+    # the cells, or percentages, or sums along dimensions
     if within is not None:
-        values = _stated(file, value, known_labels, rule, _percentage)
-        index = pd.MultiIndex.from_product(list(known_labels.values()), names=own)
-        exact[shares(pd.Series(values, index), within)] = None
+        index = pd.MultiIndex.from_product(list(known.values()), names=own)
+        shown = _stated(file, value, known, rule, _percentage)
+        stated: list[Stated] = [(shares(pd.Series(shown, index), within), None, Rule())]
+    elif windows:
+        stated = list(_over_time(found, file, columns, domain, printed))
     else:
-        values = _values(file, value, known_labels, domain, rule, False)
-        if windows:
-            state(linear(printed_sums(labels, own, earlier, main), cells), values.ravel(), rule)
-        else:
-            state(margin(*own) if own else total(), values, rule)
-    for window in windows:
-        if window.column is not None:
-            names = [f"{window.column} of {cell}" for cell in cells]
-            values = _stated(file, window.column, known_labels, rule, lambda text: range_text(*count_range(text)))
-            exact[linear(printed_sums(labels, own, earlier, window), names)] = values
+        stated = [(margin(*own) if own else total(), _values(file, value, known, domain, rule, False), rule)]
     for k, other in enumerate(further):
         other.require(value)
         some, is_public = {name: domain[name] for name in other.header if name in domain}, k >= len(sums)
         other = roles.value_texts(other, value, None, domain, rule)
         values = _values(other, value, some, domain, rule, is_public)
-        state(margin(*some) if some else total(), values, Rule() if is_public else rule)
+        stated.append((margin(*some) if some else total(), values, Rule() if is_public else rule))
     if found.parts and totals != "drop" and within is None:
         law = replace(rule, law=EXACT) if totals == "exact" else rule
         matrix, names, rows = found.sums(law)
-        if windows or len(own) < len(dims):
-            matrix = sp.csr_array(matrix @ printed_sums(labels, own, earlier, main))
-        state(linear(matrix, names), rows.parsed(value, lambda text: _clean(text, law, False)), law)
-    for dim, number in earlier.items():
-        labels[dim] = [*(f"{k} before {labels[dim][0]}" for k in range(number, 0, -1)), *labels[dim]]
+        matrix = sp.csr_array(matrix @ printed()) if windows or linked else matrix
+        stated.append((linear(matrix, names), rows.parsed(value, lambda text: _clean(text, law, False)), law))
+    for window in windows:
+        names = known[window.dim]
+        before = [f"{k} before {names[0]}" for k in range(window.earlier, 0, -1)]
+        labels[window.dim] = max(labels[window.dim], [*before, *names], key=len)
     return Measurements(
         labels,
-        *noisy,
-        coords={name: (dim, [values.get(label, "") for label in labels[dim]]) for name, (dim, values) in known.items()},
-        public=exact,
+        *(measured(statement, values, law) for statement, values, law in stated if law.law != EXACT),
+        coords={name: (d, [values.get(label, "") for label in labels[d]]) for name, (d, values) in of_dims.items()},
+        public={statement: values for statement, values, law in stated if law.law == EXACT},
         not_totals=[label for names in labels.values() for label in names if label in exempt],
     )
 
 
-def _linked_labels(files: Sequence[PrintedFile], dim: str) -> list[str]:
-    """Return the labels of a dimension that only files of sums have."""
-    return next(file.labels([dim])[dim] for file in files if dim in file.header)
+def _over_time(
+    found: RowTotals, file: PrintedFile, columns: Sequence[str], domain: Labels, printed: Callable[..., sp.csr_array]
+) -> Iterator[Stated]:
+    """Yield the printed sums along dimensions, and those of further columns, which are exact."""
+    rule, known = found.rule, found.labels
+    cells = [show_cell(list(known), cell) for cell in product(*known.values())]
+    yield linear(printed(), cells), _values(file, found.value, known, domain, rule, False).ravel(), rule
+    for column in columns:
+        values = _stated(file, column, known, rule, lambda text: range_text(*count_range(text)))
+        yield linear(printed(column), [f"{column} of {cell}" for cell in cells]), values, Rule()
 
 
-def _stated(
-    file: PrintedFile, name: str, labels: Mapping[str, Sequence[str]], rule: Rule, read: Callable[[str], str]
-) -> NDArray[Any]:
+def _stated(file: PrintedFile, name: str, labels: Labels, rule: Rule, read: Callable[[str], str]) -> NDArray[Any]:
     """Return a function of the texts of a column, one for each cell; marks and absent rows state nothing."""
     nothing = {comparable(mark) for mark in (*rule.marks, "")}
     texts = np.full(prod(map(len, labels.values())), "", dtype=object)
@@ -264,21 +241,16 @@ def _coordinate(file: PrintedFile, name: str, dims: Sequence[str]) -> tuple[str,
 
 
 def _values(
-    file: PrintedFile,
-    value: str,
-    labels: Mapping[str, Sequence[str]],
-    declared: Mapping[str, object],
-    rule: Rule,
-    is_public: bool,
+    file: PrintedFile, value: str, labels: Labels, declared: Labels, rule: Rule, is_public: bool
 ) -> NDArray[Any]:
     """Return what a file states of each cell, shape of the labels; absent rows are empty."""
     others = ", ".join(repr(name) for name in file.header if name != value and name not in declared)
     hint = f". Not declared as a dimension or coordinate: {others} (--coords, coords=)" if others else ""
     shape = tuple(map(len, labels.values()))
-    row = np.full(prod(shape), -1)
+    is_absent = np.ones(prod(shape), bool)
     place = file.places(labels, hint)
-    row[place] = np.arange(place.size)
-    for absent in np.flatnonzero(row < 0)[:1]:
+    is_absent[place] = False
+    for absent in np.flatnonzero(is_absent)[:1]:
         depends = [f". If {name!r} depends on {dim!r}, it is not a dimension: declare it by --coords {name} (coords=)"
                    for name, dim in roles.dependent(file, list(labels))[:1]]  # fmt: skip
         if rule.empty is None or (depends and rule.empty != "zero"):
@@ -287,10 +259,11 @@ def _values(
                 f"{file.name} has no row for {show_cell(list(labels), cell)}: state what absent rows mean by --empty "
                 f"suppressed, --empty missing or --empty zero (empty=), or add the row{''.join(depends) or hint}"
             )
-    clean = file.parsed(value, lambda text: _clean(text, rule, is_public))
-    if (row < 0).any():
-        clean = np.append(clean, _clean("", rule, is_public))
-    return clean[row].reshape(shape)
+    values = np.empty(is_absent.size, dtype=object)
+    values[place] = file.parsed(value, lambda text: _clean(text, rule, is_public))
+    if is_absent.any():
+        values[is_absent] = _clean("", rule, is_public)
+    return values.reshape(shape)
 
 
 def clean_cells(found: RowTotals) -> pd.DataFrame:

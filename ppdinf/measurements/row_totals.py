@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, prod
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -82,11 +83,9 @@ class RowTotals:
         except CountError:
             return 0.0, inf
 
-    def _ends_of_rows(self, file: PrintedFile, tail: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        texts = file.texts(self.value).tolist()
-        ends = np.array([self.ends(text, tail) for text in texts]).reshape(-1, 2)
-        low, high = ends[file.codes(self.value, texts)].T
-        return low, high
+    def ends_of_rows(self, file: PrintedFile, tail: float = 0.0) -> NDArray[np.float64]:
+        """Return the smallest and largest count of each row, shape (2, rows)."""
+        return file.parsed(self.value, lambda text: self.ends(text, tail)).reshape(-1, 2).T
 
     def bounds(self, tail: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the smallest and largest count of each cell that its text allows."""
@@ -94,32 +93,31 @@ class RowTotals:
         low = np.zeros(prod(shape))
         high = np.full(prod(shape), inf)
         place = cells.cells(self.labels)
-        low[place], high[place] = self._ends_of_rows(cells, tail)
+        low[place], high[place] = self.ends_of_rows(cells, tail)
         return low.reshape(shape), high.reshape(shape)
 
     def sums(self, law: Rule) -> tuple[sp.csr_array, list[str], PrintedFile]:
         """Return the sums of rows of totals, their names, and the rows; texts that no sum has are refused."""
         rows = self.rows(are_totals=True)
-        matrix = sp.csr_array(np.ones((len(rows.table), 1), dtype=np.int64))
+        columns = []
         for dim, names in self.labels.items():
-            place = {name: k for k, name in enumerate(names)}
-            parts = [[place[name]] if name in place else [place[part] for part in self.parts[dim, name]]
-                     for name in rows.texts(dim)]  # fmt: skip
-            indptr = np.cumsum([0, *map(len, parts)])
-            chosen = sp.csr_array(
-                (np.ones(indptr[-1], np.int64), np.concatenate(parts), indptr), (len(parts), len(names))
-            )
-            matrix = _row_products(matrix, chosen[rows.codes(dim, rows.texts(dim).tolist())])
+            place, texts = pd.Index(names, dtype=object).get_indexer, rows.texts(dim).tolist()
+            parts = [place(pd.Index(self.parts.get((dim, text), [text]))) for text in texts]
+            columns.append([parts[code] for code in rows.codes(dim, texts)])
+        shape = tuple(map(len, self.labels.values()))
+        cells = [np.ravel_multi_index(np.ix_(*each), shape).ravel() for each in zip(*columns, strict=True)]
+        indptr = np.cumsum([0, *map(len, cells)])
+        matrix = sp.csr_array((np.ones(indptr[-1], np.int64), np.concatenate(cells), indptr), (len(cells), prod(shape)))
         low, high = (matrix @ end.ravel() for end in self.bounds())
-        least, most = RowTotals(rows, self.value, law, self.labels)._ends_of_rows(rows)
+        least, most = replace(self, rule=law).ends_of_rows(rows)
         for k in np.flatnonzero((most < low) | (least > high))[:1]:
             raise InvariantError(
                 f"{self.file.name} line {rows.table.index[k]}: the total {rows.table[self.value].iloc[k]!r} "
                 f"contradicts its cells, whose sum is {range_text(low[k], high[k])}: correct one of them"
             )
         dims = list(self.labels)
-        cells = rows.table[dims].itertuples(index=False, name=None)
-        return matrix, [show_cell(dims, cell) for cell in cells], rows
+        named = rows.table[dims].itertuples(index=False, name=None)
+        return matrix, [show_cell(dims, labels) for labels in named], rows
 
     def __str__(self) -> str:
         """Return what was understood, in lines of text."""
@@ -140,16 +138,3 @@ class RowTotals:
                 f"Rule: {self.rule}",
             ]
         )  # fmt: skip
-
-
-def _row_products(left: sp.csr_array, right: sp.csr_array) -> sp.csr_array:
-    """Return the Kronecker product of each row of one matrix of ones with the same row of another."""
-    in_row = np.diff(left.indptr)
-    size = np.diff(right.indptr)
-    row = np.repeat(np.arange(left.shape[0]), in_row)
-    each = size[row]  # entries of the right row, for each entry on the left
-    first = np.repeat(right.indptr[row] - (np.cumsum(each) - each), each)
-    indices = np.repeat(left.indices, each) * right.shape[1] + right.indices[first + np.arange(first.size)]
-    indptr = np.cumsum([0, *(in_row * size)])
-    shape = left.shape[0], left.shape[1] * right.shape[1]
-    return sp.csr_array((np.ones(indices.size, dtype=np.int64), indices, indptr), shape)

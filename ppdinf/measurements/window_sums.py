@@ -67,16 +67,17 @@ def in_order_of_time(labels: Sequence[str], window: Window) -> list[str]:
 
 
 def printed_sums(
-    labels: Mapping[str, Sequence[str]], own: Collection[str], earlier: Mapping[str, int], window: Window | None
+    labels: Mapping[str, Sequence[str]], own: Collection[str], windows: Sequence[Window], column: str | None = None
 ) -> sp.csr_array:
-    """Return the sums of cells that a file with the dimensions `own` prints, one row per combination of its labels."""
+    """Return the sums of cells that a column of a file prints, None for its values, one per combination of `own`."""
+    over = {window.dim: window for window in windows if window.column == column}
     factors = [sp.eye_array(1, dtype=np.int64)]
     for dim, names in labels.items():
-        before = earlier.get(dim, 0)
+        before = max((window.earlier for window in windows if window.dim == dim), default=0)
         if dim not in own:
             factors.append(sp.csr_array(np.ones((1, len(names)), dtype=np.int64)))
-        elif window is not None and window.dim == dim:
-            factors.append(sp.csr_array(window.matrix(len(names), before)))
+        elif dim in over:
+            factors.append(sp.csr_array(over[dim].matrix(len(names), before)))
         else:
             factors.append(sp.eye_array(len(names), before + len(names), k=before, dtype=np.int64))
     return sp.csr_array(reduce(sp.kron, factors))
