@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import arviz as az
@@ -75,10 +76,10 @@ def test_the_loss_of_ranked_releases_by_enumeration():
     n, settled = 3, ppd.counts.TwoStage(1, 3, measured=[3, 1, 2])
     first = float(settled.budgets[0])
     matrix = settled.probabilities
-    tables = np.array(list(product(range(n), repeat=3)))
+    tables, cumulative = np.array(list(product(range(n), repeat=3))), cache(law_of_cumulative)
 
     def loss(one, other, rate=first):
-        laws = law_of_cumulative(one, rate), law_of_cumulative(other, rate)
+        laws = cumulative(tuple(one), rate), cumulative(tuple(other), rate)
         sums = max(abs(math.log(laws[0][key] / laws[1][key])) for key in set(laws[0]) & set(laws[1]))
         return sums + np.abs(np.log(matrix[one] / matrix[other])).max(axis=1).sum()
 

@@ -57,7 +57,7 @@ def test_contradictions_exist_exactly_if_the_rank_increases(A, data):
 
 def test_substitution_of_stated_cells_finds_the_same_contradictions():
     rng, agree = np.random.default_rng(0), 0
-    for _ in range(500):
+    for _ in range(200):
         n, d = rng.integers(1, 7), rng.integers(1, 5)
         A = rng.integers(-1, 2, (n, d)) * rng.choice([1, 1, 2], (n, 1))
         single = rng.random(n) < 0.6
@@ -67,7 +67,7 @@ def test_substitution_of_stated_cells_finds_the_same_contradictions():
         y = contradiction(A, a)
         assert y == contradiction(A, a, algebra=row_algebra(A))  # without substitution
         agree += y is None
-    assert 100 < agree < 400
+    assert 40 < agree < 160
 
 
 @pytest.mark.quick_cases(0)

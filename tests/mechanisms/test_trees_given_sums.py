@@ -120,7 +120,7 @@ def test_balls_decide_as_doubles_do(law):
         if power is not None:
             patch.setattr(bound_trees.Trees, "_node", doubted)
             patch.setattr(trees_given_sums, "draw_bernoulli", lambda log_p, error, *rest: bernoulli(log_p, 1e9, *rest))
-        return sampler(system, x, LAWS[law], base).draw(8, seeded_stream(1)).tolist()
+        return sampler(system, x, LAWS[law], base).draw(3, seeded_stream(1)).tolist()
 
     with pytest.MonkeyPatch.context() as patch:
         usual = drawn(patch)
@@ -300,7 +300,7 @@ def test_67_counties(epsilon, loss):
     base = DirichletMultinomial([k for count in cases.tolist() for k in (count, None)], "1/10")
     for measure in (None, base):
         mechanism = ppd.WassersteinExponential(public, epsilon, 2, "x", measure, loss)
-        drawn = mechanism.simulate(table, draws=20, rng=1).values
+        drawn = mechanism.simulate(table, draws=4, rng=1).values
         assert (drawn[..., 0].sum(axis=1) == cases.sum()).all()
         assert ((drawn[..., 1] >= 0) & (drawn[..., 1] <= drawn[..., 0])).all()
         away = np.abs(drawn - table.values).mean() * float(mechanism.law.epsilon)
