@@ -365,33 +365,3 @@ def test_totals_and_their_law(rule, totals, number, error, message, tmp_path):
     else:
         with pytest.raises(error, match=message):
             read_published(tmp_path / "t.csv", **options)
-
-
-@pytest.mark.quick_cases(0)
-@pytest.mark.parametrize("rule", ["nhs-hes", "cdc-wonder", "opensafely-midpoint6"])
-def test_bounds_of_random_tables_against_an_integer_programme(rule, tmp_path):
-    """100 tables of 3 by 3 with exact totals of rows: `scipy.optimize.milp` with ranges of counts by enumeration."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    def printed(x):
-        if rule == "opensafely-midpoint6":
-            return str(0 if x == 0 else -(-x // 6) * 6 - 3)
-        if rule == "cdc-wonder":
-            return "Suppressed" if 1 <= x <= 9 else str(x)
-        return "*" if 1 <= x <= 7 else str(5 * ((x + 2) // 5))
-
-    preimages = pd.Series(range(400)).groupby([printed(x) for x in range(400)]).agg(["min", "max"])
-    for seed in range(100):
-        x = np.random.default_rng(seed).negative_binomial(1, 0.1, size=(3, 3))
-        table = pd.DataFrame(x, list("ABC"), list("uvw")).rename_axis("p").rename_axis("q", axis=1).stack()
-        table.map(printed).rename("n").reset_index().to_csv(tmp_path / "t.csv", index=False)
-        table.groupby("p").sum().rename("n").to_csv(tmp_path / "s.csv")
-        seen = read_published(
-            tmp_path / "t.csv", value="n", dims=["p", "q"], rule=rule, public=[tmp_path / "s.csv"], not_totals="ABCuvw"
-        )
-        found = ppd.identified_bounds(seen)
-        box = Bounds(*(preimages.loc[table.map(printed), end].to_numpy() for end in ("min", "max")))
-        rows = LinearConstraint(np.kron(np.eye(3), np.ones(3)), x.sum(1), x.sum(1))
-        for k, unit in enumerate(np.eye(9)):
-            ends = [milp(sign * unit, constraints=rows, integrality=np.ones(9), bounds=box).fun for sign in (1, -1)]
-            assert [round(ends[0]), round(-ends[1])] == found.iloc[k][["lower", "upper"]].tolist()

@@ -59,7 +59,6 @@ def test_groups_sum_to_the_model_and_equal_single_groups(dist, free):
     assert not np.allclose(found[0, :, 0], expected)
 
 
-@pytest.mark.compiled
 def test_arviz_leaves_out_groups():
     model, idata = built(released()), draws(*np.random.default_rng(1).gamma(500, 1 / 500, size=400))
     with pytest.warns(DiagnosisWarning, match="only 3 public groups"):
@@ -299,7 +298,7 @@ def test_one_of_several_tables():
         assert drawn.dims == ("chain", "draw", *alone.dims)
     with pytest.raises(ModelError, match=r"pass name=, one of \['x', 'y'\]"):
         ppd.sample_release(idata, model)
-    sampling = {"draws": 20, "tune": 20, "chains": 1, "random_seed": 1, "progressbar": False, "quiet": True}
+    sampling = {"draws": 5, "tune": 5, "chains": 1, "random_seed": 1, "progressbar": False, "quiet": True}
     left_out = ppd.models.leave_one_out(model, name="y", **sampling, compute_convergence_checks=False)
     assert left_out.index.tolist() == ["state=x", "state=y"]
 
