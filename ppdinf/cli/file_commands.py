@@ -162,7 +162,7 @@ def doctor() -> None:
     failures = 0
     for what, (compiled, remedy) in COMPILED.items():
         try:
-            notes(console, f"{what}: {compiled()}")
+            console.print(shown(f"{what}: {compiled()}"), soft_wrap=True)  # paths in one piece, to be copied
         except Exception as error:  # every failure is reported
             failures += 1
             console.print(f"[bold red]Failed:[/] {what}: {shown(str(error))}")
