@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
 from ppdinf.errors import PrivacyError
 from ppdinf.mechanisms.error_plan import ErrorPlan
@@ -141,7 +141,7 @@ def plot_plan(
     """
     shown = {name: plans} if isinstance(plans, ErrorPlan) else dict(plans)
     with figure_style():
-        figure = Figure(figsize=(9, 3.7 * len(shown)), layout="constrained")
+        figure = Figure(figsize=(9, 4.3 * len(shown)), layout="constrained")
         panels = figure.subplots(len(shown), 2, squeeze=False)
         for (persons, relative), (loss_name, plan) in zip(panels, shown.items(), strict=True):
             noisy = plan.table[plan.table["sd"] > 0]
@@ -172,12 +172,14 @@ def plot_plan(
             persons.set_ylabel("noise (persons)")
             relative.set_ylabel("standard deviation / count, noisiest cells")
             for axes in (persons, relative):
-                axes.set_xscale("log")
-                axes.set_yscale("log")
-                axes.set_xlabel(f"{loss_name}, per unit of distance")
+                axes.set(xscale="log", yscale="log", xlabel=f"{loss_name}, per unit of distance")
+                for axis in (axes.xaxis, axes.yaxis):
+                    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                    axis.set_minor_locator(NullLocator())
+                    axis.set_major_formatter("{x:,g}")
                 axes.grid(**GRID)
-                axes.legend(frameon=False, fontsize=8)
-            relative.yaxis.set_major_formatter(PercentFormatter(1))
+                axes.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8)
+            relative.yaxis.set_major_formatter(lambda share, _: f"{100 * share:,g}%")
         figure.suptitle("Error against privacy loss", fontsize=10.5, fontweight="bold", x=0.01, ha="left")
     return figure
 
@@ -227,6 +229,7 @@ def plot_scores(scores: xr.Dataset) -> Figure:
         errors.plot(together[order], places, "|", color=INK, markersize=14)
         shares.axvline(scores.attrs.get("interval", 0.9), color=QUIET, linestyle="--")
         errors.set_yticks(places, methods[order])
+        errors.set_ylabel("by increasing error", fontsize=8)
         errors.set_ylim(order.size - 0.5, -0.5)
         errors.set_xlim(left=0)
         errors.set_xlabel("root mean square error (persons); bars: all cells")

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import xarray as xr
-from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.colors import BoundaryNorm, ListedColormap, SymLogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -121,7 +121,7 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
         headline(
             axes,
             f"In {uncertain.sum()} of {known.sum()} cells the margin of error exceeds 30% of the estimate",
-            f"numbers: posterior means in persons{some}",
+            f"numbers: posterior means in persons; rows in the order of the table{some}",
         )
         figure.legend(
             [Patch(color=colour) for colour in SHADES], LEGEND, loc="outside lower left", ncols=4, frameon=False,
@@ -260,6 +260,7 @@ def label_text(label: object) -> str:
 
 
 MISSING = "#DDDDDD"
+TINTS = ListedColormap(mpl.colormaps["Blues"](np.linspace(0.15, 0.8, 256)))  # the smallest value is not white
 LEGENDS = 1.6  # inches for title, scale and legend
 HEIGHTS = (3.5, 9.0)  # smallest and largest height of a figure in inches
 
@@ -285,7 +286,8 @@ def plot_map(
     Returns
     -------
     matplotlib.figure.Figure
-        Polygons without a value are grey, and the legend says how many there are. The title compares only areas whose
+        Polygons without a value are grey, and the legend says how many there are. Colours above 10 are on a logarithmic
+        scale if values exceed 100. The title compares only areas whose
         margin of error is known.
 
     Raises
@@ -338,18 +340,19 @@ def plot_map(
         margins = (_numbers(table, "upper") - _numbers(table, "lower")) / 2
     compared = _areas(int(np.isfinite(margins).sum()))
     doubtful = margins > uncertain * np.abs(values)
-    with figure_style(), mpl.rc_context({"hatch.linewidth": 0.6}):
+    norm = SymLogNorm(10, vmin=values.min(), vmax=values.max()) if values.max() > 100 else None
+    with figure_style(), mpl.rc_context({"hatch.linewidth": 1.0}):
         figure = Figure(figsize=(WIDTH, WIDTH), layout="constrained")
         axes = figure.add_subplot()
         drawn.plot(
-            column=values, ax=axes, cmap="Blues", edgecolor=QUIET, linewidth=0.4, legend=True,
-            legend_kwds={"label": f"{value} ({unit})", "orientation": "horizontal", "shrink": 0.6, "pad": 0.02},
+            column=values, ax=axes, cmap=TINTS, norm=norm, edgecolor=QUIET, linewidth=0.4, legend=True,
+            legend_kwds={"label": f"{value} ({unit})", "location": "bottom", "shrink": 0.6, "format": "{x:,g}"},
         )  # fmt: skip
         key = []
         if doubtful.any():
-            drawn[doubtful].plot(ax=axes, facecolor="none", edgecolor=INK, hatch="////", linewidth=0.0)
+            drawn[doubtful].plot(ax=axes, facecolor="none", edgecolor=NAIVE, hatch="////", linewidth=0.0)
             label = f"margin of error above {uncertain:.0%} of the {value}"
-            key.append(Patch(facecolor="white", edgecolor=INK, hatch="////", label=label))
+            key.append(Patch(facecolor="white", edgecolor=NAIVE, hatch="////", label=label))
         if len(empty):
             empty.plot(ax=axes, color=MISSING, edgecolor=QUIET, linewidth=0.4)
             key.append(Patch(facecolor=MISSING, edgecolor=QUIET, label=f"{_areas(len(empty))} without a value"))

@@ -311,7 +311,19 @@ def test_a_map_shows_uncertain_areas_and_areas_without_a_value():
     np.testing.assert_array_equal(values.get_array(), [4, 90, 20])
     assert [len(part.get_paths()) for part in (values, hatched, grey)] == [3, 1, 1]
     assert hatched.get_paths()[0].get_extents().x0 == 2  # C, the third polygon
+    assert values.to_rgba(values.get_array())[:, :3].min(axis=1).max() < 0.9  # no value is white
+    drawn = plot_map(table * 10, areas).axes[0].collections[0]
+    assert drawn.norm(200) - values.norm(20) > 0.2  # logarithmic above 100 persons
     assert [text.get_text() for text in figure.legends[0].get_texts()][1] == "1 area without a value"
+
+
+def test_axes_of_a_plan_have_plain_numbers():
+    total = ppd.invariants.total()
+    figure = ppd.plan(lambda loss: ppd.GeneralizedLaplace(total, loss), (4,), ["1/100", 1]).plot()
+    figure.canvas.draw()
+    labels = [text.get_text() for axes in figure.axes for text in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
+    assert {"0.05", "50", "500%", "0.1%"} <= set(labels)
+    assert not any("$" in label for label in labels)
 
 
 @pytest.fixture
