@@ -261,8 +261,8 @@ def test_lost_zeros_and_other_periods_are_named(tmp_path):
         LabelError, match=r"s\.csv: 'year' is '2020', but '2019' in the table: state sums of one period"
     ):
         read_published(table, value="n", public=[sums])
-    school = pd.DataFrame({"year": ["2018-19", "2019-20"], "n": [3, 4]})
-    assert read_published(school, value="n").shape == (2,)
+    for periods in (["2018-19", "2019-20", "2020-21"], ["2000-10", "2000-11", "2000-12"]):
+        assert read_published(pd.DataFrame({"year": periods, "n": [3, 4, 9]}), value="n").shape == (3,)
 
 
 def test_infer_names_the_command_for_tables_and_measurements(tmp_path):

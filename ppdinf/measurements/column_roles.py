@@ -212,6 +212,8 @@ def _is_flag(file: PrintedFile, name: str, rule: Rule) -> bool:
 def refuse_overlaps(file: PrintedFile, labels: Mapping[str, Sequence[str]], exempt: Collection[str]) -> None:
     """Refuse periods of years that overlap: persons would be counted twice. School years share only one end."""
     for dim, names in labels.items():
+        if all(re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", name) for name in names):  # months, not years 2000 to 2011
+            continue
         periods = sorted(filter(None, map(_years, {*names} - {*exempt})), key=lambda years: (years[0], -years[1]))
         for (first, last, name), (start, end, other) in pairwise(periods):
             if start < last or (start == last and (first == last or start == end)):

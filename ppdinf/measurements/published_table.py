@@ -160,8 +160,7 @@ def read_published(
     if explain is not None:
         explain(found)
     roles.refuse_other_meanings(file, value, rule)
-    over_time = {window.dim for window in windows}
-    roles.refuse_overlaps(file, {d: names for d, names in found.labels.items() if d not in over_time}, not_totals)
+    roles.refuse_overlaps(file, found.labels, exempt if windows else not_totals)
     if found.parts and totals is None and rule.law != EXACT:
         dim, name = next(iter(found.parts))
         raise LabelError(

@@ -116,8 +116,7 @@ class RowTotals:
                 f"contradicts its cells, whose sum is {range_text(low[k], high[k])}: correct one of them"
             )
         dims = list(self.labels)
-        named = rows.table[dims].itertuples(index=False, name=None)
-        return matrix, [show_cell(dims, labels) for labels in named], rows
+        return matrix, [show_cell(dims, cell) for cell in rows.table[dims].itertuples(index=False, name=None)], rows
 
     def __str__(self) -> str:
         """Return what was understood, in lines of text."""
