@@ -20,7 +20,7 @@ import numpy as np
 import pymc as pm
 
 import ppdinf as ppd
-from ppdinf.distributions import marginal_logp as marginal
+from ppdinf.distributions import ops
 from ppdinf.fiber.sums_given_totals import totals
 
 SEED, ROUNDS = 1, 30
@@ -67,7 +67,7 @@ def main():
             model = model_of(table, public, noise)
             by_pieces = model.logp_dlogp_function(ravel_inputs=True)
             no_pieces = patch.object(totals, "pieces_of", lambda *_: totals.NO_PIECES)
-            with no_pieces, patch.object(marginal, "_in_graphs", {}):
+            with no_pieces, patch.object(ops, "_in_graphs", {}):
                 by_rows = model.logp_dlogp_function(ravel_inputs=True)
             start = np.log(np.maximum(table.values.ravel(), 0.5))
             rng = np.random.default_rng(SEED)

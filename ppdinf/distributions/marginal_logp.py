@@ -11,10 +11,6 @@ The Op returns gradients with the value (:mod:`ppdinf.distributions.ops`). They 
 posterior marginals and posterior means of the counts.
 """
 
-import hashlib
-import pickle
-from weakref import WeakValueDictionary
-
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -22,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._internal.pymc_compat import NUMBA_CONSTANT_SIZE_LIMIT, TensorVariable
 from ppdinf.distributions.data_models import constant
-from ppdinf.distributions.ops import SumsGivenTotals
+from ppdinf.distributions.ops import SumsGivenTotals, shared_constants
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.value_and_gradient import pack
@@ -30,9 +26,6 @@ from ppdinf.fiber.sums_given_totals.value_and_gradient import pack
 MAX_PIECES = 2**18  # maximum number of pieces of log normalizers: 40 MB
 MAX_NODES = 2**15  # maximum number of pieces with Gauss nodes: 15 MB, one or two seconds
 ON_GRIDS = 2**24  # maximum number of values on grids of frequencies: 130 MB
-
-# cached by their inputs while a graph exists: PyMC requests the density of a model several times
-_in_graphs: WeakValueDictionary[bytes, TensorVariable] = WeakValueDictionary()
 
 # distinct rows of weights, their upper_envelope, and the row of each cell
 type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
@@ -88,16 +81,15 @@ def _fixed(
     near: NDArray[np.int64] | None,
 ) -> TensorVariable:
     """Put all constant inputs in a graph, with piecewise polynomials if means are required; see `pack`."""
-    key = hashlib.sha256(pickle.dumps((of_rows, blocks, lower, size, total, as_means, near))).digest()
-    shared = _in_graphs.get(key)
-    if shared is None:
+
+    def constants() -> NDArray[np.int64]:
         approximations, grids, nodes = totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
         if as_means:
             approximations, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, total, near)
         known = np.zeros(size, dtype=np.int64) if total is None else total
-        packed = pack(*of_rows[:2], blocks, of_rows[2], lower, known, approximations, grids, nodes)
-        shared = _in_graphs[key] = pytensor.shared(packed, name="fixed", borrow=True)
-    return shared
+        return pack(*of_rows[:2], blocks, of_rows[2], lower, known, approximations, grids, nodes)
+
+    return shared_constants((of_rows, blocks, lower, size, total, as_means, near), constants)
 
 
 def _cut(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numba
 import numpy as np
@@ -36,6 +40,23 @@ from ppdinf.fiber.gamma_sums import ratios_through_pointers
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.node_plans import no_nodes, plan_nodes
 from ppdinf.fiber.sums_given_totals.value_and_gradient import SIZES, TOTALS, through_pointers
+
+# cached by their inputs while a graph exists: PyMC requests the density of a model several times
+_in_graphs: WeakValueDictionary[bytes, TensorVariable] = WeakValueDictionary()
+_recent: deque[TensorVariable] = deque(maxlen=2)  # also cached without a graph, up to `MOST_RECENT` bytes each
+MOST_RECENT = 2**23
+
+
+def shared_constants(inputs: object, compute: Callable[[], NDArray[np.int64]]) -> TensorVariable:
+    """Put constants in a graph, which are computed once from their inputs while a graph contains them."""
+    key = hashlib.sha256(pickle.dumps(inputs)).digest()
+    shared = _in_graphs.get(key)
+    if shared is None:
+        constants = compute()
+        shared = _in_graphs[key] = pytensor.shared(constants, name="fixed", borrow=True)
+        if constants.nbytes <= MOST_RECENT:
+            _recent.append(shared)
+    return shared
 
 
 class StopGradient(CallbackOp):
@@ -299,12 +320,15 @@ def _compiled_gamma_sums(op: GammaSums, node: Apply, **kwargs: object) -> tuple[
 
 def logp_gamma(form: GammaForm, total: NDArray[np.int64], block: NDArray[np.int64]) -> TensorVariable:
     """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
-    if form.ends is None:
+    cells = form.has, form.first, form.segment
+
+    def constants() -> NDArray[np.int64]:
         nodes = no_nodes(block.size, total.size)
-    else:
-        nodes = plan_nodes(form.has, form.first, form.segment, *form.ends, block, total.size)
-    constants = pack_ratios(form.has, form.segment, form.first, total, block, nodes)
-    packed = pytensor.shared(constants, name="fixed", borrow=True)
+        if form.ends is not None:
+            nodes = plan_nodes(*cells, *form.ends, block, total.size)
+        return pack_ratios(form.has, form.segment, form.first, total, block, nodes)
+
+    packed = shared_constants((*cells, form.ends, total, block), constants)
     return GammaSums()(form.parameters, packed)[0].sum() + form.constant
 
 

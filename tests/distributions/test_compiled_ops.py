@@ -22,6 +22,7 @@ import ppdinf.models
 from ppdinf._internal.kernel_op import CallbackOp
 from ppdinf._internal.pymc_compat import NodeRewriter, get_jaxified_graph, local_dimshuffle_subtensor
 from ppdinf._internal.pymc_patches import PATCHES
+from ppdinf.distributions import ops
 from ppdinf.distributions.linked_tables import SumOfCounts
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.marginal_rewrite import Marginalized
@@ -58,11 +59,11 @@ def summed_out():
     return with_slopes(logp_table(WEIGHTS, **place), logp_natural(ETA, LOG_WEIGHTS, **place))
 
 
-def ratios():
+def ratios(total=30, ends=None):
     columns = [ETA - 1, 2 + pt.exp(ETA), pt.zeros(3), pt.ones(3), pt.zeros(3)]
     noise = np.tile([0.0, 200.0, 0.0, 0.0, -0.05, 0.0], (3, 1))
-    form = GammaForm(pt.stack(columns, axis=1), pt.zeros(()), (True, False, False), np.arange(4), noise)
-    value = logp_gamma(form, np.array([30]), np.array([0, 0, -1]))
+    form = GammaForm(pt.stack(columns, axis=1), pt.zeros(()), (True, False, False), np.arange(4), noise, ends)
+    value = logp_gamma(form, np.array([total]), np.array([0, 0, -1]))
     return [value, pytensor.grad(value, ETA)]
 
 
@@ -270,3 +271,14 @@ def test_one_element_of_a_reversed_vector_is_the_last(form, monkeypatch):
     assert element() == 3
     monkeypatch.setattr(local_dimshuffle_subtensor, "fn", local_dimshuffle_subtensor.fn.__wrapped__)
     assert element() == 1
+
+
+def test_nodes_of_equal_tables_are_planned_once(monkeypatch):
+    """Also when the first graph does not exist any more; a table with another total has other constants."""
+    planned, plan_nodes = [], ops.plan_nodes
+    monkeypatch.setattr(ops, "plan_nodes", lambda *given: planned.append(given) or plan_nodes(*given))
+    for total, plans in ((30, 1), (30, 1), (31, 2), (30, 2)):
+        value, _ = ratios(total, (np.ones(3), np.zeros(3)))
+        assert len(planned) == plans
+        assert value.eval({ETA: POINT[ETA]}) == pytest.approx(ratios(total)[0].eval({ETA: POINT[ETA]}), abs=1e-10)
+        del value
