@@ -12,7 +12,7 @@ from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "ppdinf": {"code lines": 37_644, "files": 322, "lines": 66_250},
+    "ppdinf": {"code lines": 37_610, "files": 318, "lines": 66_200},
     "tests": {"files": 207, "lines": 52_930},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""

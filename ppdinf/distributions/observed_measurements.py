@@ -33,9 +33,9 @@ from ppdinf.fiber.nested_sums.join_tree import Forest, forest_of
 from ppdinf.fiber.nested_sums.nested_sums import LogTable, NestedSums, OutOfReachError
 from ppdinf.invariants import System
 from ppdinf.invariants.statement import Chosen, Joined
-from ppdinf.lattice.move_families import Transfers
+from ppdinf.lattice.move_families import Placed, Transfers
 from ppdinf.lattice.moves import Moves
-from ppdinf.lattice.support_moves import Embedded, SupportMoves
+from ppdinf.lattice.support_moves import SupportMoves
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.laws.unknown_scale import NoiseScales
@@ -169,7 +169,8 @@ def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
             sizes = np.bincount(owner[inside], minlength=matrix.shape[0])
             sizes = sizes[sizes > 0]
             if (sizes > 1).any():
-                families.append((_Placed(Transfers(members, sizes), d), base, False))
+                transfers = Transfers(np.arange(members.size), sizes)
+                families.append((Placed(transfers, members, d), base, False))
                 name = "; ".join(map(str, stated.statement))
                 reasons.append(f"transfers between cells of one sum preserve {name}, whose noise may be narrow.")
     # moves that preserve all sums
@@ -177,21 +178,9 @@ def measured_moves(plan: SupportMoves, data: Measurements) -> Moves:
     if together is not None and together.shape[0] <= SUMS:
         moves = plan.with_sums(together, data.shape)
         if moves.families:
-            families.append((Embedded(moves, np.arange(d), d), base, False))
+            families.append((Placed(moves, np.arange(d), d), base, False))
             reasons.append(f"moves that preserve all {together.shape[0]:,} noisy and exact sums of several cells.")
     return replace(connected, families=families, reason=" As often: ".join(reasons))
-
-
-class _Placed:
-    """Transfers between cells of a subset."""
-
-    def __init__(self, transfers: Transfers, d: int) -> None:
-        self._transfers, self._d = transfers, d
-
-    def draw(self, size: int, rng: np.random.Generator) -> sp.csc_array:
-        """Draw `size` directions, one per column."""
-        drawn = self._transfers.draw(size, rng)
-        return sp.csc_array((drawn.data, drawn.indices, drawn.indptr), shape=(self._d, size))
 
 
 TAIL = 1e-12  # probability that any noise exceeds its support radius

@@ -20,7 +20,7 @@ from ppdinf.lattice.margins import margin_matrix, maximal_generators
 class Family(Protocol):
     """Random directions; every member of the family has positive probability."""
 
-    def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
+    def draw(self, size: int, *, rng: np.random.Generator) -> sparse.csc_array:
         """Draw `size` directions, one per column."""
         ...
 
@@ -100,16 +100,18 @@ class Cycles:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Directions of a table whose cells are a subset of the class sums."""
+    """Directions of a subset of the cells, and possibly of further variables, which are removed."""
 
     family: Family
-    classes: Integers
-    n: int
+    cells: Integers
+    d: int
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
         """Draw `size` directions, one per column."""
-        drawn = self.family.draw(size, rng)
-        return sparse.csc_array((drawn.data, self.classes[drawn.indices], drawn.indptr), shape=(self.n, size))
+        drawn = self.family.draw(size, rng=rng)
+        if drawn.shape[0] > self.cells.size:
+            drawn = sparse.csc_array(sparse.csr_array(drawn)[: self.cells.size])
+        return sparse.csc_array((drawn.data, self.cells[drawn.indices], drawn.indptr), shape=(self.d, size))
 
 
 def lift(vectors: sparse.csc_array, members: Integers, sizes: Integers, rng: np.random.Generator) -> sparse.csc_array:

@@ -139,7 +139,7 @@ class Moves:
         counts = generator.multinomial(size, weights / weights.sum())
         drawn = []
         for (family, _, on_sums), count in zip(self.families, counts.tolist(), strict=True):
-            directions = family.draw(count, generator)
+            directions = family.draw(count, rng=generator)
             drawn.append(lift(directions, self.members, self.sizes, generator) if on_sums else directions)
         return sparse.csc_array(sparse.hstack(drawn, format="csc")[:, generator.permutation(size)])
 

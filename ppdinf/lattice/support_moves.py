@@ -10,25 +10,9 @@ from scipy import sparse
 from ppdinf._internal.values import Flags, Integers
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.fiber_tables import cell_intervals
-from ppdinf.lattice.move_families import Combinations, Family
+from ppdinf.lattice.move_families import Combinations, Family, Placed
 from ppdinf.lattice.moves import Moves, connected_moves
 from ppdinf.lattice.supports import Support, presolve
-
-
-@dataclass(frozen=True, eq=False)
-class Embedded:
-    """Moves of a system over a subset of the cells, and possibly over further variables, which are removed."""
-
-    moves: Moves
-    cells: Integers
-    d: int
-
-    def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
-        """Draw `size` directions, one per column."""
-        drawn = self.moves.draw(size, rng=rng)
-        if drawn.shape[0] > self.cells.size:
-            drawn = sparse.csc_array(sparse.csr_array(drawn)[: self.cells.size])
-        return sparse.csc_array((drawn.data, self.cells[drawn.indices], drawn.indptr), shape=(self.d, size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +60,7 @@ def support_moves(
         parts.append(_of_free(A, B, ~held))
     holes, everywhere = bool(support.holes.any()), np.arange(free.size)
     families: list[tuple[Family, float, bool]] = [
-        (Embedded(each, everywhere, free.size), 1.0, False) for each in parts if each.families
+        (Placed(each, everywhere, free.size), 1.0, False) for each in parts if each.families
     ]
     why = list(dict.fromkeys(each.reason for each in parts))
     if holes and found.lattice.rank:
@@ -90,7 +74,9 @@ def by_theorem(*moves: Moves) -> bool:
     """Return whether a theorem proves that finitely many moves connect (not all combinations of the lattice)."""
     families = [family for each in moves for family, _, _ in each.families]
     return all(
-        by_theorem(family.moves) if isinstance(family, Embedded) else not isinstance(family, Combinations)
+        by_theorem(family.family)
+        if isinstance(family, Placed) and isinstance(family.family, Moves)
+        else not isinstance(family, Combinations)
         for family in families
     )
 
@@ -125,5 +111,5 @@ def _of_free(
     parts = [[sparse.csc_array(A)[:, cells], None], [sparse.csc_array(B)[:, cells], slacks]]
     system = sparse.block_array(parts, format="csc") if B.shape[0] else parts[0][0]
     inner = connected_moves(system, bounds="box", seconds=seconds)
-    embedded = [(Embedded(inner, cells, d), 1.0, False)] if inner.families else []
+    embedded = [(Placed(inner, cells, d), 1.0, False)] if inner.families else []
     return Moves(embedded, np.arange(d), np.ones(d, dtype=np.int64), inner.connected, inner.reason)

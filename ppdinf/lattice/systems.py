@@ -104,6 +104,11 @@ def exact_product(A: sparse.csc_array, x: Array) -> Array:
     return product
 
 
+def compressed(matrix: sparse.sparray) -> tuple[Integers, Integers, Integers]:
+    """Return starts, indices and entries of a compressed matrix, for compiled code."""
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(np.int64)
+
+
 def equal_columns(A: sparse.csc_array) -> tuple[Integers, Integers]:
     """Group equal columns."""
     rng = np.random.default_rng(0)  # any generator is valid, because the comparison below is exact

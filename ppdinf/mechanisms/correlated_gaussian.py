@@ -26,8 +26,7 @@ from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitiv
 from ppdinf.mechanisms.real_noise import SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps
 from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.noise.exact.lattice_gaussian import ImageLattice
-from ppdinf.noise.primitives.continuous import normals
-from ppdinf.noise.primitives.stream import BitStream
+from ppdinf.noise.primitives.stream import BitStream, normals
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.sensitivity import Neighbours, enclosing_ellipsoid

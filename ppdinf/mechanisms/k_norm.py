@@ -36,8 +36,7 @@ from ppdinf.mechanisms.real_noise import RARE, SubspaceNoise, grid_below, in_ste
 from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.noise.k_norm import IndependentMoves, Polytope, independent_moves, polytope
 from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
-from ppdinf.noise.primitives.continuous import exponentials
-from ppdinf.noise.primitives.stream import BitStream
+from ppdinf.noise.primitives.stream import BitStream, exponentials
 from ppdinf.noise.random_lines import hit_and_run, hit_and_run_meeting, hull_chord
 from ppdinf.noise.sampler_plan import exact_noise
 from ppdinf.privacy.sensitivity import Neighbours, enclosing_ellipsoid

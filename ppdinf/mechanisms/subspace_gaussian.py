@@ -31,8 +31,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.real_noise import NARROWEST, SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps
 from ppdinf.mechanisms.subspace import SubspaceMechanism, require_choice
-from ppdinf.noise.primitives.continuous import normals
-from ppdinf.noise.primitives.stream import BitStream
+from ppdinf.noise.primitives.stream import BitStream, normals
 from ppdinf.noise.sampler_plan import exact_noise
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee

@@ -34,9 +34,8 @@ from ppdinf.mechanisms.real_noise import (
     unless_noisy,
 )
 from ppdinf.mechanisms.subspace import SubspaceMechanism, require_choice
-from ppdinf.noise.primitives.continuous import laplaces
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
-from ppdinf.noise.primitives.stream import BitStream
+from ppdinf.noise.primitives.stream import BitStream, laplaces
 from ppdinf.noise.triangular_laplace import triangular_laplace
 from ppdinf.privacy.sensitivity import Neighbours, sensitivity
 

@@ -26,9 +26,9 @@ from ppdinf._internal.values import Integers, Reals
 from ppdinf.lattice import structure
 from ppdinf.laws import L2Laplace
 from ppdinf.noise.exact.variable_elimination import Elimination
-from ppdinf.noise.primitives.continuous import exponentials, laplaces, normals
 from ppdinf.noise.primitives.enclosures import precision
 from ppdinf.noise.primitives.integers import Inversion, draw_discrete_laplace, uniform_integers
+from ppdinf.noise.primitives.stream import exponentials, laplaces, normals
 from ppdinf.noise.sampler_plan import exact_noise
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from scipy.optimize import linprog
 from ppdinf._internal.values import Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.noise.k_norm import uniforms
-from ppdinf.noise.primitives.continuous import exponentials, normals
-from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.primitives.stream import exponentials, normals, seeded_stream
 
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream

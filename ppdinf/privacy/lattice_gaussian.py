@@ -25,7 +25,7 @@ from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import Law
 from ppdinf.laws.additive_law import GAUSSIAN, L2, log_mass
-from ppdinf.noise.exact.gram_schmidt import klein, squares_across
+from ppdinf.noise.exact.klein import klein, squares_across
 from ppdinf.noise.exact.theta import FLAT, log_ratio
 from ppdinf.privacy.zcdp import as_delta, zcdp_rho
 

@@ -27,13 +27,17 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.releases import ReleaseParts
 from ppdinf.releases.part_index import guarantee_of_parts
 from ppdinf.releases.part_writer import PreparedParts, prepare_parts
-from ppdinf.sessions.journal import Journal, append, create, locked, read
-from ppdinf.sessions.records import (
+from ppdinf.sessions.journal import (
     VERSION,
     VOID,
+    Journal,
+    append,
+    create,
     guarantee_of,
     intents,
+    locked,
     partition_of,
+    read,
     require_sound,
     spent_guarantees,
     spent_intents,

@@ -13,8 +13,7 @@ from ppdinf.errors import CountError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, cells, groups, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import Mechanism, SubspaceGaussian, SubspaceLaplace
-from ppdinf.noise.primitives.continuous import laplaces
-from ppdinf.noise.primitives.stream import keyed_stream, secure_stream, seeded_stream
+from ppdinf.noise.primitives.stream import keyed_stream, laplaces, secure_stream, seeded_stream
 from ppdinf.privacy import gaussian_delta
 
 MARGINS = margin("dim_0") & margin("dim_1")

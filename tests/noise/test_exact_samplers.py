@@ -21,7 +21,7 @@ from ppdinf.noise.exact import klein as klein_module
 from ppdinf.noise.exact import l2_laplace_mixture as l2_mixture
 from ppdinf.noise.exact import lattice_gaussian as gaussian
 from ppdinf.noise.exact import rejection, theta
-from ppdinf.noise.exact.gram_schmidt import klein
+from ppdinf.noise.exact.klein import klein
 from ppdinf.noise.exact.l2_laplace_mixture import L2Mixture
 from ppdinf.noise.exact.lattice_gaussian import draw_gaussian
 from ppdinf.noise.exact.potentials import class_sum

@@ -14,8 +14,7 @@ from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice import kernel, margin_matrix, structure
 from ppdinf.lattice.shortest import nearest_steps
 from ppdinf.laws import DiscreteGaussian
-from ppdinf.noise.exact.gram_schmidt import klein, squares_across
-from ppdinf.noise.exact.klein import Klein
+from ppdinf.noise.exact.klein import Klein, klein, squares_across
 from ppdinf.noise.exact.l2_laplace_mixture import (
     PER_UNIT,
     RATIO_BOUND,

@@ -9,8 +9,7 @@ from scipy import stats
 from ppdinf.invariants import total
 from ppdinf.mechanisms import KNorm
 from ppdinf.noise.k_norm import K_NORMS, independent_moves, k_norm, polytope, uniforms
-from ppdinf.noise.primitives.continuous import exponentials, laplaces, normals
-from ppdinf.noise.primitives.stream import seeded_stream
+from ppdinf.noise.primitives.stream import exponentials, laplaces, normals, seeded_stream
 from ppdinf.noise.random_lines import hull_chord
 from ppdinf.privacy.sensitivity import sensitivity_polytope
 

@@ -4,19 +4,17 @@ Rule: post-processing reads the noisy table and the public statements, nothing e
 
 postprocessed  Independent noise in every cell, then projection and rounding onto the tables that satisfy all public
                statements.
-projection     Least-squares projection onto public sums and bounds: by sorting for disjoint groups, otherwise by an
-               interior point.
-rounding       Rounding of a real table to integers that have the public sums, or sums that are rounded too.
+projection     Projection and rounding onto public sums and bounds.
 topdown        Top-down estimation: every level of a hierarchy is measured with noise and fitted below the level above.
 """
 
 from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessed as PostProcessed
 from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessedRelease as PostProcessedRelease
+from ppdinf.mechanisms.postprocessing.projection import controlled_rounding as controlled_rounding
 from ppdinf.mechanisms.postprocessing.projection import onto_bounds as onto_bounds
 from ppdinf.mechanisms.postprocessing.projection import onto_simplices as onto_simplices
 from ppdinf.mechanisms.postprocessing.projection import onto_sums as onto_sums
-from ppdinf.mechanisms.postprocessing.rounding import controlled_rounding as controlled_rounding
-from ppdinf.mechanisms.postprocessing.rounding import round_to_sums as round_to_sums
+from ppdinf.mechanisms.postprocessing.projection import round_to_sums as round_to_sums
 from ppdinf.mechanisms.postprocessing.topdown import TopDown as TopDown
 
 __all__ = [

@@ -26,8 +26,13 @@ from ppdinf.laws.preimage import ZERO, CensoredNoise, PreimageShift
 from ppdinf.mechanism import PreparedRelease
 from ppdinf.mechanisms.input_checks import refuse_seed, require_public, validate_input, warn_fixed
 from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
-from ppdinf.mechanisms.postprocessing.projection import onto_bounds, onto_simplices, onto_sums
-from ppdinf.mechanisms.postprocessing.rounding import largest_fractions, round_to_sums
+from ppdinf.mechanisms.postprocessing.projection import (
+    largest_fractions,
+    onto_bounds,
+    onto_simplices,
+    onto_sums,
+    round_to_sums,
+)
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream, secure_stream

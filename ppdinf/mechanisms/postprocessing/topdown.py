@@ -29,8 +29,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace
 from ppdinf.mechanisms.postprocessing.postprocessed import FeasibleTables, Levels, PostProcessed, _coordinates
-from ppdinf.mechanisms.postprocessing.projection import onto_bounds
-from ppdinf.mechanisms.postprocessing.rounding import round_to_sums
+from ppdinf.mechanisms.postprocessing.projection import onto_bounds, round_to_sums
 from ppdinf.tables.frame import Frame
 
 

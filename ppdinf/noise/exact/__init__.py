@@ -4,8 +4,6 @@ Rule: one algorithm per file, with the systems that it supports.
 
 cell_elimination      Noise of any law of independent integers: elimination over the cells.
 class_sums            l1 Laplace noise of a block with crossing class sums: first the sums, then the cells.
-gram_schmidt          Orthogonal parts of a lattice basis, in closed form for classes and tables, and of the sublattice
-                      orthogonal to a vector.
 independent           l1 Laplace noise of cells outside all public sums: independent double geometric integers.
 klein                 Sequential proposals for Gaussian laws on a lattice, and their exact acceptance probability.
 l2_laplace_mixture    Exact l2 Laplace noise on any lattice, P(z) proportional to exp(-epsilon |z|_2).

@@ -22,8 +22,8 @@ from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import L2Laplace, Law
-from ppdinf.noise.exact.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.klein import UNIT, Klein, Proposals
+from ppdinf.noise.exact.klein import klein as klein_of
 from ppdinf.noise.exact.lattice_gaussian import too_narrow, widened
 from ppdinf.noise.exact.sampler_offer import Answer, Declined, Offer
 from ppdinf.noise.exact.theta import GaussianMasses

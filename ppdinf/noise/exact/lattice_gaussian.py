@@ -19,8 +19,8 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.systems import MatrixLike
 from ppdinf.laws import DiscreteGaussian, Law
-from ppdinf.noise.exact.gram_schmidt import klein as klein_of
 from ppdinf.noise.exact.klein import UNIT, Klein
+from ppdinf.noise.exact.klein import klein as klein_of
 from ppdinf.noise.exact.sampler_offer import Answer, Declined, Offer, is_one_block
 from ppdinf.noise.primitives.enclosures import draw_bernoulli
 from ppdinf.noise.primitives.integers import positive_fraction

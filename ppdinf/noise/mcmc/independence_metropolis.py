@@ -26,7 +26,7 @@ from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure, structure
-from ppdinf.lattice.systems import MatrixLike, integer_matrix
+from ppdinf.lattice.systems import MatrixLike, compressed, integer_matrix
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.laws.additive_law import double_geometric, log_mass
 from ppdinf.noise.mcmc.lattice_gibbs_noise import GibbsMoves, Room, gibbs_moves, move_space, step, word
@@ -135,19 +135,9 @@ class IndependenceMetropolis(NoiseChain):
                 f" limits[{int(np.argmax(bounds > 0))}] is positive"
             )
         cells, solved, factors, divisor = _solve(matrix, free)
-        kind, scale = law.kernel_id
+        proposed = float(positive_fraction("rate", as_fraction(rate, "rate")))
         self.system = IndependenceProposal(
-            kind=kind,
-            scale=scale,
-            rate=float(positive_fraction("rate", as_fraction(rate, "rate"))),
-            free=cells,
-            solved=solved,
-            factors=factors,
-            divisor=divisor,
-            starts=inequalities.indptr.astype(np.int64),
-            cells=inequalities.indices.astype(np.int64),
-            steps=inequalities.data.astype(np.int64),
-            limits=bounds,
+            *law.kernel_id, proposed, cells, solved, factors, divisor, *compressed(inequalities), bounds
         )
 
     @property

@@ -22,7 +22,7 @@ from ppdinf._internal.values import Integers, Reals
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.move_families import Cycles
 from ppdinf.lattice.moves import connected_moves
-from ppdinf.lattice.systems import MatrixLike
+from ppdinf.lattice.systems import MatrixLike, compressed
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.laws.additive_law import L1, L2, log_mass
 from ppdinf.noise.mcmc.tv_bound import in_threads
@@ -169,17 +169,9 @@ def gibbs_moves(A: MatrixLike | Structure, law: Law) -> GibbsMoves:
     drawn = moves.draw(LISTED if system.lattice.rank else 0, rng=0)
     listed = _distinct(sparse.hstack([system.lattice.basis, drawn], format="csc"))
     kind, scale = law.kernel_id
-    return GibbsMoves(
-        kind=kind,
-        rates=np.full(d, scale),
-        d=d,
-        starts=listed.indptr.astype(np.int64),
-        cells=listed.indices.astype(np.int64),
-        steps=listed.data.astype(np.int64),
-        rows=np.ascontiguousarray(table),
-        columns=np.ascontiguousarray(table.T),
-        sweep=sum(table.shape) // 2 or system.lattice.rank,
-    )
+    sweep = sum(table.shape) // 2 or system.lattice.rank
+    rows, columns = np.ascontiguousarray(table), np.ascontiguousarray(table.T)
+    return GibbsMoves(kind, np.full(d, scale), d, *compressed(listed), rows, columns, sweep)
 
 
 def noise_gibbs(

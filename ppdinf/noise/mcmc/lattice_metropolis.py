@@ -23,7 +23,7 @@ from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.values import Integers
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.kernel import kernel
-from ppdinf.lattice.systems import MatrixLike
+from ppdinf.lattice.systems import MatrixLike, compressed
 from ppdinf.laws import Law
 from ppdinf.laws.additive_law import double_geometric, log_mass
 from ppdinf.noise.mcmc.tv_bound import NoiseChain
@@ -46,16 +46,7 @@ def jumps(basis: MatrixLike, law: Law, a: float) -> Jumps:
     if not 0 < a < 1:
         raise PrivacyError(f"a must satisfy 0 < a < 1, found {a!r}")
     columns = sparse.csc_array(basis)
-    kind, scale = law.kernel_id
-    return Jumps(
-        kind=kind,
-        scale=scale,
-        d=columns.shape[0],
-        starts=columns.indptr.astype(np.int64),
-        cells=columns.indices.astype(np.int64),
-        steps=columns.data.astype(np.int64),
-        rate=-math.log(a),
-    )
+    return Jumps(*law.kernel_id, columns.shape[0], *compressed(columns), rate=-math.log(a))
 
 
 class LatticeMetropolis(NoiseChain):

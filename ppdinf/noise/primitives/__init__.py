@@ -1,7 +1,6 @@
 """Exact draws of integers and exact comparisons from a stream of random bits.
 
 chacha      The cryptographic generator ChaCha20 for compiled Markov chains of releases.
-continuous  Real-valued draws by inversion, one word per draw, with 63 bits relative to the tail.
 enclosures  Exact comparisons, Bernoulli draws and categorical draws from enclosures of real numbers.
 integers    Exact draws of integers: inversion of log-concave laws, Bernoulli draws, discrete Laplace and Gaussian
             noise.

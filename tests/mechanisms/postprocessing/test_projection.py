@@ -8,8 +8,14 @@ from scipy import sparse
 
 from ppdinf.errors import InvariantError
 from ppdinf.lattice import margin_matrix
-from ppdinf.mechanisms.postprocessing.projection import onto_bounds, onto_simplices, onto_sums
-from ppdinf.mechanisms.postprocessing.rounding import controlled_rounding, integer_floor, round_to_sums
+from ppdinf.mechanisms.postprocessing.projection import (
+    controlled_rounding,
+    integer_floor,
+    onto_bounds,
+    onto_simplices,
+    onto_sums,
+    round_to_sums,
+)
 
 
 def by_faces(y, A, a, B, b, w):
