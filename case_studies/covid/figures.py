@@ -216,8 +216,9 @@ def panel(study, estimates, table):
             own, (0, 2), (scale, 100), (table.cases.values[j] * scale, fatality[j]), strict=True
         ):
             for name, (shift, color, label) in shown.items():
-                _, low, high = np.moveaxis(estimates[1, name][:, 0, j, q], -1, 0) * factor
+                mean, low, high = np.moveaxis(estimates[1, name][:, 0, j, q], -1, 0) * factor
                 axes.vlines(at + shift, low, high, color=color, linewidth=3.5, capstyle="projecting", label=label)
+                axes.plot(at + shift, mean, "s", color=color, markersize=3.5, markeredgewidth=0)  # of narrow intervals
             axes.plot(at, truth, "_", color="#222222", markersize=3.5, markeredgewidth=1.6, label="confidential")
             axes.set_yscale("symlog", linthresh=10 if q == 0 else 1)
             label_round_numbers(axes.yaxis, 10 if q == 0 else 1)
