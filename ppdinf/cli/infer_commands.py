@@ -101,7 +101,10 @@ def _regression(
     import arviz as az
     import pandas as pd
 
+    from ppdinf.models.formula import translate
+
     data = None if covariates is None else pd.read_csv(covariates)
+    translate(formula, release, family, data)  # a formula is refused before a folder is made
     make_folder(output)
     files = [output / name for name in ("parameters.csv", "posterior.csv", "model.py")]
     for written in files:

@@ -52,12 +52,10 @@ def plan(
         list[int] | None, typer.Option(help="Count for which to state the coefficient of variation; default 10, 100.")
     ] = None,
     gap: Annotated[
-        list[int] | None,
-        typer.Option(help="Distance of a count from a limit, and between two counts; default 10."),
+        list[int] | None, typer.Option(help="Distance of a count from a limit, and between two counts; default 10.")
     ] = None,
     cv: Annotated[
-        str | None,
-        typer.Option(help="Find the loss for this coefficient of variation, such as **10%**."),
+        str | None, typer.Option(help="Find the loss for this coefficient of variation, such as **10%**.")
     ] = None,
     at: Annotated[int | None, typer.Option(help="Count at which **--cv** holds.")] = None,
     figure: Annotated[Path | None, typer.Option(help="File of a figure, .png, .pdf or .svg.")] = None,
@@ -136,11 +134,7 @@ def _labels(
         if count is None or dims is None:
             raise LabelError("for TABLE.csv, name the column of counts (--count) and the columns of labels (--dims)")
         return ppd.datasets.read_table(
-            table,
-            count=count,
-            dims=names_in(dims),
-            coordinates=groups,
-            not_totals=not_total,
+            table, count=count, dims=names_in(dims), coordinates=groups, not_totals=not_total
         )
     sizes = {}
     for text in (shape or "").split(","):

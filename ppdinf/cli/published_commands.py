@@ -232,8 +232,7 @@ def denoise(
     table: PublishedTable,
     output: Annotated[Path, typer.Option(help="Table of the results, .csv or .parquet. An existing file is replaced.")],
     by: Annotated[
-        list[str] | None,
-        typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell."),
+        list[str] | None, typer.Option(help="Dimension or coordinate to sum by; repeat for more. Default: every cell.")
     ] = None,
     draws: Annotated[int, typer.Option(help="Draws per chain, of two chains.", min=10)] = 1000,
     report: REPORT = None,

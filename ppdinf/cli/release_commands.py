@@ -40,8 +40,7 @@ PUBLIC = Annotated[
     ),
 ]
 SESSION = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Session whose budget limits the release; see **ppdinf session**."),
+    Path | None, typer.Option(metavar="FILE", help="Session whose budget limits the release; see **ppdinf session**.")
 ]
 PART = Annotated[
     str | None,

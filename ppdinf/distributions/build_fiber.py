@@ -10,9 +10,7 @@ import pymc as pm
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ppdinf._internal.pymc_compat import (
-    TensorVariable,
-)
+from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.distributions.data_models import kind_of_support
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.observed import Observed

@@ -23,7 +23,7 @@ from ppdinf._internal.pymc_compat import (
     _support_point,
 )
 from ppdinf.distributions.data_models import constant, elementwise, log_density
-from ppdinf.distributions.factors import CellFactor
+from ppdinf.distributions.factors import CHANGED, CellFactor
 from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.ops import stop_gradient
@@ -59,11 +59,6 @@ def identical_cells(
     rng, size = dist.owner.inputs[0], pt.constant([first.size])
     return op.make_node(rng, size, *of_kinds).default_output(), first, kind.ravel()
 
-
-CHANGED = (
-    "data of the distribution of the confidential table have changed since this function was compiled. Its windows of "
-    "counts were computed from the earlier data: compile it again, as pm.sample and compile_logp do"
-)
 
 # nanoseconds for the density of a count and its share in sums, and for a cell evaluated at nodes
 OF_DENSITY, OF_SUM, OF_NODES = 85, 20, 12_000

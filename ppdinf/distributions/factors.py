@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
@@ -17,6 +18,8 @@ from ppdinf._internal.pymc_compat import (
     Alloc,
     Apply,
     CAReduce,
+    Cast,
+    CheckAndRaise,
     CheckParameterValue,
     Constant,
     DimShuffle,
@@ -28,10 +31,12 @@ from ppdinf._internal.pymc_compat import (
     MakeVector,
     Mul,
     Neg,
+    RandomType,
     Reshape,
     ScalarFromTensor,
     Shape,
     Shape_i,
+    SharedVariable,
     SpecifyShape,
     SplitDims,
     Sub,
@@ -42,6 +47,7 @@ from ppdinf._internal.pymc_compat import (
     Variable,
     ViewOp,
     ancestors,
+    graph_inputs,
     graph_replace,
     indices_from_subtensor,
     toposort,
@@ -49,7 +55,14 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.values import Array
 from ppdinf.distributions.data_models import constant
+from ppdinf.distributions.marginal_logp import fixed
+from ppdinf.errors import ModelError
+from ppdinf.lattice.kernel import Lattice
 
+CHANGED = (
+    "data of the distribution or of an index of the confidential table have changed since this function was compiled. "
+    "Its windows of counts were computed from the earlier data: compile it again, as pm.sample and compile_logp do"
+)
 NONE = -1  # index of an element that depends on no cell
 
 type Numbers = NDArray[np.int64]
@@ -167,13 +180,13 @@ def _taken(numbers: Numbers, entries: Sequence[slice | Variable]) -> Numbers | N
         if set(lengths) <= {1}:  # the cell is the same for every index
             index += [slice(None)] if isinstance(entry, slice) else [_first_of(entry)] * over
         elif isinstance(entry, slice):
-            ends = [None if x is None else _settled(x) for x in (entry.start, entry.stop, entry.step)]
+            ends = [None if x is None else _settled(_at_present(x)) for x in (entry.start, entry.stop, entry.step)]
             given = [x is not None for x in (entry.start, entry.stop, entry.step)]
             if any(requested and end is None for requested, end in zip(given, ends, strict=True)):
                 return None
             index.append(slice(*(None if end is None else int(end) for end in ends)))
         else:
-            values = _settled(entry)
+            values = _settled(_at_present(entry))
             if values is None:
                 return None
             if values.dtype != bool:
@@ -206,6 +219,35 @@ def _reshaped(numbers: Numbers, node: Apply) -> Numbers | None:
     return (
         np.full((1,) * out.ndim, numbers.ravel()[0]) if numbers.size and (numbers == numbers.ravel()[0]).all() else None
     )
+
+
+def data_of(expressions: Sequence[Variable]) -> list[SharedVariable]:
+    """Return the data that expressions contain."""
+    leaves = dict.fromkeys(graph_inputs(expressions))
+    return [x for x in leaves if isinstance(x, SharedVariable) and not isinstance(x.type, RandomType)]
+
+
+def _at_present(index: Variable) -> Variable:
+    """Return an index given the present values of data."""
+    present = {x: pt.constant(x.get_value()) for x in data_of([index])}
+    return graph_replace([index], present, strict=False)[0] if present else index
+
+
+def _data_of_indices(density: TensorVariable, table: TensorVariable) -> list[SharedVariable]:
+    """Return the data by which a density selects cells."""
+    indexed = [x for x in toposort([density], blockers=[table]) if isinstance(x.op, Subtensor | AdvancedSubtensor)]
+    return data_of([x for node in indexed if table in ancestors(node.inputs[:1]) for x in node.inputs[1:]])
+
+
+def equals(data: SharedVariable, values: Array) -> TensorVariable:
+    """Return the condition that data have the given values, for every shape of the data."""
+    same_shape = pt.all(pt.eq(data.shape, np.array(values.shape, dtype=np.int64)))
+    known = fixed(values.ravel(), "data_of_windows")
+    given = pt.concatenate([data.ravel(), pt.zeros(values.size, dtype=data.dtype)])[: values.size]
+    same = pt.eq(given, known)
+    if values.dtype.kind == "f":
+        same = pt.or_(same, pt.and_(pt.isnan(given), pt.isnan(known)))
+    return pt.and_(same_shape, pt.all(same))
 
 
 def _settled(x: Variable) -> Array | None:
@@ -275,9 +317,44 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
         if cells is None:
             return None
         excludes = by_count is not density
+        if data := _data_of_indices(term, table):
+            unchanged = pt.all([equals(x, np.asarray(x.get_value())) for x in data])
+            term = CheckAndRaise(ModelError, CHANGED)(term, unchanged)
         term = pt.switch(pt.isnan(term), -np.inf, term) if excludes else term
         factors.append(CellFactor(term, table, size, cells, excludes))
     return factors
+
+
+def with_exact_sums(
+    density: TensorVariable, table: TensorVariable, start: NDArray[np.int64], lattice: Lattice
+) -> TensorVariable:
+    """Replace sums of cells that are equal for all tables of the fiber of `start` by their values."""
+    sums = [x for x in toposort([density], blockers=[table]) if isinstance(x.op, Sum)]
+    exact = [x.outputs[0] for x in sums if _is_exact(x, table, start.shape, lattice)]
+    of_start = graph_replace(exact, {table: pt.constant(start)}, strict=False)
+    values = {x: pt.constant(constant(y), dtype=x.dtype) for x, y in zip(exact, of_start, strict=True)}
+    return graph_replace([density], values, strict=False)[0]
+
+
+def _is_exact(node: Apply, table: TensorVariable, shape: tuple[int, ...], lattice: Lattice) -> bool:
+    """Return whether sums of cells are 0 for every difference of two tables of a fiber."""
+    (x,), axis = node.inputs, node.op.axis
+    cells = cell_indices(x, table, shape) if _are_cells(x, table) else None
+    if cells is None:
+        return False
+    outer = [1 if axis is None or k in axis else n for k, n in enumerate(cells.shape)]
+    rows = np.broadcast_to(np.arange(math.prod(outer)).reshape(outer), cells.shape).ravel()
+    sums = sp.csr_array((np.ones(cells.size), (rows, cells.ravel())), shape=(math.prod(outer), math.prod(shape)))
+    return not (sums @ lattice.basis).count_nonzero()
+
+
+def _are_cells(x: Variable, table: TensorVariable) -> bool:
+    """Return whether the elements of a graph are cells of a table."""
+    if x is table or x.owner is None:
+        return x is table
+    is_cast = isinstance(x.owner.op, Elemwise) and isinstance(x.owner.op.scalar_op, Cast)
+    moves = isinstance(x.owner.op, DimShuffle | Reshape | Subtensor | AdvancedSubtensor)
+    return (moves or (is_cast and x.dtype in ("int64", "float64"))) and _are_cells(x.owner.inputs[0], table)
 
 
 def elementwise_checks(density: TensorVariable, table: TensorVariable) -> TensorVariable:

@@ -41,7 +41,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
-from ppdinf.distributions.factors import CellFactor, factors_in
+from ppdinf.distributions.factors import CellFactor, factors_in, with_exact_sums
 from ppdinf.distributions.linked_tables import factor_of_table
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.ops import logp_gamma, logp_nested_natural, logp_nested_table
@@ -166,13 +166,14 @@ def factors_given(
     drawn = [rv for rv in drawn if rv not in of_tables]
     if not drawn:
         return list(of_tables.values())
-    counts, shape = table.type(), table.owner.op.start.shape
+    counts, law = table.type(), table.owner.op
     distinct = [value.type() for value in values]  # distinct inputs: two variables may share an observed value
     densities = conditional_logp({table: counts, **dict(zip(drawn, distinct, strict=True))}, warn_rvs=False)
     given = graph_replace([densities[x] for x in distinct], dict(zip(distinct, values, strict=True)), strict=False)
     all_factors = list(of_tables.values())
     for rv, density in zip(drawn, given, strict=True):
-        factors = factors_in(density, counts, shape)
+        density = with_exact_sums(density, counts, law.start, law.observed.system.lattice)
+        factors = factors_in(density, counts, law.start.shape)
         if factors is None:
             raise not_by_cell(rv.name, table.name)
         all_factors += factors

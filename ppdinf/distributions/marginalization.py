@@ -17,20 +17,19 @@ import pymc as pm
 
 from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import (
-    AdvancedSubtensor,
     DiracDeltaRV,
+    Elemwise,
     MeasurableOp,
     PartialObservedRV,
-    Subtensor,
-    Sum,
     TensorVariable,
+    TrueDiv,
     ancestors,
     toposort,
 )
 from ppdinf.distributions.build_fiber import feasible_start, give_windows, widen_windows, with_support
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.data_models import at_initial_point
-from ppdinf.distributions.factors import CellFactor, read_cells
+from ppdinf.distributions.factors import CellFactor, cell_indices, read_cells, with_exact_sums
 from ppdinf.distributions.linked_tables import form_of_counts, has_single_cells
 from ppdinf.distributions.marginal_rewrite import not_by_cell
 from ppdinf.distributions.observed import Observed
@@ -214,17 +213,13 @@ def _remedy(var: TensorVariable, table: TensorVariable, model: pm.Model) -> str:
     """Return how a random variable can be written so that it depends on a table cell by cell, or an empty string."""
     if var not in model.potentials and not isinstance(var.owner.op, MeasurableOp):
         return ""
-    system = table.owner.op.observed.system
-    ones = np.diff(system.A.indptr) == system.A.shape[1]
-    complete = [k for k in np.flatnonzero(ones) if (system.A[[k]].data == 1).all()]
-    for node in toposort([var], blockers=[table]):
-        if not node.inputs or table not in ancestors(node.inputs[:1], blockers=[table]):
-            continue
-        if isinstance(node.op, Subtensor | AdvancedSubtensor):
-            for x in set(ancestors(node.inputs[1:])) & set(model.data_vars):
-                return f"it selects cells by the data {x.name!r}, which can change. Select them by a constant array"
-        if isinstance(node.op, Sum) and node.outputs[0].ndim == 0 and node.inputs[0] is table and complete:
-            return f"it depends on the sum of all cells, which is public. Write its value, {system.values[complete[0]]}"
+    law = table.owner.op
+    parameters = with_exact_sums(var, table, law.start, law.observed.system.lattice)
+    for node in toposort([parameters], blockers=[table]):
+        is_ratio = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, TrueDiv)
+        is_ratio = is_ratio and table in ancestors(node.inputs[1:], blockers=[table])
+        if is_ratio and cell_indices(node.outputs[0], table, law.start.shape) is None:
+            return "it divides by a function of cells that no exact sum determines. Divide by a known number"
     return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,7 +13,6 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from ppdinf._internal.pymc_compat import (
-    Constant,
     PartialObservedRV,
     RandomType,
     SharedVariable,
@@ -25,11 +24,9 @@ from ppdinf._internal.pymc_compat import (
     replace_rvs_by_values,
     transformed_conditional_logp,
 )
-from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
-from ppdinf.distributions.factors import CellFactor, factors_in
+from ppdinf.distributions.factors import CellFactor, data_of, equals, factors_in, with_exact_sums
 from ppdinf.distributions.linked_tables import factor_of_table
-from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.distributions.random_variables import ObservedPotentialRV, ReleasedRV, table_of
 from ppdinf.errors import ModelError
 from ppdinf.measurements import Measurements
@@ -113,6 +110,9 @@ def factors_of_variable(
             rvs=parts, rvs_to_values=values, rvs_to_transforms=transforms, jacobian=False
         )
         density = densities[parts.index(var)]
+    law = table.owner.op
+    if isinstance(law, ConfidentialRV):
+        density = with_exact_sums(density, counts, law.start, law.observed.system.lattice)
     factors = factors_in(density, counts, shape)
     return density if factors is None else factors
 
@@ -135,10 +135,7 @@ def observed_among(variables: Sequence[TensorVariable], model: pm.Model) -> list
 
 
 def dependent_factors(
-    table: TensorVariable,
-    model: pm.Model,
-    shape: tuple[int, ...] | None = None,
-    known: Collection[TensorVariable] = (),
+    table: TensorVariable, model: pm.Model, shape: tuple[int, ...] | None = None, known: Collection[TensorVariable] = ()
 ) -> tuple[list[CellFactor], list[TensorVariable]]:
     """Return the factors that all dependents of a table contribute, except its release."""
     counts = model.rvs_to_values[table] if table in model.free_RVs else table.type()
@@ -192,56 +189,36 @@ def data_of_dependents(
 
 def windows_are_stale(table: TensorVariable, model: pm.Model) -> bool:
     """Return whether data differ from those from which the windows of a table were computed."""
-    return table.owner.op.data_digest != _digest(table, model, dependents_of(table, model))
+    return table.owner.op.data_digest != _digest_of(_leaves(table, model, dependents_of(table, model)))
 
 
 def note_data(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] | None = None) -> None:
     """Store the data from which the windows of a table were computed."""
     law = table.owner.op
-    law.data_digest = _digest(table, model, dependents_of(table, model) if dependents is None else dependents)
-    shared = dict.fromkeys(leaf for leaf in _leaves(table, model) if isinstance(leaf, SharedVariable))
-    law.unchanged = [_equals(leaf, np.asarray(leaf.get_value())) for leaf in shared]
+    dependents = dependents_of(table, model) if dependents is None else dependents
+    law.data_digest = _digest_of(_leaves(table, model, dependents))
+    law.unchanged = [equals(leaf, np.asarray(leaf.get_value())) for leaf in data_of(_leaves(table, model))]
 
 
-def _leaves(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] = ()) -> Iterator[Variable]:
-    """Yield constants and shared data on which a table depends, in the same order for copies of a model."""
+def _leaves(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] = ()) -> list[Variable]:
+    """Return the inputs on which a table depends, in the same order for copies of a model."""
     given = [x for x in table.owner.inputs if not isinstance(x.type, RandomType)]
     given += observed_among(dependents, model) if dependents else []
     above = set(ancestors(given))
     values = [value for rv, value in model.rvs_to_values.items() if rv in above and rv not in model.free_RVs]
-    for leaf in graph_inputs([*given, *values]):
-        if isinstance(leaf, Constant | SharedVariable) and not isinstance(leaf.type, RandomType):
-            yield leaf
+    return list(graph_inputs([*given, *values]))
 
 
 def digest_of_model(model: pm.Model) -> bytes:
     """Return a digest of all constants and data of a model."""
     observed = [value for rv, value in model.rvs_to_values.items() if rv not in model.free_RVs]
-    leaves = graph_inputs([*model.basic_RVs, *model.potentials, *observed])
-    return _digest_of(
-        x for x in leaves if isinstance(x, Constant | SharedVariable) and not isinstance(x.type, RandomType)
-    )
-
-
-def _digest(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable]) -> bytes:
-    return _digest_of(_leaves(table, model, dependents))
+    return _digest_of(graph_inputs([*model.basic_RVs, *model.potentials, *observed]))
 
 
 def _digest_of(leaves: Iterable[Variable]) -> bytes:
     digest = hashlib.sha256()
     for leaf in leaves:
-        values = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
+        values = leaf.get_value(borrow=True) if isinstance(leaf, SharedVariable) else getattr(leaf, "data", None)
         if isinstance(values, np.ndarray | np.generic):
             digest.update(f"{values.shape} {values.dtype}".encode() + values.tobytes())
     return digest.digest()
-
-
-def _equals(shared: TensorVariable, values: Array) -> TensorVariable:
-    """Return the condition that data have the given values, for every shape of the data."""
-    same_shape = pt.all(pt.eq(shared.shape, np.array(values.shape, dtype=np.int64)))
-    known = fixed(values.ravel(), "data_of_windows")
-    given = pt.concatenate([shared.ravel(), pt.zeros(values.size, dtype=shared.dtype)])[: values.size]
-    same = pt.eq(given, known)
-    if values.dtype.kind == "f":
-        same = pt.or_(same, pt.and_(pt.isnan(given), pt.isnan(known)))
-    return pt.and_(same_shape, pt.all(same))

@@ -12,14 +12,7 @@ from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.blocks import structure as find_structure
 from ppdinf.lattice.programme import Programme
 from ppdinf.lattice.solution import integer_solution
-from ppdinf.lattice.systems import (
-    LARGEST,
-    MatrixLike,
-    exact_product,
-    integer_matrix,
-    integer_vector,
-    row_label,
-)
+from ppdinf.lattice.systems import LARGEST, MatrixLike, exact_product, integer_matrix, integer_vector, row_label
 
 LARGEST_PROGRAMME = 20_000  # largest number of rows and columns of the linear program
 ZERO = 1e-7

@@ -11,13 +11,7 @@ from flint import fmpz_mat
 from numpy.typing import ArrayLike
 
 from ppdinf.errors import InvariantError
-from ppdinf.lattice.integer_rows import (
-    SparseRow,
-    check_consistent,
-    dense_integers,
-    eliminate_units,
-    sparse_rows,
-)
+from ppdinf.lattice.integer_rows import SparseRow, check_consistent, dense_integers, eliminate_units, sparse_rows
 from ppdinf.lattice.systems import MatrixLike, equal_columns, integer_matrix, integer_vector, row_label
 
 

@@ -161,12 +161,7 @@ class GeneralizedLaplace(LatticeNoise):
     @property
     def guarantee(self) -> Guarantee:
         """Return pure integer subspace differential privacy (their Theorem 10)."""
-        return Guarantee(
-            "integer-subspace",
-            self.epsilon,
-            metric=self.norm,
-            **self.public.open,
-        )
+        return Guarantee("integer-subspace", self.epsilon, metric=self.norm, **self.public.open)
 
 
 CALIBRATIONS = ("zcdp", "exact", "theorem14")

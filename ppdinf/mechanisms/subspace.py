@@ -27,14 +27,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import refuse_undeclared, require_public
-from ppdinf.mechanisms.real_noise import (
-    Grid,
-    SubspaceNoise,
-    as_grid,
-    log_total_of_norm,
-    real_sampler,
-    unless_noisy,
-)
+from ppdinf.mechanisms.real_noise import Grid, SubspaceNoise, as_grid, log_total_of_norm, real_sampler, unless_noisy
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import BitStream, keyed_stream
 from ppdinf.noise.sampler_plan import Plan

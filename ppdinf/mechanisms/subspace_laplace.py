@@ -25,14 +25,7 @@ from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.mechanisms.real_noise import (
-    NARROWEST,
-    SubspaceNoise,
-    grid_below,
-    in_steps,
-    laplace_reach,
-    unless_noisy,
-)
+from ppdinf.mechanisms.real_noise import NARROWEST, SubspaceNoise, grid_below, in_steps, laplace_reach, unless_noisy
 from ppdinf.mechanisms.subspace import SubspaceMechanism, require_choice
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream, laplaces

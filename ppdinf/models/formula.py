@@ -75,12 +75,7 @@ class Fit:
 
 
 def fit(
-    formula: str,
-    release: Release,
-    *,
-    family: Family = "poisson",
-    data: pd.DataFrame | None = None,
-    **sampling: Any,
+    formula: str, release: Release, *, family: Family = "poisson", data: pd.DataFrame | None = None, **sampling: Any
 ) -> Fit:
     """Fit a regression of confidential counts, written as a formula, to their release.
 
@@ -165,7 +160,7 @@ def translate(formula: str, release: Release, family: Family = "poisson", data: 
     offsets = [term for term, part in common.items() if part.kind == "offset"]
     covariates = [term for term in common if term not in (*offsets, "Intercept")]
     columns = [_column(k, term, common[term].labels) for k, term in enumerate(covariates)]
-    _require_finite(design.common, offsets, columns)
+    _require_finite(design.common, offsets, columns, family)
     groups = [_group(term, part, cells) for term, part in (design.group.terms if design.group else {}).items()]
     # labels published with the table have coordinates that suit the noise; others are scaled standard normals
     ready = []
@@ -254,11 +249,15 @@ def _column(k: int, term: str, labels: list[str]) -> dict[str, Any]:
     return {"term": term, "labels": labels, "variable": variable, "name": f"b_{term}", "dim": f"{term} columns"}
 
 
-def _require_finite(common: Any, offsets: list[str], columns: list[dict[str, Any]]) -> None:
+def _require_finite(common: Any, offsets: list[str], columns: list[dict[str, Any]], family: Family) -> None:
     for term in offsets:
         values = np.asarray(common[term], float)
         if np.isnan(values).any() or np.isposinf(values).any():
             raise ModelError(f"the term {term} of the formula is not a finite number in every cell")
+        if family == "negativebinomial" and np.isneginf(values).any():
+            raise ModelError(
+                f"the term {term} is an exposure of 0 in a cell: use the Poisson family, or a positive exposure"
+            )
     for column in columns:
         term = column["term"]
         values = np.asarray(common[term], float).reshape(len(common[term]), -1)

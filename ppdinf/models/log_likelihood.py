@@ -125,11 +125,7 @@ FEWEST = 10  # groups for the normal approximations of az.loo
 
 
 def log_likelihood(
-    idata: xr.DataTree,
-    model: pm.Model | None = None,
-    of: str = "groups",
-    *,
-    name: str | None = None,
+    idata: xr.DataTree, model: pm.Model | None = None, of: str = "groups", *, name: str | None = None
 ) -> xr.DataArray:
     """Return the log likelihood of each part of a release for each posterior draw; add it to ``idata``.
 

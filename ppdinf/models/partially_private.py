@@ -17,9 +17,7 @@ from ppdinf._internal.pymc_compat import TensorVariable, Variable
 from ppdinf.distributions.build_fiber import build_fiber
 from ppdinf.distributions.confidential_rv import confidential
 from ppdinf.distributions.data_model_checks import cells_of_table
-from ppdinf.distributions.data_models import (
-    as_distribution,
-)
+from ppdinf.distributions.data_models import as_distribution
 from ppdinf.distributions.marginalization import is_marginalized
 from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.distributions.observed_measurements import ObservedMeasurements

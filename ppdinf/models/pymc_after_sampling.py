@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._internal import pymc_patches
-from ppdinf._internal.pymc_compat import (
-    SharedVariable,
-    TensorVariable,
-    ancestors,
-    vectorize_graph,
-)
+from ppdinf._internal.pymc_compat import SharedVariable, TensorVariable, ancestors, vectorize_graph
 from ppdinf._internal.values import Array
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor

@@ -88,6 +88,75 @@ def test_steps_use_the_present_index(tell):
     assert abs(PRIOR - law).max() > 0.15
 
 
+DATA = {
+    "areas": (lambda x, i: x[i], [[0, 2, 1, 1], [1, 0, 0, 2], [1], [2, 2, 2, 2, 1]]),
+    "a mask": (lambda x, i: x[i], [[True, False, True], [False, True, True]]),
+    "from an area": (lambda x, i: x[i[0] :][:1], [[1], [0, 2]]),
+}
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("way", ["auto", False])
+@pytest.mark.parametrize("index", DATA)
+def test_cells_by_an_index_in_data(index, way):
+    """Wrong variants: cells at the initial index; a compiled function that ignores another index."""
+    of, present = DATA[index]
+
+    def add(x):
+        area, seen = pm.Data("area", present[0]), pm.Data("seen", np.arange(of(TABLES[0], present[0]).size))
+        pm.Poisson("d", 0.1 + 0.7 * of(x, area), observed=seen)
+
+    model, values = posed(add, marginalize=way), []
+    assert [x.name for x in model.free_RVs] == ([] if way else ["x"])
+    for areas in present:
+        counts = np.arange(of(TABLES[0], areas).size)
+        with model:
+            pm.set_data({"area": areas, "seen": counts})
+        values.append(log_sum(lambda x, a=areas, c=counts: stats.poisson.pmf(c, 0.1 + 0.7 * of(x, a)).prod()))
+        found = summed(model)
+        assert found() == pytest.approx(values[-1], abs=1e-9)
+    assert summed(model.copy())() == pytest.approx(values[-1], abs=1e-9)
+    if way:
+        with model:
+            pm.set_data({"area": present[-1][::-1]})
+        with pytest.raises(ppd.errors.ModelError, match="an index of the confidential table have changed"):
+            found()
+
+
+def test_an_index_in_data_that_mixes_cells_is_refused():
+    def add(x):
+        pm.Normal("d", x[pm.Data("first", [0, 1])] + x[pm.Data("second", [0, 1])], 1, observed=[3, 1])
+
+    model = posed(add)
+    wanted = log_sum(lambda x: stats.norm.pdf([3, 1], 2 * x[:2], 1).prod())
+    assert summed(model)() == pytest.approx(wanted, abs=1e-9)
+    with model:
+        pm.set_data({"second": [1, 0]})
+    with pytest.raises(ppd.errors.ModelError, match="'d' does not depend on the confidential table 'x'"):
+        model.compile_logp()
+
+
+EXACT = {
+    "shares": (lambda x: x / x.sum(), lambda x: x / TOTAL, True),
+    "centred": (lambda x: (x - x.mean()) / 2, lambda x: (x - TOTAL / 3) / 2, True),
+    "reversed": (lambda x: x + pt.sum(x[::-1]), lambda x: x + TOTAL, True),
+    "a part": (lambda x: x / (1 + x[:2].sum()), lambda x: x / (1 + x[:2].sum()), False),
+}
+
+
+@pytest.mark.quick_cases(3)
+@pytest.mark.filterwarnings("ignore:'x' is sampled instead of marginalized:ppdinf.errors.DiagnosisWarning")
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_sums_are_numbers(name):
+    """Wrong variant: the sum of the counts at which the densities of all cells are evaluated."""
+    of, expected, is_exact = EXACT[name]
+    seen = np.array([0.3, 0.1, 0.4])
+    model = posed(lambda x: pm.Normal("d", pm.Normal("b") * of(x), 1, observed=seen))
+    assert [x.name for x in model.free_RVs] == (["b"] if is_exact else ["b", "x"])
+    wanted = log_sum(lambda x: stats.norm.pdf(seen, 0.7 * expected(x), 1).prod()) + stats.norm.logpdf(0.7)
+    assert summed(model)(b=0.7) == pytest.approx(wanted, abs=1e-9)
+
+
 COVARIATES = {
     "by cell": (lambda x, w: x * w, lambda x, w: x * w, [(3,)]),
     "repeated": (lambda x, w: x * w, lambda x, w: x * w, [(2, 3), (5, 3), (1, 3)]),

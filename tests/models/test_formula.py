@@ -136,16 +136,24 @@ def test_a_fit_and_its_source(release, data, tmp_path):
         ("cases ~ (rural | state)", "poisson", r"\(rural\|state\)"),
         ("cases ~ income:0", "poisson", "cannot be read|same in every cell"),
         ("cases ~ log(income - 9)", "poisson", "not a finite number"),
+        ("cases ~ rural + offset(log(people - people))", "negativebinomial", "exposure of 0"),
         ("cases", "poisson", "a formula reads"),
         ("people ~ rural", "poisson", "another name"),
         ("cases ~ rural", "binomial", "proportion"),
         ("cases ~ rural", "gaussian", "family"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:invalid value encountered in log:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero) encountered in log:RuntimeWarning")
 def test_formulas_that_are_refused(release, data, formula, family, message):
     with pytest.raises(ModelError, match=message):
         translate(formula, release, family, data)
+
+
+def test_a_refused_formula_makes_no_folder(release, tmp_path):
+    release.save(tmp_path / "cases.ppd")
+    command = ["infer", str(tmp_path / "cases.ppd"), "--output", str(tmp_path / "out"), "--formula", "cases ~ age"]
+    assert CliRunner().invoke(app, command).exit_code != 0
+    assert not (tmp_path / "out").exists()
 
 
 def test_covariates_have_one_row_for_every_cell(release, data):

@@ -242,13 +242,7 @@ def _tree_draws(
 
 @vectorised
 def split_draws(
-    tree: Tree,
-    w: CellWeights,
-    share: NDArray,
-    rows: Rows,
-    totals: NDArray,
-    rng: np.random.Generator,
-    out: NDArray,
+    tree: Tree, w: CellWeights, share: NDArray, rows: Rows, totals: NDArray, rng: np.random.Generator, out: NDArray
 ) -> None:
     """Write draws of all cells into the rows of ``out``; of a single tree given its totals, unless they are empty."""
     at = 0

@@ -95,13 +95,7 @@ def _untilted(
 
 @vectorised
 def _draw_block(
-    w: Weights,
-    cells: NDArray,
-    target: int,
-    first: NDArray,
-    last: NDArray,
-    rng: np.random.Generator,
-    out: NDArray,
+    w: Weights, cells: NDArray, target: int, first: NDArray, last: NDArray, rng: np.random.Generator, out: NDArray
 ) -> bool:
     """Write offsets of the cells of a block into ``out[:, cells]``; return False if no table has this total."""
     d, tilt = cells.size, 0.0
