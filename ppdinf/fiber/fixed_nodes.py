@@ -126,6 +126,12 @@ def _log_f(point: NDArray, kind: NDArray, has: NDArray, p: NDArray, w: NDArray) 
 
 
 @vectorised
+def _copy(x: NDArray, out: NDArray) -> None:
+    for j in range(x.size):  # faster than an assignment of slices
+        out[j] = x[j]
+
+
+@vectorised
 def _largest(x: NDArray) -> float:
     """Return the largest number; changes the order of the array (loops over halves are vectorized)."""
     n, top = x.size, -np.inf
@@ -262,11 +268,8 @@ def by_fixed_nodes(
     # 3. errors of panels, and total variation
     error, peak, lost, value, level = np.empty(panels[d]), np.empty(d), 0.0, 0.0, np.empty(np.diff(start).max())
     for n in range(d):
-        kind, q, own = (
-            nodes.kind[int(nodes.cell[members[n], 0])],
-            parameter[members[n]],
-            w[3 * start[n] : 3 * start[n + 1]],
-        )
+        kind, q = nodes.kind[int(nodes.cell[members[n], 0])], parameter[members[n]]
+        own = w[3 * start[n] : 3 * start[n + 1]]
         point, bound = nodes.point[POINT * int(kind[FIRST]) : POINT * int(kind[LAST])], error[panels[n] : panels[n + 1]]
         of = nodes.panel[int(kind[PANELS]) : int(kind[PANELS_END])]
         _errors(of, point, kind, has, q, own, tilt, log_z[n], bound)
@@ -294,7 +297,8 @@ def by_fixed_nodes(
     count = _transformed(nodes, members, start, panels, p, error, peak, unit, drop, phi, off, size_of, log_mgf)
     few, before, others = np.empty((d, 2 * count)), np.empty(2 * count), np.empty(2 * count)
     for n in range(d):
-        few[n, :count], few[n, count:] = phi[n, :count], phi[n, most : most + count]
+        _copy(phi[n, :count], few[n])
+        _copy(phi[n, most : most + count], few[n, count:])
     after = products(few)
     # 5. the total, aliasing and other errors
     rate = nodes.group[b, RATE]
@@ -307,11 +311,12 @@ def by_fixed_nodes(
     if not total * ENOUGH > lost + missing:
         return np.nan
     # 6. derivatives, from the products over all other cells
+    real, imaginary = np.empty(level.size), np.empty(level.size)
     for n in range(d):
         times(before, after[n + 1], others)
         begin, end, i = start[n], start[n + 1], members[n]
-        law = _posterior(nodes, i, p[begin:end], others, 1.0 / modulus)
-        _expect(nodes, i, law, w[3 * begin : 3 * end], total, out[i])
+        _posterior(nodes, i, p[begin:end], others, 1.0 / modulus, real[: end - begin], imaginary[: end - begin])
+        _expect(nodes, i, p[begin:end], w[3 * begin : 3 * end], total, out[i])
         times(before, few[n], others)
         before, others = others, before
     return value + math.log(total) - tilt * room
@@ -357,7 +362,7 @@ def _transformed(
             log_mgf[side] += math.log(mgf)
         turn = nodes.wave[at + 2 * m : at + 6 * m]
         growth = nodes.wave[at + 6 * m + number : at + 6 * m + 2 * number]
-        real[:m] = weight
+        _copy(weight, real)
         imaginary[:m] = 0.0
         for k in range(0, count, 2):
             a, b, c, d = _turned(turn, real[:m], imaginary[:m])
@@ -380,21 +385,20 @@ def _transformed(
 
 
 @vectorised
-def _posterior(nodes: FixedNodes, i: int, p: NDArray, others: NDArray, constant: float) -> NDArray:
-    """Return ``p Re(constant + sum_k others_k exp(iu_k x))`` at the nodes of a cell."""
-    count, m, at = others.size // 2, p.size, int(nodes.cell[i, 1])
-    turn, real, imaginary, law = nodes.wave[at + 2 * m : at + 6 * m], p.copy(), np.zeros(m), np.empty(m)
-    for j in range(m):
-        law[j] = constant * p[j]
-    for k in range(0, count, 2):
+def _posterior(
+    nodes: FixedNodes, i: int, p: NDArray, others: NDArray, constant: float, real: NDArray, imaginary: NDArray
+) -> None:
+    """Multiply p by ``Re(constant + sum_k others_k exp(iu_k x))`` at the nodes of a cell, by Horner's rule."""
+    count, m, at = others.size // 2, p.size, int(nodes.cell[i, 1]) + 2 * p.size
+    cosine, sine = nodes.wave[at : at + m], nodes.wave[at + m : at + 2 * m]
+    real[:] = imaginary[:] = 0.0
+    for k in range(count - 2, -1, -2):
         a, b, c, d = others[k], others[count + k], others[k + 1], others[count + k + 1]
         for j in range(m):
-            re, im = real[j], imaginary[j]
-            x, y = re * turn[j] - im * turn[m + j], re * turn[m + j] + im * turn[j]
-            real[j] = re * turn[2 * m + j] - im * turn[3 * m + j]
-            imaginary[j] = re * turn[3 * m + j] + im * turn[2 * m + j]
-            law[j] += a * x - b * y + c * real[j] - d * imaginary[j]
-    return law
+            re, im = c + real[j] * cosine[j] - imaginary[j] * sine[j], d + real[j] * sine[j] + imaginary[j] * cosine[j]
+            real[j], imaginary[j] = a + re * cosine[j] - im * sine[j], b + re * sine[j] + im * cosine[j]
+    for j in range(m):
+        p[j] *= constant + real[j] * cosine[j] - imaginary[j] * sine[j]
 
 
 @vectorised
