@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[1]
 FILES = {
     "ppdinf/_internal/rationals.py": "tests/test_input_values.py",
     "ppdinf/privacy/budget.py": "tests/privacy/test_budget.py tests/sessions/test_session.py",
-    "ppdinf/privacy/composition.py": "tests/privacy/test_composition.py tests/privacy/test_budget.py",
-    "ppdinf/privacy/guarantee.py": "tests/privacy/test_guarantee.py tests/privacy/test_refused_guarantees.py",
+    "ppdinf/privacy/composition.py": "tests/privacy/test_composition.py tests/privacy/test_unit_loss.py",
+    "ppdinf/privacy/guarantee.py": "tests/privacy/test_guarantee.py tests/privacy/test_pufferfish.py",
     "ppdinf/privacy/zcdp.py": "tests/privacy/test_gaussian_calibration.py",
     "ppdinf/privacy/restatement.py": "tests/privacy/test_composition.py tests/privacy/test_budget.py",
     "ppdinf/laws/double_geometric.py": "tests/laws/test_laws.py",
