@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.contradictory_numbers import require_possible_numbers
 from ppdinf.denoising.count_windows import CountWindows, Ends, published_windows
 from ppdinf.denoising.denoised import Denoised
-from ppdinf.denoising.learned_prior import SWEEPS, FixedPrior, LearnedPrior
+from ppdinf.denoising.learned_prior import SWEEPS, FixedPrior, LearnedPrior, update_parameters
 from ppdinf.denoising.table_gibbs import TableGibbs
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import ModelError
@@ -28,6 +27,7 @@ from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 
 type Reals = NDArray[np.float64]
+type Tables = TableForest | TableGibbs
 
 
 class TableForest:
@@ -62,7 +62,8 @@ class Draws:
                 weights = (self._forest.log_noise + log_h[self._forest.counts]).ravel()
                 self._evaluated = self._forest.sums.evaluate(weights, slope)
             self.table = self._evaluated.draw(1, self._rng)[0]
-            prior.update(self.table, self._rng, tune=tune)
+            if isinstance(prior, LearnedPrior):
+                update_parameters(prior.arrays, self.table, tune, self._rng)
 
 
 TABLE = "table"  # name of the table in a draw, alongside the parameters "level", "shape" and those of factors
@@ -70,26 +71,6 @@ SMALL = 2**30  # counts below it are stored as int32, in which the sum and the d
 
 type Stored = dict[str, Array]
 """The table and the parameters of the prior by name, shape (chains, draws, ...)."""
-
-
-class Tables(Protocol):
-    """Sampler of tables given their prior."""
-
-    start: NDArray[np.int64]
-    plan: str
-    largest: int  # largest count with a listed log weight in the prior
-
-    def chain(self, rng: np.random.Generator) -> TableChain:
-        """Start a chain of tables."""
-
-
-class TableChain(Protocol):
-    """Chain of tables."""
-
-    table: NDArray[np.int64]
-
-    def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
-        """Update the table and the prior until the next draw; step lengths adapt only while tuning."""
 
 
 def denoise(

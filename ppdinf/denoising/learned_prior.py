@@ -205,6 +205,16 @@ def update_parameters(prior: Prior, table: Ints, tune: bool, rng: np.random.Gene
         list_weights(prior.state[1], prior.log_h, prior.h)
 
 
+@jit
+def write_slopes(prior: Prior) -> None:
+    """Write the slopes of the log weights of a learned prior."""
+    for i in range(prior.slope.size if prior.learned else 0):
+        log_mean = prior.state[0]
+        for k in range(prior.first.size - 1):
+            log_mean += prior.effects[prior.first[k] + prior.codes[k, i]]
+        prior.slope[i] = log_mean - log_sum(prior.state[1], log_mean)
+
+
 SWEEPS = 4
 """Updates of the table and its prior per stored draw."""
 
@@ -233,9 +243,6 @@ class FixedPrior:
     def log_weights(self) -> tuple[Reals, Reals]:
         """Return `log_h` and `slope`."""
         return self.arrays.log_h, self.arrays.slope
-
-    def update(self, table: Ints, rng: np.random.Generator, *, tune: bool) -> None:
-        """Keep the prior, which does not depend on the table."""
 
     @property
     def parameters(self) -> dict[str, float | Reals]:
@@ -289,16 +296,10 @@ class LearnedPrior:
         )
         list_weights(-0.5, log_h, h)
 
-    @property
-    def log_mean(self) -> Reals:
-        """Log mean of every cell, shape (d,)."""
-        prior = self.arrays
-        return np.asarray(prior.state[0] + prior.effects[prior.first[:-1, None] + prior.codes].sum(axis=0))
-
     def log_weights(self) -> tuple[Reals, Reals]:
         """Return log weights of counts, ``log_h[x] + slope[i] x`` up to a constant, shapes (largest + 1,) and (d,)."""
-        log_mean = self.log_mean
-        return self.arrays.log_h, log_mean - np.logaddexp(self.arrays.state[1], log_mean)
+        write_slopes(self.arrays)
+        return self.arrays.log_h, self.arrays.slope
 
     @property
     def parameters(self) -> dict[str, float | Reals]:
@@ -309,7 +310,3 @@ class LearnedPrior:
             values[f"{name} effect"] = prior.effects[prior.first[k] : prior.first[k + 1]].copy()
             values[f"{name} spread"] = float(np.exp(prior.log_spread[k]))
         return values
-
-    def update(self, table: Ints, rng: np.random.Generator, *, tune: bool) -> None:
-        """Update all parameters given a table."""
-        update_parameters(self.arrays, table, tune, rng)

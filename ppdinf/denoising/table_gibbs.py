@@ -19,13 +19,14 @@ from ppdinf.denoising.learned_prior import (
     list_weights,
     log_sum,
     update_parameters,
+    write_slopes,
 )
 from ppdinf.distributions.build_fiber import TableSupport, feasible_start, fiber_of
 from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs.cell_quantiles import knots_of, log_weights_at
 from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlock, Noise, gaussian_block, joint_moves
-from ppdinf.fiber.gibbs.line_gibbs import walk_by_slices
+from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, CellWeights, cell_weights, walk_by_slices, walk_tables
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, Mixtures, draw_scales, no_sums
 from ppdinf.fiber.gibbs.table_update import Directions, advance, directions, random_truncation
 from ppdinf.lattice.supports import Support
@@ -110,60 +111,36 @@ def update_with_table(
         return
     everywhere, all_cells = (np.array([0, prior.members.size]), prior.members), np.zeros(1, dtype=np.int64)
     not_anew, log_ratio = np.zeros(1, dtype=np.bool_), np.empty(1)
-    # level, jointly with all cells
-    change, scale = prior.lengths_with[0] * rng.standard_normal(), prior.scales[0]
-    log_ratio[0] = (level**2 - (level + change) ** 2) / (2 * scale**2)
-    for i in range(d):
-        new_mean[i] = log_mean[i] + change
-        new_slope[i] = new_mean[i] - log_sum(log_shape, new_mean[i])
-        if possible[i]:
-            log_ratio[0] -= a * (change - new_slope[i] + slope[i])
-    moved = joint_moves(
-        x, sums, slack, everywhere, all_cells, partner, (log_h, h, at_knots, slope), (log_h, h, at_knots, new_slope),
-        log_totals, noise, measured, bounds, block, step, log_ratio, not_anew, rng,
-    )  # fmt: skip
-    if moved[0]:
-        prior.state[0] = level + change
-        log_mean, slope, new_mean, new_slope = new_mean, new_slope, log_mean, slope
-    _tune(prior.lengths_with, 0, moved[0], tune)
-    # shape, jointly with all cells
-    proposal, mean, scale = log_shape + prior.lengths_with[1] * rng.standard_normal(), prior.scales[2], prior.scales[3]
     new_log_h, new_h, new_at_knots = np.empty_like(log_h), np.empty_like(h), np.empty_like(at_knots)
-    list_weights(proposal, new_log_h, new_h)
-    log_weights_at(noise[5], noise[2], noise[4], new_log_h, new_at_knots)
-    log_ratio[0] = ((log_shape - mean) ** 2 - (proposal - mean) ** 2) / (2 * scale**2)
-    for i in range(d):
-        new_total = log_sum(proposal, log_mean[i])
-        new_slope[i] = log_mean[i] - new_total
-        if possible[i]:
-            log_ratio[0] += math.exp(proposal) * (proposal - new_total) - a * (log_shape - log_mean[i] + slope[i])
-    moved = joint_moves(
-        x, sums, slack, everywhere, all_cells, partner, (log_h, h, at_knots, slope),
-        (new_log_h, new_h, new_at_knots, new_slope), log_totals, noise, measured, bounds, block, step, log_ratio,
-        not_anew, rng,
-    )  # fmt: skip
-    if moved[0]:
-        prior.state[1] = proposal
-        for count in range(log_h.size):
-            log_h[count], h[count] = new_log_h[count], new_h[count]
-        for i in range(at_knots.shape[0]):
-            for j in range(at_knots.shape[1]):
-                at_knots[i, j] = new_at_knots[i, j]
-    _tune(prior.lengths_with, 1, moved[0], tune)
+    level_scale, _, mean, shape_scale = prior.scales
+    # level, then shape, jointly with all cells
+    for which_state in range(2):
+        change = prior.lengths_with[which_state] * rng.standard_normal()
+        new_level, new_shape = (level + change, log_shape) if which_state == 0 else (level, log_shape + change)
+        list_weights(new_shape, new_log_h, new_h)
+        log_weights_at(noise[5], noise[2], noise[4], new_log_h, new_at_knots)
+        log_ratio[0] = (level**2 - new_level**2) / (2 * level_scale**2)
+        log_ratio[0] += ((log_shape - mean) ** 2 - (new_shape - mean) ** 2) / (2 * shape_scale**2)
+        for i in range(d):
+            new_mean[i] = log_mean[i] + new_level - level
+            new_slope[i] = new_mean[i] - log_sum(new_shape, new_mean[i])
+            if possible[i]:
+                log_ratio[0] += math.exp(new_shape) * (new_shape - new_mean[i] + new_slope[i])
+                log_ratio[0] -= math.exp(log_shape) * (log_shape - log_mean[i] + slope[i])
+        moved = joint_moves(
+            x, sums, slack, everywhere, all_cells, partner, (log_h, h, at_knots, slope),
+            (new_log_h, new_h, new_at_knots, new_slope), log_totals, noise, measured, bounds, block, step, log_ratio,
+            not_anew, rng,
+        )  # fmt: skip
+        if moved[0]:
+            level, log_shape = new_level, new_shape
+            prior.state[0], prior.state[1] = level, log_shape
+            log_h[:], h[:], at_knots[:] = new_log_h, new_h, new_at_knots
+            log_mean[:], slope[:] = new_mean, new_slope
+        _tune(prior.lengths_with, which_state, moved[0], tune)
 
 
 BLOCK_ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their length is tuned
-
-
-@jit
-def _write_slopes(prior: Prior) -> None:
-    """Write the slopes of the log weights of a learned prior."""
-    first = prior.first
-    for i in range(prior.slope.size if prior.learned else 0):
-        log_mean = prior.state[0]
-        for k in range(first.size - 1):
-            log_mean += prior.effects[first[k] + prior.codes[k, i]]
-        prior.slope[i] = log_mean - log_sum(prior.state[1], log_mean)
 
 
 @jit
@@ -198,7 +175,7 @@ def sweeps(
     for n in range(number):
         if lines > 0:
             draw_scales(mixtures, sums, measured, rng)
-            _write_slopes(prior)
+            write_slopes(prior)
             starts = along[0][n * lines : (n + 1) * lines + 1]
             walk_by_slices(
                 x, starts, along[1], along[2], lower, log_noise, (prior.log_h, prior.slope), measured, sums, rng
@@ -211,7 +188,7 @@ def sweeps(
         log_totals[:] = np.nan  # log totals of single cells, valid until parameters change
         log_weights_at(noise_at_knots, lower, knots, prior.log_h, at_knots)
         if block[4].size > 0:
-            _write_slopes(prior)
+            write_slopes(prior)
             here = prior.log_h, prior.h, at_knots, prior.slope
             moved = joint_moves(
                 table, sums, slack, nobody, one, partner, here, here, log_totals, noise, measured, bounds, block, step,
@@ -229,6 +206,7 @@ def sweeps(
 
 WIDE = 1024  # counts of a window from which on lines are updated by slice sampling
 BATCH, TIMES = 16, 4  # draws whose directions are drawn together, and number of uses of these directions
+TIMES_OF_FIXED = 16  # the same under a fixed prior without noisy sums, where lines take less time than directions
 RELEARN = {12 * 2**k for k in range(20)}  # numbers of draws after which the cells of a block are chosen anew
 LARGE_DIAGRAM = 2**15  # edges of a decision diagram above which only one sweep of four is an exact draw
 LISTED = 64, 16  # listed log weights of the prior where windows are wide: at least, and per cell
@@ -268,6 +246,9 @@ class TableGibbs:
             and not self.fiber.may_be_cut
             and not Support(windows.lower, possible).holes.any()
         )
+        # tables without weights that change, which are drawn in batches under a fixed prior
+        self.constant = not (self.wide or coupling or self.fiber.histogram or diagram or self.fiber.may_be_cut)
+        self.free = max(1, int((~self.fiber.fixed).sum()))
         # noise weights of single cells for joint moves
         log_noise = windows.log_noise - windows.log_noise.max(axis=1, keepdims=True)
         self.largest, linear, falls = windows.largest, np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
@@ -337,10 +318,11 @@ class Chain:
         # dispersed starts, so that R-hat detects a fiber that the moves do not connect
         vertex = fiber.vertex(rng) if fiber.may_be_cut else None
         self._tables, self._rng, self.table = tables, rng, tables.start if vertex is None else vertex
-        self._directions, self._position = directions(fiber, 1, rng), BATCH * TIMES
+        self._directions, self._position = directions(fiber, 1, rng), BATCH * TIMES_OF_FIXED
         self._total, self._draws, self._count = np.zeros(self.table.size), 0, 0
         self._step, self._block = 1.0, tables.block(np.zeros(self.table.size))
         self._weights = tables.weights()
+        self._constant: CellWeights | None = None
         self._jointly = isinstance(fiber.coupling, MeasuredSums)
         sums = fiber.coupling if isinstance(fiber.coupling, MeasuredSums) else no_sums(self.table.size)
         arrays = sums.arrays  # precisions of l2 noise change
@@ -348,10 +330,14 @@ class Chain:
 
     def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
         """Update the table and the prior by four sweeps; lengths of steps adapt only while tuning."""
-        tables, d = self._tables, self.table.size
-        if self._position == BATCH * TIMES:
+        tables, d = self._tables, self._tables.free
+        constant = tables.constant and isinstance(prior, FixedPrior)
+        if self._position >= BATCH * (TIMES_OF_FIXED if constant else TIMES):
             self._directions = directions(tables.fiber, d * SWEEPS * BATCH, self._rng, tables.variances)
             self._position = 0
+        if constant:
+            self._walk(*prior.log_weights())
+            return
         starts, cells, steps = self._directions
         position = d * SWEEPS * (self._position % BATCH)
         self._position += 1
@@ -365,6 +351,19 @@ class Chain:
                 self._sweeps(1, prior, (starts[:1], cells, steps), tune=tune)
         if tune:
             self._learn()
+
+    def _walk(self, log_h: Reals, slope: Reals) -> None:
+        """Set the next table of a batch, whose weights are constant."""
+        tables, lines = self._tables, SWEEPS * self._tables.free
+        if self._constant is None:
+            _weigh(tables.fiber.log_noise, tables.fiber.lower, log_h, slope, self._weights)
+            self._constant = cell_weights(tables.fiber.lower, self._weights)
+        if self._position % BATCH == 0:
+            x = np.concatenate([self.table, tables.fiber.slack(self.table)])
+            self._batch = np.empty((BATCH, self.table.size), dtype=np.int64)
+            walk_tables(x, lines, self._directions, self._constant, NO_SUMS, self._batch, self._rng)
+        self.table = self._batch[self._position % BATCH]
+        self._position += 1
 
     def _along_listed_lines(self, log_h: Reals, slope: Reals, along: Directions, *, exactly: bool) -> None:
         """Update the table along lines, from the log weights of all counts."""

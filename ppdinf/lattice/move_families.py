@@ -240,13 +240,8 @@ def _cycles(
                         ways += 1
                         if rng.random() * ways < 1.0:
                             chosen = e
-            if chosen < 0:
-                ways = 0
-                for e in leaving[first[here] : first[here + 1]]:
-                    if e % m != edge % m:
-                        ways += 1
-                        if rng.random() * ways < 1.0:
-                            chosen = e
+            while chosen < 0 or chosen % m == edge % m:
+                chosen = leaving[first[here] + int(rng.random() * (first[here + 1] - first[here]))]
             edge = chosen
             path[n] = edge
             n += 1

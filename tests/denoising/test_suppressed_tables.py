@@ -12,9 +12,16 @@ import pymc as pm
 import pytest
 import xarray as xr
 from measured_tables import Suppressed, largest_z, listed
+from scipy import stats
+from scipy.special import gammaln
 
 import ppdinf as ppd
+from ppdinf.denoising import table_gibbs
+from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.denoised import Denoised
+from ppdinf.denoising.learned_prior import FixedPrior
+from ppdinf.denoising.table_gibbs import TableGibbs
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.errors import InvariantError
 
 inv, laws = ppd.invariants, ppd.laws
@@ -90,6 +97,45 @@ def test_a_suppressed_cell_is_not_reported_as_disclosed(prior):
         tables = listed((3, 3), [18, 17, 20], [17, 21, 17], [range(40) if np.isnan(v) else [int(v)] for v in y.ravel()])
         assert largest_z(found.draws.values.reshape(2, 400, 9), tables) < SCORE
         assert found.problems == []
+
+
+def p_value_of_tables(log_h, draws):
+    """Compare the tables under a fixed prior with all tables by chi-square; a cell is rounded, another one known."""
+    rows, columns = [4, 4, 5], [5, 4, 4]
+    rounded = ppd.measured(inv.linear(np.eye(9, dtype=int)[:1]), [3], laws.RandomRounding(3))
+    public = {inv.margin("r"): rows, inv.margin("c"): columns, inv.linear(np.eye(9, dtype=int)[8:]): [1]}
+    observed = ObservedMeasurements(ppd.Measurements({"r": range(3), "c": range(3)}, rounded, public=public))
+    tables = TableGibbs(observed, published_windows(observed))
+    prior, chain = FixedPrior(log_h[: tables.largest + 1], np.zeros(9)), tables.chain(np.random.default_rng(1))
+    assert tables.constant
+    assert tables.free == 8
+    found = np.empty((draws, 9), dtype=int)
+    for n in range(draws):
+        chain.advance(prior, tune=False)
+        found[n] = chain.table
+    listed_tables = listed((3, 3), rows, columns, [range(1, 6), *[range(8)] * 7, [1]])
+    law = np.exp(log_h[listed_tables].sum(axis=1)) * (3 - abs(listed_tables[:, 0] - 3))
+    counts = (found[:, None] == listed_tables).all(axis=2).sum(axis=0)
+    expected = draws * law / law.sum()
+    assert len(listed_tables) > 25
+    assert expected.min() > 2
+    return stats.chisquare(counts, expected).pvalue if counts.sum() == draws else 0.0
+
+
+FIXED = {"flat": np.zeros(20), "poisson": -gammaln(np.arange(20) + 1.0)}
+
+
+@pytest.mark.parametrize("prior", FIXED)
+def test_batches_of_tables_under_a_fixed_prior(prior):
+    """Chi-square against all tables; false alarms 1 in 1,000."""
+    assert p_value_of_tables(FIXED[prior], 8000) > 1e-3
+
+
+@pytest.mark.parametrize("prior", FIXED)
+def test_batches_without_the_weights_of_cells_are_detected(prior, monkeypatch):
+    right = table_gibbs.cell_weights
+    monkeypatch.setattr(table_gibbs, "cell_weights", lambda *given: (w := right(*given))._replace(flat=w.flat | True))
+    assert p_value_of_tables(FIXED[prior], 8000) < 1e-9
 
 
 @pytest.mark.quick_cases(0)

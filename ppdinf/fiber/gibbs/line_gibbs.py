@@ -26,6 +26,8 @@ from ppdinf.fiber.gibbs.measured_sums import Measured, add_sums, changed, move_s
 
 type Ints = NDArray[np.int64]
 type Reals = NDArray[np.float64]
+type Lines = tuple[Ints, Ints, Ints]
+type NoSums = tuple[Measured, Ints, bool]
 
 SAFE = 1e-20  # a line whose products of weights sum to less than this is summed in logarithms
 NEGLIGIBLE = 60.0  # log weight below which ends of a line are omitted: 1e-26 relative to the table
@@ -39,18 +41,19 @@ NO_SUMS = no_sums(0).arrays, np.zeros(0, dtype=np.int64), False
 class CellWeights(NamedTuple):
     """Log weights of counts from `lower` on, shape (d, width), with maximum 0 in each row, and their exponentials."""
 
-    # with noisy sums, the exponentials are not used and empty
+    # with noisy sums, the exponentials are not used and empty; all counts of a flat cell weigh the same
 
     lower: Ints
     logs: Reals
     linear: Reals
+    flat: NDArray[np.bool_]
 
 
 def cell_weights(lower: Ints, log_weights: Reals, *, with_sums: bool = False) -> CellWeights:
     """Return the weights of counts for `walk`; ``-inf`` outside of the support."""
     top = np.maximum(log_weights.max(axis=1, keepdims=True), np.finfo(np.float64).min)
     logs = np.ascontiguousarray(log_weights - top)
-    return CellWeights(lower, logs, np.empty((0, 0)) if with_sums else np.exp(logs))
+    return CellWeights(lower, logs, np.empty((0, 0)) if with_sums else np.exp(logs), (logs == 0).all(axis=1))
 
 
 @jit
@@ -117,10 +120,10 @@ def _drawn_by_cells(
     line: Reals, x: Ints, cells: Ints, steps: Ints, least: int, weights: CellWeights, uniform: float
 ) -> int:
     """Return the point of the line at a quantile of the product of the weights of the cells."""
-    lower, logs, linear = weights
+    lower, logs, linear, flat = weights
     line[:] = 1.0
     for cell, step in zip(cells, steps):  # noqa: B905  (numba)
-        if cell < lower.size:
+        if cell < lower.size and not flat[cell]:
             at = x[cell] - lower[cell] + least * step
             for k in range(line.size):
                 line[k] *= linear[cell, at + k * step]
@@ -154,7 +157,7 @@ def walk(
     """Update a table, followed by its slacks ``B x - b``, and its sums in place along each direction in turn."""
     # direction r adds steps[k] to entry cells[k] of x for k in starts[r]:starts[r + 1]; with `largest`, the log weight
     # of the sums is minus their largest absolute difference from the published values
-    (lower, logs, _), precision = weights, measured[4]
+    (lower, logs, _, flat), precision = weights, measured[4]
     c, seen = np.zeros_like(sums), np.zeros(sums.size, dtype=np.bool_)
     touched, buffer = np.empty(sums.size, dtype=np.int64), np.empty(logs.shape[1])
     for r in range(starts.size - 1):
@@ -163,8 +166,14 @@ def walk(
         if least == most:
             continue
         if sums.size == 0:
-            line = buffer[: most - least + 1]
-            _move(x, cells[v], steps[v], least + _drawn_by_cells(line, x, cells[v], steps[v], least, weights, uniform))
+            t, is_flat = least, True
+            for cell in cells[v]:
+                is_flat &= cell >= lower.size or flat[cell]
+            if is_flat:
+                t += int(uniform * (most - least + 1))
+            else:
+                t += _drawn_by_cells(buffer[: most - least + 1], x, cells[v], steps[v], least, weights, uniform)
+            _move(x, cells[v], steps[v], t)
             continue
         # changed sums, and their Gaussian log weight as a parabola in t
         moved = changed(cells[v], steps[v], lower.size, measured, c, seen, touched)
@@ -185,6 +194,16 @@ def walk(
         t = least + _drawn(line, uniform)
         _move(x, cells[v], steps[v], t)
         move_sums(sums, moved, c, t)
+
+
+@jit
+def walk_tables(
+    x: Ints, lines: int, along: Lines, weights: CellWeights, no_sums: NoSums, tables: Ints, rng: np.random.Generator
+) -> None:
+    """Write tables without noisy sums, shape (draws, d), each after the given number of lines."""
+    for n in range(tables.shape[0]):
+        walk(x, along[0][n * lines : (n + 1) * lines + 1], along[1], along[2], weights, *no_sums, rng)
+        tables[n] = x[: tables.shape[1]]
 
 
 @jit
@@ -292,6 +311,16 @@ def _go(left: Ints, count: int, to: int, first: Ints, rows: Ints, values: Ints) 
 
 
 @jit
+def _go_along(left: Ints, x: Ints, cells: Ints, steps: Ints, d: int, t: int, to: int, changes: Lines) -> int:
+    """Move all cells of a direction from t to another number of steps along it; return the increase of ``|left|_1``."""
+    grown = 0
+    for cell, step in zip(cells, steps):  # noqa: B905  (numba)
+        if cell < d:
+            grown += _go(left, x[cell] + t * step, x[cell] + to * step, *changes)
+    return grown
+
+
+@jit
 def _ends(line: Reals) -> tuple[int, int]:
     """Return the first and the last point of a line with relevant weights."""
     first, last = 0, line.size - 1
@@ -309,14 +338,14 @@ def walk_histogram(
     cells: Ints,
     steps: Ints,
     weights: CellWeights,
-    changes: tuple[Ints, Ints, Ints],
+    changes: Lines,
     rate: float,
     shifted: bool,
     left: Ints,
     rng: np.random.Generator,
 ) -> None:
     """Update the table in place like `walk`, with ``-rate |left|_1`` added to the log weights."""
-    (first, rows, values), (lower, logs, _) = changes, weights
+    lower, logs, _, _ = weights
     buffer = np.empty(logs.shape[1])
     for r in range(starts.size - 1):
         if shifted and r % lower.size == 0:
@@ -332,20 +361,13 @@ def walk_histogram(
         begin, end = _ends(line)
         line, least = line[begin : end + 1], least + begin
         # residual noise along the line, from its first to its last point
-        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
-            if cell < lower.size:
-                _go(left, x[cell], x[cell] + least * step, first, rows, values)
+        _go_along(left, x, cells[v], steps[v], lower.size, 0, least, changes)
         grown = 0
         for k in range(1, line.size):
-            for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
-                if cell < lower.size:
-                    at = x[cell] + (least + k - 1) * step
-                    grown += _go(left, at, at + step, first, rows, values)
+            grown += _go_along(left, x, cells[v], steps[v], lower.size, least + k - 1, least + k, changes)
             line[k] -= rate * grown
         # draw a point, and set the residual noise there
         last = least + line.size - 1
         t = least + _drawn(line, uniform)
-        for cell, step in zip(cells[v], steps[v]):  # noqa: B905  (numba)
-            if cell < lower.size:
-                _go(left, x[cell] + last * step, x[cell] + t * step, first, rows, values)
+        _go_along(left, x, cells[v], steps[v], lower.size, last, t, changes)
         _move(x, cells[v], steps[v], t)
