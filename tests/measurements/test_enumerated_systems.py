@@ -77,7 +77,7 @@ def test_the_documented_count_is_that_of_the_tests():
         overlapping.update({"all": 1} | dict.fromkeys(overlapping_kinds(measured_tables.Problem(seed)), 1))
     assert all(trees[name] + overlapping[name] > 30 for name in [*LAWS, *OTHERS])
     rows = [f"| {name} | {trees[name] or ''} | {overlapping[name] or ''} |" for name in ["all", *LAWS, *OTHERS]]
-    text = (Path(__file__).parents[2] / "docs" / "measurements.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "denoising.md").read_text()
     table = "\n".join(row.replace("|  |", "| |") for row in rows)
     assert table in text, table
 
