@@ -62,6 +62,12 @@ PATCHES = {
         "The likelihood of a dependent is that after marginalization of its table, for both forms of a model.",
         "A dispatch of pointwise likelihoods by the type of a variable. No issue proposes one.",
     ),
+    "sample_smc": Patch(
+        (pm, pm.smc),
+        "sample_smc",
+        "Prior draws of a table that is a variable do not have its public sums, so that every particle has weight 0.",
+        "Draws from the prior as a method of each random variable. No issue proposes it.",
+    ),
     "get_trackers": Patch(
         (OpToRewriterTracker,),
         "get_trackers",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -312,3 +313,18 @@ def _factors_by_cell(var: TensorVariable, table: TensorVariable, model: pm.Model
     except (NotImplementedError, RuntimeError):  # no separate density, for example of a part of a masked variable
         return None
     return factors if isinstance(factors, list) else None
+
+
+def _refuse_particles(sample: Callable[..., Any], *args: Any, model: pm.Model | None = None, **kwargs: Any) -> Any:
+    """Refuse to sample from the prior where its tables do not have the public sums."""
+    for table in tables_of(pm.modelcontext(model).root):
+        if not table.is_marginalized and table.law.observed.system.A.size:
+            raise ModelError(
+                f"pm.sample_smc starts from prior draws, in which the confidential table {table.name!r} does not "
+                "have its public sums: marginalize the table (marginalize=True names what prevents it), or sample by "
+                "pm.sample() and compare models by ppdinf.sample_release"
+            )
+    return sample(*args, model=model, **kwargs)
+
+
+pymc_patches.replace("sample_smc", _refuse_particles, lambda *_, model=None, **kwargs: has_tables(model))

@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import ppdinf as ppd
+from ppdinf.distributions.marginalization import _refuse_particles
 from ppdinf.errors import DiagnosisWarning, ModelError
 
 AREAS, STATES = list("abcdef"), list("xxyyyz")
@@ -145,6 +146,24 @@ def test_marginal_likelihood_by_sequential_monte_carlo(posed):
     assert found == pytest.approx(exact, abs=0.15)
     constant = model["x_release"].owner.op.observed.log_constant
     assert constant == 0 or abs(found + constant - exact) > 0.5
+
+
+def test_particles_without_the_public_sums_are_refused():
+    """No prior draw has the sums of all rows and columns, so PyMC's marginal likelihood would be nan."""
+    margins = ppd.invariants.margin("row") & ppd.invariants.margin("column")
+    cells = xr.DataArray([[30, 50, 9], [40, 10, 20], [20, 60, 5]], dims=["row", "column"])
+    crossing, free = (
+        ppd.Release(cells, ppd.GeneralizedLaplace(public, epsilon=1)) for public in (margins, ppd.invariants.Public())
+    )
+    model = built(crossing, np.array([30.0, 40.0, 11.0]))
+    drawn = pm.draw(model["x"], 100, random_seed=1)
+    assert not (
+        (drawn.sum(axis=1) == [90, 120, 34]).all(axis=1) & (drawn.sum(axis=2) == [89, 70, 85]).all(axis=1)
+    ).any()
+    with model, pytest.raises(ModelError, match="'x' does not have its public sums"):
+        pm.sample_smc(100, progressbar=False)
+    with built(free, np.array([30.0, 40.0, 11.0]), marginalize=False):
+        assert _refuse_particles(lambda **_: "sampled") == "sampled"
 
 
 NOISES = {
