@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from xarray import DataArray
 
-    from ppdinf.invariants import Public
     from ppdinf.mechanisms.error_plan import ErrorPlan, Family
-    from ppdinf.mechanisms.table_mechanism import TableMechanism
     from ppdinf.privacy.guarantee import Guarantee
 
 
@@ -77,18 +74,19 @@ def plan(
     labels = _labels(table, count, dims, shape, groups, not_total or [])
     families: dict[str, tuple[Family, list[str]]] = {}
     if epsilon or not rho:
-        families["epsilon"] = _laplace(ppd.GeneralizedLaplace, statements, norm), epsilon or list(LOSSES)
+        families["epsilon"] = lambda e: ppd.GeneralizedLaplace(statements, e, norm), epsilon or list(LOSSES)
     if rho:
         families["rho"] = lambda loss: ppd.GeneralizedGaussian(statements, rho=loss), rho
     sizes, gaps = size or ([10, 100] if at is None else [at]), gap or [10]
     plans = {
         name: ppd.plan(family, labels, losses, sizes=sizes, gaps=gaps) for name, (family, losses) in families.items()
     }
-    answers = []
+    answers = {}
     for name, each in plans.items() if cv is not None else ():
         loss = each.loss_for(cv=share, at=at)
-        answers.append(f"{cv} at {at} persons requires {name} = {loss}. {each.guarantee(loss).describe_unit()}")
-        notes(console, f"{answers[-1]}\n")
+        answer, meaning = f"{cv} at {at} persons requires {name} = {loss}.", each.guarantee(loss).describe_unit()
+        answers[answer] = meaning
+        notes(console, f"{answer} {meaning}\n")
     tables, explanation = tables_of(plans, sizes, gaps)
     show_tables(console, tables, explanation)
     if figure is not None:
@@ -110,10 +108,6 @@ def _one_person(guarantee: Guarantee) -> tuple[str, str]:
         return "no limit", "no limit"
     delta_shown = f", delta = {round_up(delta)}" if delta else ""
     return f"{loss_shown(loss)}{delta_shown}", f"x {factor_of(loss)}" if guarantee.rho is None else ""
-
-
-def _laplace(kind: Callable[..., TableMechanism], statements: Public, norm: str) -> Family:
-    return lambda loss: kind(statements, epsilon=loss, norm=norm)
 
 
 def _draw(plans: dict[str, ErrorPlan], figure: Path, cv: str | None, at: int | None) -> None:

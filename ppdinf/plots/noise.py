@@ -147,20 +147,16 @@ def plot_plan(
             noisy = plan.table[plan.table["sd"] > 0]
             if not len(noisy):
                 raise PrivacyError("the public sums determine every cell: the noise is always 0")
+            by_loss = noisy.rename(lambda text: float(Fraction(text)), level="loss").sort_index(level="loss")
             kinds = noisy.index.get_level_values("noise of cells").unique()
             for kind, colour in zip(kinds, COLOURS, strict=False):
-                rows = noisy.xs(kind, level="noise of cells")
-                loss = np.array([float(Fraction(text)) for text in rows.index])
-                order = np.argsort(loss)
+                rows = by_loss.xs(kind, level="noise of cells")
                 label = f"{rows['cells'].iloc[0]:,} cells {kind}"
-                persons.plot(loss[order], rows["sd"].to_numpy()[order], "o-", color=colour, label=label)
-                persons.plot(loss[order], rows["support_radius"].to_numpy()[order], "o:", color=colour, markersize=3)
-            widest = noisy.groupby(level="loss", sort=False).max()
-            loss = np.array([float(Fraction(text)) for text in widest.index])
-            order = np.argsort(loss)
+                persons.plot(rows["sd"], "o-", color=colour, label=label)
+                persons.plot(rows["support_radius"], "o:", color=colour, markersize=3)
+            widest = by_loss.groupby(level="loss").max()
             for column, colour in zip([c for c in widest if str(c).startswith("cv_")], COLOURS, strict=False):
-                label = f"count of {int(str(column)[3:]):,}"
-                relative.plot(loss[order], widest[column].to_numpy()[order], "o-", color=colour, label=label)
+                relative.plot(widest[column], "o-", color=colour, label=f"count of {int(str(column)[3:]):,}")
             if cv is not None:
                 share, required = float(Fraction(cv)), plan.loss_for(cv=cv, at=at)
                 relative.axhline(share, color=QUIET, linewidth=0.8)

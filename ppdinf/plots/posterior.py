@@ -15,7 +15,7 @@ from scipy.stats import gamma
 
 from ppdinf._internal.values import Reals
 from ppdinf.errors import LabelError, ModelError
-from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, cut_outliers, figure_style
+from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, cut_outliers, figure_style, label_rows
 from ppdinf.releases import Release
 
 PROBABILITY = 0.9
@@ -63,8 +63,9 @@ def plot_posterior_table(
     -------
     matplotlib.figure.Figure
         One row per cell, in the decreasing order that the label of the axis states; of more than 80 cells only the 80
-        smallest, which noise affects most. Draws are matched to the release by label. If few rates would press the
-        others together, the axis ends before them, and their values are printed at its end.
+        smallest, which noise affects most. Bold rows are determined by the public sums. Draws are matched to the
+        release by label. If few rates would press the others together, the axis ends before them, and their values
+        are printed at its ends.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def plot_posterior_table(
     released = release.table.values.ravel()
     size = release.frame.broadcast(exposure) if exposure else draws.mean(axis=0)
     order = np.argsort(-size, kind="stable")[-ROWS:]
-    labels = [_label(release, int(cell)) for cell in order]
+    names = [", ".join(str(release.frame.label(dim, int(cell))) for dim in release.dims) for cell in order]
 
     with figure_style():
         figure = Figure(figsize=(10, 1.6 + 0.145 * len(order)), layout="constrained")
@@ -120,8 +121,7 @@ def plot_posterior_table(
             _rates_panel(panels[1], rates, released[order], scale)
             title = _takeaway_rates(rates, released[order] * scale)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
-        panels[0].set_yticks(range(len(order)), labels, fontsize=7)
-        panels[0].set_ylim(len(order) - 0.4, -0.6)
+        label_rows(panels[0], names, release.public.structure.fixed[order], "exact", 7)
         some = f"the {len(order)} smallest of {size.size} cells, " if len(order) < size.size else ""
         panels[0].set_ylabel(f"{some}by decreasing {exposure or 'posterior mean'}", fontsize=8)
     return figure
@@ -159,11 +159,6 @@ def _places(labels: pd.Index, wanted: np.ndarray, where: str) -> np.ndarray:
     return places
 
 
-def _label(release: Release, cell: int) -> str:
-    where = np.unravel_index(cell, release.shape)
-    return ", ".join(str(release.coords[dim][i]) for dim, i in zip(release.dims, where, strict=True))
-
-
 def _interval(draws: np.ndarray) -> np.ndarray:
     tail = (1 - PROBABILITY) / 2
     return np.quantile(draws, [tail, 1 - tail], axis=0)
@@ -194,7 +189,7 @@ def _rates_panel(axes: Axes, rates: np.ndarray, released: np.ndarray, scale: np.
     axes.plot(released[below] * scale[below], rows[below] - 0.17, "D", color=NAIVE, markersize=3.2)
     axes.hlines(rows + 0.17, lower, upper, color=POSTERIOR, linewidth=2.4, alpha=0.55)
     axes.plot(rates.mean(axis=0), rows + 0.17, "o", color=POSTERIOR, markersize=3.6)
-    cut_outliers(axes, rows, np.fmax(high * scale, upper))
+    cut_outliers(axes, rows, np.fmin(released * scale, lower), np.fmax(high * scale, upper))
     axes.axvline(0, color=QUIET, linewidth=0.8)
     axes.set_xlabel("per 100,000 persons" + ("; filled: noisy count below zero, no interval" if below.any() else ""))
     clean(axes)

@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import Locator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from ppdinf._internal.values import Integers, Reals
+from ppdinf._internal.values import Flags, Integers, Reals
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -115,19 +115,38 @@ def count_axis(axes: Axes, values: ArrayLike) -> None:
         axes.set_xlabel("persons")
 
 
-def cut_outliers(axes: Axes, rows: Integers, ends: Reals) -> None:
-    """End the x axis near the 95 % of rows that end first if others would press them together, and name others."""
-    known = np.sort(ends[np.isfinite(ends)])
-    few = known.size // 20
+def cut_outliers(axes: Axes, rows: Integers, low: Reals, high: Reals) -> None:
+    """Limit the x axis to 0 and the middle 95 % of rows if others would halve its scale, and print their ends."""
+    known = [np.sort(ends[np.isfinite(ends)]) for ends in (low, high)]
+    few = known[1].size // 20
     if not few:
         return
-    edge = 1.05 * known[-few - 1]
-    if known[-1] <= 3 * edge:
-        return
-    axes.set_xlim(right=edge)
-    for row in np.flatnonzero(ends > edge):
-        text = f"to {ends[row]:,.0f} \N{RIGHTWARDS ARROW}"
-        axes.text(edge, rows[row], text, ha="right", va="center", color=INK, fontsize=6.5, backgroundcolor="white")
+    left, right = min(known[0][few], 0.0), known[1][-few - 1]
+    width, margin = right - left, 0.05 * (right - left)
+    if known[1][-1] > right + width:
+        axes.set_xlim(right=right + margin)
+        _print_ends(axes, rows, high, high > right + margin, "right", "to {} \N{RIGHTWARDS ARROW}")
+    if known[0][0] < left - width:
+        axes.set_xlim(left=left - margin)
+        _print_ends(axes, rows, low, low < left - margin, "left", "\N{LEFTWARDS ARROW} {}")
+
+
+def _print_ends(axes: Axes, rows: Integers, ends: Reals, beyond: Flags, side: str, words: str) -> None:
+    edge = axes.get_xlim()[side == "right"]
+    for row in np.flatnonzero(beyond):
+        axes.text(
+            edge, rows[row], words.format(f"{ends[row]:,.0f}"), ha=side, va="center", color=INK, fontsize=6.5,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )  # fmt: skip
+
+
+def label_rows(axes: Axes, names: list[str], marked: Flags, word: str, size: float = 9) -> None:
+    """Label rows from the top down, in the order of `names`; marked ones are bold, after a word."""
+    texts = [f"{word}: {name}" if mark else name for name, mark in zip(names, marked, strict=True)]
+    axes.set_yticks(range(len(texts)), texts, fontsize=size)
+    axes.set_ylim(len(texts) - 0.4, -0.6)
+    for label, mark in zip(axes.get_yticklabels(), marked, strict=True):
+        label.set(color=NAIVE if mark else INK, fontweight="bold" if mark else "normal")
 
 
 def headline(axes: Axes, title: str, subtitle: str = "") -> None:

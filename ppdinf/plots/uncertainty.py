@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 
 from ppdinf._internal.values import Reals
 from ppdinf.errors import CountError, LabelError, ModelError
-from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, figure_style, headline
+from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, figure_style, headline, label_rows
 
 if TYPE_CHECKING:
     from geopandas import GeoDataFrame
@@ -56,7 +56,7 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
     LabelError
         The draws have no cells, `columns` are not dimensions of them, or there are more than 40 columns.
     ModelError
-        `probability` is not between 0 and 1; the draws are empty, text, or nan in every cell.
+        `probability` is not between 0 and 1; the draws are empty, not numbers, or nan in every cell.
 
     See Also
     --------
@@ -73,6 +73,8 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
     >>> plot_cells(draws).axes[0].get_title(loc="left").strip()
     'In 2 of 4 cells the margin of error exceeds 30% of the estimate'
     """
+    from ppdinf.models.aggregates import index_of, summary
+
     cells = [str(dim) for dim in draws.dims if dim not in ("chain", "draw")]
     across = [columns] if isinstance(columns, str) else list(columns) or cells[1:][-1:]
     missing = [dim for dim in ("chain", "draw", *across) if dim not in draws.dims]
@@ -83,17 +85,20 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
     shape = [int(np.prod([draws.sizes[dim] for dim in part], dtype=int)) for part in (down, across)]
     if shape[1] > COLUMNS:
         raise LabelError(f"{shape[1]} columns do not fit on a page of {COLUMNS}: select some, or sum the draws")
-    if not 0 < probability < 1:
-        raise ModelError(f"probability must be between 0 and 1, found {probability}")
-    values = ordered.values.reshape(draws.sizes["chain"] * draws.sizes["draw"], *shape)
-    if not values.size or values.dtype.kind not in "biuf" or np.isnan(values).any(axis=0).all():
+    if not draws.size or draws.dtype.kind not in "iuf" or bool(draws.isnull().any(["chain", "draw"]).all()):
         raise ModelError("draws must be numbers, and not nan in every cell: pass the draws of a posterior")
-    estimate, ratio = _relative_margins(values, probability)
+    found = summary(ordered, probability)
+    estimate, margin = (found[name].to_numpy().reshape(shape) for name in ("estimate", "margin_of_error"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(margin == 0, 0.0, margin / np.abs(estimate))
     known = ~np.isnan(ratio)
     uncertain = ratio > STEPS[1]
     shown = np.sort(np.argsort(-uncertain.sum(axis=1), kind="stable")[:ROWS])
     classes = np.ma.array(np.digitize(ratio[shown], STEPS, right=True), mask=~known[shown])
-    names = [_labels(ordered, part) for part in (down, across)]
+    names = []
+    for part in (down, across):
+        labels = index_of(ordered.rename("persons").isel(dict.fromkeys({*draws.dims} - {*part}, 0)))
+        names.append([label_text(label) for label in labels])
     with figure_style():
         figure = Figure(figsize=(max(2.2 + 0.62 * shape[1], WIDTH), 1.5 + 0.22 * shown.size), layout="constrained")
         axes = figure.add_subplot()
@@ -130,27 +135,6 @@ def plot_cells(draws: xr.DataArray, columns: str | Sequence[str] = (), *, probab
     return figure
 
 
-def _relative_margins(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return estimates, and margins of error divided by them, where 0 / 0 is 0 and draws that are nan give nan."""
-    tail = (1 - probability) / 2
-    lower, upper = np.quantile(values, [tail, 1 - tail], axis=0)
-    estimate, margin = values.mean(axis=0), (upper - lower) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return estimate, np.where(margin == 0, 0.0, margin / np.abs(estimate))
-
-
-def _labels(draws: xr.DataArray, dims: list[str]) -> list[str]:
-    """Return one label per combination of `dims`."""
-    if not dims:
-        return ["persons"]
-    index = [draws.indexes[dim] if dim in draws.indexes else range(draws.sizes[dim]) for dim in dims]
-    grid = np.meshgrid(*(np.arange(len(part)) for part in index), indexing="ij")
-    return [
-        ", ".join(str(part[k]) for part, k in zip(index, place, strict=True))
-        for place in zip(*(axis.ravel().tolist() for axis in grid), strict=True)
-    ]
-
-
 LONGEST = 40  # rows of a figure of intervals
 KEYS: dict[str, tuple[str, dict[str, Any]]] = {
     "least": ("possible", {"color": QUIET, "linewidth": 0.9}),
@@ -177,8 +161,8 @@ def plot_intervals(table: pd.DataFrame) -> Figure:
     -------
     matplotlib.figure.Figure
         At most 40 rows, in the order of the table: the disclosed ones first, then those with the widest intervals
-        relative to their estimate or, without estimates, the narrowest possible ranges. The label of the axis states
-        the choice. Counts above 10 are on a logarithmic scale if counts exceed 100.
+        relative to their estimate or, without estimates, the narrowest ranges of several counts. The label of the
+        axis states the choice. Counts above 10 are on a logarithmic scale if counts exceed 100.
 
     Raises
     ------
@@ -221,12 +205,8 @@ def plot_intervals(table: pd.DataFrame) -> Figure:
             axes.plot(shown["estimate"], places, "o", color=POSTERIOR, markersize=4)
         if "published" in columns:
             axes.plot(shown["published"], places, "x", color=NAIVE, markersize=5)
-        axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set_xlim(left=min(-0.5, axes.get_xlim()[0]))
-        names = [label_text(label) for label in shown.index]
-        for place in np.flatnonzero(marked):
-            names[place] = f"disclosed: {names[place]}"
-        axes.set_yticks(places, names)
+        label_rows(axes, [label_text(label) for label in shown.index], marked, "disclosed")
         axes.set_ylabel(f"{some}in the order of the table", fontsize=8)
         clean(axes)
         keys = [KEYS[column] for column in KEYS if column in columns]
@@ -234,8 +214,6 @@ def plot_intervals(table: pd.DataFrame) -> Figure:
             keys = [key for key in keys if key is not KEYS["disclosed"]]
         handles = [Line2D([], [], markersize=4, label=text, **style) for text, style in keys]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(keys), frameon=False, fontsize=7.5)
-    for label, mark in zip(axes.get_yticklabels(), marked, strict=True):
-        label.set(color=NAIVE if mark else INK, fontweight="bold" if mark else "normal")
     return figure
 
 
@@ -248,8 +226,8 @@ def _chosen_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         rank = (table["lower"] - table["upper"]) / table["estimate"].clip(lower=1)
         choice = "the widest intervals relative to the estimate"
     else:
-        rank = table["most"] - table["least"]
-        choice = "the narrowest possible ranges"
+        rank = (table["most"] - table["least"]).replace(0, np.inf)  # single counts are published or disclosed
+        choice = "the narrowest ranges of several counts"
     chosen = np.lexsort((rank, ~table["disclosed"].to_numpy(bool)))[:LONGEST]
     return table.iloc[np.sort(chosen)], f"{LONGEST} of {len(table)}: disclosed ones and {choice}; "
 

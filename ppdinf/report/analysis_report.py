@@ -19,9 +19,8 @@ from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.progress import COMPILING, progress
 from ppdinf.diagnostics import Diagnosis, diagnose
 from ppdinf.errors import LabelError, ModelError, PrivacyError
-from ppdinf.models import sample_confidential
+from ppdinf.models import sample_confidential, summary
 from ppdinf.models.rates import draw_rates, rate_model
-from ppdinf.plots.noise import noise_values
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import effects, exposures, require_rates
 from ppdinf.report.page import FAILED, Page, base64_of, listed, png
@@ -73,14 +72,14 @@ class RateAnalysis:
         frame = self.release.frame
         table = pd.DataFrame({dim: frame.broadcast(dim) for dim in frame.dims})
         table["released"] = self.release.table.values.ravel()
-        table[[*COUNTS]] = _summarise(self.idata.posterior[self.name], frame.dims)
+        table[[*COUNTS]] = _intervals(self.idata.posterior[self.name], frame.dims)
         at_risk = exposures(self.release, self.exposure).ravel()
         somebody = np.where(at_risk > 0, at_risk, np.nan)  # the rate is undefined if nobody is at risk
         if self.exposure is not None:
             table.insert(len(frame.dims), self.exposure, frame.broadcast(self.exposure))
             table["naive_rate"] = PER * table["released"] / somebody
         scale = PER if self.exposure is not None else 1
-        rates = scale * _summarise(self.idata.posterior["rate"], frame.dims)
+        rates = scale * _intervals(self.idata.posterior["rate"], frame.dims)
         rates[np.isnan(somebody)] = np.nan
         table[[*RATES]] = rates
         return table
@@ -95,6 +94,13 @@ class RateAnalysis:
         inside = ((lower <= truth) & (truth <= upper)).sum()
         known = f"{inside} of the {truth.size} confidential counts, which are known in this demo only"
         return f"{found} The 90 % intervals contain {known}."
+
+    def determined(self) -> str:
+        """Name the cells whose counts follow from the public sums."""
+        cells = [self.release.frame.cell(cell) for cell in np.flatnonzero(self.release.public.structure.fixed).tolist()]
+        if not cells:
+            return ""
+        return f"\nThe public sums determine {len(cells)} of {self.release.frame.size} counts: {listed(cells)}."
 
     def model(self) -> str:
         """Describe the fitted model and the treatment of the confidential table in sentences."""
@@ -217,11 +223,9 @@ def _sampled(
             raise KeyboardInterrupt from None  # stopped during tuning
 
 
-def _summarise(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
+def _intervals(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
     """Return mean and interval of each cell, shape (cells, 3)."""
-    flat = draws.transpose("chain", "draw", *dims).values.reshape(draws.sizes["chain"] * draws.sizes["draw"], -1)
-    tail = (1 - PROBABILITY) / 2
-    return np.column_stack([flat.mean(axis=0), *np.quantile(flat, [tail, 1 - tail], axis=0)])
+    return summary(draws.transpose("chain", "draw", *dims), PROBABILITY)[["estimate", "lower", "upper"]].to_numpy()
 
 
 def write_report(
@@ -235,15 +239,13 @@ def write_report(
     for name, image in images.items():
         write_atomically(path.parent / f"{name}.png", image)
     ok = analysis.diagnosis.ok
-    noise = noise_values(release)
-    often, rare = np.quantile(abs(noise), [0.5, 0.95], method="inverted_cdf")
     page = Page(
         title,
         f"Posterior of a privacy-protected table given its noise and its exact public sums. {about}",
         verdict="The posterior passed its checks." if ok else "Do not use this posterior yet: its checks failed.",
         ok=ok,
         finding=analysis.finding(figures["posterior"]) if ok else "",
-        details=str(analysis.diagnosis),
+        details=f"{analysis.diagnosis}{analysis.determined()}",
         stamp="" if ok else FAILED,
     )
     page.write(
@@ -253,9 +255,7 @@ def write_report(
         release=release,
         images={name: base64_of(image) for name, image in images.items()},
         cells=analysis.table().to_dict("records"),
-        noise_sd=float(noise.std()),
-        noise_often=often,
-        noise_rare=rare,
+        noise=figures["noise"].axes[0].get_title(loc="left").strip(),
         digits=0 if release.mechanism.is_integer else 1,
         sums=list(zip(release.public.names, release.public.values.tolist(), strict=True)),
         kept=bool(release.public.check(release.table)["agrees"].all()),

@@ -34,7 +34,7 @@ def write_denoised(
     wide = (table["upper"] - table["lower"]) / 2 > UNCERTAIN * table["estimate"]
     finding = f"In {wide.sum()} of {len(table)} rows the margin of error exceeds {UNCERTAIN:.0%} of the estimate."
     if hidden:
-        finding += f" {len(hidden)} of {len(table)} are not published but determined: {listed(hidden)}."
+        finding += f" Not published but determined, {len(hidden)} of {len(table)}: {listed(hidden)}."
     page = Page(
         title or f"Counts by {' and '.join(data.dims)}",
         "Confidential counts given all published noisy and exact sums.",
@@ -47,7 +47,8 @@ def write_denoised(
     )
     page.add("Estimates")
     thin = "; thin lines: all values that the data permit" if "least" in table else ""
-    page.figure(plot_intervals(table), f"Posterior mean and 90 % interval{thin}; crosses: published numbers of cells.")
+    crosses = "; crosses: published numbers of cells" if "published" in table else ""
+    page.figure(plot_intervals(table), f"Posterior mean and 90 % interval{thin}{crosses}.")
     if figure := _margins(posterior, table, statement):
         page.figure(figure, "Posterior means; half of the 90 % interval divided by the estimate.")
     columns = "Posterior mean, standard deviation, 90 % interval and half of its width"
@@ -75,7 +76,8 @@ def intervals_of(posterior: Denoised, statement: Public | None) -> pd.DataFrame:
         bounds = identified_bounds(posterior.data, statement, seconds=SECONDS, progressbar=False)
         least, most, disclosed = (bounds[name].to_numpy() for name in ("lower", "upper", "disclosed"))
         table = table.assign(least=least, most=most, disclosed=disclosed)
-    return table if statement is not None else table.assign(published=_published_cells(posterior))
+    published = _published_cells(posterior)  # of cells that are neither exact nor hidden
+    return table if statement is not None or np.isnan(published).all() else table.assign(published=published)
 
 
 def plot_denoised(posterior: Denoised, statement: Public | None) -> Figure:
@@ -86,14 +88,9 @@ def plot_denoised(posterior: Denoised, statement: Public | None) -> Figure:
 def _exact(posterior: Denoised) -> str:
     data = posterior.data
     sizes = ", ".join(f"{n} of {dim}" for dim, n in zip(data.dims, data.shape, strict=True))
-    exact = ", ".join(
-        f"{name}: {value:,}"
-        for name, value in zip(data.public.names[:12], data.public.values[:12].tolist(), strict=True)
-    )
-    hidden = f", and {len(data.public.names) - 12} more" if len(data.public.names) > 12 else ""
-    return f"{data.frame.size:,} cells: {sizes}. {data.public.public} " + (
-        f"Exactly: {exact}{hidden}." if exact else ""
-    )
+    exact = [f"{name}: {value:,}" for name, value in zip(data.public.names, data.public.values.tolist(), strict=True)]
+    values = f" Values: {listed(exact, 12)}." if exact else ""
+    return f"{data.frame.size:,} cells: {sizes}. {data.public.public}{values}"
 
 
 def _described(law: object) -> str:

@@ -43,9 +43,10 @@ def write_bounds(
     page.add("Every cell")
     table = ranges.reset_index(allow_duplicates=True)
     table["disclosed"] = np.where(disclosed, "disclosed", "")
-    table["exact"] = np.where(table["exact"], "", "not proved")
+    table["proof"] = np.where(table.pop("exact"), "", "not proved")
     marks = dict.fromkeys(np.flatnonzero(disclosed).tolist(), "marked")
-    page.table(table.rename(columns={"exact": "proof"}), "", labels=bounds.index.nlevels, marks=marks)
+    empty = [name for name in ("disclosed", "proof") if not table[name].any()]
+    page.table(table.drop(columns=empty), "", labels=bounds.index.nlevels, marks=marks)
     page.write(path)
 
 
@@ -53,18 +54,18 @@ def write_plan(
     plans: Mapping[str, ErrorPlan],
     path: str | PathLike[str],
     *,
-    answers: Sequence[str],
+    answers: Mapping[str, str],
     tables: Mapping[str, pd.DataFrame],
     explanation: str,
     cv: str | None = None,
     at: int | None = None,
 ) -> None:
-    """Write a page of plans by the name of their loss: the required loss, the figure, and the tables."""
+    """Write a page of plans by the name of their loss: the required losses and what they mean, figure and tables."""
     page = Page(
         "Error for each privacy loss",
         "From labels and public statements alone: no count was used, and the plan costs no privacy.",
-        verdict=answers[0] if answers else "The error of released cells for each privacy loss.",
-        finding=" ".join(answers[1:]),
+        verdict=" ".join(answers) or "The error of released cells for each privacy loss.",
+        finding=" ".join(answers.values()),
     )
     page.figure(plot_plan(plans, cv=cv, at=at), "Error of released cells against the privacy loss.")
     for title, table in tables.items():

@@ -59,10 +59,10 @@ class Page:
     ) -> None:
         """Append a table whose first columns are labels; `marks` are classes of rows, by position."""
         known = marks or {}
-        shown = table.head(LISTED)
+        digits = [_digits(column) for _, column in table.items()]
         rows = [
-            (known.get(k, ""), [*map(str, row[:labels]), *map(number, row[labels:])])
-            for k, row in enumerate(shown.itertuples(index=False, name=None))
+            (known.get(k, ""), [*map(str, row[:labels]), *map(number, row[labels:], digits[labels:])])
+            for k, row in enumerate(table.head(LISTED).itertuples(index=False, name=None))
         ]
         if len(table) > LISTED:
             caption = f"{caption} {len(table) - LISTED:,} more rows are not shown."
@@ -88,6 +88,11 @@ def versions() -> list[tuple[str, str]]:
     return [(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())]
 
 
+def _digits(column: pd.Series) -> int:
+    """Return 1 if a column of numbers contains fractions, otherwise 0."""
+    return int(column.dtype.kind == "f" and bool((column % 1 > 0).any()))
+
+
 def number(value: Any, digits: int | None = None) -> str:
     """Format an entry of a table: numbers with separators, a dash for nan."""
     if isinstance(value, str | bool):
@@ -96,16 +101,14 @@ def number(value: Any, digits: int | None = None) -> str:
         return "–"
     if value in (float("inf"), -float("inf")):
         return "no limit"
-    whole = float(value).is_integer() if digits is None else digits == 0
-    return f"{value:,.0f}" if whole else f"{value:,.{digits or 1}f}"
+    return f"{value:,.{int(value % 1 > 0) if digits is None else digits}f}"
 
 
 def listed(names: list[str], most: int = 5) -> str:
-    """Join names in a sentence, at most some of them."""
-    shown = names[:most]
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
-    return ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else "".join(shown)
+    """Join names in a sentence, at most some of them; by semicolons if names contain commas."""
+    comma = "; " if any("," in name for name in names) else ", "
+    *shown, last = names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return f"{comma.join(shown)} and {last}" if shown else last
 
 
 def base64_of(data: bytes) -> str:

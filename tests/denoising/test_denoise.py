@@ -270,7 +270,7 @@ def test_report_shows_the_bounds_of_ranges(tmp_path):
     text = re.sub(r"(\s|<[^>]+>)+", " ", (tmp_path / "page.html").read_text(encoding="utf-8"))
     assert "margin_of_error least most" in text
     assert re.search(r"A f [\d. ]+ 2 4 A m", text)
-    assert "1 of 4 are not published but determined" in text
+    assert "Not published but determined, 1 of 4: B, m" in text
 
 
 @pytest.mark.deep
