@@ -62,17 +62,7 @@ def main(
     """
 
 
-app.command()(demo)
-app.command()(plan)
-app.command()(release)
-app.command()(counts)
-app.command()(sign)
-app.command()(check)
-app.command()(infer)
-app.command()(read)
-app.command()(denoise)
-app.command()(audit)
-app.command()(reproduce)
-app.command()(doctor)
+for command in (demo, plan, release, counts, sign, check, infer, read, denoise, audit, reproduce, doctor):
+    app.command()(command)
 app.add_typer(session, name="session")
 app.add_typer(key, name="key")

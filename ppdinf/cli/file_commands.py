@@ -7,13 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 import ppdinf as ppd
-from ppdinf._internal.values import visible
-from ppdinf.cli.plain_output import notes, paragraphs, quoted, shown, stdout
+from ppdinf.cli.plain_output import notes, paragraphs, print_table, quoted, shown, stdout
 from ppdinf.errors import SignatureError
 
 SHOWN = 20
@@ -67,12 +65,9 @@ def check(
 
     report = release.check()
     if len(report):
-        table = Table("public sum", "value", "noisy table", title=None, header_style="bold")
-        for name, row in report.head(SHOWN).iterrows():
-            table.add_row(
-                escape(visible(str(name))), f"{row['public']:,}", "the same" if row["agrees"] else f"{row['found']:,}"
-            )
-        console.print(table)
+        found = np.where(report["agrees"], "the same", report["found"].map("{:,}".format))
+        rows = zip(report.index, report["public"].map("{:,}".format), found, strict=True)
+        print_table(console, ("public sum", "value", "noisy table"), list(rows)[:SHOWN])
         if len(report) > SHOWN:
             notes(console, f"... and {len(report) - SHOWN} more.")
         kept = int(report["agrees"].sum())

@@ -248,9 +248,8 @@ def demo(
 def _cases(data: Path | None, population: Path | None) -> xr.DataArray:
     if data is None and population is not None:
         raise LabelError("--population requires --data: the simulated epidemic includes populations")
-    return (
-        ppd.datasets.epidemic().cases if data is None else ppd.datasets.read_epidemic(data, population=population).cases
-    )
+    datasets = ppd.datasets
+    return (datasets.epidemic() if data is None else datasets.read_epidemic(data, population=population)).cases
 
 
 def _month(cases: xr.DataArray, month: str) -> xr.DataArray:

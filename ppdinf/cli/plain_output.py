@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 from typer.core import TyperGroup
 
 from ppdinf._internal.values import visible
@@ -72,6 +73,14 @@ def paragraphs(console: Console, title: str, text: str) -> None:
     """Print a heading and the text below it."""
     console.print(f"\n[bold]{title}[/]")
     console.print(shown(text))
+
+
+def print_table(console: Console, columns: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    """Print rows of values as text."""
+    table = Table(*map(str, columns), header_style="bold")
+    for row in rows:
+        table.add_row(*(escape(visible(str(value))) for value in row))
+    console.print(table)
 
 
 def loss_shown(loss: Fraction | float) -> str:

@@ -196,7 +196,7 @@ def audit(
     have = "has" if several == 1 else "have"
     notes(console, f"{_cells(len(bounds))}; {several} {have} more than one possible count.")
     if len(disclosed):
-        title = f"{_cells_are(len(disclosed))} not published, but determined"
+        title = f"{_cells(len(disclosed), ' is', ' are')} not published, but determined"
         paragraphs(console, title, disclosed.lower.rename("count").head(SHOWN).to_string())
         if len(disclosed) > SHOWN:
             notes(console, f"... and {len(disclosed) - SHOWN} more.")
@@ -206,7 +206,9 @@ def audit(
     for sentence in totals:
         notes(console, sentence)
     if len(open_cells):
-        notes(console, f"{_cells_are(len(open_cells))} undecided after {seconds:g} s: allow more by --seconds.")
+        notes(
+            console, f"{_cells(len(open_cells), ' is', ' are')} undecided after {seconds:g} s: allow more by --seconds."
+        )
     if output is not None:
         write_atomically(output, bounds.to_csv())
         wrote(console, output, len(bounds))
@@ -219,12 +221,8 @@ def audit(
         raise typer.Exit(1)
 
 
-def _cells(number: int) -> str:
-    return "1 cell" if number == 1 else f"{number} cells"
-
-
-def _cells_are(number: int) -> str:
-    return f"{_cells(number)} {'is' if number == 1 else 'are'}"
+def _cells(number: int, one: str = "", many: str = "") -> str:
+    return f"1 cell{one}" if number == 1 else f"{number} cells{many}"
 
 
 @takes_published_table

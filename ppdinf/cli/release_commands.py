@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_place
-from ppdinf._internal.values import visible
-from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, quoted, stage, stdout
+from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, print_table, quoted, stage, stdout
 from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 
@@ -147,18 +144,13 @@ def write_release(console: Console, made: Release, output: Path, held: str, budg
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{quoted(output)} ({held})")
-    _print_remaining(console, budget)
-    notes(console, f"Verify the file with: ppdinf check {quoted(output)}")
-
-
-def _print_remaining(console: Console, budget: Session | None) -> None:
-    """Print the remaining budget after a release, or that it was drawn without a session."""
     if budget is None:
         notes(console, "This release has no budget: ppdinf session keeps a budget for all releases of the same people.")
     else:
         left = ", ".join(f"{name} = {loss_shown(value)}" for name, value in budget.left.items())
         loss = f"All releases: {budget.guarantee.describe_unit()}"
         paragraphs(console, "Budget", f"{loss}\n{left} is left in {budget.path.name}")
+    notes(console, f"Verify the file with: ppdinf check {quoted(output)}")
 
 
 def read_labels(texts: list[str], option: str = "--labels") -> dict[str, list[str]]:
@@ -320,11 +312,8 @@ def show_session(console: Console, opened: ppd.Session) -> None:
         )
     if len(releases):
         releases = releases.drop(columns=["public", "per"])  # the guarantee below says both
-        table = Table("release", *map(str, releases.columns), header_style="bold")
-        for number, row in releases.iterrows():
-            texts = [f"{value:.6g}" if isinstance(value, float) else escape(visible(str(value))) for value in row]
-            table.add_row(str(number), *texts)
-        console.print(table)
+        texts = releases.map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
+        print_table(console, ("release", *texts.columns), texts.itertuples(name=None))
     if together is not None:
         paragraphs(console, "Guarantee of all releases", together.describe())
     notes(console, f"Digest of the last line: {opened.digest} (record it elsewhere to detect removed last lines)")

@@ -15,10 +15,9 @@ from types import ModuleType
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from ppdinf._internal.atomic_files import make_folder
-from ppdinf.cli.plain_output import notes, quoted, stdout
+from ppdinf.cli.plain_output import notes, print_table, quoted, stdout
 
 PACKAGE = Path(__file__).parents[1]
 PLACES = {PACKAGE / "case_studies": "ppdinf.case_studies", PACKAGE.parent / "case_studies": "case_studies"}
@@ -46,10 +45,8 @@ def reproduce(
     if case is not None and only_list:
         raise typer.BadParameter(f"give either a case study to run, here {case!r}, or --list", param_hint="--list")
     if case is None:
-        table = Table("case", "result", "run time", header_style="bold")
-        for name, script in scripts.items():
-            table.add_row(name, *described(script))
-        console.print(table)
+        rows = [(name, *described(script)) for name, script in scripts.items()]
+        print_table(console, ("case", "result", "run time"), rows)
         return
     if case not in scripts:
         raise typer.BadParameter(f"unknown case study {case!r}; known: {', '.join(scripts)}", param_hint="CASE")
