@@ -28,7 +28,7 @@ from . import algorithms, bulletin, claims, figures, joint_sensitivity, panel, p
 from .delta_z_figure import plot_delta_z
 from .health_files import read_county_series
 
-TAKES = "21 min on two cores; quick 1 min"
+TAKES = "30 min on two cores; quick 1 min"
 EPSILONS, LOSSES, METHODS, ANALYSES = figures.EPSILONS, figures.LOSSES, figures.METHODS, figures.ANALYSES
 DELTA_Z = posteriors.DELTA_Z
 CONCENTRATION = 0.1  # of the Dirichlet-multinomial prior; the paper does not state it
