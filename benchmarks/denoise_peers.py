@@ -1,6 +1,6 @@
 """`ppd.denoise` and the shortest program for the same table: effective draws per CPU second.
 
-    python benchmarks/denoise_peers.py [suppressed] [conjugate]
+    python benchmarks/denoise_peers.py [suppressed] [conjugate] [blocks]
 
 Suppressed: 20 x 8 counts, 110 of them suppressed, both margins exact, all tables equally likely. The peer swaps units
 between two rows and two columns whose four cells are all suppressed. No theorem says that its swaps connect the tables.
@@ -8,6 +8,9 @@ between two rows and two columns whose four cells are all suppressed. No theorem
 Conjugate: 1,000 persons in 12 categories, Dirichlet shares, Gaussian noise with variance 4 and an exact total. The peer
 is `pm.sample` of the marginalized model. `denoise` draws tables under the flat prior, which is the law of
 multinomial counts with uniform shares; normalized gamma variables with shapes 1 + counts are the shares.
+
+Blocks: 2,000 blocks in 100 groups in 20 tracts, all counts noisy with variance 9. The peer is least squares on counts
+of at least 0.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ import arviz as az
 import numba
 import numpy as np
 import pymc as pm
+import scipy.sparse as sp
 import xarray as xr
+from scipy.optimize import lsq_linear
 
 import ppdinf as ppd
 
@@ -113,6 +118,43 @@ def conjugate():
         report(name, work)
 
 
+def nested_blocks(seed):
+    """Return the counts of blocks, the sums by level, and everything published."""
+    rng = np.random.default_rng(seed)
+    rate = 12 * rng.gamma(3, 1 / 3, 20)[:, None, None] * rng.gamma(4, 1 / 4, (20, 5, 1))
+    x = (rng.poisson(rate * rng.gamma(1, 1, (20, 5, 20))) * (rng.random((20, 5, 20)) > 0.35)).ravel()
+    sums = [sp.kron(sp.eye_array(2000 // size), np.ones((1, size)), format="csr") for size in (1, 20, 100)]
+    noisy = [np.rint(A @ x + rng.normal(0, 3, A.shape[0])).astype(int) for A in sums]
+    law = laws.DiscreteGaussian(variance=9)
+    above = {
+        name: ("block", [f"{k // size:03d}" for k in range(2000)]) for name, size in (("group", 20), ("tract", 100))
+    }
+    names = ("block", "group", "tract")
+    parts = [ppd.measured(inv.margin(name), y, law) for name, y in zip(names, noisy, strict=True)]
+    return x, sums, noisy, ppd.Measurements({"block": [f"{k:04d}" for k in range(2000)]}, *parts, coords=above)
+
+
+def blocks():
+    print("2,000 blocks in 100 groups in 20 tracts")
+    ppd.denoise(nested_blocks(0)[-1], draws=5, rng=1, progressbar=False)
+    for seed in range(1, 4):
+        x, sums, noisy, seen = nested_blocks(seed)
+        start = time.process_time()
+        posterior = ppd.denoise(seen, rng=seed, progressbar=False)
+        seconds, table, ess = time.process_time() - start, posterior.summary(), posterior.convergence["ess_bulk"]
+        fit = lsq_linear(sp.vstack(sums, format="csr"), np.concatenate(noisy), (0, np.inf), lsq_solver="lsmr")
+        inside = (table.lower.to_numpy() <= x) & (x <= table.upper.to_numpy())
+        print(f"  denoise: {seconds:.1f} CPU s, effective draws: least {ess.min():.0f}, median {ess.median():.0f}")
+        for size, cells in {"all": x >= 0, "0": x == 0, "1 to 4": (x > 0) & (x < 5), "5 and more": x > 4}.items():
+            errors = [np.sqrt(np.mean((found - x)[cells] ** 2)) for found in (table.estimate.to_numpy(), fit.x)]
+            print(
+                f"    {size}: root mean square error {errors[0]:.3f}, least squares {errors[1]:.3f}; 90 % intervals "
+                f"hold {inside[cells].mean():.3f}"
+            )
+
+
+CASES = {"suppressed": suppressed, "conjugate": conjugate, "blocks": blocks}
+
 if __name__ == "__main__":
-    for case in sys.argv[1:] or ["suppressed", "conjugate"]:
-        {"suppressed": suppressed, "conjugate": conjugate}[case]()
+    for case in sys.argv[1:] or CASES:
+        CASES[case]()

@@ -1,5 +1,7 @@
 """The learned prior: steps and joint proposals by the joint density, and ranks of simulated data sets."""
 
+import importlib
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,9 +9,12 @@ from scipy.special import gammaln
 
 import ppdinf as ppd
 from ppdinf.denoising import learned_prior, table_gibbs
+from ppdinf.denoising.count_windows import published_windows
 from ppdinf.denoising.learned_prior import ACCEPTANCE, SPREADS, LearnedPrior, list_weights, update_parameters
+from ppdinf.distributions.observed_measurements import ObservedMeasurements
 
 inv, laws = ppd.invariants, ppd.laws
+MODULE = importlib.import_module("ppdinf.denoising.denoise")
 
 
 def effects_of(prior):
@@ -280,9 +285,11 @@ def narrow(monkeypatch):
 
 @pytest.mark.deep
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize("overlapping", [False, True], ids=["nested", "overlapping"])
-def test_ranks_are_uniform(overlapping):
-    """Four quantities, p above 1e-4 each; draws 20 apart are still dependent."""
+@pytest.mark.parametrize("kind", ["nested", "pairs", "overlapping"])
+def test_ranks_are_uniform(kind, monkeypatch):
+    """Four quantities, p above 1e-4 each; draws 20 apart are still dependent. Nested tables also in pairs."""
+    monkeypatch.setattr(MODULE, "LARGE", 0 if kind == "pairs" else 200)
+    overlapping = kind == "overlapping"
     data_sets = 120 if overlapping else 200  # the Gibbs sampler takes three times as long
     assert min(p_values([ranks(seed, overlapping=overlapping, variance=4) for seed in range(data_sets)])) > 1e-4
 
@@ -292,3 +299,36 @@ def test_ranks_are_uniform(overlapping):
 def test_noise_stated_a_quarter_as_wide_is_detected():
     """A few data sets suffice, since cells are too close to their measurements: p below 1e-20."""
     assert min(p_values([ranks(seed, overlapping=False, variance=0.25) for seed in range(20)])) < 1e-4
+
+
+def test_pairs_of_tables_follow_the_parameters_they_are_drawn_from(monkeypatch):
+    """Chi-square of a cell against its law; false alarms 1 in 1,000. Wrong: the parameters after the updates."""
+    monkeypatch.setattr(MODULE, "LARGE", 0)
+    monkeypatch.setattr(MODULE, "update_parameters", lambda prior, *given: prior.state.put(0, given[-1].choice([0, 3])))
+    observed = ObservedMeasurements(
+        ppd.Measurements({"a": range(2)}, ppd.measured(inv.margin("a"), [4, 2], laws.DoubleGeometric("1/2")))
+    )
+    windows = published_windows(observed)
+    tables = MODULE.TableForest(observed.in_forest(windows.lower, windows.counts.shape[1]), windows)
+    prior = LearnedPrior(observed.frame, np.ones(2, dtype=bool), tables.start, tables.largest)
+    prior.arrays.state[0] = 0.0
+    chain, found = tables.chain(np.random.default_rng(1)), []
+    for _ in range(4000):
+        before = prior.arrays.state[0]
+        chain.advance(prior, tune=False)
+        found.append((before, prior.arrays.state[0], chain.table[0]))
+    before, after, x = np.array(found).T
+    counts = np.arange(10)
+
+    def p_value(states, level):
+        log_law = log_negative_binomial(counts, np.exp(level), np.exp(prior.arrays.state[1])) - gammaln(counts + 1)
+        log_law -= abs(counts - 4) / 2
+        law = np.exp(log_law - log_law.max())
+        drawn = x[(states == level) & (x < counts.size)].astype(int)
+        return stats.chisquare(np.bincount(drawn, minlength=counts.size), drawn.size * law / law.sum()).pvalue
+
+    assert min(p_value(before, 0), p_value(before, 3)) > 1e-3
+    assert max(p_value(after, 0), p_value(after, 3)) < 1e-6
+    assert (before != after).mean() == pytest.approx(
+        1 / 4, abs=0.03
+    )  # once in a pair, to the other level half the time
