@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from fractions import Fraction
 from html import escape
@@ -57,6 +57,24 @@ def require_number(
     """Require an integer, or a number of other kinds, within limits; `stated` says what it must be."""
     if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
         raise PrivacyError(f"{stated}, found {value!r}")
+
+
+def require_choice(name: str, value: object, known: Iterable[str], *, default: object = ...) -> None:
+    """Require one of the known values, or the default."""
+    if value not in (*known, default):
+        raise PrivacyError(f"{name} must be one of {[*known]}, found {value!r}")
+
+
+def logarithms(p: Array) -> Reals:
+    """Return the logarithms of non-negative numbers, -inf at 0."""
+    with np.errstate(divide="ignore"):
+        return np.log(p)
+
+
+def members(labels: Array) -> list[Integers]:
+    """Return the places of each label, for labels in increasing order."""
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if order.size else []
 
 
 def _is_masked(data: object) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
-from ppdinf._internal.values import Integers, Reals, numbers, require_number
+from ppdinf._internal.values import Integers, Reals, numbers, require_choice, require_number
 from ppdinf.errors import CountError, PrivacyError
 from ppdinf.mechanisms.postprocessing.projection import onto_simplices
 from ppdinf.noise.primitives.stream import BitStream
@@ -124,8 +124,7 @@ def to_distribution(noisy: ArrayLike, postprocessing: Postprocessing = "simplex"
     if postprocessing == "clip":
         clipped = np.maximum(bins, 0)
         return clipped / clipped.sum() if clipped.sum() > 0 else np.full(bins.size, 1 / bins.size)
-    if postprocessing not in POSTPROCESSING:
-        raise PrivacyError(f"postprocessing must be one of {list(POSTPROCESSING)}, found {postprocessing!r}")
+    require_choice("postprocessing", postprocessing, POSTPROCESSING)
     total = max(bins.sum(), 1.0)
     if postprocessing == "isotonic":
         below = isotonic_regression(np.cumsum(bins)[:-1]).x.clip(0, total)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Integers, Reals, numbers
+from ppdinf._internal.values import Integers, Reals, numbers, require_choice
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.likelihood import HistogramNoise
 from ppdinf.noise.primitives.integers import draw_discrete_gaussian, draw_discrete_laplace
@@ -273,8 +273,7 @@ def noisy_histogram(
     >>> noisy_histogram([50, 30, 20, 0], epsilon=1, stream=seeded_stream(1))
     array([48., 33., 17.,  2.])
     """
-    if privatizer not in PRIVATIZERS:
-        raise PrivacyError(f"privatizer must be one of {list(PRIVATIZERS)}, found {privatizer!r}")
+    require_choice("privatizer", privatizer, PRIVATIZERS)
     if (privatizer == "cyclic-gaussian") != (delta is not None):
         raise PrivacyError("delta is required for the privatizer 'cyclic-gaussian' and not allowed for others")
     exact = as_fraction(epsilon, "epsilon")

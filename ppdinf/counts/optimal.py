@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter
-from ppdinf._internal.values import Reals
+from ppdinf._internal.values import Reals, logarithms
 from ppdinf.counts.clipped_noise import truncated_geometric
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import as_distribution, costs
@@ -238,11 +238,9 @@ def optimal(z: ArrayLike, epsilon: Parameter, *, weights: ArrayLike | None = Non
         return _coupled(z, exact)
     n, cost = z.size, costs(z, weights)
     filled = np.flatnonzero(z)
-    with np.errstate(divide="ignore"):
-        log_matrix = np.full((n, n), -np.inf)
-        log_matrix[:, filled] = np.log(
-            _search(np.ascontiguousarray(cost[:, filled].T), z, z[filled], math.exp(exact))
-        ).T
+    found = _search(np.ascontiguousarray(cost[:, filled].T), z, z[filled], math.exp(exact))
+    log_matrix = np.full((n, n), -np.inf)
+    log_matrix[:, filled] = logarithms(found).T
     return CountMechanism.of_logarithms(log_matrix, exact, name="optimal", z=z)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import Parameter, as_fraction, ball
-from ppdinf._internal.values import Flags, Integers, Reals
+from ppdinf._internal.values import Flags, Integers, Reals, members
 from ppdinf.errors import PrivacyError
 
 SMALLEST = 650  # exp(-650) is far above the smallest double, so that products are accurate
@@ -189,10 +189,8 @@ def add_scales(column, peak, rising, table, matrix):  # type: ignore[no-untyped-
 
 def scales_ratio(scales: Scales, epsilon: float) -> float:
     """Return the largest log ratio of neighbouring entries: exactly epsilon if all scales of a column agree."""
-    order = np.argsort(scales.column, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(scales.column[order])) + 1)
     worst = 0.0
-    for group in groups:
+    for group in members(scales.column):
         rising = scales.rising[group]
         if (rising.all(axis=0) | ~rising.any(axis=0)).any():
             return epsilon

@@ -18,7 +18,7 @@ import numpy as np
 from flint import arb
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array, Integers, Reals, assign, numbers
+from ppdinf._internal.values import Array, Integers, Reals, assign, numbers, require_choice
 from ppdinf.counts.clipped_noise import truncated_geometric, unfixed
 from ppdinf.counts.count_mechanism import CountMechanism
 from ppdinf.counts.distribution import POSTPROCESSING, histogram, require_counts, require_size, rerank, to_distribution
@@ -148,8 +148,7 @@ class TwoStage(CellLaw):
                 "top-code larger counts, or use GeneralizedLaplace"
             )
         for name, known in (("constructor", CONSTRUCTORS), ("privatizer", PURE), ("postprocessing", POSTPROCESSING)):
-            if getattr(self, name) not in known:
-                raise PrivacyError(f"{name} must be one of {list(known)}, found {getattr(self, name)!r}")
+            require_choice(name, getattr(self, name), known)
         assign(self, epsilon=exact, split=share)
         if self.measured is not None:
             assign(self, measured=_whole(self.measured, PURE[self.privatizer].size(self.n)))

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ppdinf._internal.values import Flags, Integers
+from ppdinf._internal.values import Flags, Integers, members
 from ppdinf.lattice.class_sums import CoreSums, core_sums, proportional_rows
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
 from ppdinf.lattice.margins import HierarchicalTable, hierarchical
@@ -103,9 +103,8 @@ class Structure:
         """Blocks whose class sums form a complete table with margins, computed at first use."""
         block_of_class = self.blocks[self.lattice.representatives]
         crossing = np.flatnonzero(self.sum_ranks[block_of_class] > 0)
-        crossing = crossing[np.argsort(block_of_class[crossing], kind="stable")]
         found = []
-        for classes in np.split(crossing, np.flatnonzero(np.diff(block_of_class[crossing])) + 1):
+        for classes in (crossing[group] for group in members(block_of_class[crossing])):
             entries = self.class_system[:, classes]
             if not entries.nnz:
                 continue  # a cell in no constraint

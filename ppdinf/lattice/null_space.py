@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ppdinf._internal.values import Integers, Reals
+from ppdinf._internal.values import Integers, Reals, members
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 
@@ -119,8 +119,7 @@ def _blocks(structure: Structure) -> list[Integers]:
     """Return the classes of each block whose sums are not all fixed."""
     block = structure.blocks[structure.lattice.representatives]
     open_classes = np.flatnonzero(~structure.determined)
-    order = open_classes[np.argsort(block[open_classes], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(block[order])) + 1) if order.size else []
+    return [open_classes[group] for group in members(block[open_classes])]
 
 
 def _units(structure: Structure) -> sparse.csr_array:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import sparse
 
-from ppdinf._internal.values import Integers
+from ppdinf._internal.values import Integers, members
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.fiber_tables import fiber_tables
@@ -66,9 +66,8 @@ def nearest_steps(found: Structure) -> list[tuple[Structure, Integers]]:
         return []
     square = int(shortest @ shortest)
     system = sparse.csc_array(found.class_system)[:, found.classes]
-    order = np.argsort(found.blocks, kind="stable")
     kinds = {}
-    for cells in np.split(order, np.cumsum(np.bincount(found.blocks))[:-1]):
+    for cells in members(found.blocks):
         rows = sparse.csr_array(system[:, cells])
         rows = rows[np.flatnonzero(np.diff(rows.indptr))]
         kinds[(rows.shape, rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes())] = rows

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign
+from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign, logarithms
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.observation_model import Column, IndependentLaw
 from ppdinf.tables.frame import LARGEST
@@ -51,8 +51,7 @@ class ListedNoise(IndependentLaw):
     @cached_property
     def _log_p(self) -> Reals:
         """Log probabilities with a row for counts below the first band, and padded columns on both sides."""
-        with np.errstate(divide="ignore"):
-            return np.pad(np.log(self._rows), ((1, 0), (1, 1)), constant_values=-np.inf)
+        return np.pad(logarithms(self._rows), ((1, 0), (1, 1)), constant_values=-np.inf)
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log probability of each y given the count x, elementwise."""
@@ -108,8 +107,7 @@ class ListedNoise(IndependentLaw):
         below = np.pad(np.cumsum(self._rows, axis=1), ((0, 0), (1, 0)))
         place = np.clip(threshold - counts - self.first, 0, below.shape[1] - 1)
         band = np.searchsorted(self.starts, counts, side="right") - 1
-        with np.errstate(divide="ignore"):
-            log_below = np.log(np.minimum(below[band, place], 1.0))
+        log_below = logarithms(np.minimum(below[band, place], 1.0))
         left = (0.0, 0.0) if is_every else (np.inf, 0.0)
         return Column(log_below, np.zeros(1, dtype=np.int64), np.array([start]), left=left)
 

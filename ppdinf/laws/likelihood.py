@@ -13,7 +13,7 @@ from scipy import sparse
 from ppdinf._internal.values import Integers, Reals, Symbolic
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.laws.preimage import CensoredNoise, PreimageShift
+from ppdinf.laws.preimage import Auxiliary, CensoredNoise, PreimageShift
 from ppdinf.laws.transition_matrix import TransitionMatrix
 from ppdinf.laws.unknown_scale import NoiseScales
 
@@ -65,7 +65,7 @@ def unknown_constant() -> None:
 
 
 @dataclass(frozen=True)
-class MixingScale:
+class MixingScale(Auxiliary):
     """The half-normal scale of a mixture of Gaussians; given the scale, the cells are independent."""
 
     cells: int
@@ -78,38 +78,24 @@ class MixingScale:
         """A typical value of the scale."""
         return math.sqrt(self.cells)
 
-    def shifted(self, y: Symbolic, scale: Symbolic) -> Symbolic:
-        """Return the released table unchanged."""
-        return y
-
     def of_weights(self, scale: Symbolic) -> tuple[Symbolic, ...]:
-        """Return the further arguments of the weights of single cells: the scale."""
+        """Return the scale."""
         return (scale,)
-
-    def log_prior_in_weights(self, scale: Symbolic) -> Symbolic:
-        """Return 0: the weights given the scale do not contain its prior."""
-        return 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class RemovedShift:
+class RemovedShift(Auxiliary):
     """The component of independent noise that a projection removed: coordinates with density exp(-|t|_1)."""
 
     directions: sparse.csr_array
     name: ClassVar[str] = "noise_shift"
-    is_scalar: ClassVar[bool] = False
-    is_bounded: ClassVar[bool] = False
 
     def shifted(self, y: Symbolic, shift: Symbolic) -> Symbolic:
         """Return the released table before its projection, shape (d,); NumPy or PyTensor."""
         return y + self.directions.toarray() @ shift
 
-    def of_weights(self, shift: Symbolic) -> tuple[Symbolic, ...]:
-        """Return the further arguments of the weights of single cells: none."""
-        return ()
-
     def log_prior_in_weights(self, shift: Symbolic) -> Symbolic:
-        """Return the log density of the prior, which the weights of shifted tables contain, for subtraction."""
+        """Return the log density of the prior, which the weights of shifted tables contain."""
         return -abs(shift).sum()
 
 
@@ -163,11 +149,6 @@ class Likelihood:
         if self.normaliser is None or self.normaliser.log is None:
             return log_density
         return log_density - self.normaliser.log(cells)
-
-    def log_cells(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Return the log weight of each released y given the count x, elementwise, if it `is_fixed_by_cell`."""
-        assert not isinstance(self.form, NoiseNorm)
-        return self.form.log_weight(y, x)
 
     def log_counts(self, y: Symbolic, counts: Symbolic, *auxiliary: Symbolic) -> Symbolic:
         """Return log weights of a release, shape (d,), given several counts of each cell, shape (d, n)."""

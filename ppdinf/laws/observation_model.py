@@ -70,7 +70,7 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
         """
         return values
 
-    def read(self, values: NDArray[np.object_]) -> tuple[ObservationModel, Integers | Reals]:
+    def read(self, values: NDArray[np.object_]) -> tuple[ObservationModel, NDArray[Any]]:
         """Return the law of published values, and the numbers y that represent the values in its other methods.
 
         Parameters
@@ -84,9 +84,10 @@ class ObservationModel(NamedInFiles, ABC, by="name"):
             A value is not a number of this law.
         """
         numbers = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
-        if not ((numbers == np.rint(numbers)) & (np.abs(numbers) <= LARGEST)).all():
-            raise CountError("must be an integer of at most 2**53 in absolute value")
-        return self, numbers.astype(np.int64)
+        kind, fits = ("an integer", numbers == np.rint(numbers)) if self.dtype is np.int64 else ("a number", True)
+        if not (fits & (np.abs(numbers) <= LARGEST)).all():
+            raise CountError(f"must be {kind} of at most 2**53 in absolute value")
+        return self, numbers.astype(self.dtype)
 
     def written(self, y: NDArray[Any]) -> NDArray[np.object_]:
         """Return the published values that numbers y represent, for files and messages; `read` is the inverse."""

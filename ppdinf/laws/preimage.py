@@ -25,6 +25,26 @@ def rounding_order(cells: int) -> Integers:
     return np.arange(cells) * SPREAD % 2**32
 
 
+class Auxiliary:
+    """A variable given which the weights of a release are a product over the cells."""
+
+    name: ClassVar[str]
+    is_scalar: ClassVar[bool] = False
+    is_bounded: ClassVar[bool] = False
+
+    def shifted(self, y: Symbolic, *values: Symbolic) -> Symbolic:
+        """Return the table that has the weights, shape (d,), NumPy or PyTensor: by default the released one."""
+        return y
+
+    def of_weights(self, *values: Symbolic) -> tuple[Symbolic, ...]:
+        """Return the further arguments of the weights of single cells: none by default."""
+        return ()
+
+    def log_prior_in_weights(self, *values: Symbolic) -> Symbolic:
+        """Return the log density of the prior that the weights contain, for subtraction."""
+        return 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class CensoredNoise:
     """Probabilities of noisy counts of rate `rate` that are exact, at most a limit (censored), or unknown."""
@@ -45,7 +65,7 @@ class CensoredNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class PreimageShift:
+class PreimageShift(Auxiliary):
     """The integers k of the groups of cells (-1: no group), with a uniform prior that the weights remove."""
 
     groups: Integers
@@ -54,8 +74,6 @@ class PreimageShift:
     sizes: Integers
     radius: int
     name: ClassVar[str] = "noise_shift"
-    is_scalar: ClassVar[bool] = False
-    is_bounded: ClassVar[bool] = False
 
     @staticmethod
     def of_table(y: Array, groups: Integers, is_exact: Flags, radius: int, *, is_rounded: bool) -> PreimageShift:
@@ -83,12 +101,8 @@ class PreimageShift:
         group = np.maximum(self.groups, 0)
         return self.base + (self.groups >= 0) * ((shift[group] + self.offset) // self.sizes[group])
 
-    def of_weights(self, shift: Symbolic) -> tuple[Symbolic, ...]:
-        """Return the further arguments of the weights of single cells: none."""
-        return ()
-
     def log_prior_in_weights(self, shift: Symbolic) -> Symbolic:
-        """Return the log density of the prior, for subtraction: weights are summed over the integers."""
+        """Return a constant: weights are summed over the integers."""
         return -float(np.log(2.0 * self.largest + 1).sum())
 
     def log_sum(self, form: CensoredNoise, x: Integers) -> float:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from ppdinf._internal.values import Integers, Reals, Symbolic, assign
-from ppdinf.errors import CountError, PrivacyError
+from ppdinf._internal.values import Integers, Reals, Symbolic, assign, members
+from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry, law_of_each
 from ppdinf.laws.observation_model import Column, IndependentLaw
-from ppdinf.tables.frame import LARGEST
 
 EXACT = 10**7  # largest number of counts whose probabilities of a clipped number are tabulated
 
@@ -44,19 +41,6 @@ class RealNoise(PerEntry, IndependentLaw):
     @abstractmethod
     def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> Reals:
         """Draw noise in double precision."""
-
-    def read(self, values: NDArray[np.object_]) -> tuple[RealNoise, Reals]:
-        """Return the law and the published numbers.
-
-        Raises
-        ------
-        CountError
-            A value is not a finite number of at most 2**53.
-        """
-        numbers = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
-        if not (np.abs(numbers) <= LARGEST).all():
-            raise CountError("must be a number of at most 2**53 in absolute value")
-        return self, numbers
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log weight of each y given the count x, elementwise."""
@@ -97,15 +81,12 @@ class RealNoise(PerEntry, IndependentLaw):
         rate, curvature = self.log_quadratic
         below = np.floor(y)
         fractions, number = np.unique(y - below, return_inverse=True)
-        order = np.argsort(number, kind="stable")
-        ends = np.cumsum([0, *np.bincount(number)]).tolist()
         return [
             Column(
                 self.log_weight(fraction, np.array([0, 1])), entries, below[entries].astype(np.int64),
                 left=(rate + curvature * fraction, curvature), right=(rate + curvature * (1 - fraction), curvature),
             )
-            for fraction, (start, end) in zip(fractions.tolist(), pairwise(ends), strict=True)
-            for entries in [order[start:end]]
+            for fraction, entries in zip(fractions.tolist(), members(number), strict=True)
         ]  # fmt: skip
 
     def column_below(self, threshold: float) -> Column:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Flags, Integers, Symbolic, require_number
+from ppdinf._internal.values import Flags, Integers, Symbolic, logarithms, require_choice, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.interval import IndicatorLaw
 from ppdinf.laws.law_array import PerEntry
@@ -60,12 +60,10 @@ class Rounded(PerEntry, IndicatorLaw):
 
     def __post_init__(self) -> None:
         require_number(self.base, "base must be an integer >= 1", 1)
-        if self.direction not in DIRECTIONS:
-            raise PrivacyError(f"direction must be 'nearest', 'down' or 'up', found {self.direction!r}")
+        require_choice("direction", self.direction, DIRECTIONS)
         if self.offset is not None:
             require_number(self.offset, "offset must be an integer")
-        if self.ties not in (None, *TIES):
-            raise PrivacyError(f"ties must be 'up', 'down' or 'even', found {self.ties!r}")
+        require_choice("ties", self.ties, TIES, default=None)
         if self.ties is None and self.direction == "nearest" and self.base % 2 == 0:
             raise PrivacyError(f"ties of the even base {self.base} need a rule: ties='up', 'down' or 'even'")
 
@@ -157,8 +155,7 @@ class RandomRounding(PerEntry, IndependentLaw):
 
     def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
         """Return the log probability of each published y given the count x, elementwise; ``-inf`` if it is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(np.maximum(1 - abs(y - x) / self.base, 0) * (np.mod(y, self.base) == 0))
+        return logarithms(np.maximum(1 - abs(y - x) / self.base, 0) * (np.mod(y, self.base) == 0))
 
     @property
     def gives(self) -> str:

@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign, require_number
+from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign, members, require_number
 from ppdinf.errors import CountError, LabelError, PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -178,11 +178,9 @@ class Sampled(PerEntry, IndependentLaw):
     def columns(self, y: NDArray[Any]) -> list[Column]:
         """Return one column for each different sampled number, with quadratic tails where weights are negligible."""
         different, number = np.unique(self._sampled(y), return_inverse=True)
-        order, ends = np.argsort(number, kind="stable"), np.cumsum([0, *np.bincount(number)]).tolist()
-        lower, upper = self.support_bounds(different * self.weight, TAIL)
+        ends = (bounds.tolist() for bounds in self.support_bounds(different * self.weight, TAIL))
         columns = []
-        for k, (n, low, high) in enumerate(zip(different.tolist(), lower.tolist(), upper.tolist(), strict=True)):
-            entries = order[ends[k] : ends[k + 1]]
+        for n, low, high, entries in zip(different.tolist(), *ends, members(number), strict=True):
             log_p = self.log_weight(n * self.weight, np.arange(low, high + 1))
             left = (np.inf, 0.0) if low == np.ceil(n) else (log_p[1] - log_p[0], 2 * log_p[1] - log_p[0] - log_p[2])
             right = (np.inf, 0.0) if self.weight == 1 else (log_p[-2] - log_p[-1], 0.0)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign, numbers, require_number
+from ppdinf._internal.values import Flags, Integers, Reals, Symbolic, assign, logarithms, numbers, require_number
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.law_array import PerEntry
 from ppdinf.laws.observation_model import Column, IndependentLaw
@@ -109,8 +109,7 @@ class TransitionMatrix(MatrixLaw):
     @cached_property
     def _log_probabilities(self) -> Reals:
         """Log probabilities, padded on all sides by ``-inf``."""
-        with np.errstate(divide="ignore"):
-            return np.pad(np.log(self.probabilities), 1, constant_values=-np.inf)
+        return np.pad(logarithms(self.probabilities), 1, constant_values=-np.inf)
 
     def log_column(self, y: int) -> Reals:
         """Return a column of the matrix, or ``-inf`` outside the matrix."""
@@ -138,8 +137,7 @@ class TransitionMatrix(MatrixLaw):
 
     def column_below(self, threshold: int) -> Column:
         """Return the log probability of numbers below the threshold for every row."""
-        with np.errstate(divide="ignore"):
-            log_p = np.log(self.probabilities[:, : max(threshold, 0)].sum(axis=1))
+        log_p = logarithms(self.probabilities[:, : max(threshold, 0)].sum(axis=1))
         return Column(log_p, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     def publish(self, x: Integers, rng: np.random.Generator) -> Integers:

@@ -9,12 +9,13 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Integers, Json, Symbolic
+from ppdinf._internal.values import Symbolic
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.discrete_gaussian import DiscreteGaussian
 from ppdinf.laws.double_geometric import DoubleGeometric
 from ppdinf.laws.law_array import LearnedScale
-from ppdinf.laws.observation_model import Column, IndependentLaw, ObservationModel, as_observation_model
+from ppdinf.laws.observation_model import IndependentLaw, ObservationModel, as_observation_model
+from ppdinf.laws.preimage import Auxiliary
 from ppdinf.laws.real_noise import Gaussian, Laplace
 
 KINDS = DiscreteGaussian, DoubleGeometric, Gaussian, Laplace
@@ -41,32 +42,14 @@ class UnknownScale(IndependentLaw):
         """Return infinite bounds."""
         return y - math.inf, y + math.inf
 
-    def refuse(self) -> NoReturn:
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
         """Raise an error: everything else requires a stated scale."""
         raise PrivacyError(
             f"the scale of the {self.kind.name} noise is a variable of a PyMC model: pass the measurements to "
             "ppd.PartiallyPrivate in this model, or state a number"
         )
 
-    def log_weight(self, y: Symbolic, x: Symbolic) -> Symbolic:
-        """Raise an error."""
-        self.refuse()
-
-    def noise_moments(self, numbers: int) -> tuple[float, float]:
-        """Raise an error."""
-        self.refuse()
-
-    def columns(self, y: NDArray[Any]) -> list[Column]:
-        """Raise an error."""
-        self.refuse()
-
-    def publish(self, x: Integers, rng: np.random.Generator) -> Integers:
-        """Raise an error."""
-        self.refuse()
-
-    def to_dict(self) -> Json:
-        """Raise an error: files contain numbers."""
-        self.refuse()
+    log_weight = noise_moments = columns = publish = to_dict = refuse
 
 
 @as_observation_model.register
@@ -85,22 +68,12 @@ def _(law: LearnedScale) -> UnknownScale:
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseScales:
+class NoiseScales(Auxiliary):
     """Scales that a model learns; weights given them are relative to the weights of laws with stated scales."""
 
     variables: tuple[Symbolic, ...]
     name: ClassVar[str] = "noise_scales"
-    is_scalar: ClassVar[bool] = False
-    is_bounded: ClassVar[bool] = False
-
-    def shifted(self, y: Symbolic, *scales: Symbolic) -> Symbolic:
-        """Return the published numbers unchanged."""
-        return y
 
     def of_weights(self, *scales: Symbolic) -> tuple[Symbolic, ...]:
-        """Return the further arguments of the weights of single cells: the scales, if they are given."""
+        """Return the scales, if they are given."""
         return scales
-
-    def log_prior_in_weights(self, *scales: Symbolic) -> Symbolic:
-        """Return 0: the weights given the scales do not contain their prior."""
-        return 0.0

@@ -17,7 +17,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array, Integers, Reals
+from ppdinf._internal.values import Array, Integers, Reals, require_number
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import System
 from ppdinf.invariants.public import bind
@@ -216,8 +216,7 @@ def _estimate_reversed_share(noise: Array, gaps: Sequence[int]) -> Reals:
 
 def _require(name: str, values: Sequence[int], upper: int) -> None:
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 < value <= upper:
-            raise PrivacyError(f"{name} must be integers from 1 to {upper:,}, found {value!r:.40}")
+        require_number(value, f"{name} must be integers from 1 to {upper:,}", 1, upper)
 
 
 def kinds_of_cells(system: System) -> tuple[NDArray[np.object_], Integers]:

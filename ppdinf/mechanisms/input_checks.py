@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
-from ppdinf._internal.values import Integers, Json
+from ppdinf._internal.values import Integers, Json, require_number
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, System
 from ppdinf.tables.frame import LARGEST, Frame
@@ -17,7 +18,9 @@ def validate_input(public: Public, table: TableLike) -> tuple[Frame, Integers]:
     """Validate a confidential table, once."""
     frame, cells = labelled_cells(table)
     refuse_undeclared(frame, public)
-    _require_slack(frame, cells)
+    if np.abs(cells).max() > LARGEST // 2:
+        cell = frame.cell(int(np.argmax(np.abs(cells))))
+        raise CountError(f"the cell at {cell} exceeds 2**52: noise could move it beyond the integers that files hold")
     return frame, cells
 
 
@@ -34,22 +37,14 @@ def refuse_seed(seed: Json, instead: str) -> None:
         )
 
 
-def require_draws(draws: object, size: int = 1) -> int:
+def require_draws(draws: Any, size: int = 1) -> int:
     """Return the number of draws of `size` numbers each, a positive integer that memory can hold."""
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-        raise PrivacyError(f"draws must be a positive integer, found {draws!r}")
+    require_number(draws, "draws must be a positive integer", 1)
     if int(draws) * size > LARGEST_DRAWS:
         raise PrivacyError(
             f"draws must be at most {LARGEST_DRAWS // size:,} for {size:,} cells, found {draws:,}: simulate in parts"
         )
     return int(draws)
-
-
-def _require_slack(frame: Frame, cells: Integers) -> None:
-    """Refuse counts that noise could move beyond the integers that files represent exactly."""
-    if np.abs(cells).max() > LARGEST // 2:
-        cell = frame.cell(int(np.argmax(np.abs(cells))))
-        raise CountError(f"the cell at {cell} exceeds 2**52: noise could move it beyond the integers that files hold")
 
 
 def require_public(public: object) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Json, Reals, assign, construct, numbers
+from ppdinf._internal.values import Json, Reals, assign, construct, numbers, require_choice
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanism import Mechanism, PreparedRelease
@@ -169,8 +169,7 @@ class KNormGradient(Mechanism):
     ) -> None:
         if not isinstance(objective, Objective):
             raise PrivacyError("the first argument must be an objective, for example ppdinf.mechanisms.Mean(bound=1)")
-        if norm not in K_NORMS:
-            raise PrivacyError(f"norm must be one of {list(K_NORMS)}, found {norm!r}")
+        require_choice("norm", norm, K_NORMS)
         if subspace is not None and (not isinstance(known, str) or not known.strip()):
             raise PrivacyError("a subspace is public information: describe it in known=")
         if subspace is not None:

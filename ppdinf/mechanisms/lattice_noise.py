@@ -10,7 +10,7 @@ from functools import partial
 from typing import ClassVar
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Integers, Json, assign
+from ppdinf._internal.values import Integers, Json, assign, require_choice
 from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import nearest_steps, shortest_distance
@@ -149,8 +149,7 @@ class GeneralizedLaplace(LatticeNoise):
 
     def __init__(self, public: Public, epsilon: Parameter, norm: str = "l1") -> None:
         require_public(public)
-        if norm not in ("l1", "l2"):
-            raise PrivacyError(f"norm must be 'l1' or 'l2', found {norm!r}")
+        require_choice("norm", norm, LAPLACE)
         assign(self, public=public, epsilon=as_fraction(epsilon, "epsilon"), norm=norm)
 
     @property
@@ -232,8 +231,7 @@ class GeneralizedGaussian(LatticeNoise):
         sigma: Parameter | None = None,
     ) -> None:
         require_public(public)
-        if calibration not in CALIBRATIONS:
-            raise PrivacyError(f"calibration must be one of {CALIBRATIONS}, found {calibration!r}")
+        require_choice("calibration", calibration, CALIBRATIONS)
         if (epsilon is None) != (delta is None):
             raise PrivacyError("give both epsilon and delta, or rho, or sigma")
         if (epsilon is None) == (rho is None) and (rho is not None or sigma is None):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ppdinf._internal.values import Integers, Reals, require_number, unmasked
 from ppdinf.errors import PrivacyError
+from ppdinf.laws.real_noise import positive
 from ppdinf.mechanisms.real_noise import FINE, grid_below
 from ppdinf.noise.k_norm import K_NORMS, draw_integer_k_norm, k_norm, one_of, uniforms
 from ppdinf.noise.primitives.integers import uniform_integers
@@ -122,9 +123,9 @@ class Gradient(Objective):
         if not callable(self.function):
             raise PrivacyError("function must be a gradient, function(data, y)")
         if not callable(self.sensitivity_bound):
-            require_positive(self.sensitivity_bound, "sensitivity_bound")
+            positive(self.sensitivity_bound, "sensitivity_bound")
         require_number(self.answers, "answers must be a positive integer", 1)
-        require_positive(self.radius, "radius")
+        positive(self.radius, "radius")
 
     def records(self, data: object, norm: str) -> Any:
         """Return the data unchanged."""
@@ -149,12 +150,6 @@ class Gradient(Objective):
         """Return the stated sensitivity."""
         bound = self.sensitivity_bound
         return np.asarray(bound(y), dtype=float) if callable(bound) else np.full(len(y), float(bound))
-
-
-def require_positive(value: object, name: str) -> None:
-    """Require a positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
-        raise PrivacyError(f"{name} must be positive and finite, found {value!r:.60}")
 
 
 def record_rows(data: object, what: str) -> Reals:
@@ -210,7 +205,7 @@ class Mean(Objective):
     bounded: bool = False
 
     def __post_init__(self) -> None:
-        require_positive(self.bound, "bound")
+        positive(self.bound, "bound")
 
     def ball(self) -> float:
         """Return the bound if answers have it, too."""

@@ -30,7 +30,7 @@ from scipy.signal import convolve
 from scipy.special import comb, gammaln, logsumexp, perm
 
 from ppdinf._internal.rationals import as_fraction, ball
-from ppdinf._internal.values import Array, Flags, Integers, Reals, assign
+from ppdinf._internal.values import Array, Flags, Integers, Reals, assign, logarithms
 from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System, margin
 from ppdinf.laws.likelihood import Likelihood
@@ -269,9 +269,7 @@ def log_probability(released: Rows, confidential: Rows, rate: Fraction) -> float
     sizes = sum(np.ix_(*counts))
     log_v, sign = _inverted(int(x.sum()), rate)
     rest = [np.log(perm(c, g)) for c, g in zip(columns, counts, strict=True)]
-    with np.errstate(divide="ignore"):
-        terms = np.log(kept) + log_v[sizes]
-    terms -= sum(np.ix_(*rest))
+    terms = logarithms(kept) + log_v[sizes] - sum(np.ix_(*rest))
     log_sum, positive = logsumexp(terms, b=sign[sizes], return_sign=True)
     if positive <= 0 or log_sum < logsumexp(terms) + math.log(CANCELLED):
         raise ModelError("the terms of the likelihood of a swapped stratum cancel: use smaller strata")

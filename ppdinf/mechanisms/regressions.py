@@ -15,7 +15,8 @@ from scipy.special import expit
 
 from ppdinf._internal.values import Reals
 from ppdinf.errors import PrivacyError
-from ppdinf.mechanisms.objectives import Draw, Objective, record_rows, require_positive, require_within
+from ppdinf.laws.real_noise import positive
+from ppdinf.mechanisms.objectives import Draw, Objective, record_rows, require_within
 from ppdinf.noise.k_norm import K_NORMS, k_norm, uniforms
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
@@ -79,7 +80,7 @@ class LinearRegression(Regression):
 
     def __post_init__(self) -> None:
         for name in ("radius", "features", "response"):
-            require_positive(getattr(self, name), name)
+            positive(getattr(self, name), name)
 
     def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
         """Return features and response."""
@@ -166,8 +167,8 @@ class LogisticRegression(Regression):
     features: float = 1.0
 
     def __post_init__(self) -> None:
-        require_positive(self.radius, "radius")
-        require_positive(self.features, "features")
+        positive(self.radius, "radius")
+        positive(self.features, "features")
 
     def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
         """Return features and response."""

@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.linalg import null_space
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array, Integers, Json, Reals, assign
+from ppdinf._internal.values import Array, Integers, Json, Reals, assign, require_choice
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -289,10 +289,6 @@ class SubspaceMechanism(SharedKey):
             raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
         return Plan(law.sampler, law.exact, law.reason, distance=law.distance and law.distance())
 
-    def draw_noise(self, system: System, draws: int, stream: BitStream, plan: Plan | None = None) -> Reals:
-        """Draw the noise of `draws` releases; float64 of shape (draws, d)."""
-        return self.draw(system, np.zeros(system.frame.size, dtype=np.int64), draws, stream, plan)
-
     def draw(  # type: ignore[override]
         self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
     ) -> Reals:
@@ -386,9 +382,3 @@ class SubspaceMechanism(SharedKey):
 def _law_of(mechanism: SubspaceMechanism, system: System) -> SubspaceNoise:
     """Compute the law once: it may require bases, ellipsoids, or all faces of a polytope."""
     return mechanism.law(system)
-
-
-def require_choice(name: str, value: object, known: list[str]) -> None:
-    """Require one of the known values."""
-    if value not in known:
-        raise PrivacyError(f"{name} must be one of {known}, found {value!r}")

@@ -23,14 +23,14 @@ import numpy as np
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter
-from ppdinf._internal.values import Reals, assign
+from ppdinf._internal.values import Reals, assign, require_choice
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws import DiscreteGaussian
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.real_noise import NARROWEST, SubspaceNoise, gaussian_on_grid, gaussian_reach, in_steps
-from ppdinf.mechanisms.subspace import SubspaceMechanism, require_choice
+from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.noise.primitives.stream import BitStream, normals
 from ppdinf.noise.sampler_plan import exact_noise
 from ppdinf.privacy.gaussian_calibration import concentrated, gaussian_sigma

@@ -19,14 +19,14 @@ from scipy import sparse
 from scipy.special import exprel, logsumexp
 
 from ppdinf._internal.rationals import Parameter
-from ppdinf._internal.values import Reals, assign
+from ppdinf._internal.values import Reals, assign, require_choice
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.null_space import NullSpace, null_space
 from ppdinf.laws.likelihood import Likelihood
 from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.real_noise import NARROWEST, SubspaceNoise, grid_below, in_steps, laplace_reach, unless_noisy
-from ppdinf.mechanisms.subspace import SubspaceMechanism, require_choice
+from ppdinf.mechanisms.subspace import SubspaceMechanism
 from ppdinf.noise.primitives.integers import draw_discrete_laplace
 from ppdinf.noise.primitives.stream import BitStream, laplaces
 from ppdinf.noise.triangular_laplace import triangular_laplace

@@ -25,7 +25,7 @@ from scipy.optimize import root
 from scipy.special import erf, gammaln, logsumexp
 
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Flags, Integers, Reals
+from ppdinf._internal.values import Flags, Integers, Reals, logarithms
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
@@ -231,7 +231,9 @@ class TreesGivenSums:
         log_p, error = proposals.log_acceptance(y)
         if isinstance(self.law, L2Laplace):
             away = float(self.law.epsilon) * np.sqrt(((y - self._x).astype(np.float64) ** 2).sum(axis=1))
-            log_p = log_p + (math.log(RATIO_BOUND) + self._log_excess(node, proposals)) - log_sum(away, 1)
+            log_share = math.log(self._nodes[1][node]) + self._nodes[0]
+            excess = proposals.log_total - float(_node_at(node)) ** 2 / 2 - log_share - self._slack(proposals)
+            log_p = log_p + (math.log(RATIO_BOUND) + excess) - log_sum(away, 1)
             error += 2.0**-46 * (1.0 + math.sqrt(away.max(initial=0.0))) + 2 * self._slack(proposals)
         return log_p, error
 
@@ -324,8 +326,7 @@ class TreesGivenSums:
 
 def log_coefficient(rows: list[Reals], target: int) -> float:
     """Return the log of the total weight of one entry k of each row with the sum `target`, by Fourier transform."""
-    with np.errstate(divide="ignore"):
-        logs = [np.log(row) for row in rows]
+    logs = [logarithms(row) for row in rows]
     peaks = [int(row.argmax()) for row in rows]
     offsets = [np.arange(row.size) - float(peak) for row, peak in zip(rows, peaks, strict=True)]
     goal, tilt = target - sum(peaks), 0.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppdinf._internal.values import Integers, Json, as_html
+from ppdinf._internal.values import Integers, Json, as_html, members
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
@@ -107,13 +107,9 @@ def _sampled_parts(structure: Structure, law: Law, cells: Integers) -> tuple[lis
             return [answer, *parts], unsampled
         if answer is not None:
             declined.append(answer)
-    blocks = structure.blocks[cells]
     if law.is_mixture or is_one_block(structure, cells):
         return [], [(cells, declined)]
-    groups = np.split(
-        cells[np.argsort(blocks, kind="stable")], np.cumsum(np.unique(blocks, return_counts=True)[1])[:-1]
-    )
-    answers = [_sampled_parts(structure, law, group) for group in groups]
+    answers = [_sampled_parts(structure, law, cells[group]) for group in members(structure.blocks[cells])]
     return [part for parts, _ in answers for part in parts], [one for _, unsampled in answers for one in unsampled]
 
 

@@ -22,10 +22,10 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Flags, Integers, Reals
+from ppdinf._internal.values import Flags, Integers, Reals, members
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.systems import MatrixLike
-from ppdinf.noise.primitives.enclosures import draw_bernoulli
+from ppdinf.noise.primitives.enclosures import draw_accepted, draw_bernoulli
 
 if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 NEGLIGIBLE = 700  # minus the log probability of digits that are omitted
 ERROR = 2.0**-45  # bound on the absolute error of each log probability below
 BITS = 30  # upper bound on the entries of R
-BATCH = 2**21  # coordinates per batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +45,12 @@ class TriangularLaplace:
     def draw(self, size: int, stream: BitStream) -> Integers:
         """Draw coordinates, int64 of shape (size, m)."""
         m = self.triangle.shape[0]
-        noise = np.zeros((size, m), dtype=np.int64)
-        waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
-        while waiting.size:
-            now = waiting[:rows]
-            proposed, rests = self._propose(now.size, stream)
-            kept = draw_bernoulli(*self._log_keep(rests), partial(self._enclose_keep, rests), stream)
-            noise[now[kept]] = proposed[kept]
-            waiting = np.concatenate([now[~kept], waiting[rows:]])
-        return noise
+
+        def attempt(rows: int) -> tuple[Integers, Flags]:
+            proposed, rests = self._propose(rows, stream)
+            return proposed, draw_bernoulli(*self._log_keep(rests), partial(self._enclose_keep, rests), stream)
+
+        return draw_accepted((size, m), m, attempt)
 
     def _propose(self, size: int, stream: BitStream) -> tuple[Integers, Integers]:
         """Draw vectors one coordinate after the other; also return the remainders f."""
@@ -132,12 +128,10 @@ def _sizes(triangle: sparse.csr_array) -> tuple[float, float, float, int]:
     """Return the largest row and column sums of |R^-1|, row sum of |R|, and number of entries in a column."""
     long = tall = 0.0
     component = connected_components(triangle, directed=False)[1] if triangle.shape[0] else np.zeros(0, dtype=int)
-    order = np.argsort(component, kind="stable")
-    for part in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
-        if part.size:
-            inverse = np.abs(np.linalg.inv(triangle[part][:, part].toarray()))
-            long = max(long, inverse.sum(axis=1).max())
-            tall = max(tall, inverse.sum(axis=0).max())
+    for part in members(component):
+        inverse = np.abs(np.linalg.inv(triangle[part][:, part].toarray()))
+        long = max(long, inverse.sum(axis=1).max())
+        tall = max(tall, inverse.sum(axis=0).max())
     wide = abs(triangle).sum(axis=1).max(initial=0.0)
     return long, tall, float(wide), int(np.bincount(triangle.indices).max(initial=0))
 

@@ -140,7 +140,7 @@ def audit(mechanism: Audited, system: System, *, reach: int | None = None) -> Au
             # l2 noise has no weights of single cells, but its density decreases with the distance at the rate epsilon
             k, likelihood = np.arange(10_000), settled.require_likelihood(kept)
             by_cell = likelihood.is_fixed_by_cell
-            fall = -likelihood.log_cells(k, 0 * k) if by_cell else k * float(settled.guarantee.loss(1))
+            fall = -likelihood.form.log_weight(k, 0 * k) if by_cell else k * float(settled.guarantee.loss(1))
             reach = int(np.argmax(fall > -np.log(NEGLIGIBLE))) or k.size
         eye = np.eye(tables.shape[1], dtype=np.int64)
         limits = np.concatenate([tables.min(axis=0) - reach, -tables.max(axis=0) - reach])

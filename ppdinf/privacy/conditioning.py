@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from ppdinf._internal.values import Integers, Reals, numbers
+from ppdinf._internal.values import Integers, Reals, members, numbers
 from ppdinf.errors import PrivacyError
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
@@ -57,10 +57,9 @@ def cost_by_blocks(noise: IntegerLaw, system: System) -> BlockCost:
     structure, table = system.structure, np.zeros(0, dtype=np.int64)
     if structure.partition.any():
         table = nearest_feasible(system.A, system.values, system.B, system.limits, row_names=system.names)
-    order = np.argsort(structure.blocks, kind="stable")
     sums: dict[tuple[tuple[tuple[float, float], ...], int], BlockCost] = {}
     crossing = []
-    for cells in np.split(order, np.cumsum(np.bincount(structure.blocks))[:-1]):
+    for cells in members(structure.blocks):
         block, free = structure.blocks[cells[0]], low[cells] == -np.inf
         if structure.fixed[cells[0]] or (free & (high[cells] == np.inf)).all():
             continue

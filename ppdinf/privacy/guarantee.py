@@ -8,7 +8,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
-from ppdinf._internal.values import Json, as_html
+from ppdinf._internal.values import Json, as_html, require_choice
 from ppdinf.errors import PrivacyError
 from ppdinf.privacy.unit_loss import (
     UnitLoss,
@@ -132,10 +132,8 @@ class Guarantee:
     possible: PossibleTables | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.variant not in _FLAVOURS:
-            raise PrivacyError(f"variant must be one of {list(_FLAVOURS)}, found {self.variant!r}")
-        if self.metric is not None and self.metric not in _METRICS:
-            raise PrivacyError(f"metric must be one of {sorted(_METRICS)}, found {self.metric!r}")
+        require_choice("variant", self.variant, _FLAVOURS)
+        require_choice("metric", self.metric, _METRICS, default=None)
         allowed = {"zcdp": (False,), "pufferfish": (True, False)}.get(self.variant, (True,))
         if (self.epsilon is None) == (self.rho is None) or (self.rho is None) not in allowed:
             raise PrivacyError("a zCDP guarantee must have rho, a Pufferfish guarantee rho or epsilon, others epsilon")

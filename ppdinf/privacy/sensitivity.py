@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from ppdinf._internal.values import Reals, numbers
+from ppdinf._internal.values import Reals, members, numbers, require_choice
 from ppdinf.errors import PrivacyError
 from ppdinf.lattice.systems import MatrixLike
 from ppdinf.privacy.unit_loss import ADDED, REPLACED, SWAPPED
@@ -158,8 +158,7 @@ def swaps(sums: sparse.csc_array) -> Reals:
     sizes = np.bincount(group)
     if sums.shape[1] * (number := int((sizes * (sizes - 1)).sum()) // 2) > LARGEST_POLYTOPE:
         raise PrivacyError(f"{number:,} swaps of two records keep the public sums, too many to enumerate")
-    parts = np.split(np.argsort(group, kind="stable"), np.cumsum(sizes)[:-1])
-    before, after = np.hstack([part[np.stack(np.triu_indices(part.size, k=1))] for part in parts])
+    before, after = np.hstack([part[np.stack(np.triu_indices(part.size, k=1))] for part in members(group)])
     unit = np.eye(sums.shape[1])
     return _distinct(unit[:, first[before]] + unit[:, second[before]] - unit[:, first[after]] - unit[:, second[after]])
 
@@ -172,8 +171,7 @@ def _distinct(columns: Reals) -> Reals:
 
 
 def _columns(query: MatrixLike, neighbours: str) -> sparse.csc_array:
-    if neighbours not in ("replaced", "added"):
-        raise PrivacyError(f"neighbours must be one of 'replaced' and 'added', found {neighbours!r}")
+    require_choice("neighbours", neighbours, ("replaced", "added"))
     columns = sparse.csc_array(query) if sparse.issparse(query) else numbers(query, "a query")
     if columns.ndim != 2 or 0 in columns.shape:
         raise PrivacyError(f"a query must have one row per answer and one column per cell, found shape {columns.shape}")

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from ppdinf._internal.values import Flags
+from ppdinf._internal.values import Flags, require_choice
 from ppdinf.errors import PrivacyError
 
 ROOM = 1e-10
@@ -87,8 +87,7 @@ def wasserstein_infinity(p: object, q: object, *, norm: str = "l1") -> Number:
     >>> wasserstein_infinity({(0, 2): half, (2, 0): half}, {(1, 1): 1})
     2
     """
-    if norm not in ("l1", "l2", "linf"):
-        raise PrivacyError(f"norm must be 'l1', 'l2' or 'linf', found {norm!r}")
+    require_choice("norm", norm, (*NORMS, "l2"))
     if not (isinstance(p, Mapping) and isinstance(q, Mapping)):
         family = _location_scale(p, q)
         if family is not None:

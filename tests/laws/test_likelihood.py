@@ -94,7 +94,7 @@ def test_weights_of_cells_sum_to_the_weight_of_the_table(name):
         added = weights[np.arange(4), x].sum() - likelihood.log_prior_in_weights(*given)
         assert added == pytest.approx(likelihood.log_table(y, x, *given), abs=1e-12, nan_ok=True)
     if likelihood.is_fixed_by_cell:
-        np.testing.assert_array_equal(likelihood.log_cells(y[:, None], counts), weights)
+        np.testing.assert_array_equal(likelihood.form.log_weight(y[:, None], counts), weights)
 
 
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in ("projected answers", "nothing")])

@@ -114,7 +114,7 @@ def projected_law(rate, grid, reach):
 def test_projected_draws_are_projections_of_multiples_of_the_grid():
     """Under a total, chi-square against the sum over all noise with the same projection; wrong law: epsilon."""
     mechanism = ppd.SubspaceLaplace(total(), 1, grid="1/2")
-    noise = mechanism.draw_noise(total().on(THREE), DRAWS, seeded_stream(2))
+    noise = mechanism.draw(total().on(THREE), 0, DRAWS, seeded_stream(2))
     sixths = (noise * 6).round().astype(int)
     for rate, agrees in ((0.25, True), (0.29, False)):
         keys, p = projected_law(rate, 0.5, 30)
@@ -147,7 +147,7 @@ def test_k_norm_noise_on_a_coarse_grid_has_its_stated_law(epsilon, grid, neighbo
     """Noise (a, -a, b, -b), K is |a| + |b| <= 1/2 for added records, and twice as large for replaced records."""
     public, step, draws = linear([[1, 1, 0, 0], [0, 0, 1, 1]]), float(Fraction(grid)), 40_000
     mechanism = ppd.KNorm(public, epsilon, neighbours=neighbours, grid=grid)
-    noise = mechanism.draw_noise(public.on([5, 5, 5, 5]), draws, seeded_stream(3))
+    noise = mechanism.draw(public.on([5, 5, 5, 5]), 0, draws, seeded_stream(3))
     assert np.array_equal(noise[:, 0], -noise[:, 1])
     assert np.array_equal(noise[:, 2], -noise[:, 3])
     k = np.arange(-150, 151) * step

@@ -64,7 +64,7 @@ def test_draws_have_the_stated_density(public, table, query):
     mechanism = KNorm(public, 2, query=query)
     system = bound(public, table, query)
     law = mechanism.law(system)
-    noise = mechanism.draw_noise(system, 5000, seeded_stream(3))
+    noise = mechanism.draw(system, 0, 5000, seeded_stream(3))
     k = np.linalg.matrix_rank(dense_moves(system, query, "replaced"), tol=1e-9)
     sizes = np.array([-law.log_density(z) for z in noise])
     assert stats.kstest(sizes, stats.gamma(k).cdf).pvalue > 1e-6
@@ -159,7 +159,7 @@ def test_draws_have_the_stated_covariance_and_density(public, table, query):
     mechanism = CorrelatedGaussian(public, 1, "1e-3", query=query)
     system = bound(public, table, query)
     F = mechanism.factor(system)
-    draws = mechanism.draw_noise(system, 20_000, seeded_stream(1))
+    draws = mechanism.draw(system, 0, 20_000, seeded_stream(1))
     white = draws @ np.linalg.pinv(F).T
     k = F.shape[1]
     assert stats.kstest(white.ravel(), "norm").pvalue > 1e-6

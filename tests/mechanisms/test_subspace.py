@@ -106,7 +106,7 @@ def test_noise_lies_in_the_null_space_and_unprojected_noise_does_not(method):
     for public, table in CASES.values():
         system = public.on(table)
         for mechanism in (SubspaceGaussian(public, 1, "1e-6", method), SubspaceLaplace(public, 1, method)):
-            noise = mechanism.draw_noise(system, 50, secure_stream())
+            noise = mechanism.draw(system, 0, 50, secure_stream())
             assert noise.dtype == np.float64
             assert np.abs(system.A @ noise.T).max(initial=0) < 1e-10
             y = np.asarray(table).ravel() + noise[0]
@@ -126,7 +126,7 @@ def test_projected_gaussian_noise_is_conditioned_gaussian_noise(public, table):
     mechanism = SubspaceGaussian(public, 1, "1e-3")
     A, sigma = system.A.toarray().astype(float), mechanism.sigma(system)
     conditioned = sigma**2 * (np.eye(A.shape[1]) - A.T @ np.linalg.pinv(A @ A.T) @ A)
-    draws = mechanism.draw_noise(system, 50_000, seeded_stream(4))
+    draws = mechanism.draw(system, 0, 50_000, seeded_stream(4))
     factor = np.linalg.eigh(conditioned)
     m = np.linalg.matrix_rank(conditioned)
     axes = draws @ factor[1][:, -m:] / np.sqrt(factor[0][-m:])
@@ -143,7 +143,7 @@ def test_projected_gaussian_noise_is_conditioned_gaussian_noise(public, table):
 def test_projected_laplace_noise_is_not_conditioned_laplace_noise():
     """Two cells under a total: projected noise is half a difference of Laplaces, conditioned noise is Laplace."""
     mechanism = SubspaceLaplace(total(), 1)
-    z = mechanism.draw_noise(total().on([3, 4]), 50_000, seeded_stream(4))[:, 0]
+    z = mechanism.draw(total().on([3, 4]), 0, 50_000, seeded_stream(4))[:, 0]
     scale = mechanism.scale(total().on([3, 4])) / 2
 
     def cdf(x):  # of scale (e - e'), e and e' Laplace
@@ -195,7 +195,7 @@ def test_the_densities_of_laplace_noise_satisfy_the_guarantee():
 def test_unprojected_noise_has_another_error():
     """Five cells under a total: 4 of 5 dimensions of noise remain, and the difference is detected."""
     stream = seeded_stream(6)
-    z = SubspaceLaplace(total(), 1).draw_noise(total().on(np.ones(5, dtype=int)), 20_000, stream)
+    z = SubspaceLaplace(total(), 1).draw(total().on(np.ones(5, dtype=int)), 0, 20_000, stream)
     unprojected = 2 * laplaces(stream, 20_000, 5)
     for noise, expected in ((z, 8 * 4), (unprojected, 8 * 5)):
         squared = (noise**2).sum(axis=1)
@@ -244,7 +244,7 @@ def test_standard_deviation_of_the_wifi_geometry():
     assert np.sqrt(kept) == pytest.approx(math.sqrt(13 / 14 * 23 / 24), rel=1e-12)
     assert round(math.sqrt(13 / 14 * 23 / 24), 3) == 0.943
     mechanism = SubspaceGaussian(public, 1, "1e-6")
-    noise = mechanism.draw_noise(system, 400, seeded_stream(8)) / mechanism.sigma(system)
+    noise = mechanism.draw(system, 0, 400, seeded_stream(8)) / mechanism.sigma(system)
     assert np.median(noise.std(axis=0)) == pytest.approx(0.943, abs=0.003)
     repetitions = noise.var(axis=1)
     assert np.quantile(repetitions, [0.05, 0.5, 0.95]) == pytest.approx([0.863, 0.890, 0.917], abs=0.005)
@@ -269,7 +269,7 @@ def test_the_parts_of_agents_are_one_release():
         for part in ({"site": ["c"]}, {"site": ["a", "b"], "hour": [3, 1]}, {"site": ["b", "a"], "hour": [0, 2]}):
             together.loc[part] = mechanism.distributed(whole.sel(part), 0 * whole, key=KEY, occasion="May")
         stream = keyed_stream(KEY, "May")
-        central = whole + mechanism.draw_noise(public.on(whole), 1, stream)[0].reshape(3, 4)
+        central = whole + mechanism.draw(public.on(whole), 0, 1, stream)[0].reshape(3, 4)
         assert np.array_equal(together, central)  # the same draw, to the last bit
         assert np.allclose(together.sum("hour"), whole.sum("hour"), rtol=1e-12)
         assert np.allclose(together.sum("site"), whole.sum("site"), rtol=1e-12)
@@ -359,5 +359,5 @@ def test_densities_without_noise():
     mechanism = SubspaceGaussian(margin("dim_0"), 1, "1e-6", "extended")
     with pytest.warns(PrivacyWarning, match="fix 2 of 2 cells"):
         release = mechanism.release(np.array([[3], [1]]))
-    assert release.likelihood.log_cells(np.array([0.0, 1.0]), np.zeros(2)).tolist() == [0.0, -500_000.0]
+    assert release.likelihood.form.log_weight(np.array([0.0, 1.0]), np.zeros(2)).tolist() == [0.0, -500_000.0]
     assert release.likelihood.support_radius == 1

@@ -67,7 +67,7 @@ def test_noise_has_its_stated_law_on_a_coarse_grid(epsilon):
     p_values = []
     for loss, neighbours in ((epsilon, "swapped"), ("1/2" if epsilon == 1 else "1/4", "replaced")):
         mechanism = ppd.KNorm(TWO_MARGINS, loss, neighbours=neighbours, grid="1/2")
-        noise = mechanism.draw_noise(TWO_MARGINS.on(table), draws, seeded_stream(3)).reshape(-1, 2, 3)
+        noise = mechanism.draw(TWO_MARGINS.on(table), 0, draws, seeded_stream(3)).reshape(-1, 2, 3)
         assert (noise.sum(axis=1) == 0).all()
         assert (noise.sum(axis=2) == 0).all()
         place = np.rint(noise[:, 0, :2] / step).astype(int) + 80

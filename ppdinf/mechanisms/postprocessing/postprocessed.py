@@ -14,8 +14,8 @@ import xarray as xr
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array, Integers, Json, Reals, assign
-from ppdinf.errors import InvariantError, ModelError, PrivacyError
+from ppdinf._internal.values import Array, Integers, Json, Reals, assign, require_choice
+from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.invariants.public import bind
 from ppdinf.lattice.blocks import structure
@@ -187,8 +187,7 @@ class PostProcessed(TableMechanism):
 
     def __init__(self, public: Public, epsilon: Parameter, method: str = "rounded") -> None:
         require_public(public)
-        if method not in METHODS:
-            raise PrivacyError(f"method must be one of {list(METHODS)}, found {method!r}")
+        require_choice("method", method, METHODS)
         if method == "truncated":
             # sums are neither used nor kept
             public = Public(tuple(s for s in public if s.known)) & _coordinates(public)

@@ -24,7 +24,7 @@ from scipy.sparse.linalg import spsolve_triangular
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Integers, Reals
+from ppdinf._internal.values import Integers, Reals, members
 from ppdinf.errors import InvariantError, PrivacyError
 from ppdinf.lattice.blocks import Structure, structure
 from ppdinf.lattice.kernel import Lattice, kernel, support_components
@@ -294,9 +294,8 @@ def _others(sums: sparse.csc_array, sizes: Integers, tables: Sequence[Hierarchic
     left = sums[:, np.flatnonzero(~done[sums.indices[sums.indptr[:-1]]])]
     weighted = sparse.csc_array(sparse.diags_array(1 / np.sqrt(sizes)) @ left)
     component = support_components(left)[left.indices[left.indptr[:-1]]]
-    members = np.argsort(component, kind="stable")
     found: list[Orthogonalised] = []
-    for group in np.split(members, np.flatnonzero(np.diff(component[members])) + 1) if members.size else []:
+    for group in members(component):
         part = sparse.csr_array(weighted[:, group])
         part = part[np.flatnonzero(np.diff(part.indptr))]
         size = float(part.shape[0]) * part.shape[1]

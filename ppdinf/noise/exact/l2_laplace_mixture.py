@@ -10,15 +10,17 @@ All three decisions and therefore the law of z are exact. Proofs and references:
 """
 
 import math
+from bisect import bisect_right
 from fractions import Fraction
 from functools import lru_cache, partial
+from operator import itemgetter
 
 import numpy as np
 from flint import arb, ctx
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Integers, Reals
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import L2Laplace, Law
@@ -27,13 +29,19 @@ from ppdinf.noise.exact.klein import klein as klein_of
 from ppdinf.noise.exact.lattice_gaussian import too_narrow, widened
 from ppdinf.noise.exact.sampler_offer import Answer, Declined, Offer
 from ppdinf.noise.exact.theta import GaussianMasses
-from ppdinf.noise.primitives.enclosures import compare_enclosures, draw_bernoulli, integer_bounds, precision
+from ppdinf.noise.primitives.enclosures import (
+    BATCH,
+    compare_enclosures,
+    draw_accepted,
+    draw_bernoulli,
+    integer_bounds,
+    precision,
+)
 from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
 PER_UNIT = 32  # nodes per unit of v
 RATIO_BOUND = Fraction(998, 1000)
-BATCH = 2**21  # coordinates per batch
 PILOT = 2**8  # proposals of the pilot run that estimates the acceptance rate
 HOPELESS = 1e-5  # acceptance rate below which a system is declined
 
@@ -73,15 +81,13 @@ class L2Mixture:
     def draw(self, size: int, stream: BitStream) -> Integers:
         """Return `size` independent draws, int64 of shape (size, d)."""
         d, m = self.klein.basis.shape
-        noise = np.zeros((size, d), dtype=np.int64)
-        waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
-        while waiting.size:
-            now = waiting[:rows]
-            proposals = self.propose(now.size, stream)
-            kept = draw_bernoulli(*self.log_keep(proposals), partial(self.enclose_keep, proposals), stream)
-            noise[now[kept]] = proposals.z[kept]
-            waiting = np.concatenate([now[~kept], waiting[rows:]])
-        return noise
+
+        def attempt(rows: int) -> tuple[Integers, Flags]:
+            proposals = self.propose(rows, stream)
+            enclose = partial(self.enclose_keep, proposals)
+            return proposals.z, draw_bernoulli(*self.log_keep(proposals), enclose, stream)
+
+        return draw_accepted((size, d), m, attempt)
 
     def propose(self, size: int, stream: BitStream) -> Proposals:
         """Draw nodes, and a vector at the variance of each node."""
@@ -147,11 +153,8 @@ class L2Mixture:
     def _find(self, word: int, bits: int) -> int | None:
         """Return the node of every u with these first bits; None if it is undecided."""
         nodes, bounds = self._enclosures(bits)
-        low, high = 1, len(bounds) - 1
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if bounds[middle][0] <= word else (low, middle)
-        return int(nodes[low - 1]) if bounds[low - 1][1] <= word < bounds[low][0] else None
+        k = bisect_right(bounds, word, 1, len(bounds) - 1, key=itemgetter(0))
+        return int(nodes[k - 1]) if bounds[k - 1][1] <= word < bounds[k][0] else None
 
     def _enclosed(self, bits: int) -> tuple[Integers, list[tuple[int, int]]]:
         """Return the relevant nodes, and integer enclosures of 2^bits times the distribution function around each."""

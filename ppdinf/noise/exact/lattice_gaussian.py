@@ -14,7 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 from scipy import sparse
 
-from ppdinf._internal.values import Integers
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.systems import MatrixLike
@@ -22,11 +22,10 @@ from ppdinf.laws import DiscreteGaussian, Law
 from ppdinf.noise.exact.klein import UNIT, Klein
 from ppdinf.noise.exact.klein import klein as klein_of
 from ppdinf.noise.exact.sampler_offer import Answer, Declined, Offer, is_one_block
-from ppdinf.noise.primitives.enclosures import draw_bernoulli
+from ppdinf.noise.primitives.enclosures import BATCH, draw_accepted, draw_bernoulli
 from ppdinf.noise.primitives.integers import positive_fraction
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
 
-BATCH = 2**21  # coordinates per batch
 PILOT = 2**8  # proposals of the pilot run that estimates the acceptance rate
 LEAST = 0.1  # joint acceptance rate below which blocks are drawn one by one
 HOPELESS = 1e-5  # acceptance rate below which a block is declined
@@ -82,15 +81,12 @@ def draw_gaussian(klein: Klein, sigma_squared: Fraction, stream: BitStream, *, s
     """Draw from the discrete Gaussian on a lattice exactly."""
     sigma_squared = positive_fraction("sigma_squared", sigma_squared)
     d, m = klein.basis.shape
-    noise = np.zeros((size, d), dtype=np.int64)
-    waiting, rows = np.arange(size if m else 0), max(1, BATCH // max(m, 1))
-    while waiting.size:
-        now = waiting[:rows]
-        proposals = klein.propose([sigma_squared] * now.size, stream)
-        kept = draw_bernoulli(*proposals.log_keep(), proposals.enclose_keep, stream)
-        noise[now[kept]] = proposals.z[kept]
-        waiting = np.concatenate([now[~kept], waiting[rows:]])
-    return noise
+
+    def attempt(rows: int) -> tuple[Integers, Flags]:
+        proposals = klein.propose([sigma_squared] * rows, stream)
+        return proposals.z, draw_bernoulli(*proposals.log_keep(), proposals.enclose_keep, stream)
+
+    return draw_accepted((size, d), m, attempt)
 
 
 def gaussian_acceptance(klein: Klein, sigma_squared: Fraction) -> float:

@@ -7,6 +7,7 @@ Given the sum s, the noise is U - V with independent uniform compositions of t +
 t is drawn by exact inversion, and the compositions by Polya's urn. Proofs: docs/mathematics/class_sampler.md.
 """
 
+from bisect import bisect_left
 from fractions import Fraction
 from functools import lru_cache
 from operator import index
@@ -115,11 +116,8 @@ def negative_part(n: int, total: int, epsilon: Fraction) -> Inversion:
     top = 1
     while rises(first + top):
         top *= 2
-    low, high = first, first + top  # the mode is the smallest t with P(t+1) <= P(t)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if rises(middle) else (low, middle)
-    return Inversion(weight, low, first)
+    mode = bisect_left(range(first + top), True, first, key=lambda t: not rises(t))  # the smallest, P(t+1) <= P(t)
+    return Inversion(weight, mode, first)
 
 
 def compositions(totals: Integers, n: int, stream: BitStream) -> Integers:

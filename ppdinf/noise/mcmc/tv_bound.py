@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -179,11 +180,7 @@ class TVBound:
         last = int(self.meetings.max(initial=0)) - self.lag
         if self.unmet or self.upper(last) > tv:
             return None
-        low, high = -1, last  # the limit decreases in t
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.upper(middle) <= tv else (middle, high)
-        return high
+        return bisect_left(range(last), True, key=lambda t: bool(self.upper(t) <= tv))  # the limit decreases in t
 
     def delta(self, epsilon: Parameter, distance: int, steps: int) -> float:
         """Return delta', the privacy cost of t steps instead of the exact law, for tables at a given distance.

@@ -26,6 +26,7 @@ from ppdinf.noise.primitives.stream import BitStream
 _one_precision = Lock()  # python-flint has one working precision for all threads
 ROUNDING = 2.0**-48
 """Bound on the relative error of NumPy's exp (a few units in the last place) and of the following operations."""
+BATCH = 2**21  # coordinates of the proposals in one batch
 MARGIN = 2.0**-38
 """Bound on the error of a sum of up to 2^15 probabilities and of a word as a float."""
 
@@ -77,6 +78,20 @@ def draw_bernoulli(
     for i in np.flatnonzero(~events & (u <= p + margin)).tolist():
         events[i] = decide_bernoulli(words[i], partial(enclose, i), stream)
     return events
+
+
+def draw_accepted(
+    shape: tuple[int, int], coordinates: int, propose: Callable[[int], tuple[Integers, Flags]]
+) -> Integers:
+    """Return draws of this shape, zero without coordinates: each row is proposed until it is accepted."""
+    noise = np.zeros(shape, dtype=np.int64)
+    waiting, rows = np.arange(shape[0] if coordinates else 0), max(1, BATCH // max(coordinates, 1))
+    while waiting.size:
+        now = waiting[:rows]
+        proposed, kept = propose(now.size)
+        noise[now[kept]] = proposed[kept]
+        waiting = np.concatenate([now[~kept], waiting[rows:]])
+    return noise
 
 
 def decide_bernoulli(word: np.uint64, probability: Callable[[], arb], stream: BitStream) -> bool:
