@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,13 @@ def cut_noise(log_p: Reals, log_tail: Reals) -> Reals:
     log_matrix = log_p[np.abs(rows[:, np.newaxis] - rows)]
     log_matrix[:, 0], log_matrix[:, -1] = log_tail[rows], log_tail[rows[::-1]]
     return log_matrix
+
+
+def _with_delta(n: int, log_weights: Reals, epsilon: Fraction, delta: Fraction, name: str) -> CountMechanism:
+    """Return the mechanism of symmetric noise with these log weights at 0, 1, and so on."""
+    log_p = log_weights - logsumexp(np.concatenate([log_weights, log_weights[1:]]))
+    log_tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
+    return CountMechanism.of_logarithms(cut_noise(log_p[:n], log_tail), epsilon, name=name, delta=delta)
 
 
 def truncated_geometric(n: int, epsilon: Parameter) -> CountMechanism:
@@ -96,11 +104,7 @@ def bounded_geometric(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     rate, at_end, q = float(exact), float(tail_probability), math.exp(-exact)
     m = math.ceil(math.log((-math.expm1(-rate) + 2 * at_end * q) / (at_end * (1 + q))) / rate + ROUNDING)
     k = np.arange(max(n, m + 1) + 1.0)
-    log_p = np.where(k <= m, -rate * k, -np.inf)
-    log_p -= logsumexp(np.concatenate([log_p, log_p[1:]]))
-    log_tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
-    matrix = cut_noise(log_p[:n], log_tail[:n])
-    return CountMechanism.of_logarithms(matrix, exact, name="bounded geometric", delta=tail_probability)
+    return _with_delta(n, np.where(k <= m, -rate * k, -np.inf), exact, tail_probability, "bounded geometric")
 
 
 def staircase(n: int, epsilon: Parameter) -> CountMechanism:
@@ -163,12 +167,7 @@ def discrete_gaussian(n: int, epsilon: Parameter, delta: Parameter) -> CountMech
     exact, tail_probability = as_epsilon(epsilon), as_fraction(delta, "delta")
     sigma = discrete_gaussian_sigma(exact, tail_probability)
     k = np.arange(max(n + 1, math.ceil(40 * sigma) + 2), dtype=np.float64)
-    log_p = -((k / sigma) ** 2) / 2
-    log_p -= logsumexp(np.concatenate([log_p, log_p[1:]]))
-    log_tail = np.logaddexp.accumulate(log_p[::-1])[::-1]
-    return CountMechanism.of_logarithms(
-        cut_noise(log_p[:n], log_tail[: n + 1]), exact, name="discrete Gaussian", delta=tail_probability
-    )
+    return _with_delta(n, -((k / sigma) ** 2) / 2, exact, tail_probability, "discrete Gaussian")
 
 
 def unfixed(z: ArrayLike, epsilon: Parameter, *, power: int = 1, weights: ArrayLike | None = None) -> CountMechanism:

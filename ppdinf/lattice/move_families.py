@@ -305,7 +305,7 @@ def margin_swaps(shape: Sequence[int], generators: Generators) -> MarginSwaps | 
     found: dict[tuple[int, ...], None] = {}
     for k in range(2, len(wide) + 1):
         single = (tuple(c.index(s) + 1 if s in c else 0 for s in wide) for c in itertools.combinations(wide, k))
-        for labels in itertools.product(range(k + 1), repeat=len(wide)) if _all_enumerated(k, shape) else single:
+        for labels in itertools.product(range(k + 1), repeat=len(wide)) if all_enumerated(k, shape) else single:
             firsts = [labels.index(j) for j in range(1, k + 1) if j in labels]
             if len(firsts) == k and firsts == sorted(firsts):
                 groups = [{s for s, label in zip(wide, labels, strict=True) if label == j} for j in range(1, k + 1)]
@@ -327,11 +327,6 @@ class MarginSwaps:
 
     shape: tuple[int, ...]
     groups: Integers
-
-    @property
-    def holds_all_pairs(self) -> bool:
-        """Whether all pairs of groups that preserve the margins are included."""
-        return _all_enumerated(2, self.shape)
 
     def draw(self, size: int, rng: np.random.Generator) -> sparse.csc_array:
         """Draw `size` directions, one per column."""
@@ -369,7 +364,8 @@ class MarginSwaps:
         return np.stack([first, second, third])
 
 
-def _all_enumerated(k: int, shape: Sequence[int]) -> bool:
+def all_enumerated(k: int, shape: Sequence[int]) -> bool:
+    """Return whether all sets of k groups that preserve the margins are listed."""
     return bool((k + 1) ** sum(n > 1 for n in shape) <= ASSIGNMENTS)
 
 

@@ -25,6 +25,7 @@ from ppdinf.lattice.move_families import (
     MarginSwaps,
     Placed,
     Transfers,
+    all_enumerated,
     graph_of,
     junction_tree,
     lift,
@@ -306,7 +307,7 @@ def _across_separators(
 ) -> tuple[MarginSwaps | None, list[list[int]]]:
     """Return swaps of margins, and the separators of a junction tree if all swaps across them are included."""
     swaps = margin_swaps(shape, generators)
-    tree = junction_tree(generators) if swaps is not None and swaps.holds_all_pairs else None
+    tree = junction_tree(generators) if swaps is not None and all_enumerated(2, shape) else None
     return swaps, [sorted(generators[i] & generators[j]) for i, j in tree or []]
 
 

@@ -10,6 +10,7 @@ their errors decide nearly all draws, and balls of any precision decide the othe
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -305,10 +306,8 @@ class Trees:
             total = node.sums[last]
             if not total > 0:
                 return None
-            goal, k, high = arb(word) / scale * total.mid(), 0, last - 1
-            while k < high:  # the last k whose sum does not exceed the goal
-                middle = (k + high + 1) // 2
-                k, high = (middle, high) if node.sums[middle].mid() <= goal else (k, middle - 1)
+            goal = arb(word) / scale * total.mid()
+            k = bisect_right(node.sums, goal, 1, last, key=arb.mid) - 1  # the last sum that does not exceed the goal
             before, after = (node.sums[k] + node.omitted) / total, node.sums[k + 1] / (total + node.omitted)
             decided = integer_bounds(before * scale)[1] <= word < integer_bounds(after * scale)[0]
         return node.start + self.forest.step(i) * k if decided else None

@@ -19,7 +19,7 @@ from ppdinf.errors import PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.mechanism import Mechanism, PreparedRelease
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws
-from ppdinf.mechanisms.objectives import Draw, Mean, Objective, Quantile
+from ppdinf.mechanisms.objectives import Exact, Mean, Objective, Quantile
 from ppdinf.mechanisms.real_noise import Grid, as_grid, grid_below, real_sampler
 from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
 from ppdinf.noise.k_norm import K_NORMS
@@ -370,7 +370,7 @@ class KNormGradient(Mechanism):
             assign(settled, grid=grid)
         return settled, self.objective.on_grid(records, settled.grid)  # type: ignore[arg-type]
 
-    def _law(self, records: object) -> tuple[str, Draw] | None:
+    def _law(self, records: object) -> Exact | None:
         grid = self.grid if isinstance(self.grid, Fraction) else None
         return self.objective.exact(records, self._basis(records), self.norm, self._rate, grid)
 

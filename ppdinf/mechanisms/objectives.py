@@ -24,6 +24,7 @@ NARROW = Fraction(1, 400)  # half of the interval of bounded means, in units of 
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is attributed to rounding
 
 type Draw = Callable[[int, BitStream], Reals]
+type Exact = tuple[str, Draw]
 
 
 class Objective(ABC):
@@ -72,9 +73,7 @@ class Objective(ABC):
         """Round records to the grid where the answer requires it; each record separately, so neighbours remain so."""
         return records
 
-    def exact(
-        self, records: Any, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None
-    ) -> tuple[str, Draw] | None:
+    def exact(self, records: Any, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None) -> Exact | None:
         """Return a sampler of ``exp(-rate |gradient|_K / sensitivity)`` without a Markov chain, or None.
 
         `basis` has orthonormal columns, and is the identity matrix for the whole space. With a `grid`, only for the
@@ -243,9 +242,7 @@ class Mean(Objective):
         """Round every number towards 0, so that no norm increases."""
         return records if grid is None else np.trunc(records / float(grid)) * float(grid)
 
-    def exact(
-        self, records: Reals, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None
-    ) -> tuple[str, Draw] | None:
+    def exact(self, records: Reals, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None) -> Exact | None:
         """Draw around the mean, on the whole space or in l2 on a subspace that contains the mean."""
         n, (d, m) = len(records), basis.shape
         if grid is not None:
@@ -369,7 +366,7 @@ class Quantile(Objective):
         """Return a grid with about a million multiples in the interval."""
         return grid_below(self.upper - self.lower, steps=CANDIDATES)
 
-    def exact(self, records: Reals, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None) -> tuple[str, Draw]:
+    def exact(self, records: Reals, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None) -> Exact:
         """Draw the number of records below the answer from the total mass of such answers, then the answer."""
         n, p = len(records), Fraction(str(float(self.probability)))
         if grid is None:

@@ -16,9 +16,12 @@ from scipy.special import expit
 from ppdinf._internal.values import Reals
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.real_noise import positive
-from ppdinf.mechanisms.objectives import Draw, Objective, record_rows, require_within
+from ppdinf.mechanisms.objectives import Exact, Objective, record_rows, require_within
 from ppdinf.noise.k_norm import K_NORMS, k_norm, uniforms
 from ppdinf.noise.primitives.stream import BitStream, seeded_stream
+
+type Records = tuple[Reals, Reals]
+"""Features, one row per record, and responses."""
 
 
 class Regression(Objective):
@@ -27,7 +30,7 @@ class Regression(Objective):
     radius: float
     features: float
 
-    def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
+    def records(self, data: object, norm: str) -> Records:
         """Return features and response."""
         if not isinstance(data, tuple) or len(data) != 2:
             raise PrivacyError("data must be a pair (features, response)")
@@ -38,7 +41,7 @@ class Regression(Objective):
         require_within(np.linalg.norm(x, axis=1), self.features, "Euclidean length of the features")
         return x, response[:, 0]
 
-    def dimension(self, records: tuple[Reals, Reals]) -> int:
+    def dimension(self, records: Records) -> int:
         """Return the number of features."""
         return int(records[0].shape[1])
 
@@ -82,7 +85,7 @@ class LinearRegression(Regression):
         for name in ("radius", "features", "response"):
             positive(getattr(self, name), name)
 
-    def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
+    def records(self, data: object, norm: str) -> Records:
         """Return features and response."""
         x, response = super().records(data, norm)
         require_within(np.abs(response), self.response, "absolute response of a record")
@@ -92,7 +95,7 @@ class LinearRegression(Regression):
         """Return the bounds as a phrase."""
         return f"no record has features longer than {self.features:g} or a response beyond {self.response:g}"
 
-    def gradient(self, records: tuple[Reals, Reals], y: Reals) -> Reals:
+    def gradient(self, records: Records, y: Reals) -> Reals:
         """Return ``X' (X y - response)``."""
         x, response = records
         return y @ (x.T @ x) - x.T @ response
@@ -102,9 +105,7 @@ class LinearRegression(Regression):
         size = self.features * np.linalg.norm(y, axis=1) + 2 * self.response
         return _stretch(y.shape[1], norm) * self.features * size
 
-    def exact(
-        self, records: tuple[Reals, Reals], basis: Reals, norm: str, rate: Fraction, grid: Fraction | None
-    ) -> tuple[str, Draw] | None:
+    def exact(self, records: Records, basis: Reals, norm: str, rate: Fraction, grid: Fraction | None) -> Exact | None:
         """Propose from the law with the sensitivity at the sphere, a linearly mapped K-norm law, and reject.
 
         The map depends on the records and does not preserve a grid. None if a pilot of 2,000 proposals accepts fewer
@@ -170,7 +171,7 @@ class LogisticRegression(Regression):
         positive(self.radius, "radius")
         positive(self.features, "features")
 
-    def records(self, data: object, norm: str) -> tuple[Reals, Reals]:
+    def records(self, data: object, norm: str) -> Records:
         """Return features and response."""
         x, response = super().records(data, norm)
         wrong = np.flatnonzero((response != 0) & (response != 1))
@@ -182,7 +183,7 @@ class LogisticRegression(Regression):
         """Return the bound as a phrase."""
         return f"no record has features longer than {self.features:g}"
 
-    def gradient(self, records: tuple[Reals, Reals], y: Reals) -> Reals:
+    def gradient(self, records: Records, y: Reals) -> Reals:
         """Return ``X' (p - response)``."""
         x, response = records
         return (expit(y @ x.T) - response) @ x

@@ -82,16 +82,7 @@ def compose(*guarantees: Guarantee, independent: bool | None = None) -> Guarante
             "Pufferfish guarantees given different public information do not add up, because sensitivities depend on "
             "it: compute each sensitivity given all public information"
         )
-    together = _of_one_table(_joined(first, guarantees), guarantees)
-    zero = Fraction(0)
-    if first.rho is not None:
-        return replace(together, rho=sum((g.rho or zero for g in guarantees), start=zero))
-    total = sum((g.epsilon or zero for g in guarantees), start=zero)
-    delta = sum((whole_delta(g) for g in guarantees), start=zero)
-    if delta >= 1:
-        raise PrivacyError("the sum of the deltas must be below 1: these releases have no joint guarantee")
-    gamma = _gamma(sum(map(_exact_loss, guarantees), start=zero), total) if first.variant == "congenial" else None
-    return replace(together, epsilon=total, delta=delta, gamma=gamma)
+    return _with_losses(_of_one_table(_joined(first, guarantees), guarantees), guarantees, sum)
 
 
 def compose_parallel(
@@ -161,7 +152,7 @@ def compose_parallel(
     def largest(losses: Sequence[Fraction | float]) -> Any:
         return sum(sorted(losses)[-1 if within else -2 :])
 
-    together, zero = _joined(first, guarantees, largest), Fraction(0)
+    together = _joined(first, guarantees, largest)
     if not within:
         if "added" not in str(first.neighbours):
             raise PrivacyError(
@@ -170,12 +161,19 @@ def compose_parallel(
                 "Use mechanisms for added or removed records, or make the sizes public and pass within=True"
             )
         together = replace(together, neighbours=f"{first.neighbours}, or moved from one part to another")
-    if first.rho is not None:
-        return replace(together, rho=largest([g.rho or zero for g in guarantees]))
-    epsilon, delta = largest([g.epsilon or zero for g in guarantees]), largest([whole_delta(g) for g in guarantees])
+    return _with_losses(together, guarantees, largest)
+
+
+def _with_losses(together: Guarantee, guarantees: tuple[Guarantee, ...], total: Callable[..., Any]) -> Guarantee:
+    """Return the joint guarantee with the total of the losses."""
+    zero = Fraction(0)
+    if together.rho is not None:
+        return replace(together, rho=total([g.rho or zero for g in guarantees]))
+    epsilon, delta = total([g.epsilon or zero for g in guarantees]), total([whole_delta(g) for g in guarantees])
     if delta >= 1:
         raise PrivacyError("the sum of the deltas must be below 1: these releases have no joint guarantee")
-    gamma = None if first.gamma is None else _gamma(largest([_exact_loss(g) for g in guarantees]), epsilon)
+    has_gamma = together.variant == "congenial" or together.gamma is not None
+    gamma = _gamma(total([_exact_loss(g) for g in guarantees]), epsilon) if has_gamma else None
     return replace(together, epsilon=epsilon, gamma=gamma, delta=delta)
 
 

@@ -317,6 +317,12 @@ class Guarantee:
         return f"Tables at a larger distance are easier to distinguish: {reach}. {uncovered}"
 
 
+def circumstances(guarantee: Guarantee) -> Json:
+    """Return what does not depend on the losses: public and known information, assumptions, and whom it protects."""
+    names = ("unprotected", "known", "assumed", "unit", "contributions")
+    return {name: getattr(guarantee, name) for name in names}
+
+
 def require_distance(distance: object) -> None:
     """Require a finite non-negative number."""
     if isinstance(distance, bool) or not isinstance(distance, Real) or not 0 <= float(distance) < math.inf:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import assign, numbers, require_number
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee, circumstances
 from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
 
 type Law = Mapping[Any, Fraction | float]  # from values; Mapping is invariant in its keys
@@ -201,12 +201,8 @@ def condition_output(guarantee: Guarantee, known: str) -> Guarantee:
         "pufferfish",
         2 * guarantee.epsilon,
         neighbours=guarantee.neighbours,
-        unprotected=guarantee.unprotected,
-        known=(*guarantee.known, known),
-        unit=guarantee.unit,
-        contributions=guarantee.contributions,
-        assumed=guarantee.assumed,
         steps=guarantee.steps,
+        **circumstances(guarantee) | {"known": (*guarantee.known, known)},
     )
 
 

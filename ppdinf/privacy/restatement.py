@@ -13,9 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Json
 from ppdinf.errors import PrivacyError
-from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.guarantee import Guarantee, circumstances
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.privacy.unit_loss import steps_at, tied_distance
 from ppdinf.privacy.zcdp import as_delta, zcdp_epsilon
@@ -101,7 +100,9 @@ def to_approximate(guarantee: Guarantee, delta: Parameter, *, distance: float = 
         neighbours=step if distance == 1 or guarantee.metric else f"{distance:g} times {step}",
         assumed=guarantee.assumed, steps=steps_at(guarantee, distance),
         tied=0 if guarantee.metric or not distance else math.ceil(tied_distance(guarantee) / distance),
-        **_unit_at(guarantee),
+        # several records of one unit can differ by another distance
+        unit="record" if guarantee.metric and guarantee.contributions > 1 else guarantee.unit,
+        contributions=1 if guarantee.metric else guarantee.contributions,
     )  # fmt: skip
 
 
@@ -166,11 +167,7 @@ def to_pufferfish(
         rho=None if guarantee.rho is None else guarantee.rho * delta**2,
         neighbours=secrets,
         models=models or f"{every} Delta = {delta} in {guarantee.metric}",
-        unprotected=guarantee.unprotected,
-        known=guarantee.known,
-        assumed=guarantee.assumed,
-        unit=guarantee.unit,
-        contributions=guarantee.contributions,
+        **circumstances(guarantee),
     )
 
 
@@ -219,14 +216,6 @@ def to_event(guarantee: Guarantee, *, distance: float = 1) -> Any:
     if loss > LARGEST:
         raise PrivacyError(f"a loss of {loss:.6g} exceeds the range of dp-accounting, and protects nothing")
     return dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(loss)), 2)
-
-
-def _unit_at(guarantee: Guarantee) -> Json:
-    """Return the unit between two tables at a distance; several records of one unit can differ by another distance."""
-    several = guarantee.contributions > 1
-    if guarantee.metric is not None:
-        return {"unit": "record" if several else guarantee.unit}
-    return {"unit": guarantee.unit, "contributions": guarantee.contributions}
 
 
 def whole_delta(guarantee: Guarantee) -> Fraction:

@@ -130,12 +130,12 @@ def _bottleneck(p: Law, q: Law, norm: str) -> Number:
     gaps = [[length([a - b for a, b in zip(x, y, strict=True)]) for y in q] for x in p]  # type: ignore[no-untyped-call]
     levels = sorted({gap for row in gaps for gap in row})
     matrix = np.array(gaps, dtype=object)
-    low, high = -1, len(levels) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = _flow(supply, demand, matrix <= levels[middle]) >= sum(supply) - room
-        low, high = (low, middle) if enough else (middle, high)
-    return math.sqrt(levels[high]) if squared else levels[high]
+
+    def suffices(level: Number) -> bool:
+        return _flow(supply, demand, matrix <= level) >= sum(supply) - room
+
+    least = levels[bisect_left(levels, True, hi=len(levels) - 1, key=suffices)]
+    return math.sqrt(least) if squared else least
 
 
 def _units(p: list[Number], q: list[Number]) -> tuple[list[int], list[int], int]:

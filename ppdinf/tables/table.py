@@ -217,7 +217,7 @@ def labelled_cells(
     data: object, *, dims: Sequence[str] | None = None, nonnegative: bool = True
 ) -> tuple[Frame, Integers]:
     """Return labels and cells of a table, with the checks of `as_table`."""
-    table = _as_dataarray(data, dims)
+    table = _as_dataarray(data, None)
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)
@@ -228,9 +228,9 @@ def labelled_cells(
     return frame, cells
 
 
-def labelled_reals(data: object, *, dims: Sequence[str] | None = None) -> tuple[Frame, Reals]:
+def labelled_reals(data: object) -> tuple[Frame, Reals]:
     """Return labels and cells of a published table of real numbers."""
-    table = _as_dataarray(data, dims)
+    table = _as_dataarray(data, None)
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)

@@ -34,9 +34,7 @@ def table(first: int, log_weights: ArrayLike) -> Potential:
     return lambda bits: (begin, [arb(0) if x == -np.inf else arb(x).exp() for x in logs.tolist()], arb(0))
 
 
-def log_concave(
-    weight: Callable[[int], arb], mode: int, *, first: int | None = None, last: int | None = None
-) -> Potential:
+def log_concave(weight: Callable[[int], arb], mode: int, *, first: int | None = None) -> Potential:
     """Return a potential with log-concave weights on all integers, or from `first`, or up to `last`."""
 
     def tabulate(bits: int) -> Window:
@@ -55,7 +53,7 @@ def log_concave(
                 before = now
             return found, arb(0)
 
-        (below, low), (above, high) = side(-1, first), side(1, last)
+        (below, low), (above, high) = side(-1, first), side(1, None)
         return mode - len(below), [*below[::-1], top, *above], low + high
 
     return tabulate
