@@ -11,8 +11,9 @@ import numpy as np
 import xarray as xr
 
 from ppdinf.datasets.printed_file import PrintedFile
-from ppdinf.datasets.table_file import parse_count
 from ppdinf.errors import LabelError
+
+from .._shared.count_texts import count_at
 
 GISJOIN = re.compile(r"G(\d\d)0(\d\d\d)0")  # state and county, each followed by a 0 for codes of later censuses
 DESCRIPTION = "GIS Join Match Code"  # in the second header row, which NHGIS adds on request
@@ -80,7 +81,7 @@ def read_demonstration(path: str | PathLike[str], count: str) -> xr.Dataset:
         fips = "".join(found.groups())
         if fips in counties:
             raise LabelError(f"{path.name} line {line}: county {code!r} is in the file already")
-        counts = [parse_count(f"{path.name} line {line}, column {end!r}", row[column[end]]) for end in endings]
+        counts = [count_at(f"{path.name} line {line}, column {end!r}", row[column[end]]) for end in endings]
         counties[fips] = *counts, row[column[names]], row[column["state"]]
     summary, protected, name, state = zip(*counties.values(), strict=True)
     return xr.Dataset(

@@ -22,8 +22,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf.datasets.printed_file import PrintedFile
-from ppdinf.datasets.table_file import parse_count
 from ppdinf.errors import CountError, LabelError
+
+from .._shared.count_texts import count_at
 
 _SERIES_DAY = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{2})")
 _DAY = re.compile(r"([0-9]{2})/([0-9]{2})/([0-9]{4})")
@@ -186,7 +187,7 @@ def _series(path: Path, state: str, ends: list[dt.date]) -> tuple[dict[str, tupl
         code = _code(where, row["FIPS"], "FIPS")
         if code in counties:
             raise LabelError(f"{where}: code {code} is in the file already")
-        counts = [parse_count(f"{where}, column {days[end]!r} (fips {code})", row[days[end]]) for end in ends]
+        counts = [count_at(f"{where}, column {days[end]!r} (fips {code})", row[days[end]]) for end in ends]
         counties[code] = (_county(where, row["Admin2"], "Admin2"), counts)
     if not counties:
         raise LabelError(f"{path.name} has no county with Province_State {state!r}")
@@ -214,7 +215,7 @@ def _daily(path: Path, names: dict[str, str], months: list[str]) -> dict[str, tu
         by_day = days.setdefault(code, {})
         if day in by_day:
             raise LabelError(f"{where}: county {county!r} has {day:%Y-%m-%d} already, {by_day[day][2]}")
-        new, so_far = (parse_count(f"{where}, column {names[k]!r}", row[names[k]]) for k in ("new", "so far"))
+        new, so_far = (count_at(f"{where}, column {names[k]!r}", row[names[k]]) for k in ("new", "so far"))
         by_day[day] = (new, so_far, f"on line {line}")
     if not counties:
         raise LabelError(f"{path.name} has no county")

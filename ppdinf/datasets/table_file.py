@@ -157,18 +157,11 @@ def grid(
 
 def counts_of(file: PrintedFile, column: str) -> NDArray[np.int64]:
     """Return the counts of a column, one for each row."""
-    return file.parsed(column, _count)
+    return file.parsed(column, parse_count)
 
 
-def parse_count(where: str, text: str) -> int:
+def parse_count(text: str) -> int:
     """Read a count; the error of an invalid count does not show it."""
-    try:
-        return _count(text)
-    except CountError as error:
-        raise CountError(f"{where}: {error}") from None
-
-
-def _count(text: str) -> int:
     if _WHOLE.fullmatch(text):
         if len(text) <= 16 and int(text) <= LARGEST:
             return int(text)

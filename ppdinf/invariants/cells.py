@@ -230,10 +230,6 @@ class AtLeast(Statement):
         has_both = self.dim in part.dims and {self.larger, self.smaller} <= set(part.coords[self.dim][1].tolist())
         return (self,) if has_both else ()
 
-    def coordinates(self) -> frozenset[str]:
-        """Return the dimension."""
-        return frozenset({self.dim})
-
     def __str__(self) -> str:
         return f"{self.larger} >= {self.smaller}"
 

@@ -111,10 +111,6 @@ class Labels(Statement):
         """Return the labels of the part."""
         return (Labels(self.dim, tuple(part.coords[self.dim][1].tolist())),) if self.dim in part.dims else ()
 
-    def coordinates(self) -> frozenset[str]:
-        """Return the dimension."""
-        return frozenset({self.dim})
-
     def __str__(self) -> str:
         return f"the labels of {self.dim} and their order"
 

@@ -160,8 +160,8 @@ class Statement(NamedInFiles, by="kind"):
         return no_rows(frame), np.zeros(0, dtype=np.int64), []
 
     def coordinates(self) -> frozenset[str]:
-        """Return the names of the coordinates and dimensions that the statement makes public."""
-        return frozenset()
+        """Return the names of coordinates that the statement makes public: by default its dimension, if it has one."""
+        return frozenset([self.dim] if hasattr(self, "dim") else [])
 
     def restricted(self, whole: Frame, part: Frame, cells: Integers) -> tuple[Statement, ...]:
         """Return statements about a part of a table whose rows include all rows within the part."""

@@ -134,10 +134,6 @@ class Parents(Statement):
         """Return the statement, or the total of the part if all of its cells have one parent."""
         return (self,) if self.dim in part.coords else (Sums(),)
 
-    def coordinates(self) -> frozenset[str]:
-        """Return the dimension."""
-        return frozenset({self.dim})
-
     def __str__(self) -> str:
         return f"the sum for every group of {self.dim} ({len({parent for _, parent in self.parents})} groups)"
 

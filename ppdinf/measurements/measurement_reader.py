@@ -109,12 +109,7 @@ def _require(manifest: object) -> None:
     """Refuse manifests of other files and of unknown versions."""
     if not isinstance(manifest, dict) or manifest.get("holds") != HOLDS:
         raise ReleaseFileError("the file contains no measurements: ppd.read_release reads releases")
-    if manifest.get("schema") != SCHEMA or isinstance(manifest["schema"], bool):
-        raise ReleaseFileError(
-            f"schema {manifest.get('schema')!r} of measurements is unknown: this version of ppdinf reads the schema "
-            f"{SCHEMA}"
-        )
-    sealed.require_fields(manifest, FIELDS)
+    sealed.require_manifest(manifest, SCHEMA, FIELDS)
 
 
 def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured:

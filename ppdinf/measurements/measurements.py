@@ -33,14 +33,14 @@ from ppdinf.mechanisms.suppression import Suppression
 from ppdinf.releases import Release
 from ppdinf.releases.sealed import save
 from ppdinf.tables.count_ranges import missing_values
-from ppdinf.tables.frame import Frame
+from ppdinf.tables.frame import Frame, Framed
 from ppdinf.tables.totals import exempt_labels, possible_totals, refuse_totals, require_known
 
 UNLIKELY = 1e-3
 """Probability that the noise of a number exceeds the bounds within which labels are compared with sums of others."""
 
 
-class Measurements:
+class Measurements(Framed):
     """Noisy and exact published sums of one confidential table.
 
     Parameters
@@ -231,21 +231,6 @@ class Measurements:
             np.concatenate([part.y for part in self.parts]),
             tuple((form, np.concatenate(rows)) for form, rows in together.values()),
         )
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """Names of the dimensions of the confidential table."""
-        return self.frame.dims
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of labels along each dimension."""
-        return self.frame.shape
-
-    @property
-    def coords(self) -> dict[str, Array]:
-        """Labels of each dimension, for ``pm.Model(coords=...)``."""
-        return {dim: self.frame.coords[dim][1] for dim in self.dims}
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per noisy sum.

@@ -232,7 +232,5 @@ def _require(manifest: Json) -> tuple[str, ...]:
     """Refuse manifests of other files and of unknown versions."""
     if not isinstance(manifest, dict) or manifest.get("holds") != HOLDS:
         raise ReleaseFileError("it is not the index of a release in parts: ppd.read_release reads releases")
-    if manifest.get("schema") != SCHEMA or isinstance(manifest["schema"], bool):
-        raise ReleaseFileError(f"schema {manifest.get('schema')!r} of an index is unknown to this version of ppdinf")
-    sealed.require_fields(manifest, FIELDS)
+    sealed.require_manifest(manifest, SCHEMA, FIELDS)
     return (SUMS,)

@@ -26,7 +26,7 @@ from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.release_file import save_release
 from ppdinf.releases.selection import Selection, restricted_system, selected_cells
-from ppdinf.tables.frame import Frame, native
+from ppdinf.tables.frame import Frame, Framed, native
 from ppdinf.tables.table import TableLike, labelled_cells, labelled_reals
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ TRUST = (
 )
 
 
-class Release:
+class Release(Framed):
     """A published table: everything that an analyst may know, and nothing confidential.
 
     Parameters
@@ -214,21 +214,6 @@ class Release:
     def joint_guarantee(self) -> Guarantee:
         """The guarantee of everything that was drawn for the release."""
         return self.guarantee if self.part_of is None else self.part_of.guarantee_on(self.public, None)
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """Names of the dimensions, for ``dims=`` in a PyMC model."""
-        return self.frame.dims
-
-    @property
-    def coords(self) -> dict[str, np.ndarray]:
-        """Labels of each dimension, for ``pm.Model(coords=...)``."""
-        return {dim: self.frame.coords[dim][1] for dim in self.dims}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of labels along each dimension."""
-        return self.frame.shape
 
     @cached_property
     def guarantee(self) -> ReleaseGuarantee:

@@ -59,10 +59,7 @@ def _require(manifest: Json) -> tuple[str, ...]:
             f"it contains {manifest['holds']!r:.40}, not a release: ppd.read_measurements reads measurements, and "
             "ppd.releases.read_parts reads the folder of a release in parts"
         )
-    version = manifest.get("schema") if isinstance(manifest, dict) else None
-    if version != SCHEMA or isinstance(version, bool):
-        raise ReleaseFileError(f"schema {version!r} is not known: this version of ppdinf reads schema {SCHEMA}")
-    sealed.require_fields(manifest, FIELDS)
+    sealed.require_manifest(manifest, SCHEMA, FIELDS)
     return PARTS
 
 

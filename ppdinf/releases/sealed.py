@@ -185,8 +185,11 @@ def coordinates(frame: Frame) -> Json:
     }
 
 
-def require_fields(manifest: Json, fields: Collection[str]) -> None:
-    """Require exactly the given fields in a manifest."""
+def require_manifest(manifest: Any, schema: int, fields: Collection[str]) -> None:
+    """Refuse unknown versions of a file, and require exactly the given fields."""
+    version = manifest.get("schema") if isinstance(manifest, dict) else None
+    if version != schema or isinstance(version, bool):
+        raise ReleaseFileError(f"schema {version!r} is not known: this version of ppdinf reads schema {schema}")
     if wrong := sorted(set(manifest) ^ set(fields)):
         raise ReleaseFileError(f"{MANIFEST} has missing or unknown fields: {wrong}")
 

@@ -256,3 +256,24 @@ class Frame:
     def _spread(self, dims: tuple[str, ...], values: Array) -> Array:
         inner = values.reshape([n if dim in dims else 1 for dim, n in zip(self.dims, self.shape, strict=True)])
         return np.broadcast_to(inner, self.shape).ravel()
+
+
+class Framed:
+    """What has the labels of a table."""
+
+    frame: Frame
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions, for ``dims=`` in a PyMC model."""
+        return self.frame.dims
+
+    @property
+    def coords(self) -> dict[str, Array]:
+        """Labels of each dimension, for ``pm.Model(coords=...)``."""
+        return {dim: self.frame.coords[dim][1] for dim in self.dims}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of labels along each dimension."""
+        return self.frame.shape

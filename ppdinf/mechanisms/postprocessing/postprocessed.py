@@ -40,12 +40,12 @@ from ppdinf.noise.sampler_plan import Plan
 from ppdinf.privacy.guarantee import Guarantee
 from ppdinf.privacy.release_guarantee import ReleaseGuarantee
 from ppdinf.releases.release import Release
-from ppdinf.tables.frame import Frame
+from ppdinf.tables.frame import Frame, Framed
 from ppdinf.tables.table import TableLike
 
 
 @dataclass(frozen=True, eq=False)
-class PostProcessedRelease:
+class PostProcessedRelease(Framed):
     """A post-processed table, and the information that inference requires."""
 
     table: xr.DataArray
@@ -58,14 +58,9 @@ class PostProcessedRelease:
         return self.noisy
 
     @property
-    def dims(self) -> tuple[str, ...]:
-        """Names of the dimensions."""
-        return self.noisy.dims
-
-    @property
-    def coords(self) -> dict[str, np.ndarray]:
-        """Labels of each dimension, for ``pm.Model(coords=...)``."""
-        return self.noisy.coords
+    def frame(self) -> Frame:  # type: ignore[override]
+        """Labels of the table."""
+        return self.noisy.frame
 
     @property
     def report(self) -> pd.Series:
