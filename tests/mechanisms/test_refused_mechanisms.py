@@ -237,9 +237,9 @@ CHOICES = [
     (lambda: Quantile(1, 0, 1), PrivacyError, "probability must lie between"),
     (lambda: Quantile(0.5, 1, 1), PrivacyError, "lower must be below upper"),
     (lambda: Quantile(0.5, -math.inf, 1), PrivacyError, "lower must be a finite number"),
-    (lambda: LinearRegression(1, features=-1), PrivacyError, "features must be positive"),
+    (lambda: LinearRegression(1, features=-1), PrivacyError, "features must be a positive"),
     (lambda: Gradient("f", 1, answers=1, radius=1), PrivacyError, "function must be a gradient"),
-    (lambda: Gradient(abs, 0, answers=1, radius=1), PrivacyError, "sensitivity_bound must be positive"),
+    (lambda: Gradient(abs, 0, answers=1, radius=1), PrivacyError, "sensitivity_bound must be a positive"),
     (lambda: Gradient(abs, 1, answers=0, radius=1), PrivacyError, "answers must be a positive integer"),
     (lambda: KNormGradient(LogisticRegression(2), 1).release((np.eye(2), [1, 0])), PrivacyError, "allow the"),
     # likelihoods that are not known
