@@ -217,7 +217,7 @@ def labelled_cells(
     data: object, *, dims: Sequence[str] | None = None, nonnegative: bool = True
 ) -> tuple[Frame, Integers]:
     """Return labels and cells of a table, with the checks of `as_table`."""
-    table = _as_dataarray(data, None)
+    table = _as_dataarray(data, dims)
     if not table.size or table.ndim == 0:
         raise CountError(f"the table has shape {table.shape}: it needs at least one cell in each dimension")
     frame = Frame.of(table)

@@ -141,7 +141,7 @@ def forged(path, part, old, new):
         ("matrix-1.csv", b"0.75", b"nan", "finite numbers only"),
         ("public.csv", b",0", b",1.5", "content is invalid"),
         ("cells.csv", b'"z"', b'"y"', "twice"),
-        ("manifest.json", b'"schema": 1', b'"schema": 2', "schema 2 of measurements"),
+        ("manifest.json", b'"schema": 1', b'"schema": 2', "schema 2 is not known"),
         ("manifest.json", b'"schema": 1', b'"schema": true', "schema True"),
         ("manifest.json", b'"measurements"', b'"release"', "no measurements"),
         ("manifest.json", b'"between"', b'"betwixt"', "does not know public statements"),
