@@ -583,7 +583,8 @@ def test_printed_paths_are_quoted_for_the_shell(table, tmp_path):
     assert f"ppdinf check '{out}'" in text
 
 
-def test_a_home_without_a_cache_is_an_error_with_the_remedy():
+@pytest.mark.parametrize("missing", ["/home/none/.pytensor/numba", "/home/none"])
+def test_a_home_without_a_cache_is_an_error_with_the_remedy(missing):
     app = typer.Typer(cls=PlainErrors)
 
     @app.callback()
@@ -592,8 +593,8 @@ def test_a_home_without_a_cache_is_an_error_with_the_remedy():
 
     @app.command()
     def fit():
-        raise NotADirectoryError(20, "Not a directory", "/home/none/.pytensor/numba")
+        raise NotADirectoryError(20, "Not a directory", missing)
 
-    result = CliRunner(env={"NO_COLOR": "1"}).invoke(app, ["fit"])
+    result = CliRunner(env={"NO_COLOR": "1", "HOME": "/home/none"}).invoke(app, ["fit"])
     assert result.exit_code == 1
     assert "set PYTENSOR_FLAGS=base_compiledir=FOLDER, where FOLDER can be written" in result.output

@@ -185,25 +185,26 @@ def test_dark_mode(site, page):
     assert violations(page, *OF_THE_THEME) == []
 
 
+def require_fit(page, address, width, *ignored):
+    """Open a page in a window and require its images, its width and its accessibility."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(address)
+    assert overflow(page) <= 0
+    assert broken_images(page) == []
+    assert violations(page, *ignored) == []
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["index", "inference", "how_to", "gallery/index", "api/generated/ppdinf.denoise"])
 def test_pages_fit(site, page, name, width):
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{site}/{name}.html")
-    assert overflow(page) <= 0
-    assert broken_images(page) == []
-    assert violations(page, *OF_THE_THEME) == []
+    require_fit(page, f"{site}/{name}.html", width, *OF_THE_THEME)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_report_of_the_demo(report, page, width):
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(report)
-    assert overflow(page) <= 0
-    assert broken_images(page) == []
+    require_fit(page, report, width)
     assert page.locator("img").count() >= 3
     assert page.locator("table").count() >= 1
-    assert violations(page) == []
 
 
 TRY = (Path(__file__).parents[1] / "docs/_static/try.html").as_uri()
@@ -279,10 +280,7 @@ def test_noise_without_installation_is_that_of_the_package(page):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_without_installation(page, width, tmp_path):
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(TRY)
-    assert overflow(page) <= 0
-    assert violations(page) == []
+    require_fit(page, TRY, width)
     assert "Dauphin, 0-17." in page.inner_text("#verdict")
     (tmp_path / "table.csv").write_text("a,b,c,Total\nd,*,1,3\ne,<3,x1,4\n")
     page.set_input_files("#file", tmp_path / "table.csv")

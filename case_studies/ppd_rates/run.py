@@ -15,7 +15,7 @@ from ppdinf.mechanisms import Mean
 from .._shared.estimates import Estimate, every
 from .._shared.study import Study
 
-TAKES = "1 minute"
+TAKES = "1 min"
 COROLLARY = "Partially private data, Corollary 13"
 LEMMA = "Partially private data, Lemma 14"
 TOTAL = 10  # records in two cells

@@ -19,7 +19,7 @@ from ppdinf.models.label_effects import log_rates
 from .._shared.estimates import Estimate
 from .._shared.study import Study
 
-TAKES = "25 minutes"
+TAKES = "25 min"
 inv = ppd.invariants
 BELOW, BASE, YEAR = 10, 5, 12  # suppressed below 10, rounded to multiples of 5, months used
 CLASSES = {"1 or 2": (1, 2), "3 to 5": (3, 5), "6 to 9": (6, 9)}

@@ -70,14 +70,16 @@ def infer(
     if not isinstance(release, ppd.Release):
         raise LabelError(
             f"infer reads releases. ppdinf denoise {file.name} estimates the counts of a published table or of "
-            "measurements, with the same --rule and --noise; a regression of them is a model in Python, "
+            "measurements, with the same --rule and --noise. Write a regression of them as a model in Python: "
             "ppd.PartiallyPrivate(..., release=ppd.read_published(...))"
         )
     console = stdout()
     sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
     if formula is not None:
         if exposure is not None or previous is not None or name != "count":
-            raise LabelError("--formula states the model: write + offset(log(persons)) and names of counts in it")
+            raise LabelError(
+                "--formula excludes --exposure, --previous and --name: write + offset(log(persons)) and names in it"
+            )
         _regression(console, release, file, formula, family, covariates, output, sampling)
         return
     settings = {"name": name, "exposure": exposure, "previous": previous, **sampling}

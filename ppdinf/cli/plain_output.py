@@ -31,7 +31,8 @@ class PlainErrors(TyperGroup):
             if ctx.params.get("debug") or isinstance(error, BrokenPipeError):  # a closed pipe ends the command quietly
                 raise
             text = " ".join(str(error).split())
-            if isinstance(error, OSError) and ".pytensor" in Path(str(error.filename)).parts:
+            file, home = Path(str(getattr(error, "filename", None))), Path.home()
+            if ".pytensor" in file.parts or (file == home and not home.exists()):  # the folder of compiled models
                 text += ": set PYTENSOR_FLAGS=base_compiledir=FOLDER, where FOLDER can be written"
             Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]Error:[/] {shown(text)}")
             raise typer.Exit(1) from None

@@ -102,7 +102,7 @@ def described(script: Path) -> tuple[str, str]:
     Examples
     --------
     >>> described(cases()["ppd_rates"])[1]
-    '1 minute'
+    '1 min'
     """
     module = ast.parse(script.read_text(encoding="utf-8"))
     takes = ""

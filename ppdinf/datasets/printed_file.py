@@ -64,7 +64,7 @@ class PrintedFile:
                 notes.append(f"Line {line} is not a row of the table: {' '.join(fields)[:60].strip()!r}.")
         if table.empty:
             raise LabelError(
-                f"{name} " + ("has no rows below its header" if header else "has no rows: it has no table")
+                f"{name} " + ("has no rows below its header" if header else "has no rows, and therefore no table")
             )
         return cls(name, table, notes)
 
@@ -125,7 +125,7 @@ class PrintedFile:
                 fault = (
                     f": the table has no label {text!r} of {dim!r}{_same_code(text, known)}"
                     if text.strip()
-                    else f", column {dim!r}: the label is blank, and the blanks are not those of merged cells: write it"
+                    else f", column {dim!r}: the label is blank, and no merged cell explains this: write the label"
                 )
                 raise LabelError(f"{self.name} line {self.line(dim, text)}{fault}")
         place = self.cells(labels)
@@ -175,7 +175,7 @@ def as_column(codes: Any, texts: Iterable[str]) -> Any:
 def _same_code(text: str, known: Sequence[str]) -> str:
     """Return an advice if a label differs by leading zeros only."""
     other = next((label for label in known if label.lstrip("0") == text.lstrip("0")), None)
-    return "" if other is None else f", but {other!r}: leading zeros were lost in one file, so write codes as text"
+    return "" if other is None else f", but {other!r}: one file lost leading zeros; save its codes as text"
 
 
 def show_cell(dims: Sequence[str], cell: Iterable[str]) -> str:

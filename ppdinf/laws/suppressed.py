@@ -118,7 +118,7 @@ class Suppressed(IndependentLaw):
         """Description of a published number, for messages."""
         if self.below is None:
             return self._law.gives
-        return f"{self._law.gives} and is not suppressed (from {self.least} to {self.below - 1})"
+        return f"{self._law.gives} unless it is suppressed (from {self.least} to {self.below - 1})"
 
     @property
     def is_partial(self) -> bool:

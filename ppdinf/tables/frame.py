@@ -100,7 +100,7 @@ def refuse_unwritable(texts: Collection[str], where: str) -> None:
     except UnicodeEncodeError:
         pass
     bad = next(text for text in sorted(texts) if "\0" in text or any(0xD800 <= ord(c) < 0xE000 for c in text))
-    raise LabelError(f"{where} {bad!a}, which no text file can hold: remove the null or surrogate character")
+    raise LabelError(f"{where} {bad!a}, which text files cannot contain: remove the null or surrogate character")
 
 
 def refuse_look_alikes(texts: Collection[str], where: str) -> None:
@@ -113,7 +113,7 @@ def refuse_look_alikes(texts: Collection[str], where: str) -> None:
     for text in sorted(texts):
         twin = first_texts.setdefault(_appearance(text), text)
         if twin is not text:
-            raise LabelError(f"{where} both {text!a} and {twin!a}, which look alike: spell them alike, or distinctly")
+            raise LabelError(f"{where} both {text!a} and {twin!a}, which look alike: make them equal or distinct")
 
 
 def _appearance(text: str) -> str:

@@ -121,7 +121,7 @@ def dimension_names(levels: Sequence[Hashable], given: Sequence[str] | None) -> 
     if given is not None and len(given) == len(levels):
         for old, new in zip(levels, given, strict=True):
             if old is not None and old != new:
-                raise LabelError(f"the index is named {old!r}, but dims says {new!r}: drop dims, or rename the index")
+                raise LabelError(f"the index is named {old!r}, but dims states {new!r}: drop dims, or rename the index")
         levels = list(given)
     if len(set(levels)) < len(levels) or any(name is None for name in levels):
         raise LabelError(f"name the index levels (found {list(levels)}) or pass dims with {len(levels)} names")
