@@ -43,6 +43,9 @@ def expected(name, p):
         caught = p["p"] * (1 - p["p"]) ** np.arange(3)
         means = np.multiply.outer(p["abundance"], caught).T
         published = np.array([[21, 14], [9, 8], [6, 1]])
+    elif name == "recapture":
+        a, b = p["p"]
+        means, published = [p["persons"] * np.array([a * (1 - b), (1 - a) * b, a * b])], np.array([[31, 24, 9]])
     elif name == "nowcast":
         pairs = [(w, d) for w, d in product(range(4), range(3)) if w + d < 4]
         means = [[p["weekly"][w] * p["share"][d] for w, d in pairs]]
@@ -54,6 +57,14 @@ def expected(name, p):
     elif name == "misclassified":
         means = [p["persons"] @ np.array([[0.9, 0.1, 0.0], [0.05, 0.9, 0.05], [0.0, 0.2, 0.8]])]
         published = np.array([[52, 31, 17]])
+    elif name == "ecological":
+        size, income = [(40, 60), (25, 15), (70, 20), (10, 50)], [-1.0, 0.2, 0.9, -0.1]
+        density = 0.0
+        for sizes, at, votes in zip(size, income, (45, 18, 50, 31), strict=True):
+            share = 1 / (1 + np.exp(-p["level"] - p["slope"] * at))
+            first, second = (stats.binom.pmf(range(n + 1), n, q) for n, q in zip(sizes, share, strict=True))
+            density += np.log(np.convolve(first, second)[votes])
+        return density
     else:
         means = np.exp(p["log_season"] + p["trend"] * np.array([[-2], [-1], [0]]))
         means[2] *= np.exp(p["crisis"])
@@ -61,7 +72,7 @@ def expected(name, p):
     return convolved([(y, y.sum(), poisson(row)) for y, row in zip(published, means, strict=True)])
 
 
-RECIPES = ("removal", "nowcast", "accuracy", "misclassified", "excess")
+RECIPES = ("removal", "recapture", "nowcast", "accuracy", "misclassified", "excess", "ecological")
 
 
 @pytest.mark.deep
