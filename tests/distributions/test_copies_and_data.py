@@ -268,6 +268,7 @@ def compiled(dist, way):
     return weakref.ref(release), weakref.ref(tables_of(model)[0].law)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_releases_of_deleted_models_leave_the_memory(name):
     held = [compiled(*MODELS[name]) for _ in range(2)]

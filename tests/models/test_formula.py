@@ -86,6 +86,7 @@ def density(model, seed=0):
     return model.compile_logp(mode="FAST_COMPILE")(moved)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", FORMULAS)
 def test_the_code_builds_the_model_that_an_analyst_writes(release, data, family):
     # also the rows of the covariates are in another order: joining by position would change the density

@@ -27,9 +27,9 @@ SQUARE = xr.DataArray([[1, 2], [0, 2]], dims=("sex", "age"))
 SUM = total() & nonnegative()
 MARGINS = margin("sex") & margin("age") & nonnegative()
 CASES = {
+    "real, total": (lambda p: ppd.SubspaceGaussian(p, 1, 0.2), SUM, THREE + np.array([0.3, 0.3, -0.6])),
     "l2, margins": (lambda p: ppd.GeneralizedLaplace(p, 1, norm="l2"), MARGINS, SQUARE),
     "conditioned": (lambda p: ppd.Conditioned(p, noise=DoubleGeometric("1/2")), SUM, THREE),
-    "real, total": (lambda p: ppd.SubspaceGaussian(p, 1, 0.2), SUM, THREE + np.array([0.3, 0.3, -0.6])),
     "dirichlet": (
         lambda p: ppd.WassersteinExponential(p, 2, 2, "x", base_measure=DirichletMultinomial([4, 0, 1])),
         SUM,

@@ -78,7 +78,7 @@ def test_a_record_that_moves_changes_two_parts():
 
 
 def test_parts_under_models_of_the_data_must_be_independent():
-    """See tests/test_errata.py for dependent parts; for independent parts, the part without the secret cancels."""
+    """See tests/test_papers.py for dependent parts; for independent parts, the part without the secret cancels."""
     a = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
     for within in (True, False):
         with pytest.raises(PrivacyError, match="one sensitivity for all data"):

@@ -1,11 +1,15 @@
-"""Sensitivities against all pairs of columns, the changes that attain them, and smallest ellipsoids around them."""
+"""Sensitivities against all pairs of columns, ellipsoids around changes, and distances of laws by linear programs."""
 
 import itertools
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
+from scipy.optimize import linprog
 
+from ppdinf.privacy import wasserstein_infinity
 from ppdinf.privacy.sensitivity import enclosing_ellipsoid, sensitivity, sensitivity_polytope
 
 
@@ -101,3 +105,157 @@ def test_a_linear_map_takes_the_ellipsoid_along():
     points, move = rng.normal(size=(4, 15)), rng.normal(size=(4, 4))
     shape = enclosing_ellipsoid(points, tolerance=1e-7)
     assert np.allclose(enclosing_ellipsoid(move @ points, tolerance=1e-7), move @ shape @ move.T, rtol=1e-2, atol=1e-2)
+
+
+HALF = Fraction(1, 2)
+
+
+def random_law(rng, dimensions=None, size=5, total=12):
+    """Probabilities in twelfths, so that jump levels of two laws often coincide."""
+    cuts = np.sort(rng.choice(np.arange(1, total), rng.integers(0, size), replace=False))
+    weights = np.diff([0, *cuts, total])
+    values = [tuple(map(int, v)) for v in rng.integers(0, 7, (len(weights), dimensions or 1))]
+    law = {}
+    for value, weight in zip(values, weights, strict=True):
+        key = value if dimensions else value[0]
+        law[key] = law.get(key, 0) + Fraction(int(weight), total)
+    return law
+
+
+def quantile(law, u):
+    level = 0
+    for value in sorted(law):
+        level += law[value]
+        if level >= u:
+            return value
+    raise AssertionError
+
+
+def by_quantiles(p, q, denominator=12):
+    """Compare quantiles between any two neighbouring levels: all levels for laws in twelfths."""
+    return max(abs(quantile(p, u) - quantile(q, u)) for u in [Fraction(2 * k + 1, 24) for k in range(denominator)])
+
+
+def at_the_levels_of_one(p, q):
+    """Equation (35) as printed: the jump levels of the first law only, from the left."""
+    levels = np.cumsum([p[v] for v in sorted(p)])
+    return max(abs(quantile(p, u) - quantile(q, u)) for u in levels)
+
+
+def by_linear_program(p, q, distance):
+    """Smallest distance within which a linear program can move all mass."""
+    x, y = list(p), list(q)
+    for limit in sorted({distance(a, b) for a in x for b in y}):
+        pairs = [(i, j) for i, a in enumerate(x) for j, b in enumerate(y) if distance(a, b) <= limit]
+        A = np.zeros((len(x) + len(y), len(pairs)))
+        for k, (i, j) in enumerate(pairs):
+            A[i, k] = A[len(x) + j, k] = 1
+        b = [float(v) for v in (*p.values(), *q.values())]
+        if pairs and linprog(np.zeros(len(pairs)), A_eq=A, b_eq=b, method="highs").status == 0:
+            return limit
+    raise AssertionError
+
+
+def test_on_the_line_against_quantiles():
+    """Random laws; the levels of one law alone give a wrong answer for many, but never exceed it."""
+    rng, missed = np.random.default_rng(1), 0
+    for _ in range(500):
+        p, q = random_law(rng), random_law(rng)
+        expected = by_quantiles(p, q)
+        assert wasserstein_infinity(p, q) == wasserstein_infinity(q, p) == expected
+        printed = at_the_levels_of_one(p, q)
+        assert printed <= expected
+        missed += printed < expected
+    assert missed > 50
+
+
+def test_the_levels_of_one_law_are_enough_under_stochastic_dominance():
+    rng = np.random.default_rng(2)
+    for _ in range(100):
+        p, h = random_law(rng), rng.integers(0, 4, 7)
+        q = {}
+        for value, weight in p.items():
+            q[value + int(h[value])] = q.get(value + int(h[value]), 0) + weight  # mass moves up only
+        assert at_the_levels_of_one(p, q) == wasserstein_infinity(p, q)
+
+
+def test_a_law_with_two_far_points_needs_the_levels_of_the_other():
+    p, q = {5: 1}, {0: HALF, 10: HALF}
+    assert wasserstein_infinity(p, q) == 5
+    assert wasserstein_infinity({5: 1}, {0: Fraction(1, 100), 5: Fraction(99, 100)}) == 5
+    assert at_the_levels_of_one({5: 1}, {0: Fraction(1, 100), 5: Fraction(99, 100)}) == 0
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_in_the_plane_against_linear_programs(norm):
+    rng, order = np.random.default_rng(3), {"l1": 1, "l2": 2, "linf": np.inf}[norm]
+    by_norms = set()
+    for _ in range(40):
+        p, q = random_law(rng, 2), random_law(rng, 2)
+        expected = by_linear_program(p, q, lambda a, b: np.linalg.norm(np.subtract(a, b), order))
+        found = wasserstein_infinity(p, q, norm=norm)
+        assert found == pytest.approx(expected, abs=1e-12)
+        by_norms.add(found == wasserstein_infinity(p, q, norm="l1"))
+    assert norm == "l1" or False in by_norms
+
+
+@pytest.mark.parametrize("total", [12, 10**9 + 7, 10**25 + 13])
+def test_flows_are_exact_for_denominators_of_any_size(total):
+    """Laws on a line embedded in the plane; a unit of 1e-25 of mass decides."""
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        p, q = ({int(v): int(w) for v, w in zip(rng.permutation(9), rng.integers(1, 9, 4))} for _ in range(2))  # noqa: B905
+        p, q = ({v: Fraction(w * (total // sum(x.values())), total) for v, w in x.items()} for x in (p, q))
+        for law in (p, q):
+            law[min(law)] += 1 - sum(law.values())
+        flat = wasserstein_infinity(p, q)
+        assert wasserstein_infinity({(v, v): w for v, w in p.items()}, {(v, v): w for v, w in q.items()}) == 2 * flat
+    tiny = Fraction(1, total)
+    assert wasserstein_infinity({(0, 0): 1}, {(0, 0): 1 - tiny, (9, 0): tiny}) == 9
+
+
+def test_equal_floats_up_to_rounding_agree():
+    """0.1 + 0.2 and 0.3 are one level; a law has distance 0 from itself computed in another way."""
+    assert wasserstein_infinity({0: 0.1, 1: 0.2, 2: 0.7}, {0: 0.3, 2: 0.7}) == 1
+    assert wasserstein_infinity({(0, 0): 0.1, (1, 0): 0.2, (2, 0): 0.7}, {(0, 0): 0.3, (2, 0): 0.7}) == 1
+    k = np.arange(61)
+    direct = stats.binom(60, 0.3).pmf(k)
+    steps = np.ones(1)
+    for _ in range(60):
+        steps = np.convolve(steps, [0.7, 0.3])
+    as_law = [dict(zip(k.tolist(), w.tolist(), strict=True)) for w in (direct, steps)]
+    assert wasserstein_infinity(*as_law) == 0
+    assert wasserstein_infinity(as_law[0], {v + 2: w for v, w in as_law[1].items()}) == 2
+
+
+def test_small_tails_count():
+    """Mass of 1e-200 at either end still moves; rounding to a grid of 1e-16 would lose it."""
+    tail = 1e-200
+    assert wasserstein_infinity({0: 1.0, 9: tail}, {0: 1.0}) == 9
+    assert wasserstein_infinity({0: tail, 9: 1.0}, {9: 1.0}) == 9
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "distance"),
+    [
+        (stats.binom(9, 0.5), stats.binom(9, 0.5, loc=3), 3),
+        (stats.binom(20, 0.1), stats.binom(20, 0.1), 0),
+        (stats.bernoulli(0.3), {0: 0.7, 4: 0.3}, 3),
+        (stats.poisson(3), stats.poisson(3, loc=2), 2),
+        (stats.norm(0, 2), stats.norm(1.5, 2), 1.5),
+        (stats.norm(loc=1, scale=2), stats.norm(1, 3), math.inf),
+        (stats.uniform(0, 1), stats.uniform(3, 3), 5),
+        (stats.beta(2, 3, scale=2), stats.beta(2, 3, loc=-1, scale=4), 1),
+        (stats.expon(0, 1), stats.expon(-4, 1), 4),
+    ],
+)
+def test_frozen_distributions(p, q, distance):
+    assert wasserstein_infinity(p, q) == distance
+    assert wasserstein_infinity(q, p) == distance
+
+
+def test_location_scale_families_against_quantiles():
+    p, q = stats.beta(2, 3, loc=0.5, scale=2), stats.beta(2, 3, loc=-1, scale=4)
+    u = np.linspace(0, 1, 10_001)
+    assert wasserstein_infinity(p, q) == pytest.approx(np.abs(p.ppf(u) - q.ppf(u)).max(), abs=1e-9)
