@@ -222,6 +222,18 @@ def _factors(x: TensorVariable) -> list[TensorVariable]:
     return [x]
 
 
+def why_not_linked(dist: TensorVariable, above: Sequence[TensorVariable], observed: Observed) -> str:
+    """Return why a table is not marginalized with those on which its distribution depends, or an empty string."""
+    if len(above) != 1:
+        return "which is a variable" if not above else "and on other tables"
+    if not has_single_cells(observed):
+        return "and more than log-concave noise of its single cells is published"
+    same = above[0].owner.op.start.shape == observed.frame.shape
+    if not same or form_of_counts(dist, above[0]) is None:
+        return "but not by pm.Binomial.dist(n=table, p=...) or pm.Poisson.dist(rate * table) of the same cells"
+    return ""
+
+
 def has_single_cells(observed: Observed) -> bool:
     """Return whether log-concave noise of each cell, and nothing else, is published of a table."""
     likelihood, low = observed.likelihood, np.zeros(observed.frame.size)

@@ -31,7 +31,7 @@ from ppdinf.distributions.build_fiber import feasible_start, give_windows, widen
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.data_models import at_initial_point
 from ppdinf.distributions.factors import CellFactor, cell_indices, read_cells, with_exact_sums
-from ppdinf.distributions.linked_tables import form_of_counts, has_single_cells
+from ppdinf.distributions.linked_tables import why_not_linked
 from ppdinf.distributions.marginal_rewrite import not_by_cell
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
@@ -75,16 +75,18 @@ def is_marginalized(
     requested: bool | str, observed: Observed, base: TensorVariable, model: pm.Model, name: str
 ) -> bool:
     """Decide whether a new table is marginalized; tables on which its distribution depends become variables."""
-    reason = why_not_marginalizable(observed)
-    above = tables_above(base, model.root)
-    if requested and not reason and len(above) == 1 and has_single_cells(observed):
-        of_cells = above[0].owner.op.start.shape == observed.frame.shape
-        if of_cells and form_of_counts(base, above[0]) is not None:
+    reason, above = why_not_marginalizable(observed), tables_above(base, model.root)
+    others = [table.name for table in tables_of(model.root) if depends_on(base, table.variable, model.root)]
+    if others and not reason:
+        unlinked = why_not_linked(base, above, observed)
+        if requested and not unlinked:
             return True
-    if others := as_free_rvs(model, base, name):
-        reason = f"its distribution depends on the table {others[0]!r}"
-    if requested is True and reason:
+        reason = f"its distribution depends on the table {others[0]!r}, {unlinked}"
+    if reason and (requested is True or any(table.owner.op.is_kept_out for table in above)):
         raise ModelError(f"the confidential table cannot be marginalized: {reason}; use marginalize='auto'")
+    for table in above:
+        if table not in model.root.basic_RVs:  # became one with a table that depends on it
+            _make_variable(table, model, name)
     return bool(requested) and not reason
 
 
@@ -131,16 +133,6 @@ def _add_named_variable(
 
 
 pymc_patches.replace("add_named_variable", _add_named_variable, _depends_on_tables)
-
-
-def as_free_rvs(model: pm.Model, expression: TensorVariable, name: str) -> list[str]:
-    """Make the tables of an expression variables of the model; return the names of all tables of the expression."""
-    root = model.root
-    above = [x for x in all_above(expression, root) if x.owner and isinstance(x.owner.op, ConfidentialRV)]
-    for table in above:
-        if table not in root.basic_RVs:
-            _make_variable(table, model, name)
-    return above and [table.name for table in tables_of(root) if depends_on(expression, table.variable, root)]
 
 
 def _marginalize_or_add(

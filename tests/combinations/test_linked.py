@@ -29,6 +29,7 @@ COVARIATE, MISSING = np.array([3.0, -3.0, 0.0]), np.array([False, False, True])
 POPULATION = np.array([9.0, 2.0, 4.0])
 DEATHS, OUTCOME, READING = np.array([2, 0, 1]), np.array([5, 0, 3]), np.array([4.2, 0.9, 2.5])
 OTHER = (1, 2, -1)  # a second release, without public statements
+NONE, TOTAL = ppd.invariants.Public(), ppd.invariants.total()
 EXPOSURE = np.array([1.0, 2.0, 0.5])
 TABLE = "x = table(pm.Poisson.dist(pm.math.exp(a), shape=3))\n"
 
@@ -121,6 +122,24 @@ def of_events(p, x, epsilon=2.0):
     return own.logsumexp(log_f + log_noise, axis=-1).sum(axis=1)
 
 
+def alone(noisy, loss=2, public=NONE):
+    return ppd.Release(np.array(noisy), ppd.GeneralizedLaplace(public, epsilon=loss))
+
+
+def of_chain(p, x):
+    """Binomial deaths of the table, Poisson numbers of the third table given the deaths, and the noise of both."""
+    noise = stats.dlaplace.logpmf(OTHER - p.deaths, 1) + stats.dlaplace.logpmf(OTHER - p.third, 2)
+    return of_deaths(p, x, p.deaths) + (stats.poisson.logpmf(p.third, 0.7 * p.deaths) + noise).sum()
+
+
+def with_total(z):
+    """Log probability of noise of three cells without their total, among all that add up to 0."""
+    steps = np.arange(-40, 41)
+    return -2 * abs(z).sum() - own.logsumexp(
+        -2 * (abs(steps) + abs(steps[:, None]) + abs(steps + steps[:, None])).ravel(), axis=0
+    )
+
+
 LINKED = {
     "covariate observed": Linked(
         'covariate = pm.Normal("covariate", 0.0, 5.0, observed=COVARIATE)\n'
@@ -207,16 +226,27 @@ LINKED = {
         routes=(False,),
     ),
     "second table": after(
-        "deaths = ppd.Release(np.array(OTHER), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=2))\n"
-        'ppd.PartiallyPrivate("deaths", pm.Binomial.dist(x, pm.math.sigmoid(b)), release=deaths)',
+        'ppd.PartiallyPrivate("deaths", pm.Binomial.dist(x, pm.math.sigmoid(b)), alone(OTHER))',
         of_second,
         routes=(True,),
     ),
     "second table, events": after(
-        "events = ppd.Release(np.array(OTHER), ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=2))\n"
-        'ppd.PartiallyPrivate("events", pm.Poisson.dist(pm.math.exp(b) * x * EXPOSURE), release=events)',
+        'ppd.PartiallyPrivate("events", pm.Poisson.dist(pm.math.exp(b) * x * EXPOSURE), alone(OTHER))',
         of_events,
         routes=(True,),
+    ),
+    "second table with a total": after(
+        'ppd.PartiallyPrivate("deaths", pm.Binomial.dist(x, pm.math.sigmoid(b)), alone(OTHER, 2, TOTAL))',
+        lambda p, x: of_deaths(p, x, p.deaths) + with_total(OTHER - p.deaths),
+        values={"deaths": [1, 1, 0]},
+        routes=(False,),
+    ),
+    "chain of tables": after(
+        'deaths = ppd.PartiallyPrivate("deaths", pm.Binomial.dist(x, pm.math.sigmoid(b)), alone(OTHER, 1))\n'
+        'ppd.PartiallyPrivate("third", pm.Poisson.dist(0.7 * deaths), alone(OTHER))',
+        of_chain,
+        values={"deaths": [2, 0, 1], "third": [1, 0, 1]},
+        routes=(False,),
     ),
 }
 LIGHT = ["covariate observed", "deaths among cases, observed", "potentials"]
@@ -295,12 +325,11 @@ def test_second_table_given_the_first():
 @pytest.mark.interpreted
 @pytest.mark.parametrize("family", ["binomial", "Poisson"])
 def test_both_tables_are_drawn_jointly(family):
-    mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon=1)
     with pm.Model() as model:
         b = pm.Flat("b")
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(4, shape=1), ppd.Release(np.array([6]), mechanism))
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(4, shape=1), alone([6], 1))
         dist = {"binomial": pm.Binomial.dist(x, pm.math.sigmoid(b)), "Poisson": pm.Poisson.dist(x * pm.math.exp(b))}
-        ppd.PartiallyPrivate("y", dist[family], ppd.Release(np.array([4]), mechanism))
+        ppd.PartiallyPrivate("y", dist[family], alone([4], 1))
     idata = repeated({"b": np.array(-0.5)}, 4000)
     y = ppd.sample_confidential(idata, model, name="y", random_seed=1, progressbar=False).values.ravel()
     found = idata.posterior["x"].values.ravel() * 100 + y
@@ -314,14 +343,31 @@ def test_both_tables_are_drawn_jointly(family):
 
 @pytest.mark.quick_cases(0)
 def test_linked_tables_become_variables_with_possible_starts():
-    mechanism = ppd.GeneralizedLaplace(ppd.invariants.Public(), epsilon="1/2")
     with pm.Model() as model:
-        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(5, shape=2), ppd.Release(np.array([1, 8]), mechanism))
-        y = ppd.PartiallyPrivate("y", pm.Binomial.dist(x, 0.5), ppd.Release(np.array([6, -2]), mechanism))
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(5, shape=2), alone([1, 8], "1/2"))
+        y = ppd.PartiallyPrivate("y", pm.Binomial.dist(x, 0.5), alone([6, -2], "1/2"))
         assert [v.name for v in model.free_RVs] == []
         pm.Deterministic("share", y / (x + 1))
     assert [v.name for v in model.free_RVs] == ["x", "y"]
     assert np.isfinite(list(model.point_logps().values())).all()
+
+
+UNLINKED = {
+    "more than log-concave noise": lambda x, y: (pm.Binomial.dist(x, 0.5), FEW.release()),
+    "but not by pm.Binomial": lambda x, y: (pm.Poisson.dist(x + 0.1), alone(OTHER)),
+    "and on other tables": lambda x, y: (pm.Poisson.dist(y), alone(OTHER)),
+}
+
+
+@pytest.mark.parametrize("reason", UNLINKED)
+def test_why_a_further_table_is_not_marginalized(reason):
+    """A refused table leaves the others as they were."""
+    with pm.Model() as model:
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(3, shape=3), alone((4, -1, 5)))
+        y = ppd.PartiallyPrivate("y", pm.Binomial.dist(x, 0.5), alone((1, 2, 0)))
+        with pytest.raises(ppd.errors.ModelError, match=f"depends on the table 'x', .*{reason}"):
+            ppd.PartiallyPrivate("z", *UNLINKED[reason](x, y), marginalize=True)
+    assert model.free_RVs == []
 
 
 def test_tables_that_share_a_parameter():
