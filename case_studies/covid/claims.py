@@ -269,11 +269,11 @@ def enter_posteriors(study, table):
         )
 
 
-def enter_congenial(study, table, released, truth, effective):
+def enter_congenial(study, table, released, truth, effective, norm):
     """Enter claims on posteriors from releases of the congenial mechanisms, which have base measures (b) and (c)."""
     for epsilon, method in released:
         share = effective[epsilon, method]
-        text = f"{NAMES[method]}, epsilon {epsilon:g}, l1 loss"
+        text = f"{NAMES[method]}, epsilon {epsilon:g}, {norm} loss"
         for q, quantity in enumerate(QUANTITIES[:2]):
             held = [table.loc[(epsilon, method, size, quantity), "coverage"] for size in SIZES]
             study.claim(

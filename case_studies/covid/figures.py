@@ -139,7 +139,7 @@ def intervals(study, table, what, caption):
     _finish(study, what, figure, panels, caption, 3)
 
 
-def congenial(study, table, released, truth, which):
+def congenial(study, name, norm, table, released, truth, which):
     """Draw coverage of posteriors from congenial releases, and their errors beside those of the releases."""
     figure, panels = plt.subplots(2, 4, figsize=(12, 5.6), sharex=True, layout="constrained")
     sizes = ["small", "middle", "large"]
@@ -165,8 +165,8 @@ def congenial(study, table, released, truth, which):
     panels[0, 0].set_ylabel("share of 95 % intervals that\nhold the count")
     panels[1, 0].set_ylabel("root mean squared\nerror (persons)")
     figure.supxlabel("counties by population, in thirds", fontsize=10)
-    caption = "Posteriors given single releases of the congenial mechanisms (l1 loss); grey, 0.92 to 0.98."
-    _finish(study, "congenial_posteriors", figure, panels, caption, 2)
+    caption = f"Posteriors given single releases of the congenial mechanisms ({norm} loss); grey, 0.92 to 0.98."
+    _finish(study, f"{name}_posteriors", figure, panels, caption, 2)
 
 
 def one_month(study, released, estimates, table, month):

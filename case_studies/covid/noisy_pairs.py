@@ -21,9 +21,11 @@ from scipy.interpolate import CubicSpline
 from scipy.special import gammaln, logsumexp
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Array
 from ppdinf.errors import CountError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 
+from .l2_release_totals import L2Factors
 from .release_totals import ReleaseTotals, pair_sum
 
 REACH = 44.0  # log weights of larger counts this far below the largest are omitted
@@ -34,8 +36,19 @@ CONSTANT = np.empty(0), np.empty((5, 0))  # sums over releases that do not depen
 
 
 @jit
+def log_noise(z: Array, rate: float) -> Array:
+    """Return the log weight of noise: double geometric, or Gaussian with precision -rate if rate < 0."""
+    return -rate * np.abs(z) if rate > 0 else 0.5 * rate * z * z
+
+
+@jit
 def _share(c: int, d: int, reach: NDArray, sums: NDArray, rate: float) -> float:
-    """Return the weight of a pair over the total weight of its releases, which is at least that of no death."""
+    """Return the weight of a pair over the total weight of its releases, which is at least that of no death.
+
+    One row of sums are factors of deaths, which approximate it.
+    """
+    if sums.shape[0] == 1:
+        return sums[0, d]
     return 1 / max(pair_sum(c, d, reach, sums, rate, 1.0), np.exp(-rate * d)) if reach.size else 1.0
 
 
@@ -48,11 +61,12 @@ def _sum_smaller_counts(
     `goal` is a logarithm on the same scale as the sum. `reach` and `sums` are those of `release_totals`.
     """
     none = math.lgamma(c + b) - math.lgamma(c + a + b) + math.lgamma(a + b) - math.lgamma(b)  # P(0 | c)
-    scale, rise = none - rate * abs(noisy), np.exp(rate)
+    scale, rise = none + log_noise(noisy, rate), np.exp(abs(rate))
     total, weight, d = _share(c, 0, reach, sums, rate), 1.0, 0
     aim = np.exp(min(goal - scale, 700.0))
     while total < aim and d < c:
-        ratio = (c - d) / (d + 1.0) * (a + d) / (b + c - d - 1.0) * (rise if d < noisy else 1.0 / rise)
+        step = np.exp(rate * (d - noisy + 0.5)) if rate < 0 else rise if d < noisy else 1.0 / rise
+        ratio = (c - d) / (d + 1.0) * (a + d) / (b + c - d - 1.0) * step
         if d > noisy and ratio < 1 and weight * ratio < TINY * total * (1 - ratio):
             break
         weight *= ratio
@@ -92,7 +106,7 @@ def draw(
     share: ArrayLike,
     strength: float,
     total: int | None = None,
-    releases: ReleaseTotals | None = None,
+    releases: ReleaseTotals | L2Factors | None = None,
     draws: int = 1,
     rng: int | np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
@@ -103,7 +117,7 @@ def draw(
     larger, smaller : array_like of int, shape (J,)
         Noisy counts, which may be negative.
     rate : float
-        Rate of the double geometric noise, per person.
+        Rate of the double geometric noise, per person; if negative, the noise is Gaussian with precision ``-rate``.
     mean : array_like of float, shape (J,) or (K, J)
         Prior means of the larger counts, or one row for each of K equally probable scenarios. Scenarios are weighted by
         their posterior probabilities given the noisy counts and the total.
@@ -155,7 +169,7 @@ def draw(
     shares, shapes = (np.broadcast_to(np.asarray(v, dtype=np.float64), y.shape) for v in (share, shape))
     if not ((means > 0).all() and np.isfinite(means).all() and ((shares > 0) & (shares < 1)).all()):
         raise ModelError("prior means must be positive, and shares between 0 and 1")
-    if not (0 < rate < np.inf and (shapes > 0).all() and np.isfinite(shapes).all() and 0 < strength < np.inf):
+    if not (0 < abs(rate) < np.inf and (shapes > 0).all() and np.isfinite(shapes).all() and 0 < strength < np.inf):
         raise ModelError("rate, shape and strength must be positive numbers")
     generator = np.random.default_rng(rng)
     a, b = strength * shares, strength * (1 - shares)
@@ -225,7 +239,7 @@ def _window(
 def _log_weight(
     c: NDArray[np.int64], y: int, rate: float, odds: float, shape: float, of_cases: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    logs = gammaln(c + shape) - gammaln(c + 1.0) + c * odds - rate * np.abs(c - y)
+    logs = gammaln(c + shape) - gammaln(c + 1.0) + c * odds + log_noise(c - y, rate)
     return np.asarray(logs if of_cases is None else logs - of_cases[c])
 
 

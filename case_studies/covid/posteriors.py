@@ -10,6 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import beta, betabinom, gamma, nbinom, t
 
 from . import noisy_pairs
+from .l2_release_totals import L2Totals
 from .release_totals import REACH, ReleaseTotals
 
 DELTA_Z = 2
@@ -99,8 +100,8 @@ def posterior(noisy, repaired, table, history, month, epsilon, draws, rng):
     return {name: np.array(values, dtype=np.float32) for name, values in found.items()}
 
 
-def given_releases(released, alpha, table, history, month, epsilon, draws, rng):
-    """Return the posterior given each congenial l1 release, in the shape of `posterior`, and shares of effective draws.
+def given_releases(released, alpha, table, history, month, epsilon, draws, rng, norm="l1"):
+    """Return the posterior given each congenial release, in the shape of `posterior`, and shares of effective draws.
 
     `released` has the shape (replicates, counties, 2). `alpha` are the parameters of the Dirichlet-multinomial base
     measure of each county, or 1 for the counting measure.
@@ -114,19 +115,37 @@ def given_releases(released, alpha, table, history, month, epsilon, draws, rng):
     middle = prior["mean"][len(shares) // 2]
     spread = middle + middle**2 / prior["shape"]
     near = middle + (y[0, :, 0] - middle) * spread / (spread + 2 / rate**2)
-    near = np.stack([near, prior["share"] * near], axis=1).astype(np.int64)
+    near, width = np.stack([near, prior["share"] * near], axis=1).astype(np.int64), np.sqrt(y[0].size)
     for _ in range(ROUNDS):
-        totals = ReleaseTotals.of(alpha, rate, near, last)
-        drawn = np.stack([noisy_pairs.draw(*own.T, **prior, releases=totals, draws=draws, rng=rng) for own in y])
-        log_w = -totals.log_hit(drawn.reshape(-1, *table.shape)).reshape(drawn.shape[:2])
+        if norm == "l1":
+            totals = ReleaseTotals.of(alpha, rate, near, last)
+            drawn = np.stack([noisy_pairs.draw(*own.T, **prior, releases=totals, draws=draws, rng=rng) for own in y])
+            log_w = -totals.log_hit(drawn.reshape(-1, *table.shape)).reshape(drawn.shape[:2])
+        else:
+            totals = L2Totals.of(alpha, rate, near, int(last.max()))
+            parts = [l2_draws(own, totals, near, prior, draws, rng, width) for own in y]
+            drawn, log_w, away = (np.stack(each) for each in zip(*parts, strict=True))
         weights = np.exp(log_w - log_w.max(axis=1, keepdims=True))
         effective = weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1) / draws
         if effective.min() > ENOUGH:
             break
         worst = effective.argmin()  # the next tilt is that of its posterior mean
         near = np.average(drawn[worst], axis=0, weights=weights[worst]).astype(np.int64)
+        width = np.sqrt(np.average(away[worst], weights=weights[worst])) if norm == "l2" else width
     found = [summary(*each) for each in zip(drawn, weights, strict=True)]
     return np.array(found, dtype=np.float32), effective
+
+
+def l2_draws(y, totals, near, prior, draws, rng, v):
+    """Draw tables given a release, by Gaussian noise of width v: tables, log weights, and rate times distances."""
+    of_pairs = totals.factors(near, v)
+    noise = prior | {"rate": -((totals.rate / v) ** 2)}
+    drawn = noisy_pairs.draw(*y.T, **noise, releases=of_pairs, draws=draws, rng=rng)
+    away = totals.rate * np.sqrt(((drawn - y) ** 2.0).sum(axis=(1, 2)))
+    log_w = away**2 / (2 * v**2) - away - totals.log_total(drawn)
+    for j, (log_f, inverse) in enumerate(zip(of_pairs.reach, of_pairs.sums, strict=True)):
+        log_w += log_f[drawn[:, j, 0]] - np.log(inverse[0, drawn[:, j, 1]])
+    return drawn, log_w, away
 
 
 def summary(drawn, weights=None):

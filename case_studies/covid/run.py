@@ -181,8 +181,8 @@ def both_totals(study, truth, months, seed):
     )
 
 
-def congenial_posteriors(study, drawn, truth, history, jobs, releases, draws, workers):
-    """Infer from the l1 releases of both congenial mechanisms in some months; enter coverage, errors and weights."""
+def congenial_posteriors(study, name, norm, drawn, truth, history, jobs, releases, draws, workers):
+    """Infer from releases of both congenial mechanisms in some months; enter coverage, errors and weights."""
 
     def infer(rng, k):
         epsilon, t = jobs[k]
@@ -191,11 +191,11 @@ def congenial_posteriors(study, drawn, truth, history, jobs, releases, draws, wo
             ("congenial", np.ones(len(truth[t]))),
             ("prior", base_measure(truth[t - 1])),
         ):
-            own = drawn[epsilon, t][method, "l1"][:releases]
-            found[method] = posteriors.given_releases(own, alpha, truth[t], history, t, epsilon, draws, rng)
+            own = drawn[epsilon, t][method, norm][:releases]
+            found[method] = posteriors.given_releases(own, alpha, truth[t], history, t, epsilon, draws, rng, norm)
         return found
 
-    parts = study.replicates(infer, len(jobs), name="congenial", workers=workers, progress=True)
+    parts = study.replicates(infer, len(jobs), name=name, workers=workers, progress=True)
     months = sorted({t for _, t in jobs})
     found, released, effective = {}, {}, {}
     for epsilon in EPSILONS:
@@ -203,13 +203,13 @@ def congenial_posteriors(study, drawn, truth, history, jobs, releases, draws, wo
         for method in ("congenial", "prior"):
             found[epsilon, method] = np.stack([part[method][0] for part in own])
             effective[epsilon, method] = min(part[method][1].min() for part in own)
-            released[epsilon, method] = np.stack([drawn[epsilon, t][method, "l1"][:releases] for t in months])
+            released[epsilon, method] = np.stack([drawn[epsilon, t][method, norm][:releases] for t in months])
     exact = np.stack([truth[t] for t in months])
     table = claims.coverage(found, exact, claims.thirds(history[2]))
-    claims.enter_congenial(study, table, released, exact, effective)
-    figures.congenial(study, table, released, exact, claims.thirds(history[2]))
-    caption = "Posteriors from releases of both congenial mechanisms (l1 loss), by county size, in some months."
-    study.table("congenial_posteriors", table.map(float), caption)
+    claims.enter_congenial(study, table, released, exact, effective, norm)
+    figures.congenial(study, name, norm, table, released, exact, claims.thirds(history[2]))
+    caption = f"Posteriors from releases of both congenial mechanisms ({norm} loss), by county size, in some months."
+    study.table(f"{name}_posteriors", table.map(float), caption)
 
 
 def all_months(study, table, months, lengths, seed):
@@ -298,8 +298,9 @@ def main(output, *, quick=False, data=None, seed=1, workers=None):
     }
 
     part, releases = (inferred, 4) if quick else (months[1::4], 8)  # of each month
-    often = [job for job in jobs if job[1] in part]
-    congenial_posteriors(study, drawn, truth, (cases, deaths, persons), often, releases, draws // 2, workers)
+    inputs = drawn, truth, (cases, deaths, persons), [job for job in jobs if job[1] in part]
+    for name, norm, number in (("congenial", "l1", releases), ("congenial_l2", "l2", 2)):
+        congenial_posteriors(study, name, norm, *inputs, number, draws // 2, workers)
     exact = np.stack([truth[t] for t in months])
     errors = {
         key: claims.relative_errors(tables[..., 0], exact[:, np.newaxis, :, 0]) for key, tables in released.items()

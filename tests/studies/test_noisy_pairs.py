@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from chi_square import p_value_of_tables
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 from scipy.stats import betabinom, nbinom
 
-from case_studies.covid import noisy_pairs, release_totals
+from case_studies.covid import l2_release_totals, noisy_pairs, posteriors, release_totals
 from case_studies.covid.noisy_pairs import log_sums, smooth_sums
 from ppdinf.errors import CountError, ModelError
 
@@ -175,3 +175,23 @@ def test_weighted_draws_have_the_posterior_given_a_congenial_release(alpha):
     exact = np.exp(unscaled(tables, y, z, RATE) - log_c)
     assert p_value_of_tables(kept, tables, exact / exact.sum(), least=10) > ALARM
     assert p_value_of_tables(kept, tables, posterior(tables, y, z, RATE), least=10) < ALARM  # without C(x)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("alpha", [np.ones(3), np.array([0.4, 2.0, 1.1])], ids=["congenial", "prior-congenial"])
+def test_weighted_draws_have_the_posterior_given_a_congenial_l2_release(alpha, monkeypatch):
+    """Against the enumeration of all tables and of all their releases; the study's widths are further apart."""
+    monkeypatch.setattr(l2_release_totals, "STEP", 1 / 4)
+    tables, y, near = with_total(TOTAL), np.array([[3, 1], [0, 0], [3, 2]]), np.array([[3, 0], [1, 0], [2, 1]])
+    found = l2_release_totals.L2Totals.of(alpha, RATE, near, 30)
+    away = np.sqrt(((tables[:, np.newaxis] - tables) ** 2).sum(axis=(2, 3)))
+    base = (gammaln(tables[..., 0] + alpha) - gammaln(tables[..., 0] + 1.0)).sum(axis=1)
+    log_c = logsumexp(base - RATE * away, axis=1)
+    assert np.ptp(found.log_total(tables) - log_c) < 1e-3
+    assert np.ptp(log_c) > 1
+    drawn, log_w, _ = posteriors.l2_draws(y, found, near, PRIOR | {"total": TOTAL}, DRAWS // 2, 1, 2.0)
+    kept = drawn[np.random.default_rng(2).random(len(drawn)) < np.exp(log_w - log_w.max())]
+    exact = unscaled(tables, *y.T, 0.0) - RATE * np.sqrt(((tables - y) ** 2).sum(axis=(1, 2)))
+    for log_p, agrees in ((exact - log_c, True), (exact, False)):  # False: without C(x)
+        p = np.exp(log_p - logsumexp(log_p))
+        assert (p_value_of_tables(kept, tables, p, least=10) > ALARM) == agrees
