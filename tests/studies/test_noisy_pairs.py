@@ -195,3 +195,20 @@ def test_weighted_draws_have_the_posterior_given_a_congenial_l2_release(alpha, m
     for log_p, agrees in ((exact - log_c, True), (exact, False)):  # False: without C(x)
         p = np.exp(log_p - logsumexp(log_p))
         assert (p_value_of_tables(kept, tables, p, least=10) > ALARM) == agrees
+
+
+def test_total_weights_of_l2_releases_where_the_base_measure_is_steep():
+    """Counts far from the pair, of large base weight, decide its sum: those within nine deviations alone have less."""
+    m, rate = np.arange(12_000), 1 / 500
+    for alpha, theta in [(60.0, -0.05), (0.4, -0.09)]:
+        base, found = (
+            gammaln(m + alpha) - gammaln(m + 1.0) + theta * m,
+            [np.array([alpha]), 2000, theta, 1, np.empty(0)],
+        )
+        for c, d in [(0, 0), (30, 7), (700, 3), (6000, 20)]:
+            of_deaths = np.cumsum(np.exp(-((m - d) ** 2) * rate**2 / 2))
+            listed = base + np.log(of_deaths) - (m - c) ** 2 * rate**2 / 2
+            summed = l2_release_totals.L2Totals(rate, *found).log_products(np.array([[[c, d]]]), 1.0)[0, 0].real
+            assert summed == pytest.approx(logsumexp(listed), abs=1e-3)
+    near = np.abs(m - 6000) < 9 / rate
+    assert logsumexp(listed[near]) < logsumexp(listed) - 100
