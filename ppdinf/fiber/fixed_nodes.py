@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, bend, log_to_digamma, stirling
+from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, bend, log_of_ratio, log_to_digamma, stirling
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
 from ppdinf.fiber.sums_given_totals.node_sums import inverse, products, times
 
@@ -47,7 +47,8 @@ class FixedNodes(NamedTuple):
     """Nodes of kinds of cells: cell i is of kind ``cell[i, 0]`` and has waves from ``cell[i, 1]`` on."""
 
     # points of a kind are a block of `POINT` rows
-    # waves at points: exp(s x) and exp(-s x), then cosines and sines of u x and of 2 u x; at panels: exp(s A), exp(u B)
+    # waves at points: exp(s x) and exp(-s x), then cosines and sines of u x, 2 u x and 5 u x; at panels: exp(s A),
+    # exp(5 u B)
 
     cell: NDArray
     kind: NDArray
@@ -62,14 +63,10 @@ def _add_far(x: NDArray, log_x: NDArray, d: float, value: NDArray, psi: NDArray)
     """Add ``log Gamma(x + d) - log Gamma(x)``, without Stirling's series at x, and write digamma(x + d)."""
     for j in range(x.size):
         z = x[j] + d
-        # log(z / x) = e log 2 + 2 artanh(s), by operations that can be vectorized
+        # log(z / x) = e log 2 + log((1 + s) / (1 - s))
         e = (np.float64(z / x[j]).view(np.int64) - 4604544271217802189) >> 52
         y = x[j] * np.int64((e + 1023) << 52).view(np.float64)
-        s = (d if e == 0 else z - y) / (z + y)
-        t = s * s
-        w = 1.0 / 13 + t * (1.0 / 15 + t * (1.0 / 17 + t * (1.0 / 19 + t / 21)))
-        w = 1.0 / 5 + t * (1.0 / 7 + t * (1.0 / 9 + t * (1.0 / 11 + t * w)))
-        more = e * 0.6931471805599453 + 2.0 * s * (1.0 + t * (1.0 / 3 + t * w))
+        more = e * 0.6931471805599453 + log_of_ratio((d if e == 0 else z - y) / (z + y))
         value[j] += (z - 0.5) * more + d * (log_x[j] - 1.0) + stirling(z)
         psi[j] = more + log_x[j] + log_to_digamma(z)
 
@@ -80,11 +77,7 @@ def _log_of(x: float) -> float:
     bits = np.float64(x).view(np.int64)
     e = (bits - 4604544271217802189) >> 52  # the mantissa is in [sqrt(1/2), sqrt(2))
     m = np.int64(bits - (e << 52)).view(np.float64)
-    s = (m - 1.0) / (m + 1.0)
-    t = s * s
-    w = 1.0 / 13 + t * (1.0 / 15 + t * (1.0 / 17 + t * (1.0 / 19 + t / 21)))
-    w = 1.0 / 5 + t * (1.0 / 7 + t * (1.0 / 9 + t * (1.0 / 11 + t * w)))
-    return e * 0.6931471805599453 + 2.0 * s * (1.0 + t * (1.0 / 3 + t * w))
+    return e * 0.6931471805599453 + log_of_ratio((m - 1.0) / (m + 1.0))
 
 
 @vectorised
@@ -273,8 +266,7 @@ def by_fixed_nodes(
         point, bound = nodes.point[POINT * int(kind[FIRST]) : POINT * int(kind[LAST])], error[panels[n] : panels[n + 1]]
         of = nodes.panel[int(kind[PANELS]) : int(kind[PANELS_END])]
         _errors(of, point, kind, has, q, own, tilt, log_z[n], bound)
-        for r in range(bound.size):
-            lost += bound[r]
+        lost += bound.sum()
         if not free:
             peak[n] = _variation(point, kind, has, q, own, tilt, log_z[n], level)
         value += log_z[n] - own[0] - point[RISE * own.size // 3]
@@ -323,19 +315,27 @@ def by_fixed_nodes(
 
 
 @vectorised
-def _turned(turn: NDArray, real: NDArray, imaginary: NDArray) -> tuple[float, float, float, float]:
-    """Turn the weights of nodes by two frequencies; return their sums at both."""
-    a = b = c = d = 0.0
-    m = real.size
+def _turned(turn: NDArray, real: NDArray, imaginary: NDArray, re: NDArray, im: NDArray) -> None:
+    """Turn the weights of nodes by five frequencies; write sums at these and at two frequencies on either side."""
+    m, a, b = real.size, 0.0, 0.0
+    # of x exp(iz) and x exp(-iz), by the products of the parts of x with cos z and sin z
+    c1 = d1 = e1 = f1 = c2 = d2 = e2 = f2 = 0.0
     for j in range(m):
-        re, im = real[j], imaginary[j]
-        a += re * turn[j] - im * turn[m + j]
-        b += re * turn[m + j] + im * turn[j]
-        real[j] = re * turn[2 * m + j] - im * turn[3 * m + j]
-        imaginary[j] = re * turn[3 * m + j] + im * turn[2 * m + j]
-        c += real[j]
-        d += imaginary[j]
-    return a, b, c, d
+        x = real[j] * turn[4 * m + j] - imaginary[j] * turn[5 * m + j]
+        y = real[j] * turn[5 * m + j] + imaginary[j] * turn[4 * m + j]
+        real[j], imaginary[j] = x, y
+        a += x
+        b += y
+        c1 += x * turn[j]
+        d1 += x * turn[m + j]
+        e1 += y * turn[j]
+        f1 += y * turn[m + j]
+        c2 += x * turn[2 * m + j]
+        d2 += x * turn[3 * m + j]
+        e2 += y * turn[2 * m + j]
+        f2 += y * turn[3 * m + j]
+    re[0], re[1], re[2], re[3], re[4] = c2 + f2, c1 + f1, a, c1 - f1, c2 - f2
+    im[0], im[1], im[2], im[3], im[4] = e2 - d2, e1 - d1, b, e1 + d1, e2 + d2
 
 
 @vectorised
@@ -345,11 +345,10 @@ def _transformed(
 ) -> int:  # fmt: skip
     """Compute characteristic functions of cells, their relative errors, and log moment generating functions."""
     most = count = off.size
-    product, smallest, chord = np.ones(most), np.ones(most), np.empty(most)
+    product, smallest, more = np.ones(most), np.ones(most), np.empty(most)
+    chord = 1.0 / np.sin(0.5 * unit * np.arange(1, most + 1))
     longest = np.diff(start).max()
     real, imaginary = np.empty(longest), np.empty(longest)
-    for k in range(most):
-        chord[k] = 1.0 / math.sin(0.5 * unit * (k + 1))
     for n in range(members.size):
         weight, bound, at = p[start[n] : start[n + 1]], error[panels[n] : panels[n + 1]], int(nodes.cell[members[n], 1])
         m, number = weight.size, bound.size
@@ -358,29 +357,30 @@ def _transformed(
             for j in range(m):
                 mgf += weight[j] * wave[j]
             for q in range(number):
-                mgf += bound[q] * nodes.wave[at + 6 * m + q]
+                mgf += bound[q] * nodes.wave[at + 8 * m + q]
             log_mgf[side] += math.log(mgf)
-        turn = nodes.wave[at + 2 * m : at + 6 * m]
-        growth = nodes.wave[at + 6 * m + number : at + 6 * m + 2 * number]
-        _copy(weight, real)
-        imaginary[:m] = 0.0
-        for k in range(0, count, 2):
-            a, b, c, d = _turned(turn, real[:m], imaginary[:m])
-            for r in range(2):
-                re, im, more = (a, b, 0.0) if r == 0 else (c, d, 0.0)
-                for q in range(number):
-                    bound[q] *= growth[q]
-                    more += bound[q]
-                phi[n, k + r], phi[n, most + k + r] = re, im
-                size, largest = math.sqrt(re * re + im * im), peak[n] * chord[k + r]
-                off[k + r] += min(more, size + largest) / size
-                size = min(size + more, largest, 1.0)
-                product[k + r] *= max(size, smallest[k + r])
-                smallest[k + r] = min(smallest[k + r], size)
-        while count > 0 and max(product[count - 1], product[count - 2]) < drop:
-            count -= 2
-    for k in range(count):
-        size_of[k] = product[k] * smallest[k]
+        turn, re, im = nodes.wave[at + 2 * m : at + 8 * m], phi[n, :most], phi[n, most:]
+        growth = nodes.wave[at + 8 * m + number : at + 8 * m + 2 * number]
+        for j in range(m):  # the third frequency less five
+            real[j], imaginary[j] = weight[j] * turn[2 * m + j], -weight[j] * turn[3 * m + j]
+        lost = bound.sum()
+        for k in range(0, count, 5):
+            _turned(turn, real[:m], imaginary[:m], re[k : k + 5], im[k : k + 5])
+            before, lost = lost, 0.0
+            for q in range(number):
+                bound[q] *= growth[q]
+                lost += bound[q]
+            for r in range(5):  # bounds are convex in the frequency
+                more[k + r] = before + 0.2 * (r + 1) * (lost - before)
+        for k in range(count):
+            size, largest = math.sqrt(re[k] * re[k] + im[k] * im[k]), peak[n] * chord[k]
+            off[k] += min(more[k], size + largest) / size
+            size = min(size + more[k], largest, 1.0)
+            product[k] *= max(size, smallest[k])
+            smallest[k] = min(smallest[k], size)
+        while count > 0 and product[count - 5 : count].max() < drop:
+            count -= 5
+    size_of[:] = product * smallest
     return count
 
 
@@ -390,15 +390,23 @@ def _posterior(
 ) -> None:
     """Multiply p by ``Re(constant + sum_k others_k exp(iu_k x))`` at the nodes of a cell, by Horner's rule."""
     count, m, at = others.size // 2, p.size, int(nodes.cell[i, 1]) + 2 * p.size
-    cosine, sine = nodes.wave[at : at + m], nodes.wave[at + m : at + 2 * m]
+    turn, o, q = nodes.wave[at : at + 6 * m], others[:count], others[count:]
     real[:] = imaginary[:] = 0.0
-    for k in range(count - 2, -1, -2):
-        a, b, c, d = others[k], others[count + k], others[k + 1], others[count + k + 1]
+    for k in range(count - 5, -1, -5):
+        # of the middle frequency; sums and differences of those one and two above and below
+        a, b = o[k + 2], q[k + 2]
+        c1, d1, e1, f1 = o[k + 3] + o[k + 1], q[k + 3] - q[k + 1], q[k + 3] + q[k + 1], o[k + 3] - o[k + 1]
+        c2, d2, e2, f2 = o[k + 4] + o[k], q[k + 4] - q[k], q[k + 4] + q[k], o[k + 4] - o[k]
         for j in range(m):
-            re, im = c + real[j] * cosine[j] - imaginary[j] * sine[j], d + real[j] * sine[j] + imaginary[j] * cosine[j]
-            real[j], imaginary[j] = a + re * cosine[j] - im * sine[j], b + re * sine[j] + im * cosine[j]
-    for j in range(m):
-        p[j] *= constant + real[j] * cosine[j] - imaginary[j] * sine[j]
+            x = a + real[j] * turn[4 * m + j] - imaginary[j] * turn[5 * m + j]
+            y = b + real[j] * turn[5 * m + j] + imaginary[j] * turn[4 * m + j]
+            x += c1 * turn[j] - d1 * turn[m + j] + c2 * turn[2 * m + j] - d2 * turn[3 * m + j]
+            y += e1 * turn[j] + f1 * turn[m + j] + e2 * turn[2 * m + j] + f2 * turn[3 * m + j]
+            real[j], imaginary[j] = x, y
+    for j in range(m):  # times exp(3iux)
+        x, y = turn[j] * turn[2 * m + j], turn[m + j] * turn[3 * m + j]
+        z = turn[m + j] * turn[2 * m + j] + turn[j] * turn[3 * m + j]
+        p[j] *= constant + real[j] * (x - y) - imaginary[j] * z
 
 
 @vectorised

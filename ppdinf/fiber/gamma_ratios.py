@@ -58,6 +58,15 @@ def log_to_digamma(z: float) -> float:
 
 
 @vectorised
+def log_of_ratio(s: float) -> float:
+    """Return ``log((1 + s) / (1 - s))`` for |s| < 0.18, by operations that can be vectorized."""
+    t = s * s
+    w = 1.0 / 13 + t * (1.0 / 15 + t * (1.0 / 17 + t * (1.0 / 19 + t / 21)))
+    w = 1.0 / 5 + t * (1.0 / 7 + t * (1.0 / 9 + t * (1.0 / 11 + t * w)))
+    return 2.0 * s * (1.0 + t * (1.0 / 3 + t * w))
+
+
+@vectorised
 def _log_gamma(z: float) -> tuple[float, float]:
     """Return the log gamma function and its derivative."""
     product, terms = 1.0, 0.0
@@ -112,7 +121,7 @@ def _add_ratio_of_large(
     log_c, move = math.log(c), positive - c
     rest = of_c - of_positive if positive < LARGE else 0.0  # rounding differs between calls
     slope_of_c = (slope_of_c - slope if positive < LARGE else 0.0) - log_to_digamma(c)
-    near = abs(gap) < 0.2 * least  # then log(a / b) = 2 artanh(gap / (a + b)), without cancellation
+    near = abs(gap) < 0.2 * least  # then log(a / b) is computed without cancellation
     for j in range(z.size):
         a, b, x = z[j] + positive, z[j] + negative, z[j] + move
         more = math.log1p(x / c)
@@ -120,11 +129,7 @@ def _add_ratio_of_large(
         psi[j] += more + log_to_digamma(a) + slope_of_c
         value[j] += stirling(a) - stirling(b)
         if near:
-            s = gap / (a + b)
-            t = s * s
-            w = 1.0 / 9 + t * (1.0 / 11 + t * (1.0 / 13 + t * (1.0 / 15 + t / 17)))
-            value[j] += gap * log_a - gap - of_positive
-            value[j] += 2.0 * (b - 0.5) * s * (1.0 + t * (1.0 / 3 + t * (1.0 / 5 + t * (1.0 / 7 + t * w))))
+            value[j] += gap * log_a - gap - of_positive + (b - 0.5) * log_of_ratio(gap / (a + b))
         else:
             value[j] += (c - 0.5) * more + x * (log_a - 1.0) - stirling(c) + rest
             value[j] -= (b - 0.5) * math.log(b) - b + HALF_LOG_2PI

@@ -57,8 +57,7 @@ def by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, ou
             if begin < end:
                 at = begin - lower[n]
                 size = end - begin
-                for k in range(size):
-                    x[k] = 1.0 * (begin + k)
+                x[:size] = np.arange(begin, end)
                 into = logw[n, at : at + size]
                 into[:] = 0.0
                 log_weights(cells, members[n], cells.segment[s], 0.0, x[:size], into, up[:size], down[:size])
@@ -66,23 +65,17 @@ def by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, ou
     if free:
         rows, value = probabilities(w, np.arange(1), 0.0)
     else:
-        room = target
-        for n in range(d):
-            room -= lower[n]
-        value, rows, _ = block_of(w, np.arange(d), room, False)
+        value, rows, _ = block_of(w, np.arange(d), target - int(lower.sum()), False)
     if not value > -np.inf:
         return value
     for n in range(d):
         i, p = members[n], row_of(rows, n)
-        for k in range(p.size):
-            x[k] = 1.0 * (lower[n] + rows.first[n] + k)
         size = p.size
+        x[:size] = lower[n] + rows.first[n] + np.arange(size)
         log_weights(cells, i, cells.segment[0], 0.0, x[:size], logw[0, :size], up[:size], down[:size])
         out[i, :] = 0.0
-        for k in range(size):
-            out[i, ETA] += p[k] * x[k]
-            out[i, ALPHA] += p[k] * up[k]
-            out[i, BETA] += p[k] * down[k]
+        out[i, ETA], out[i, ALPHA] = (p * x[:size]).sum(), (p * up[:size]).sum()
+        out[i, BETA] = (p * down[:size]).sum()
     return value
 
 

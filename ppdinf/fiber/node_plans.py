@@ -31,7 +31,7 @@ MOST_NODES, SINGLES = 24, 16  # largest number of nodes of a panel, and of integ
 SAMPLE = 300  # counts of a cell at which reference weights are computed
 RATES = np.array([2.0, 3.0, 4.0, 5.5, 7.5])  # of Chernoff's inequality, times 1 / standard deviation of the sum
 DROP = 33.0  # omitted frequencies and aliasing are below exp(-DROP)
-MOST_FREQUENCIES = 128
+MOST_FREQUENCIES = 130  # numbers of frequencies are multiples of five
 MOST_CELLS = 2**12  # largest number of different cells: about 5 seconds
 
 
@@ -229,12 +229,8 @@ def _points(cell: _Cell, precision: Reals) -> tuple[Reals, Reals, Reals]:
     kind = np.zeros(KIND)
     kind[1:5] = alpha, cell.high, cell.low, cell.high
     own = np.flatnonzero(is_end)
-    kind[[at.CENTRE, at.LAST, at.LOW_END, at.HIGH_END]] = (
-        cell.centre,
-        x.size,
-        np.sum(x < SHIFT),
-        np.sum(cell.high - 1 - x >= SHIFT),
-    )
+    kind[[at.CENTRE, at.LAST]] = cell.centre, x.size
+    kind[[at.LOW_END, at.HIGH_END]] = np.sum(x < SHIFT), np.sum(cell.high - 1 - x >= SHIFT)
     kind[[at.PANELS_END, at.SEGMENTS, at.LINEAR_NOISE]] = len(panel), len(set(of)), (cell.segment[:, SQUARE] == 0).all()
     kind[at.ENDS :] = np.append(own, np.full(MOST_ENDS - own.size, -1))
     ellipse = np.array(panel).reshape(-1, PANEL)
@@ -259,7 +255,7 @@ def _grid(cells: list[_Cell], times: NDArray[np.int64]) -> tuple[int, int, float
     need = (log_mgf.max(axis=(1, 2)) + small) / (RATES / sd)
     if not need.min() < np.inf:
         return 0, 0, 0.0
-    modulus = 4 * (int(1.05 * need.min() + 1.5 * sd) // 4 + 1)
+    modulus = 10 * (int(1.05 * need.min() + 1.5 * sd) // 10 + 1)
     most = min(modulus // 2, MOST_FREQUENCIES)
     chord = np.sin(np.pi * np.arange(1, most + 1) / modulus)[:, None]
     fall, largest = np.zeros((most, variance.size)), np.zeros((most, variance.size))
@@ -267,7 +263,7 @@ def _grid(cells: list[_Cell], times: NDArray[np.int64]) -> tuple[int, int, float
         part = -np.log(np.minimum(1.1 * cell.peak[flat] / chord, 1))
         fall, largest = fall + n * part, np.maximum(largest, part)
     enough = np.flatnonzero((fall - largest >= small).all(axis=1))
-    count = 2 * (int(enough[0]) // 2 + 1) if enough.size else most
+    count = 5 * (int(enough[0]) // 5 + 1) if enough.size else most
     return modulus, count, RATES[need.argmin()] / sd
 
 
@@ -318,10 +314,10 @@ def plan_nodes(
             if b >= 0 and group[b, FREQUENCIES]:
                 ends = cells[n].counts[[0, -1]] - cells[n].centre
                 x, turns = rate * np.clip(point[at.AT], *ends), unit * point[at.AT]
-                waves += [np.exp(x), np.exp(-x), np.cos(turns), np.sin(turns), np.cos(2 * turns), np.sin(2 * turns)]
+                waves += [np.exp(x), np.exp(-x), *(wave(k * turns) for k in (1, 2, 5) for wave in (np.cos, np.sin))]
                 with np.errstate(over="ignore"):  # an infinite bound is valid
-                    waves += [np.exp(rate * panel[:, at.ACROSS]), np.exp(unit * panel[:, at.ALONG])]
-                sizes[2] += sum(map(len, waves[-8:]))
+                    waves += [np.exp(rate * panel[:, at.ACROSS]), np.exp(5 * unit * panel[:, at.ALONG])]
+                sizes[2] += sum(map(len, waves[-10:]))
             sizes[:2] += point.shape[1], len(panel)
     return FixedNodes(
         of_cell, np.array(kinds), np.concatenate(points), np.concatenate(panels), group, np.concatenate(waves)
