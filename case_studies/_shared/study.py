@@ -183,13 +183,18 @@ class Study:
         unexplained = [claim.claim for claim in failed if not claim.reason]
         page = replace(self._page, parts=[])
         if self.claims:
-            page.verdict = f"{results.count('holds')} of {len(results)} claims hold."
+            holding, undecided = results.count("holds"), results.count("too few replicates")
+            open_claims = f"; undecided for lack of replicates: {undecided}" if undecided else ""
+            page.verdict = f"{holding} of {len(results)} claims hold; failed: {len(failed)}{open_claims}."
             page.ok = False if unexplained else None if len(set(results)) > 1 or failed else True
             page.finding = f"Claims that fail: {'; '.join(claim.claim for claim in failed)}." if failed else ""
             page.add("Claims and results")
-            columns = ["claim", "source", "there", "here", "reason", "result"]
-            rows = [(c.claim, c.source, c.there, c.here, c.reason, c.result) for c in self.claims]
+            columns = ["claim", "result", "source", "there", "here", "reason"]
+            rows = [(c.claim, c.result, c.source, c.there, c.here, c.reason) for c in self.claims]
             marks = {k: {"holds": "pass", "fails": "fail"}.get(result, "") for k, result in enumerate(results)}
-            page.table(pd.DataFrame(rows, columns=columns), "", labels=len(columns), marks=marks, wrapped=True)
+            table = pd.DataFrame(rows, columns=columns)
+            if not table["reason"].any():
+                table = table.drop(columns="reason")
+            page.table(table, "", labels=len(columns), marks=marks, wrapped=True)
         page.parts += self._page.parts
         page.write(self.output / "report.html")

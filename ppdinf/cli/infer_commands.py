@@ -83,8 +83,7 @@ def infer(
         _regression(console, release, file, formula, family, covariates, output, sampling)
         return
     settings = {"name": name, "exposure": exposure, "previous": previous, **sampling}
-    title = f"{name.capitalize()} from {file.name}"
-    analysis = run(console, release, settings, output, title, file.name)
+    analysis = run(console, release, settings, output, f"{name.capitalize()} from {file.name}", file.name)
     if not analysis.diagnosis.ok:
         raise typer.Exit(1)
 
@@ -147,8 +146,7 @@ def run(
     make_folder(output)
     for written in ("report.html", "posterior.csv", *(f"{figure}.png" for figure in FIGURES)):
         require_replaceable(output / written)
-    live = console.is_terminal
-    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=live):
+    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=console.is_terminal):
         analysis = replace(analyse_rates(release, **settings, progressbar=True), truth=truth)
     with stage(console, "Drawing figures"):
         finding = write_report(analysis, output / "report.html", title=title, release_file=file, about=about)

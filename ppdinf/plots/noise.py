@@ -206,10 +206,8 @@ def plot_scores(scores: xr.Dataset) -> Figure:
     >>> [label.get_text() for label in ppd.plots.plot_scores(scores).axes[0].get_yticklabels()]
     ['noisy']
     """
-    rmse, coverage = (scores[name].values for name in ("rmse", "coverage"))
     methods = scores["analysis"].values
-    errors_of = rmse.reshape(methods.size, -1)
-    shares_of = coverage.reshape(methods.size, -1)
+    errors_of, shares_of = (scores[name].values.reshape(methods.size, -1) for name in ("rmse", "coverage"))
     together = np.sqrt((errors_of**2).mean(axis=1))
     order = np.argsort(together)
     dots: dict[str, Any] = {"color": POSTERIOR, "alpha": 0.4, "markersize": 4}

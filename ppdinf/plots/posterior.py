@@ -19,6 +19,7 @@ from ppdinf.plots.style import INK, NAIVE, POSTERIOR, QUIET, clean, count_axis, 
 from ppdinf.releases import Release
 
 PROBABILITY = 0.9
+TAILS = ((1 - PROBABILITY) / 2, (1 + PROBABILITY) / 2)
 ROWS = 80
 """Number of rows that are readable on one page."""
 
@@ -26,11 +27,10 @@ ROWS = 80
 def naive_interval(counts: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return the exact Poisson interval for the mean of each count, as if the counts were true."""
     counts = np.asarray(counts)
-    tail = (1 - PROBABILITY) / 2
     known = counts >= 0
     k = np.where(known, counts, 1)
-    lower = np.where(k > 0, gamma.ppf(tail, np.maximum(k, 1)), 0.0)
-    upper = gamma.ppf(1 - tail, k + 1)
+    lower = np.where(k > 0, gamma.ppf(TAILS[0], np.maximum(k, 1)), 0.0)
+    upper = gamma.ppf(TAILS[1], k + 1)
     return np.where(known, lower, np.nan), np.where(known, upper, np.nan)
 
 
@@ -160,8 +160,7 @@ def _places(labels: pd.Index, wanted: np.ndarray, where: str) -> np.ndarray:
 
 
 def _interval(draws: np.ndarray) -> np.ndarray:
-    tail = (1 - PROBABILITY) / 2
-    return np.quantile(draws, [tail, 1 - tail], axis=0)
+    return np.quantile(draws, TAILS, axis=0)
 
 
 def _counts_panel(axes: Axes, draws: np.ndarray, released: np.ndarray, truth: np.ndarray | None) -> None:

@@ -209,9 +209,7 @@ def plot_intervals(table: pd.DataFrame) -> Figure:
         label_rows(axes, [label_text(label) for label in shown.index], marked, "disclosed")
         axes.set_ylabel(f"{some}in the order of the table", fontsize=8)
         clean(axes)
-        keys = [KEYS[column] for column in KEYS if column in columns]
-        if not marked.any():
-            keys = [key for key in keys if key is not KEYS["disclosed"]]
+        keys = [KEYS[column] for column in KEYS if column in columns and (column != "disclosed" or marked.any())]
         handles = [Line2D([], [], markersize=4, label=text, **style) for text, style in keys]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(keys), frameon=False, fontsize=7.5)
     return figure

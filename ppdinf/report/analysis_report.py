@@ -21,6 +21,7 @@ from ppdinf.diagnostics import Diagnosis, diagnose
 from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.models import sample_confidential, summary
 from ppdinf.models.rates import draw_rates, rate_model
+from ppdinf.plots.posterior import PROBABILITY
 from ppdinf.releases import Release
 from ppdinf.releases.rate_inputs import effects, exposures, require_rates
 from ppdinf.report.page import FAILED, Page, base64_of, listed, png
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-PROBABILITY = 0.9
 PER = 100_000
 FIGURES = ("posterior", "noise", "chains")
 COUNTS = ("posterior_mean", "posterior_lower", "posterior_upper")

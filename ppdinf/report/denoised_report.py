@@ -15,10 +15,9 @@ from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.plots import plot_cells, plot_intervals
-from ppdinf.plots.uncertainty import LONGEST, label_text
+from ppdinf.plots.uncertainty import COLUMNS, LONGEST, label_text
 from ppdinf.report.page import FAILED, Page, listed
 
-COLUMNS = 40  # largest number of columns of the figure of all cells
 SECONDS = 20.0  # time limit of the bounds
 UNCERTAIN = 0.3  # margin of error divided by the estimate
 

@@ -58,10 +58,9 @@ class Page:
         wrapped: bool = False,
     ) -> None:
         """Append a table whose first columns are labels; `marks` are classes of rows, by position."""
-        known = marks or {}
         digits = [_digits(column) for _, column in table.items()]
         rows = [
-            (known.get(k, ""), [*map(str, row[:labels]), *map(number, row[labels:], digits[labels:])])
+            ((marks or {}).get(k, ""), [*map(str, row[:labels]), *map(number, row[labels:], digits[labels:])])
             for k, row in enumerate(table.head(LISTED).itertuples(index=False, name=None))
         ]
         if len(table) > LISTED:
@@ -72,7 +71,8 @@ class Page:
     def write(self, path: str | PathLike[str], template: str = "page.html.j2", **values: object) -> None:
         """Write the page by a template, with further values for it; an existing file is replaced."""
         page = environment().get_template(template)
-        write_atomically(path, page.render(**vars(self), **values, versions=versions()))
+        versions = [*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())]
+        write_atomically(path, page.render(**vars(self), **values, versions=versions))
 
 
 def environment() -> Environment:
@@ -81,11 +81,6 @@ def environment() -> Environment:
     templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["number"] = number
     return templates
-
-
-def versions() -> list[tuple[str, str]]:
-    """Return names and versions of the packages that made a page."""
-    return [(name, version(name)) for name in PACKAGES] + [("Python", platform.python_version())]
 
 
 def _digits(column: pd.Series) -> int:

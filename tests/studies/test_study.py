@@ -154,7 +154,7 @@ def test_claims_have_three_results_in_quick_and_in_whole_runs(tmp_path, capsys):
     assert [claim["holds"] for claim in claims] == [True, None, False]
     page = (tmp_path / "report.html").read_text()
     assert '<td class="text">too few replicates</td>' in page
-    assert "1 of 3 claims hold." in page.split("<table")[0]
+    assert "1 of 3 claims hold; failed: 1; undecided for lack of replicates: 1." in page.split("<table")[0]
     assert '<body class="open">' in page  # every claim that fails has a reason
     made.claim("wrong", "here", 1, 2, holds=False)
     made.write(progress=False)
