@@ -230,7 +230,6 @@ def demo(
     file = output / f"cases-{month}.ppd"
     make_folder(output)
     mechanism = ppd.GeneralizedLaplace(public, epsilon=epsilon)
-    notes(console, mechanism.guarantee.describe_unit())
     with plain_warnings(console), stage(console, f"Releasing {table.size} counts, epsilon = {epsilon}"):
         mechanism.release(table).save(file, overwrite=True)
     release = ppd.read_release(file)  # from here on only the file is used, as by an analyst

@@ -89,7 +89,7 @@ def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:
     threshold = limit(len(rhat) - len(unknown), chains)
     high = rhat[(rhat > threshold) & (rhat <= NO_OVERLAP)]
     if len(high):
-        many = f", above the limit for the largest of {len(rhat)}" if len(rhat) > 1 else ""
+        many = f" among {len(rhat)} numbers," if len(rhat) > 1 else ""
         problems.append(
             f"R-hat is up to {format_rhat(high.max(), threshold)}{many} for {_listed(high.index)}: the chains have not "
             "mixed. Draw longer (draws=, tune=) or reparametrize (centered or non-centered effects)."
