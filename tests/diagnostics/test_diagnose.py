@@ -1,5 +1,6 @@
 """Diagnostics must fail where PyMC and ArviZ report nothing."""
 
+import importlib
 import warnings
 
 import arviz as az
@@ -9,6 +10,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from arviz_base import rcParams
 from arviz_stats.base import array_stats
 from posteriors_by_quadrature import POSTERIORS, draws_of, exact, model_of
 
@@ -166,9 +168,31 @@ def test_rows_are_named_after_their_own_cells_where_a_rate_has_a_dimension_of_th
     found = convergence(posterior["x"])
     assert found.index[found["r_hat"].isna()].tolist() == ["x[0, 1]", "x[1, 1]"]
     assert found["r_hat"].idxmax() == "x[1, 0]"
-    for i, j in np.ndindex(2, 3):
-        expected = float(array_stats.ess(apart[:, :, i, j], method="bulk"))
-        assert found.loc[f"x[{i}, {j}]", "ess_bulk"] == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize("length", [4, 5, 6, 50, 101])
+def test_statistics_are_those_of_arviz(chains, length, monkeypatch):
+    """Numbers of every dependence, whole numbers, two values and constants. Wrong: chains that are not split."""
+    draws = np.random.default_rng(length).normal(size=(chains, length, 24))
+    for t in range(1, length):
+        draws[:, t] += np.linspace(-0.95, 0.99, 24) * draws[:, t - 1]
+    draws[..., ::3] = np.rint(draws[..., ::3])
+    draws[..., 1::6] = draws[..., 1::6] > 1
+    upper = rcParams["stats.ci_prob"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = [
+            [array_stats.ess(own, method="bulk"), array_stats.ess(own, method="tail", prob=(1 - upper, upper)),
+             array_stats.rhat(own) if chains > 1 else np.nan]
+            for own in np.moveaxis(draws, 2, 0)
+        ]  # fmt: skip
+    labelled = xr.DataArray(draws, dims=("chain", "draw", "k"), name="v")
+    np.testing.assert_allclose(convergence(labelled), expected, rtol=1e-9)
+    module = importlib.import_module("ppdinf.diagnostics.convergence")
+    monkeypatch.setattr(module, "TOGETHER", 5 * chains * length)
+    np.testing.assert_allclose(convergence(labelled), expected, rtol=1e-9)
+    monkeypatch.setattr(module, "_halves", lambda values: np.concatenate([values, values], axis=1).astype(float))
+    assert not np.allclose(convergence(labelled), expected, rtol=1e-3, equal_nan=True)
 
 
 @pytest.mark.parametrize("length", [3, 4])

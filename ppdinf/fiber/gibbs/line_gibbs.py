@@ -51,9 +51,21 @@ class CellWeights(NamedTuple):
 
 def cell_weights(lower: Ints, log_weights: Reals, *, with_sums: bool = False) -> CellWeights:
     """Return the weights of counts for `walk`; ``-inf`` outside of the support."""
-    top = np.maximum(log_weights.max(axis=1, keepdims=True), np.finfo(np.float64).min)
-    logs = np.ascontiguousarray(log_weights - top)
-    return CellWeights(lower, logs, np.empty((0, 0)) if with_sums else np.exp(logs), (logs == 0).all(axis=1))
+    logs, flat = np.empty(log_weights.shape), np.empty(len(log_weights), dtype=np.bool_)
+    _relative(log_weights, logs, flat)
+    return CellWeights(lower, logs, np.empty((0, 0)) if with_sums else np.exp(logs), flat)
+
+
+@jit
+def _relative(log_weights: Reals, out: Reals, flat: NDArray[np.bool_]) -> None:
+    """Write log weights relative to the largest of their rows, and whether all weights of a row are equal."""
+    for i in range(flat.size):
+        top, least = -np.finfo(np.float64).max, np.inf
+        for weight in log_weights[i]:
+            top, least = max(top, weight), min(least, weight)
+        for k in range(out.shape[1]):
+            out[i, k] = log_weights[i, k] - top
+        flat[i] = least == top
 
 
 @jit
