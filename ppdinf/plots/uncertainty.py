@@ -226,8 +226,10 @@ def _chosen_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     else:
         rank = (table["most"] - table["least"]).replace(0, np.inf)  # single counts are published or disclosed
         choice = "the narrowest ranges of several counts"
-    chosen = np.lexsort((rank, ~table["disclosed"].to_numpy(bool)))[:LONGEST]
-    return table.iloc[np.sort(chosen)], f"{LONGEST} of {len(table)}: disclosed ones and {choice}; "
+    disclosed = table["disclosed"].to_numpy(bool)
+    chosen = np.lexsort((rank, ~disclosed))[:LONGEST]
+    words = "disclosed ones and " * any(disclosed) + choice
+    return table.iloc[np.sort(chosen)], f"{LONGEST} of {len(table)}: {words}; "
 
 
 def label_text(label: object) -> str:

@@ -54,10 +54,10 @@ def write_denoised(
     if "least" in table:
         columns += "; least and most are possible given the published ranges, rounded numbers and exact sums"
     page.add("Every row")
-    shown = table.drop(columns=["published", "disclosed"], errors="ignore").reset_index(allow_duplicates=True)
+    shown = table.drop(columns="disclosed", errors="ignore").reset_index(allow_duplicates=True)
     marks = dict.fromkeys(np.flatnonzero(table["disclosed"]).tolist(), "marked") if hidden else {}
-    columns += "; marked rows are not published but determined." if hidden else "."
-    page.table(shown, columns, labels=table.index.nlevels, marks=marks)
+    marked = "; marked rows are not published but determined" if hidden else ""
+    page.table(shown, f"{columns}{marked}.", labels=table.index.nlevels, marks=marks)
     page.add("Published measurements", _exact(posterior))
     page.table(_published(posterior), "Published sums, statement by statement; a law may have a scale for each sum.")
     ess, r_hat = posterior.convergence["ess_bulk"].min(), posterior.convergence["r_hat"].max()
@@ -87,7 +87,7 @@ def plot_denoised(posterior: Denoised, statement: Public | None) -> Figure:
 def _exact(posterior: Denoised) -> str:
     data = posterior.data
     sizes = ", ".join(f"{n} of {dim}" for dim, n in zip(data.dims, data.shape, strict=True))
-    exact = [f"{name}: {value:,}" for name, value in zip(data.public.names, data.public.values.tolist(), strict=True)]
+    exact = [f"{value:,} ({name})" for name, value in zip(data.public.names, data.public.values.tolist(), strict=True)]
     values = f" Values: {listed(exact, 12)}." if exact else ""
     return f"{data.frame.size:,} cells: {sizes}. {data.public.public}{values}"
 

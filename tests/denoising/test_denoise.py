@@ -269,7 +269,7 @@ def test_report_shows_the_bounds_of_ranges(tmp_path):
     ppd.denoise(seen, draws=50, rng=1, progressbar=False).report(tmp_path / "page.html")
     text = re.sub(r"(\s|<[^>]+>)+", " ", (tmp_path / "page.html").read_text(encoding="utf-8"))
     assert "margin_of_error least most" in text
-    assert re.search(r"A f [\d. ]+ 2 4 A m", text)
+    assert re.search(r"A f [\d. ]+ 2 4 – A m", text)
     assert "Not published but determined, 1 of 4: B, m" in text
 
 
