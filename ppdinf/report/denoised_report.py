@@ -26,16 +26,15 @@ def write_denoised(
     posterior: Denoised, path: str | PathLike[str], statement: Public | None = None, title: str = ""
 ) -> None:
     """Write the page; see `Denoised.report`."""
-    data = posterior.data
     problems = posterior.problems
     table = intervals_of(posterior, statement)
     hidden = table.index[table["disclosed"]].map(label_text).tolist() if "disclosed" in table else []
-    wide = (table["upper"] - table["lower"]) / 2 > UNCERTAIN * table["estimate"]
+    wide = table["margin_of_error"] > UNCERTAIN * table["estimate"]
     finding = f"In {wide.sum()} of {len(table)} rows the margin of error exceeds {UNCERTAIN:.0%} of the estimate."
     if hidden:
         finding += f" Not published but determined, {len(hidden)} of {len(table)}: {listed(hidden)}."
     page = Page(
-        title or f"Counts by {' and '.join(data.dims)}",
+        title or f"Counts by {' and '.join(posterior.data.dims)}",
         "Confidential counts given all published noisy and exact sums.",
         verdict="Do not use these counts yet: checks failed." if problems else "The chains agree about every cell.",
         ok=not problems,
