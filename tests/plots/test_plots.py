@@ -116,11 +116,11 @@ def test_a_large_table_shows_its_smallest_cells():
     assert labels == [f"c{i}" for i in range(79, -1, -1)]
 
 
-def test_a_rate_that_would_press_the_others_together_is_printed_at_the_edge():
-    """One of 40 counties has 1 person; a truth is drawn as bars; the order of the rows is stated."""
-    persons = np.r_[np.full(39, 1000), 1]
+def test_rates_that_would_press_the_others_together_are_printed_at_the_edges():
+    """Two of 40 counties have 1 person; a truth is drawn as bars; the order of the rows is stated."""
+    persons, released = np.r_[np.full(38, 1000), 1, 1], np.r_[np.full(39, 5), -5]
     labels = {"county": [f"c{i}" for i in range(40)], "persons": ("county", persons)}
-    table = xr.DataArray(np.full(40, 5), dims="county", coords=labels)
+    table = xr.DataArray(released, dims="county", coords=labels)
     public = ppd.invariants.total() & ppd.invariants.covariates("persons")
     release = ppd.Release(table, ppd.GeneralizedLaplace(public, epsilon=1))
     draws = xr.Dataset(
@@ -131,12 +131,15 @@ def test_a_rate_that_would_press_the_others_together_is_printed_at_the_edge():
     counts, rates = plot_posterior_table(
         idata, release, "n", rate="rate", exposure="persons", truth=table[::-1] + np.arange(40)
     ).axes
+    assert -200 < rates.get_xlim()[0] < 0
     assert rates.get_xlim()[1] < 2000
     assert [text.get_text() for text in rates.texts] == [
-        f"to {naive_interval([5])[1][0] * 1e5:,.0f} \N{RIGHTWARDS ARROW}"
-    ]
+        f"to {naive_interval([5])[1][0] * 1e5:,.0f} \N{RIGHTWARDS ARROW}", "\N{LEFTWARDS ARROW} -500,000"
+    ]  # fmt: skip
     assert counts.get_ylabel() == "by decreasing persons"
-    assert any(line.get_marker() == "|" and (line.get_xdata() == 44 - np.arange(40)).all() for line in counts.lines)
+    assert any(
+        line.get_marker() == "|" and (line.get_xdata() == released + 39 - np.arange(40)).all() for line in counts.lines
+    )
 
 
 def test_intervals_show_disclosed_cells_first():
