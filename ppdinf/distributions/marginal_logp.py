@@ -145,6 +145,16 @@ def logp_natural(
     table = np.ascontiguousarray(logh, dtype=np.float64)
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
-    table, row = np.unique(table, axis=0, return_inverse=True)  # cells with the same noisy count share a row
-    row = row.astype(np.int64)
+    table, row = _distinct(table)  # cells with the same noisy count share a row
     return _logp(eta, row.size, (table, totals.upper_envelope(table), row), lo, total, block, True, near)
+
+
+def _distinct(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the distinct rows of a table, and the row of each cell."""
+    # sums of bits with random factors modulo 2^64 are sorted faster than rows; equality is checked
+    factors = np.random.default_rng(1).integers(2**63, size=table.shape[1])
+    _, first, row = np.unique(table.view(np.int64) @ factors, return_index=True, return_inverse=True)
+    rows = table[first]
+    if not np.array_equal(rows[row], table):
+        rows, row = np.unique(table, axis=0, return_inverse=True)
+    return rows, row.astype(np.int64)

@@ -221,24 +221,31 @@ class ApproximatePosterior:
     def _significant(self, point: Reals) -> list[tuple[Reals, Reals]]:
         """Return the range of counts of each cell with a significant share of its weight, within and beyond windows."""
         ranges = [(part.lower, part.upper) for part in self.tables]
+        remaining = [~part.present.uninformed for part in self.tables]  # cells whose range is not final
+        extended = [np.zeros(cells.size, dtype=bool) for cells in remaining]
         share = np.linspace(0, 1, self._points)[:, None]
         for _ in range(ROUNDS):
             grids = [np.rint(first + share * (last - first)) for first, last in ranges]
-            weights, is_final = self(point, [counts.T for counts in grids])[2], True
+            weights = self(point, [counts.T for counts in grids])[2]
             for k, (part, counts, weight) in enumerate(zip(self.tables, grids, weights, strict=True)):
                 first, last = ranges[k]
-                size, informed = last - first, ~part.present.uninformed & (weight.max(axis=1) > -np.inf)
+                size, informed = last - first, remaining[k] & (weight.max(axis=1) > -np.inf)
                 inner, outer, (below, above) = range_of_weight(counts, weight.T, size)
                 below &= informed & (first >= part.published.low)
                 above &= informed & (last <= part.published.high)
                 inner = np.where(below, np.maximum(first - size - 1, part.published.low - 1), inner)
                 outer = np.where(above, np.minimum(last + size + 1, part.published.high + 1), outer)
                 ranges[k] = np.where(informed, inner, first), np.where(informed, outer, last)
-                shrunk = informed & (outer - inner < size / 2)
-                is_final &= not (below | above | shrunk).any()
-            if is_final:
-                return ranges
-        return [(part.lower, part.upper) for part in self.tables]
+                # a range that was extended is not shortened again, or it could alternate between two lengths
+                extended[k] |= below | above
+                remaining[k] = below | above | (informed & ~extended[k] & (outer - inner < size / 2))
+            if not any(cells.any() for cells in remaining):
+                break
+        sides = [(part.lower, part.upper) for part in self.tables]
+        return [
+            (np.where(cells, lower, first), np.where(cells, upper, last))
+            for cells, (lower, upper), (first, last) in zip(remaining, sides, ranges, strict=True)
+        ]
 
 
 def _weights(

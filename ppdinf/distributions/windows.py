@@ -38,7 +38,8 @@ ENTRIES = 2**25  # maximum number of log weights, cells by counts: 256 MB
 BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
-DRAWS = 128  # draws of the parameters
+DRAWS, FEWEST = 128, 16  # draws of the parameters: the largest and smallest number
+TABLES = 2**22  # maximum number of counts of drawn tables, except for `FEWEST` draws: 32 MB
 POINTS = 256, 64  # counts at which each cell is evaluated under every draw: without, and with data of dependents
 EVALUATIONS = 2**24  # maximum number of density evaluations
 ROUNDS = 6  # refinements of the evaluated counts
@@ -233,7 +234,8 @@ class PriorDraws:
         self._has_data = data is not None
         if data is not None:
             self._of_data = self._compiled(data.counts, data.log_density)
-        drawn = drawn_from_prior([without_truncation(base, model), *self._parameters], DRAWS, self._given)
+        draws = int(np.clip(TABLES // math.prod(self._shape), FEWEST, DRAWS))
+        drawn = drawn_from_prior([without_truncation(base, model), *self._parameters], draws, self._given)
         self._draws = [parameters for _, *parameters in drawn]
         self.tables = np.array([table.ravel() for table, *_ in drawn]).reshape(len(drawn), math.prod(self._shape))
 

@@ -165,6 +165,25 @@ def test_a_prior_draw_near_all_counts_needs_no_fit(monkeypatch):
     pooled((950, 980, 1010))[0].logp()
 
 
+def test_the_search_for_significant_counts_ends_on_coarse_grids(monkeypatch):
+    """With 16 counts of each cell, ranges of some cells would alternate between two lengths."""
+    monkeypatch.setattr(renewed_windows, "EVALUATIONS", 1)
+    y, rounds, of_grid = np.arange(1, 60), [], renewed_windows.range_of_weight
+    monkeypatch.setattr(renewed_windows, "range_of_weight", lambda *args: rounds.append(1) or of_grid(*args))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1)
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(y * pm.math.exp(b)), release(y, 1), marginalize=True)
+    (table,) = tables_of(model)
+    posterior = renewed_windows.ApproximatePosterior(model, [renewed_windows.CellWeights(table)])
+    for point in (-0.5, -0.1, 0.5):
+        ((first, last),) = posterior._significant(np.array([point]))
+        weights = poisson(y[:, None] * np.exp(point))[0] + noise(y, 1)
+        weights -= logsumexp(weights, axis=1, keepdims=True)
+        outside = (first[:, None] > COUNTS) | (last[:, None] < COUNTS)
+        assert np.where(outside, np.exp(weights), 0).sum(axis=1).max() < 1e-7
+    assert len(rounds) <= 3 * 3
+
+
 @pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_leave_one_out_of_a_count_far_from_the_others():
