@@ -120,6 +120,8 @@ def _parameters(value: Any, omitted: tuple[str, ...]) -> Json:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     if isinstance(value, Fraction):
         return str(value)
     return value.to_dict() if hasattr(value, "to_dict") else value

@@ -80,20 +80,11 @@ def _problems(
     stated = entries[np.repeat(~differs, lengths)].reshape(-1, expected.shape[1])
     differs[~differs] = (stated != expected[~differs]).any(axis=1)
     for k in _first(differs):
-        yield (
-            k,
-            CountError(
-                f"{where[k]}, column 'query_shape' is {columns['query_shape'][k].as_py()}, but the groupings of its "
-                f"axes give {expected[k].tolist()}"
-            ),
-        )
+        found, right = columns["query_shape"][k].as_py(), expected[k].tolist()
+        yield k, CountError(f"{where[k]}, column 'query_shape' is {found}, but the groupings of its axes give {right}")
     for k in _first(sizes != expected.prod(axis=1)):
-        yield (
-            k,
-            CountError(
-                f"{where[k]}, column 'value' has {sizes[k]} numbers for a query of shape {expected[k].tolist()}"
-            ),
-        )
+        right = expected[k].tolist()
+        yield k, CountError(f"{where[k]}, column 'value' has {sizes[k]} numbers for a query of shape {right}")
     if "variance" in columns:
         for k in _first(~((variance > 0) & (variance < np.inf))):
             yield k, PrivacyError(f"{where[k]}, column 'variance' must be positive, found {variance[k]}")

@@ -231,13 +231,7 @@ class KNormGradient(Mechanism):
             known = ", ".join(SAVED)
             raise PrivacyError(f"release files store the objectives {known} only: other objectives consist of code")
         objective = {"name": name} | {field: float(value) for field, value in vars(self.objective).items()}
-        rationals = {"epsilon": str(self.epsilon), "delta_z": str(self.delta_z)}
-        further: Json = {} if self.known is None else {"known": self.known}
-        if self.grid is not None:
-            further |= {"grid": str(self.grid)}
-        if self.subspace is not None:
-            further |= {"subspace": self.subspace.tolist()}
-        return {"kind": self.kind, "objective": objective, **rationals, "norm": self.norm} | further
+        return super().to_dict() | {"objective": objective}
 
     @classmethod
     def _of_file(cls, public: Public, parameters: Json) -> Mechanism:

@@ -218,11 +218,8 @@ class Transition(CellLaw):
         return Guarantee("approximate", stated, delta=self._delta, neighbours=PRESENT, **self.public.open)
 
     def to_dict(self) -> Json:
-        """Return the kind and the matrix."""
-        further: Json = {} if self.require_guarantee else {"require_guarantee": False}
-        if self.epsilon is not None:
-            further["epsilon"] = str(self.epsilon)
-        return {"kind": self.kind, "matrix": self.matrix.tolist()} | further
+        """Return the kind, the matrix, and parameters that differ from the defaults."""
+        return {name: value for name, value in super().to_dict().items() if value is not True}
 
 
 def random_rounding(base: int, upper: int, public: Public | None = None) -> Transition:

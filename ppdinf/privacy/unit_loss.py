@@ -46,11 +46,8 @@ def round_up(value: Fraction | float, digits: int = 3) -> str:
     if not value:
         return "0"
     up = Context(rounding=ROUND_CEILING)
-    exact = (
-        up.divide(*map(Decimal, value.as_integer_ratio()))
-        if isinstance(value, Fraction)
-        else Decimal(repr(float(value)))
-    )
+    shortest = value if isinstance(value, Fraction) else Fraction(repr(float(value)))
+    exact = up.divide(*map(Decimal, shortest.as_integer_ratio()))
     return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), context=up)):.{digits}g}"
 
 

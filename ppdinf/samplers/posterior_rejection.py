@@ -159,13 +159,9 @@ def rejection(
     model = pm.modelcontext(model)
     require_parameters(model, draws)
     rng = np.random.default_rng(rng)
-
-    def maximise(starts: Reals, best: float) -> float:
-        return _maximiser(model)(starts, best)
-
     with progress("Rejection", draws, disable=not progressbar) as advance:
         names, propose = _proposals(model, int(rng.integers(2**31)))
-        result = _draw(propose, log_bound(model), maximise, draws, rng, advance)
+        result = _draw(propose, log_bound(model), lambda *found: _maximiser(model)(*found), draws, rng, advance)
     posterior = dict(zip(names, result.draws, strict=True))
     return as_tree(model, posterior, {"acceptance": result.acceptance}, result.attrs)
 

@@ -53,16 +53,12 @@ def as_tree(
     """Label independent draws as one chain, with the model's dimensions and coordinates."""
     chains = {"posterior": draws, "sample_stats": stats, **groups}
     data = {group: {name: np.asarray(values)[None] for name, values in held.items()} for group, held in chains.items()}
-    data["observed_data"] = {rv.name: _observed(model, rv) for rv in model.observed_RVs}
+    data["observed_data"] = {rv.name: model.rvs_to_values[rv].eval() for rv in model.observed_RVs}
     dims = {name: list(named) for name, named in model.named_vars_to_dims.items()}
     coords: dict[str, ArrayLike] = {dim: list(labels) for dim, labels in model.coords.items() if labels is not None}
     tree = from_dict(data, dims=dims, coords=coords)
     tree["sample_stats"].attrs.update(attrs)
     return tree
-
-
-def _observed(model: pm.Model, rv: TensorVariable) -> Array:
-    return np.asarray(model.rvs_to_values[rv].eval())
 
 
 NORMALIZED = (

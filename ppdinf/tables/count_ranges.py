@@ -138,13 +138,11 @@ def ranges(lower: Any, upper: Any) -> Any:
 
     def text(low: Any) -> str:
         high = next(highs)
-        ends = (
-            -math.inf if is_missing(low) else exact_number(low),
-            math.inf if is_missing(high) else exact_number(high),
-        )
-        if ends[0] > ends[1]:
+        smallest = -math.inf if is_missing(low) else exact_number(low)
+        largest = math.inf if is_missing(high) else exact_number(high)
+        if smallest > largest:
             raise CountError(f"the range from {low!r} to {high!r} is empty")
-        return range_text(*ends)
+        return range_text(smallest, largest)
 
     return each(lower, text)
 

@@ -14,7 +14,7 @@ import xarray as xr
 from scipy import sparse
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Array, Integers, Json, Reals, assign, require_choice
+from ppdinf._internal.values import Array, Integers, Reals, assign, require_choice
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, System, covariates
 from ppdinf.invariants.public import bind
@@ -354,10 +354,6 @@ class PostProcessed(TableMechanism):
             "the noisy table, which is `release.noisy` of a PostProcessedRelease, or publish with a mechanism "
             "without post-processing (ppdinf.GeneralizedLaplace)"
         )
-
-    def to_dict(self) -> Json:
-        """Return the kind and parameters, with rational numbers as text."""
-        return {"kind": self.kind, "epsilon": str(self.epsilon), "method": self.method}
 
     def _levels(self, frame: Frame) -> Levels:
         """Return the measured groups and the rate of each level; the cells are last."""

@@ -133,8 +133,7 @@ class TopDown(PostProcessed):
 
     def to_dict(self) -> Json:
         """Return the kind and parameters, with rational numbers as text."""
-        further = {"levels": self.levels.to_dict(), "shares": [str(share) for share in self.shares]}
-        return {"kind": self.kind, "epsilon": str(self.epsilon)} | further
+        return {name: value for name, value in super().to_dict().items() if name != "method"}
 
     @property
     def measurement(self) -> GeneralizedLaplace:
