@@ -22,6 +22,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 import ppdinf as ppd
+from ppdinf.diagnostics.calibration import position, uniformity
 from ppdinf.diagnostics.problems import fiber_problems
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import DiagnosisWarning, LabelError, ModelError
@@ -388,6 +389,34 @@ def test_another_release_in_the_same_model(name, form):
     if form == "marginalized":
         drawn = ppd.sample_confidential(Enumerated(case).posterior(True, draws=50), other, random_seed=1)
         assert drawn.sum() > 3 * 50 * sum(case.released[0][1])
+
+
+@pytest.mark.deep
+def test_ranks_among_posteriors_of_simulated_releases():
+    """Simulation-based calibration of `pm.sample`, 40 releases: a false alarm in 50,000 runs.
+
+    Wrong variant: the model keeps its first release.
+    """
+    release = ppd.Release([9, 12, 14, 16, 20], ppd.GeneralizedLaplace(inv.total(), epsilon="1/2"))
+    with pm.Model(coords=release.coords) as model:
+        level, slope = pm.Normal("r", 2.5, 0.5), pm.Normal("t", 0, 0.5)
+        rate = pm.math.exp(level + slope * np.array([-1, -0.3, 0.2, 0.6, 0.9]))
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release)
+        simulated = pm.sample_prior_predictive(40, random_seed=1)
+        fits = [short_sample(0)]
+    for numbers in simulated.prior_predictive["x_release"].values[0]:
+        with pm.observe(model, {"x_release": numbers}):
+            fits.append(short_sample(len(fits)))
+    for name in ("r", "t"):
+        truth, rng = simulated.prior[name].values[0], np.random.default_rng(1)
+        draws = [fit.posterior[name].values[0, ::6] for fit in fits]
+        assert uniformity([position(*one, rng) for one in zip(truth, draws[1:], strict=True)]) > 1e-5
+        assert uniformity([position(one, draws[0], rng) for one in truth]) < 1e-5
+
+
+def short_sample(seed):
+    sampling = {"draws": 300, "tune": 300, "chains": 1, "compute_convergence_checks": False, "quiet": True}
+    return pm.sample(**sampling, progressbar=False, random_seed=seed)
 
 
 def test_releases_in_data_are_followed():
