@@ -83,8 +83,9 @@ def test_sums_of_weights(make, scale):
     else:
         with pytest.raises(PrivacyError, match="too many to list"):
             law.window(20, ctx.prec)
-    weights, left = law.window(20, ctx.prec, 2)
-    assert (len(weights), left) == (3, 0)
+    if start >= 4:  # otherwise fewer than three weights suffice
+        weights, left = law.window(20, ctx.prec, 2)
+        assert (len(weights), left) == (3, 0)
 
 
 @pytest.mark.quick_cases(9)
