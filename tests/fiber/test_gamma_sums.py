@@ -1,11 +1,15 @@
 """Sums of cells from fixed nodes, against integer windows, convolution and stated bounds, and rank tests."""
 
+import sys
+from pathlib import Path
+
 import mpmath
 import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, loggamma, logsumexp
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
+from ppdinf.distributions import ops
 from ppdinf.fiber import fixed_nodes
 from ppdinf.fiber.fixed_nodes import AT, BASE, FIRST, LAST, PANELS, PANELS_END, POINT, by_fixed_nodes
 from ppdinf.fiber.gamma_ratios import (
@@ -22,6 +26,9 @@ from ppdinf.fiber.gamma_ratios import (
 )
 from ppdinf.fiber.gamma_sums import evaluate_ratios
 from ppdinf.fiber.node_plans import no_nodes, plan_nodes
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from accuracy import Counts, ExactDensity
 
 FAMILIES = ("negative binomial", "poisson", "binomial", "beta-binomial")
 # ranks: level and shape are on a grid, so that the posterior follows from log coefficients alone
@@ -257,53 +264,42 @@ def test_random_cells_against_integer_windows(seeds, epsilon, least):
     assert served >= least
 
 
-def in_40_digits(cells, total, direction):
-    """Return the log coefficient of a total, and its derivative in a direction of all parameters, from all integers."""
-    step, found = mpmath.mpf(10) ** -12, []
-    for side in (0, 1, -1):
-        sums, room = [mpmath.mpf(1)], total
-        for i in range(cells.parameter.shape[0]):
-            eta, alpha, *_ = (
-                mpmath.mpf(a) + side * step * b for a, b in zip(cells.parameter[i], direction[i], strict=True)
-            )
-            low, high = domain(cells, i)
-            own, ratio, weights = cells.segment[cells.first[i] : cells.first[i + 1]], mpmath.mpf(1), []
-            for x in range(high + 1):
-                _, _, origin, constant, linear, square = own[np.searchsorted(own[:, 1], x)]
-                off = x - mpmath.mpf(origin)
-                noise = constant + off * (linear + off * square)
-                weights += [ratio * mpmath.exp(eta * x + noise)] if x >= low else []
-                ratio *= (alpha + x) / (1 + x)
-            reach, room = room - low, room - low
-            sums = [
-                mpmath.fdot(
-                    (sums[k - a], weights[a]) for a in range(max(0, k - len(sums) + 1), min(k + 1, len(weights)))
-                )
-                for k in range(min(len(sums) + len(weights) - 1, reach + 1))
-            ]
-        found.append(mpmath.log(sums[room]))
-    return found[0], (found[1] - found[2]) / (2 * step)
+AGAINST_DIGITS = [
+    Counts("negative binomial", 0.5, 10, 0),
+    Counts("negative binomial", 5.0, 100, areas=24, typical=250),
+    Counts("negative binomial", 0.3, 10, 3, "binomial dependents"),
+    Counts("beta-binomial", 5.0, 10),
+]
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("shape", [0.4, 1.0, 5.0, 40.0])
-@pytest.mark.parametrize("gaussian", [True, False])
-def test_densities_and_derivatives_against_40_digits(shape, gaussian):
-    """Near the released numbers, and with rates that are wrong by a factor of 3."""
-    d = 6 if gaussian else 20
-    cells, block, totals = problem(4, "negative binomial", 0.4, d, gaussian, 2, False, off=0)
-    nodes, rng = planned(cells, block, totals), np.random.default_rng(1)
-    mean = cells.parameter[:, ALPHA] / np.expm1(-cells.parameter[:, ETA])
-    for factor in (1, 3):
-        cells.parameter[:, ETA], cells.parameter[:, ALPHA] = np.log(factor * mean / (factor * mean + shape)), shape
-        assert factor == 3 or shape not in (1.0, 5.0) or is_by_nodes(cells, block, totals, nodes)
-        direction = np.zeros((d, PARAMETERS))
-        direction[:, [ETA, ALPHA]] = rng.normal(size=(d, 2))
-        with mpmath.workdps(40):
-            exact, slope = in_40_digits(cells, int(totals[0]), direction)
-        value, out = evaluated(cells, block, totals, nodes)
-        assert value[0] == pytest.approx(float(exact), abs=5e-11)
-        assert (out * direction).sum() == pytest.approx(float(slope), abs=1e-9)
+@pytest.mark.deep
+@pytest.mark.parametrize("counts", AGAINST_DIGITS)
+def test_densities_and_derivatives_against_40_digits(counts):
+    """Of models, near the truth and one standard deviation of the prior away; benchmarks/accuracy.py has more."""
+    exact, rng = ExactDensity(counts), np.random.default_rng(1)
+    density = exact.model.logp_dlogp_function(ravel_inputs=True)
+    for scale in (0.05, 1):
+        theta = exact.mean + scale * rng.normal(size=len(exact.mean))
+        value, slopes = exact.at(theta, np.eye(theta.size))
+        found, gradient = density(theta)
+        assert abs(float(float(found) - value)) < 1e-10
+        np.testing.assert_allclose(gradient, [float(s) for s in slopes], rtol=1e-11, atol=1e-10)
+
+
+@pytest.mark.deep
+def test_an_error_of_1e_9_in_a_model_is_detected(monkeypatch):
+    """All weights of one kind of cells are wrong by 1e-9."""
+
+    def wrong(*arguments):
+        nodes = plan_nodes(*arguments)
+        m = int(nodes.kind[0, LAST])
+        nodes.point[BASE * m : (BASE + 1) * m] += 1e-9
+        return nodes
+
+    monkeypatch.setattr(ops, "plan_nodes", wrong)
+    exact = ExactDensity(AGAINST_DIGITS[0])
+    value, _ = exact.at(exact.mean, [])
+    assert 9e-10 < abs(float(float(exact.model.compile_logp()({"theta": exact.mean})) - value)) < 1e-8
 
 
 def test_an_error_of_1e_9_is_detected():
