@@ -33,7 +33,11 @@ type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
     """Put numbers in a graph, as a constant if numba can still cache a model with a constant of that size."""
-    return pytensor.shared(table, name=name) if table.nbytes > NUMBA_CONSTANT_SIZE_LIMIT else pt.as_tensor(table)
+    if table.nbytes <= NUMBA_CONSTANT_SIZE_LIMIT:
+        return pt.as_tensor(table)
+    variable = pytensor.shared(table, name=name)
+    variable.tag.is_constant = True  # it is not data, whose changes densities detect
+    return variable
 
 
 def _integers(values: pt.TensorLike, name: str) -> TensorVariable:

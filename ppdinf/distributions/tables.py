@@ -197,7 +197,8 @@ def note_data(table: TensorVariable, model: pm.Model, dependents: Sequence[Tenso
     law = table.owner.op
     dependents = dependents_of(table, model) if dependents is None else dependents
     law.data_digest = _digest_of(_leaves(table, model, dependents))
-    law.unchanged = [equals(leaf, np.asarray(leaf.get_value())) for leaf in data_of(_leaves(table, model))]
+    data = [leaf for leaf in data_of(_leaves(table, model)) if not getattr(leaf.tag, "is_constant", False)]
+    law.unchanged = [equals(leaf, np.asarray(leaf.get_value())) for leaf in data]
 
 
 def _leaves(table: TensorVariable, model: pm.Model, dependents: Sequence[TensorVariable] = ()) -> list[Variable]:

@@ -325,7 +325,9 @@ def test_large_arrays_are_not_constants_of_the_density():
     """PyMC refuses transforms that contain shared arrays on which the variables do not depend."""
     of = ppd.Release(np.arange(300), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model() as model:
-        log_rates(of, ["dim_0"], temporal="dim_0")
+        rate = pm.math.exp(log_rates(of, ["dim_0"], temporal="dim_0"))
+        x = ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=of)
+    assert not x.owner.op.unchanged  # nor data, which every density would compare
     large = [
         v for v in graph_inputs([model.logp()]) if isinstance(v, Constant) and v.data.nbytes > NUMBA_CONSTANT_SIZE_LIMIT
     ]
