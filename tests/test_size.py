@@ -12,8 +12,8 @@ from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "ppdinf": {"code lines": 37_720, "files": 319, "lines": 66_400},
-    "tests": {"files": 208, "lines": 53_300},
+    "ppdinf": {"code lines": 37_500, "files": 318, "lines": 66_000},
+    "tests": {"files": 199, "lines": 53_210},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""
 LENGTHS, DEPTHS = (47, 109), (1, 3)
