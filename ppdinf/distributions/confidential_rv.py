@@ -61,7 +61,7 @@ def identical_cells(
 
 
 # nanoseconds for the density of a count and its share in sums, and for a cell evaluated at nodes
-OF_DENSITY, OF_SUM, OF_NODES = 85, 20, 12_000
+OF_DENSITY, OF_SUM, OF_NODES = 85, 20, 4000
 
 # natural parameters, log normalizers, and log weights of counts without both
 type Natural = tuple[TensorVariable, TensorVariable, NDArray[np.float64]]
