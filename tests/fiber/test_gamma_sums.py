@@ -444,4 +444,4 @@ def test_ranks_are_uniform(shape, totals):
 
 @pytest.mark.deep
 def test_another_scale_of_the_noise_is_detected():
-    assert min(p_values(200, 5.0, 1, epsilon=1.6 * EPSILON).values()) < RARE
+    assert min(p_values(200, 5.0, 1, epsilon=EPSILON / 2.5).values()) < RARE
