@@ -218,7 +218,7 @@ def test_files_by_the_package_are_denoised(tmp_path):
     assert np.allclose(pd.read_csv(out)["estimate"], expected["estimate"])
     text = page.read_text(encoding="utf-8")
     assert text.count("data:image/png;base64,") == 1
-    assert "total: 7" in text
+    assert "7 (total)" in text
     assert "http" not in text.replace("http://www.w3.org", "")
     assert "noisy sums" in run("check", stated)
     assert "ppd.read_measurements" in run("denoise", stated, files[0], "--output", out, code=1)
