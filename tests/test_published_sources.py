@@ -212,7 +212,7 @@ REFUSED = {
     ),
     "a mark with two rules": (b"a,n\nx,*\n", {"rule": "suppressed(1, 9) then marked({'*': '0'})"}, "two meanings"),
     "a count that the rule hides": (b"a,n\nx,3\n", {"rule": "nhs-hes"}, "line 2, column 'n': '3' is impossible"),
-    "a blank label": (b"a,b,n\nA,f,1\n,m,2\nB,f,3\nB,m,4\n", {}, "line 3, column 'a': the label is blank, and the"),
+    "a blank label": (b"a,b,n\nA,f,1\n,m,2\nB,f,3\nB,m,4\n", {}, "line 3, column 'a': the label is blank, and no"),
     "blank labels of repeated blocks": (b"a,b,n\nA,f,1\n,m,2\nA,f,3\n,m,4\n", {}, "line 3, column 'a': the label is b"),
     "the same column twice": (b"a,n,n\nx,3,4\ny,5,6\n", {}, "--value .*: n, n \\(2\\)"),
 }  # fmt: skip
@@ -254,7 +254,7 @@ def test_lost_zeros_and_other_periods_are_named(tmp_path):
     read_published(table, value="n", explain=understood.append)
     assert "Codes of 'fips' such as '1001' seem to lack a leading zero" in str(understood[0])
     sums.write_text("fips,n\n01001,7\n42001,11\n")
-    with pytest.raises(LabelError, match="no label '01001' of 'fips', but '1001': leading zeros were lost"):
+    with pytest.raises(LabelError, match="no label '01001' of 'fips', but '1001': one file lost leading zeros"):
         read_published(table, value="n", public=[sums])
     sums.write_text("sex,year,n\nf,2020,8\nm,2020,10\n")
     with pytest.raises(

@@ -58,7 +58,8 @@ def convergence(draws: xr.DataArray) -> pd.DataFrame:
     for first in range(0, len(numbers) if length >= MIN_DRAWS else 0, size):
         values = numbers[first : first + size].astype(np.float64)
         known = np.isfinite(values).all(axis=(1, 2))
-        table[:, first + np.flatnonzero(known)] = _measured(values[known])
+        if known.any():
+            table[:, first + np.flatnonzero(known)] = _measured(values[known])
     labels = [
         map(str, draws.indexes[dim] if dim in draws.indexes else range(draws.sizes[dim])) for dim in draws.dims[2:]
     ]
