@@ -133,7 +133,7 @@ def given_releases(released, alpha, table, history, month, epsilon, draws, rng, 
         near = np.average(drawn[worst], axis=0, weights=weights[worst]).astype(np.int64)
         width = np.sqrt(np.average(away[worst], weights=weights[worst])) if norm == "l2" else width
     found = [summary(*each) for each in zip(drawn, weights, strict=True)]
-    return np.array(found, dtype=np.float32), effective
+    return np.array(found, dtype=np.float32), effective.astype(np.float32)  # last bits differ between processes
 
 
 def l2_draws(y, totals, near, prior, draws, rng, v):
