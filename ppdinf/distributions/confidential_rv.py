@@ -28,7 +28,7 @@ from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.ops import stop_gradient
 from ppdinf.distributions.tied_cells import Lines, TiedCells
-from ppdinf.distributions.weight_forms import GammaForm, gamma_form, natural_form
+from ppdinf.distributions.weight_forms import GammaForm, gamma_form, natural_dependent, natural_form
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
@@ -165,9 +165,20 @@ class ConfidentialRV(SymbolicRandomVariable):
             return 0.0
         return self.observed.log_counts(counts, inputs[-1])
 
-    def exponential_family(self, inputs: Sequence[Variable]) -> Natural | None:
-        """Return the weights, noise included, as ``exp(log_h + eta x - log_normaliser)``, or None."""
+    def exponential_family(
+        self,
+        inputs: Sequence[Variable],
+        table: Variable | None = None,
+        drawn: Sequence[TensorVariable] = (),
+        values: Sequence[TensorVariable] = (),
+    ) -> Natural | None:
+        """Return weights with noise and dependents at values as ``exp(log_h + eta x - log_normaliser)``, or None."""
         form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
+        for rv, value in zip(drawn, values, strict=True):
+            further = natural_dependent(rv, value, table, self.start.shape, self.counts)
+            if form is None or further is None:
+                return None
+            form = form[0] + further.eta, form[1] + further.log_normaliser, form[2] + further.log_h
         if form is None:
             return form
         eta, log_normaliser, log_h = form

@@ -19,15 +19,9 @@ from ppdinf._internal.kernel_op import CallbackOp
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.pymc_compat import (
     Apply,
-    BinomialRV,
     DisconnectedType,
-    Elemwise,
-    Mul,
-    PoissonRV,
-    SpecifyShape,
     TensorVariable,
     Variable,
-    ancestors,
     disconnected_type,
     numba_njit,
     register_funcify_default_op_cache_key,
@@ -37,7 +31,7 @@ from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.ops import along
 from ppdinf.distributions.random_variables import ReleasedRV, table_of
-from ppdinf.distributions.weight_forms import is_table, log_odds, log_of_nonnegative
+from ppdinf.distributions.weight_forms import form_of_counts
 
 NEGLIGIBLE = 1e-18  # share of a term in a sum
 
@@ -194,32 +188,6 @@ def factor_of_table(var: TensorVariable, table: TensorVariable) -> TableFactor |
     shape, (eta, slope, is_binomial) = law.start.shape, form
     eta, slope = (pt.broadcast_to(x.astype("float64"), shape).ravel() for x in (eta, slope))
     return TableFactor(eta, slope, law, is_binomial)
-
-
-def form_of_counts(dist: TensorVariable, table: TensorVariable) -> tuple[TensorVariable, TensorVariable, bool] | None:
-    """Return natural parameter, log normalizer per unit of the given count, and whether a distribution is binomial."""
-    op = dist.owner.op
-    if not isinstance(op, BinomialRV | PoissonRV) or dist.type.ndim != table.type.ndim:
-        return None
-    first, *others = op.dist_params(dist.owner)
-    if isinstance(op, BinomialRV) and is_table(first, table) and table not in ancestors(others):
-        logit, log_none, _ = log_odds(others[0])
-        return logit, log_none, True
-    factors = _factors(first)
-    rates = [x for x in factors if not is_table(x, table)]
-    if isinstance(op, BinomialRV) or len(rates) != len(factors) - 1 or table in ancestors(rates):
-        return None
-    rate = math.prod(rates, start=pt.ones(()))
-    return log_of_nonnegative(rate), -rate, False
-
-
-def _factors(x: TensorVariable) -> list[TensorVariable]:
-    """Return the factors of a product."""
-    if x.owner and isinstance(x.owner.op, SpecifyShape):
-        return _factors(x.owner.inputs[0])
-    if x.owner and isinstance(x.owner.op, Elemwise) and isinstance(x.owner.op.scalar_op, Mul):
-        return [factor for y in x.owner.inputs for factor in _factors(y)]
-    return [x]
 
 
 def why_not_linked(dist: TensorVariable, above: Sequence[TensorVariable], observed: Observed) -> str:

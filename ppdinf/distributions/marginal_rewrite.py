@@ -216,19 +216,17 @@ def marginal_log_density(
     """Return the log density of a release, and of dependents of its table at values, after marginalization."""
     table = table_of(release)
     law, given = table.owner.op, table.owner.inputs
-    form = law.exponential_family(given)
-    ratios = law.gamma_form(table, drawn, values) if form is None or drawn else None
-    if ratios is not None:
+    if (form := law.exponential_family(given, table, drawn, values)) is not None:
+        eta, log_normaliser, log_h = form
+        log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()
+    elif (ratios := law.gamma_form(table, drawn, values)) is not None:
         block, total = law.groups
         log_l = logp_gamma(ratios, total, block[~law.fiber.uninformed])
-    elif form is None or drawn:
+    else:
         factors = factors_given(table, drawn, values)
         log_l = _of_weights(law, law.summed_weights(given, factors)) + sum(
             factor.constant_part(law.start) for factor in factors
         )
-    else:
-        eta, log_normaliser, log_h = form
-        log_l = _of_natural(law, eta, log_h) - log_normaliser.sum()
     auxiliary = release.owner.op.dist_params(release.owner)[1:]
     log_l -= law.observed.likelihood.log_prior_in_weights(*auxiliary) + law.base(given)[1]
     return log_l - (law.observed.log_constant or 0.0)

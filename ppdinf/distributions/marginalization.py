@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 
 from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import (
@@ -29,12 +30,13 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf.distributions.build_fiber import feasible_start, give_windows, widen_windows, with_support
 from ppdinf.distributions.confidential_rv import ConfidentialRV
-from ppdinf.distributions.data_models import at_initial_point
-from ppdinf.distributions.factors import CellFactor, cell_indices, read_cells, with_exact_sums
+from ppdinf.distributions.data_models import at_initial_point, elementwise, log_density
+from ppdinf.distributions.factors import CellFactor, cell_indices, factors_in, read_cells, with_exact_sums
 from ppdinf.distributions.linked_tables import why_not_linked
 from ppdinf.distributions.marginal_rewrite import not_by_cell
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
+from ppdinf.distributions.published_ranges import possible_counts
 from ppdinf.distributions.random_variables import ReleasedRV, observed_potential, table_of
 from ppdinf.distributions.tables import (
     all_above,
@@ -168,13 +170,17 @@ def _marginalize_or_add(
 
 
 def restart(
-    table: TensorVariable, observed: list[TensorVariable], model: pm.Model, of: TensorVariable | None = None
+    table: TensorVariable,
+    observed: list[TensorVariable],
+    model: pm.Model,
+    of: TensorVariable | None = None,
+    further: Sequence[CellFactor] = (),
 ) -> None:
-    """Set the initial table to one at which all cell-by-cell observations are possible."""
+    """Set the initial table to one at which all cell-by-cell observations and further factors are possible."""
     law, of = table.owner.op, table if of is None else of
     counts = model.rvs_to_values[of] if of in model.basic_RVs else of.type()
     results = [factors_of_variable(var, of, counts, model, law.start.shape) for var in observed]
-    by_cell = [factor for factors in results if isinstance(factors, list) for factor in factors]
+    by_cell = [*further, *(factor for factors in results if isinstance(factors, list) for factor in factors)]
     of_all = [density for density in results if not isinstance(density, list)]
     give_windows(table, read_cells(by_cell, of_all, law.start.size), model)
     allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, by_cell)))
@@ -187,6 +193,25 @@ def restart_among(table: TensorVariable, depending: list[TensorVariable], model:
     observed = observed_among(depending, model)
     if observed and any(x in model.free_RVs for x in (table, *depending)):
         restart(table, observed, model)
+
+
+def restart_above(dist: TensorVariable, observed: Observed, model: pm.Model) -> None:
+    """Restart the variables on which a new table depends if they exclude the smallest counts published of it."""
+    above = [table.variable for table in tables_of(model) if table.variable in model.free_RVs]
+    above = [table for table in above if depends_on(dist, table, model)]
+    if not above or observed.likelihood.query is not None:
+        return
+    low, high = possible_counts(observed.system, np.ones(observed.frame.size, dtype=bool))
+    smallest = np.maximum(observed.truncation(low, high)[0] + 1, low)  # the range includes one count outside
+    counts = pt.constant(np.maximum(smallest, 0).astype(np.int64).reshape(1, *observed.frame.shape))
+    for table in above:
+        density = log_density(elementwise(dist, observed.frame.shape)[0], counts)[0]
+        if (at_initial_point(model, density) > -np.inf).all():
+            continue
+        (density,) = model.replace_rvs_by_values([density])
+        factors = factors_in(density, model.rvs_to_values[table], table.owner.op.start.shape)
+        if factors is not None:
+            restart(table, _observed_dependents(table, model), model, further=factors)
 
 
 def restart_by_data(table: TensorVariable, model: pm.Model) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from ppdinf._internal.pymc_compat import (
     Alloc,
@@ -20,6 +21,7 @@ from ppdinf._internal.pymc_compat import (
     DimShuffle,
     Elemwise,
     GeometricRV,
+    Mul,
     NegBinomialRV,
     PoissonRV,
     SharedVariable,
@@ -203,18 +205,66 @@ def _with_dependent(
     cells: _Cells, dependent: TensorVariable, value: TensorVariable, table: TensorVariable, shape: tuple[int, ...]
 ) -> _Cells | None:
     """Return cells times the probability of a binomial number out of each count, or None."""
-    op = dependent.owner.op
-    if not isinstance(op, BinomialRV):
+    form = form_of_counts(dependent, table)
+    if form is None or not form[2] or value.type.shape != shape:
         return None
-    n, p = op.dist_params(dependent.owner)
-    if not is_table(n, table) or table in ancestors([p]) or value.type.shape != shape:
-        return None
-    p, v = pt.broadcast_to(p.astype("float64"), shape), value.astype("float64")
-    _, log_none, log_p = log_odds(p)
-    none = pt.eq(v, 0.0)
-    terms = pt.switch(none, 0.0, v * pt.switch(none, 0.0, log_p)) - v * log_none - pt.gammaln(v + 1.0)
-    terms = pt.switch(pt.lt(v, 0.0), -np.inf, terms)
+    logit, log_none, _ = form
+    v = value.astype("float64")
+    terms = pt.switch(pt.lt(v, 0.0), -np.inf, _times(v, logit) - pt.gammaln(v + 1.0))
     return cells._replace(eta=cells.eta + log_none, constant=cells.constant + terms, low=1.0 - v)
+
+
+def natural_dependent(
+    dependent: TensorVariable,
+    value: TensorVariable,
+    table: TensorVariable,
+    shape: tuple[int, ...],
+    counts: NDArray[np.int64],
+) -> NaturalForm | None:
+    """Return the density of known numbers given each count, an exponential family of the counts, or None."""
+    form, known = form_of_counts(dependent, table), constant(value)
+    if form is None or known is None or known.shape != shape or (known != np.rint(known)).any():
+        return None
+    eta, slope, is_binomial = form
+    v = known.astype(np.float64).ravel()[:, None]
+    inside = (v >= 0) & (counts >= (v if is_binomial else 0))
+    x = np.where(inside, counts, v)
+    log_h = (log_rising(x - v + 1, v) if is_binomial else xlogy(v, x)) - gammaln(v + 1)
+    terms = _times(pt.constant(v.reshape(shape)), eta)
+    slope, terms = (pt.broadcast_to(part.astype("float64"), shape).ravel() for part in (slope, terms))
+    return NaturalForm(slope, -terms, _inside(inside, log_h))
+
+
+def _times(v: TensorVariable, eta: TensorVariable) -> TensorVariable:
+    """Return the product, 0 where v is 0 though eta may be infinite."""
+    none = pt.eq(v, 0.0)
+    return pt.switch(none, 0.0, v * pt.switch(none, 0.0, eta))
+
+
+def form_of_counts(dist: TensorVariable, table: TensorVariable) -> tuple[TensorVariable, TensorVariable, bool] | None:
+    """Return natural parameter, log normalizer per unit of the given count, and whether a distribution is binomial."""
+    op = dist.owner.op
+    if not isinstance(op, BinomialRV | PoissonRV) or dist.type.ndim != table.type.ndim:
+        return None
+    first, *others = op.dist_params(dist.owner)
+    if isinstance(op, BinomialRV) and is_table(first, table) and table not in ancestors(others):
+        logit, log_none, _ = log_odds(others[0])
+        return logit, log_none, True
+    factors = _factors(first)
+    rates = [x for x in factors if not is_table(x, table)]
+    if isinstance(op, BinomialRV) or len(rates) != len(factors) - 1 or table in ancestors(rates):
+        return None
+    rate = math.prod(rates, start=pt.ones(()))
+    return log_of_nonnegative(rate), -rate, False
+
+
+def _factors(x: TensorVariable) -> list[TensorVariable]:
+    """Return the factors of a product."""
+    if x.owner and isinstance(x.owner.op, SpecifyShape):
+        return _factors(x.owner.inputs[0])
+    if x.owner and isinstance(x.owner.op, Elemwise) and isinstance(x.owner.op.scalar_op, Mul):
+        return [factor for y in x.owner.inputs for factor in _factors(y)]
+    return [x]
 
 
 def is_table(x: Variable, table: TensorVariable) -> bool:

@@ -18,7 +18,7 @@ from ppdinf.distributions.build_fiber import build_fiber
 from ppdinf.distributions.confidential_rv import confidential
 from ppdinf.distributions.data_model_checks import cells_of_table
 from ppdinf.distributions.data_models import as_distribution
-from ppdinf.distributions.marginalization import is_marginalized
+from ppdinf.distributions.marginalization import is_marginalized, restart_above
 from ppdinf.distributions.observed import ObservedRelease
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.random_variables import Labels, mechanism_dist, released
@@ -148,6 +148,7 @@ def PartiallyPrivate(  # noqa: N802  (reads as a PyMC distribution)
     base = cells_of_table(dist, observed, dims or (), root)
     marginalized = is_marginalized(marginalize, observed, base, model, name)
     # 3. windows of counts
+    restart_above(base, observed, root)
     data_model = DataModel(root, base, observed.frame.shape)
     windows = choose(observed, data_model)
     # 4. weights of counts, moves, and an initial table

@@ -164,12 +164,17 @@ def normalise(entry: NDArray) -> float:
     top, mass = -np.inf, 0.0
     for k in range(entry.size):
         top = max(top, entry[k])
+    if top == -np.inf:  # no count is possible, or a weight is nan
+        for k in range(entry.size):
+            top += entry[k]
+        entry[:] = 0.0
+        return top
     for k in range(entry.size):
         entry[k] = exp_of(entry[k] - top)
         mass += entry[k]
     for k in range(entry.size):
         entry[k] /= mass
-    return top + np.log(mass) if entry.size else -np.inf
+    return top + np.log(mass)
 
 
 @vectorised

@@ -13,6 +13,7 @@ from ppdinf.fiber.sums_given_totals.cell_windows import (
     Weights,
     WindowRows,
     moments,
+    normalise,
     probabilities,
     row_of,
     slack_for,
@@ -34,9 +35,31 @@ LARGEST = 1e14
 
 
 @vectorised
+def pair_of(w: Weights, cells: NDArray, target: int) -> tuple[float, WindowRows, NDArray]:
+    """Return the log coefficient of two cells, and their posterior probabilities and means, by one direct sum."""
+    row, other = w.logw[w.row[cells[0]]], w.logw[w.row[cells[1]]]
+    begin, end = max(target - other.size + 1, 0), min(target, row.size - 1)
+    n, rate = max(end - begin + 1, 0), w.slope[cells[0]] - w.slope[cells[1]]
+    p, mean = np.empty(2 * n), np.zeros(2)
+    for k in range(n):
+        p[k] = row[begin + k] + other[target - begin - k] + rate * k
+    value = normalise(p[:n])
+    if not value > -np.inf:
+        return value, WindowRows(np.zeros(2, np.int64), np.zeros(3, np.int64), p), mean
+    for k in range(n):
+        p[n + k] = p[n - 1 - k]
+        mean[0] += k * p[k]
+    mean[1] = n - 1 - mean[0]
+    value += w.slope[cells[0]] * begin + w.slope[cells[1]] * (target - begin)
+    return value, WindowRows(np.array([begin, target - end]), np.array([0, n, 2 * n]), p), mean
+
+
+@vectorised
 def block_of(w: Weights, cells: NDArray, target: int, as_means: bool) -> tuple[float, WindowRows, NDArray]:
     """Return the log coefficient of one block, and the posterior probabilities or means (``as_means``) of its cells."""
     d = cells.size
+    if d == 2:
+        return pair_of(w, cells, target)
     rows, mean, var, tilt, log_z = tilted(w, cells, target)
     if not log_z > -np.inf:
         return log_z, WindowRows(rows.first, np.zeros(d + 1, np.int64), rows.p), mean
@@ -141,6 +164,12 @@ def add_rest(
             for i in cells:
                 out[i] = np.nan
             continue
+        if b == total.size and not as_means:  # all counts at once, so that no envelope is needed
+            p = out[cells[0]]
+            for k in range(p.size):
+                p[k] = w.logw[w.row[cells[0]], k] + w.slope[cells[0]] * k
+            value[b] += normalise(p) + w.slope[cells[0]] * lo[cells[0]]
+            continue
         if b == total.size:
             rows, part = probabilities(w, cells, 0.0)
             mean = np.array([moments(rows.p)[0]])
@@ -217,8 +246,11 @@ def evaluate(
     """Add log coefficients to ``value`` (one per total, then all free cells) and posteriors to ``out``."""
     if not row.size == eta.size == lo.size == block.size:
         raise ModelError("weights, natural parameters, lower ends and blocks must have the same number of cells")
-    w = Weights(logw, lid if lid.size else upper_envelope(logw), row, eta)
     order, bounds = grouped(block, total.size, eta)
+    direct = not as_means
+    for b in range(total.size):
+        direct = direct and bounds[b + 1] - bounds[b] == 2
+    w = Weights(logw, lid if lid.size or direct else upper_envelope(logw), row, eta)
     for i in range(eta.size):
         if eta[i] == -np.inf:
             part = log_weight_of_zero(logw[row[i]], lo[i])
