@@ -26,7 +26,7 @@ from ppdinf.distributions.renewed_windows import follow_data
 from ppdinf.distributions.tables import ConfidentialTable, dependents_of
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.sums_given_totals.totals import log_coefficient
-from ppdinf.models.model_order import posterior_of
+from ppdinf.models.model_order import dims_of_draws, in_chains, of_each_draw, posterior_of
 from ppdinf.models.posterior_tables import of_draws, only_table, outside_windows, sample_confidential, warn_of_windows
 from ppdinf.models.pymc_after_sampling import log_likelihood_of_dependent
 
@@ -125,14 +125,15 @@ FEWEST = 10  # groups for the normal approximations of az.loo
 
 
 def log_likelihood(
-    idata: xr.DataTree, model: pm.Model | None = None, of: str = "groups", *, name: str | None = None
+    idata: xr.DataTree | xr.Dataset, model: pm.Model | None = None, of: str = "groups", *, name: str | None = None
 ) -> xr.DataArray:
     """Return the log likelihood of each part of a release for each posterior draw; add it to ``idata``.
 
     Parameters
     ----------
-    idata : xarray.DataTree
-        Result of `pm.sample`. The group ``log_likelihood`` is added, which ``az.loo(idata)`` and ``az.compare`` read.
+    idata : xarray.DataTree or xarray.Dataset
+        As for `sample_confidential`. The group ``log_likelihood``, which ``az.loo(idata)`` and ``az.compare`` read, is
+        added to a result of `pm.sample`.
     model : pymc.Model, optional
         The model, outside its context.
     of : {"groups", "cells"} or str
@@ -182,46 +183,49 @@ def log_likelihood(
     model = pm.modelcontext(model)
     if of in model.named_vars:
         follow_data(model)
-        of_variable = log_likelihood_of_dependent(posterior_of(idata), model, of)
-        idata["log_likelihood"] = xr.DataTree(of_variable.to_dataset())
-        return of_variable
-    table = only_table(model, name)
-    lead = (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"])
+        found = log_likelihood_of_dependent(posterior_of(idata), model, of)
+    else:
+        found = _of_parts(posterior_of(idata), model, of, name)
+    if isinstance(idata, xr.DataTree):
+        idata["log_likelihood"] = xr.DataTree(found.to_dataset())
+    return found
+
+
+def _of_parts(posterior: xr.Dataset, model: pm.Model, of: str, name: str | None) -> xr.DataArray:
+    """Return the log likelihood of groups or cells of a release for each draw."""
+    table, flat = only_table(model, name), in_chains(posterior)
+    lead = (flat.sizes["chain"], flat.sizes["draw"])
     if of == "cells":
         law, dim = _require_units(model, name), "cell"
         require_cells(law)
         names = [law.observed.frame.cell(k) for k in range(law.fiber.lower.size)]
         counts, rows = counts_of_cells(law), []
-        of_draw = _data_model_of_draws(table, counts, idata, model)
+        of_draw = _data_model_of_draws(table, counts, flat, model)
         for at in np.ndindex(lead):
             log_p = of_draw(at)[0]
             while (wider := wider_counts(law, counts, log_p)) is not None:
-                counts, of_draw = wider, _data_model_of_draws(table, wider, idata, model)
+                counts, of_draw = wider, _data_model_of_draws(table, wider, flat, model)
                 log_p = of_draw(at)[0]
             rows.append(log_densities_of_cells(law, counts, log_p))
     elif of == "groups":
         groups, names = pointwise(model, name)
-        dim, of_draw = GROUP, of_draws([groups], idata.posterior, model)
+        dim, of_draw = GROUP, of_draws([groups], flat, model)
         rows = [of_draw(at)[0] for at in np.ndindex(lead)]
-        warn_of_windows(table, outside_windows(table, idata.posterior, model))
+        warn_of_windows(table, outside_windows(table, flat, model))
         if len(names) < FEWEST:
             warnings.warn(
                 f"there are only {len(names)} public groups, too few for the standard errors and the k-hat of az.loo: "
                 "use ppd.models.leave_one_out(model), which samples the model again without each group, or of='cells'",
                 DiagnosisWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
     else:
         raise ModelError(f"of must be 'groups' or 'cells' or the name of an observed variable, found {of!r}")
-    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, dim: names}
-    values = np.array(rows).reshape(*lead, len(names))
-    found = xr.DataArray(values, dims=("chain", "draw", dim), coords=coords, name=table.released.name)
-    idata["log_likelihood"] = xr.DataTree(found.to_dataset())
-    return found
+    return of_each_draw(rows, posterior, dims_of_draws(posterior), {dim: names}, table.released.name)
 
 
 def sample_release(
-    idata: xr.DataTree,
+    idata: xr.DataTree | xr.Dataset,
     model: pm.Model | None = None,
     *,
     name: str | None = None,
@@ -233,7 +237,8 @@ def sample_release(
 
     Parameters
     ----------
-    idata : xarray.DataTree
+    idata : xarray.DataTree or xarray.Dataset
+        As for `sample_confidential`.
     model : pymc.Model, optional
     name : str, optional
         Name of the table, if the model has several.
@@ -266,20 +271,20 @@ def sample_release(
     """
     model = pm.modelcontext(model)
     table, rng = only_table(model, name), np.random.default_rng(random_seed)
-    observed = table.law.observed
-    noisy = observed.noisy
-    tables = sample_confidential(idata, model, name=name, random_seed=rng).values
-    flat = tables.reshape(-1, *tables.shape[2:])
-    again = ReleasedRV(observed, ndim=tables.ndim - 2)
+    observed, noisy = table.law.observed, table.law.observed.noisy
+    tables = sample_confidential(idata, model, name=name, random_seed=rng)
+    posterior = posterior_of(idata)
+    dims = dims_of_draws(posterior)
+    flat = tables.values.reshape(-1, *tables.shape[len(dims) :])
+    again = ReleasedRV(observed, ndim=flat.ndim - 1)
     given = np.zeros((len(flat), 0))
     if observed.likelihood.has_unknown_scale:
-        of_draw = of_draws([table.variable.owner.inputs[-1]], idata.posterior, model)
-        given = np.array([of_draw(at)[0] for at in np.ndindex(*tables.shape[:2])])
-    values = np.array([again.rng_fn(rng, x, scales, None) for x, scales in zip(flat, given, strict=True)])
-    dims = ("chain", "draw", *noisy.dims)
-    labels = {dim: noisy.coords[dim].values for dim in noisy.dims if dim in noisy.coords}
-    coords = {"chain": idata.posterior.chain, "draw": idata.posterior.draw, **labels}
-    return xr.DataArray(values.reshape(*tables.shape[:2], *noisy.shape), dims=dims, coords=coords)
+        joined = in_chains(posterior)
+        of_draw = of_draws([table.variable.owner.inputs[-1]], joined, model)
+        given = np.array([of_draw(at)[0] for at in np.ndindex(joined.sizes["chain"], joined.sizes["draw"])])
+    values = [again.rng_fn(rng, x, scales, None) for x, scales in zip(flat, given, strict=True)]
+    labels = {dim: noisy.coords[dim].values if dim in noisy.coords else None for dim in noisy.dims}
+    return of_each_draw(values, posterior, dims, labels, None)
 
 
 def pointwise(model: pm.Model, name: str | None = None) -> tuple[TensorVariable, list[str]]:
@@ -336,11 +341,11 @@ def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable
 
 
 def _data_model_of_draws(
-    table: ConfidentialTable, counts: NDArray[np.int64], idata: xr.DataTree, model: pm.Model
+    table: ConfidentialTable, counts: NDArray[np.int64], posterior: xr.Dataset, model: pm.Model
 ) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
     """Compile the log densities of counts by the data model, as a function of a chain and a draw."""
     log_p = table.law.log_data_model(table.variable.owner.inputs, pt.constant(counts))
-    return of_draws([log_p], idata.posterior, model)
+    return of_draws([log_p], posterior, model)
 
 
 def _names(law: ConfidentialRV) -> list[str]:

@@ -8,11 +8,14 @@ and `arviz.extract` joins them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from ppdinf.errors import ModelError
 
@@ -37,6 +40,16 @@ def dims_of_draws(posterior: xr.Dataset) -> list[str]:
     if not dims:
         raise ModelError("the posterior has no dimension chain, draw or sample: select draws by a list, draw=[0]")
     return dims
+
+
+def of_each_draw(
+    values: ArrayLike, posterior: xr.Dataset, dims: Sequence[str], labels: Mapping[Hashable, Any], name: str | None
+) -> xr.DataArray:
+    """Return results of one draw after the other, with the dimensions of draws first and those of `labels` last."""
+    rows = np.reshape(values, [*(posterior.sizes[dim] for dim in dims), *np.shape(values)[1:]])
+    of_draws = posterior.drop_dims([dim for dim in posterior.dims if dim not in dims])
+    found = xr.DataArray(rows, of_draws.coords, (*dims, *labels), name)
+    return found.assign_coords({dim: (dim, list(label)) for dim, label in labels.items() if label is not None})
 
 
 def in_chains(posterior: xr.Dataset, dims: Sequence[str] | None = None) -> xr.Dataset:

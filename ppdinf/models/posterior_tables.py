@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -102,20 +102,6 @@ def window_problem(name: str, law: ConfidentialRV, share: Reals) -> str:
     )
 
 
-class Posterior(Protocol):
-    """Draws by name with dimensions ``chain``, ``draw`` and others: a group of the result of `pm.sample`."""
-
-    @property
-    def sizes(self) -> Mapping[Hashable, int]:
-        """Numbers of chains and of draws, and sizes of the other dimensions."""
-
-    def __getitem__(self, name: str, /) -> xr.DataArray:
-        """Draws of one variable."""
-
-    def __contains__(self, name: object, /) -> bool:
-        """Return whether there are draws of a variable."""
-
-
 def sample_confidential(
     idata: xr.DataTree | xr.Dataset,
     model: pm.Model | None = None,
@@ -127,9 +113,9 @@ def sample_confidential(
     """Return posterior draws of the confidential table; each draw satisfies everything public.
 
     For a marginalized table, draw one exact, independent table per posterior draw of the parameters, and store the
-    draws in ``idata.posterior`` (replacing earlier ones). For a sampled table, return its draws. A cell on which no
-    published number and no other variable depends is drawn from its data model without truncation. A draw takes about 1
-    us per cell, with all cores.
+    draws in ``idata.posterior`` (replacing earlier ones) unless `idata` is read-only, such as
+    ``idata.posterior.dataset``. For a sampled table, return its draws. A cell on which no published number and no other
+    variable depends is drawn from its data model without truncation. A draw takes about 1 us per cell, with all cores.
 
     Parameters
     ----------
@@ -196,7 +182,7 @@ def sample_confidential(
         drawn = draw_marginalized(table, posterior, model, rng, advance)
     if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
         idata["posterior"] = posterior.assign({table.name: drawn})
-    elif not isinstance(idata, xr.DataArray):
+    elif type(idata) in (xr.DataTree, xr.Dataset):
         idata[table.name] = drawn
     return posterior.assign({table.name: drawn})[table.name]
 
@@ -277,7 +263,7 @@ def _with_tables_above(
 
 def _draw_in_chains(
     table: ConfidentialTable,
-    posterior: Posterior,
+    posterior: xr.Dataset,
     model: pm.Model,
     rng: np.random.Generator,
     advance: Callable[[int], object],
@@ -311,7 +297,7 @@ def _draw_in_chains(
 
 
 def _draw_uninformed(
-    table: ConfidentialTable, posterior: Posterior, model: pm.Model, rng: np.random.Generator
+    table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw the cells on which nothing depends from their data model, once per posterior draw."""
     (cells,), parameters, columns = _given_draws([uninformed_cells(table.variable)], posterior, model)
@@ -320,7 +306,7 @@ def _draw_uninformed(
     return np.array([draw([column[at] for column in columns], rng) for at in np.ndindex(lead)])
 
 
-def outside_windows(table: ConfidentialTable, posterior: Posterior, model: pm.Model) -> NDArray[np.float64]:
+def outside_windows(table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model) -> NDArray[np.float64]:
     """Return the posterior probability of each cell outside its window, at draws of the parameters or of the table."""
     if not table.is_marginalized:
         draws = in_model_order(posterior[table.name], table.name, model).values
@@ -337,7 +323,7 @@ def warn_of_windows(table: ConfidentialTable, share: NDArray[np.float64]) -> Non
 
 
 def law_of_draws(
-    table: ConfidentialTable, posterior: Posterior, model: pm.Model, mode: str | None = None
+    table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model, mode: str | None = None
 ) -> tuple[NDArray[np.float64] | None, Callable[[tuple[int, int]], NDArray[np.float64]]]:
     """Return the distribution of the cells given everything else, as a function of chain and draw."""
     given, (by_cell, _) = table.variable.owner.inputs, dependent_factors(table.variable, model)
@@ -347,7 +333,7 @@ def law_of_draws(
 
 
 def of_draws(
-    outputs: list[TensorVariable], posterior: Posterior, model: pm.Model, mode: str | None = None
+    outputs: list[TensorVariable], posterior: xr.Dataset, model: pm.Model, mode: str | None = None
 ) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
     """Compile symbolic functions of a model's variables, to be evaluated at a chain and a draw of the posterior."""
     outputs, parameters, columns = _given_draws(outputs, posterior, model)
@@ -365,7 +351,7 @@ def of_draws(
 
 
 def _given_draws(
-    outputs: list[TensorVariable], posterior: Posterior, model: pm.Model
+    outputs: list[TensorVariable], posterior: xr.Dataset, model: pm.Model
 ) -> tuple[list[TensorVariable], list[TensorVariable], list[Array]]:
     """Return expressions as functions of a model's free variables, these variables, and their draws."""
     outputs = graph_replace(outputs, drawn_for(model, model.free_RVs), strict=False)

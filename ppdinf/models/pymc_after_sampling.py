@@ -35,7 +35,7 @@ from ppdinf.distributions.tables import (
 )
 from ppdinf.errors import DiagnosisWarning, ModelError
 from ppdinf.fiber.sums_given_totals.totals import log_coefficient
-from ppdinf.models.model_order import dims_of_draws, in_chains, posterior_of
+from ppdinf.models.model_order import dims_of_draws, in_chains, of_each_draw, posterior_of
 from ppdinf.models.posterior_tables import draw_marginalized, of_draws
 
 LARGEST = 10**6  # log weights of one evaluation
@@ -88,20 +88,16 @@ def log_likelihood_of_dependent(
     values = np.array([_given_others(law, cells, *of_draw(at)) for at in each])
     named = model.named_vars_to_dims.get(name) or [None] * len(shape)
     own_dims = [dim or f"{name}_dim_{k}" for k, dim in enumerate(named[: len(shape)])]
-    coords: dict[str, Any] = {dim: posterior.coords[dim] for dim in dims if dim in posterior.coords}
-    coords |= {dim: list(model.coords[dim]) for dim in own_dims if model.coords.get(dim) is not None}
-    values = values.reshape(*(posterior.sizes[dim] for dim in dims), *shape)
-    return xr.DataArray(values, dims=(*dims, *own_dims), coords=coords, name=name)
+    labels = {dim: model.coords.get(dim) for dim in own_dims}
+    return of_each_draw(values.reshape(-1, *shape), posterior, dims, labels, name)
 
 
 def _of_release(posterior: xr.Dataset, model: pm.Model, table: ConfidentialTable, dims: Sequence[str]) -> xr.DataArray:
     """Return the log density of a release without the dependents of its table, for each draw."""
     flat = in_chains(posterior, dims)
     of_draw = of_draws([marginal_log_density(table.released)], flat, model)
-    values = np.array([of_draw(at)[0] for at in np.ndindex(flat.sizes["chain"], flat.sizes["draw"])])
-    coords = {dim: posterior.coords[dim] for dim in dims if dim in posterior.coords}
-    shape = [posterior.sizes[dim] for dim in dims]
-    return xr.DataArray(values.reshape(shape), dims=dims, coords=coords, name=table.released.name)
+    values = [of_draw(at)[0] for at in np.ndindex(flat.sizes["chain"], flat.sizes["draw"])]
+    return of_each_draw(values, posterior, dims, {}, table.released.name)
 
 
 def _by_observation(factor: CellFactor, shape: tuple[int, ...], counts: TensorVariable) -> TensorVariable:

@@ -234,6 +234,7 @@ SELECTED = {
     "one chain": (lambda idata: idata.sel(chain=0), ("draw", "area")),
     "dataset": (lambda idata: idata.posterior.to_dataset(), ("chain", "draw", "area")),
     "posterior group": (lambda idata: idata.posterior, ("chain", "draw", "area")),
+    "read-only view": (lambda idata: idata.posterior.dataset, ("chain", "draw", "area")),
     "extracted": (lambda idata: idata.posterior.to_dataset().stack(sample=("chain", "draw")), ("sample", "area")),
     "one draw of each chain": (lambda idata: idata.isel(draw=3), ("chain", "area")),
 }
@@ -243,7 +244,7 @@ SELECTED = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", SELECTED)
 def test_tables_of_selected_draws(kind, form):
-    """The table has the dimensions of the draws and is stored with them."""
+    """The table has the dimensions of the draws and is stored with them; likelihoods and releases have them, too."""
     select, dims = SELECTED[kind]
     law, model = Enumerated(CASES[NB]), build(CASES[NB], FORMS[form])
     draws = select(law.posterior(FORMS[form]))
@@ -251,8 +252,10 @@ def test_tables_of_selected_draws(kind, form):
     assert table.dims == dims
     if table.size > 100:
         assert_moments(table, *law.moments("x"))
+    assert ppd.log_likelihood(draws, model, of="d").dims == ppd.sample_release(draws, model).dims == dims
     stored = draws.get("posterior", draws)
-    assert set(stored["x"].dims) == set(dims)
+    if kind != "read-only view":
+        assert set(stored["x"].dims) == set(dims)
 
 
 def test_draws_without_names_are_refused():
