@@ -273,7 +273,8 @@ def _rows(
     signed = ["sign"] if kind == CONSTRAINT and "sign" in types else []
     for name in [*needed, *signed]:
         lists = name in ("query_shape", "value")
-        fits = _is_list_of_whole(pa, types[name]) if lists else _is_number(pa, types[name]) == (name == "variance")
+        is_number = pa.types.is_floating(types[name]) or pa.types.is_integer(types[name])
+        fits = _is_list_of_whole(pa, types[name]) if lists else is_number == (name == "variance")
         if not fits:
             raise ReleaseFileError(f"{shown}, column {name!r} has the unexpected type {types[name]}")
     # Read batches of rows; skip rows of other places and queries, and check the remaining rows.
@@ -309,7 +310,3 @@ def _kept(
 def _is_list_of_whole(pa: ModuleType, kind: DataType) -> bool:
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return lists and pa.types.is_integer(kind.value_type)
-
-
-def _is_number(pa: ModuleType, kind: DataType) -> bool:
-    return pa.types.is_floating(kind) or pa.types.is_integer(kind)

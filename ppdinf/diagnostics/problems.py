@@ -12,6 +12,7 @@ from ppdinf.diagnostics.convergence import MIN_DRAWS, NO_OVERLAP, format_rhat, l
 from ppdinf.diagnostics.movement import mobile_cells
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
 from ppdinf.distributions.confidential_rv import ConfidentialRV
+from ppdinf.distributions.marginalization import why_sampled
 from ppdinf.distributions.renewed_windows import follow_data
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
@@ -60,7 +61,7 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
         times = "twice" if factor <= 2 else f"{int(np.ceil(factor))} times" if np.isfinite(factor) else "many times"
         problems.append(
             f"The effective sample size is {low['ess_bulk'].min():.0f} (below {ESS}) for {_listed(low.index)}: "
-            f"draw about {times} as many (draws=) before using intervals."
+            f"draw about {times} as many (draws=) before using intervals.{_why_sampled(model)}"
         )
     if (flags := diverging(idata)).mean() > DIVERGENT:
         diverged, plural = int(flags.sum()), "" if flags.sum() == 1 else "s"
@@ -70,6 +71,14 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
     if not independent(idata):
         problems += parametrisations(idata, model, list(low["variable"]))
     return problems
+
+
+def _why_sampled(model: pm.Model) -> str:
+    """Return one sentence for each table that is sampled because it cannot be marginalized."""
+    sampled = [
+        (table.name, why_sampled(table.variable, model)) for table in tables_of(model) if not table.is_marginalized
+    ]
+    return "".join(f" {name!r} is sampled instead of marginalized, {reason}." for name, reason in sampled if reason)
 
 
 def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:

@@ -146,10 +146,13 @@ class ConfidentialRV(SymbolicRandomVariable):
         """Return the inputs of the analyst's distribution among the inputs of a node."""
         return inputs if self.observed.likelihood.auxiliary is None else inputs[:-1]
 
+    def dist(self, inputs: Sequence[Variable]) -> TensorVariable:
+        """Rebuild the analyst's distribution on the inputs of a node."""
+        return self.base_op.make_node(*self.of_dist(inputs)).default_output()
+
     def base(self, inputs: Sequence[Variable]) -> tuple[TensorVariable, TensorVariable | float]:
-        """Rebuild the analyst's distribution on the inputs of a node: its cells, and the log density to subtract."""
-        dist = self.base_op.make_node(*self.of_dist(inputs)).default_output()
-        return elementwise(dist, self.start.shape)
+        """Return the cells of the analyst's distribution, and the log density to subtract."""
+        return elementwise(self.dist(inputs), self.start.shape)
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -235,7 +238,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         form = self._natural(inputs)
         at = self.counts if counts is None else counts
         if form is None:
-            data = self._data_model(self.base(inputs)[0], counts)
+            data = self.log_data_model(inputs, counts)
             weights = data + self._at(self.fiber.log_noise, "log_noise", counts)
         else:
             eta, log_normaliser, log_h = form
@@ -263,13 +266,9 @@ class ConfidentialRV(SymbolicRandomVariable):
         likeliest = (counts[:, 0] + pt.argmax(known, axis=1))[:, None]
         return pt.switch(outside, likeliest, counts).T.reshape((counts.shape[1], *self.start.shape))
 
-    def log_data_model(self, inputs: Sequence[Variable], counts: TensorVariable) -> TensorVariable:
-        """Return log densities of any counts by the data model alone, shape (d, width), without gradients."""
-        return self._data_model(self.base(inputs)[0], counts)
-
-    def _data_model(self, dist: TensorVariable, counts: TensorVariable | None) -> TensorVariable:
-        """Return log densities of counts by the data model; for windows, identical cells are evaluated once."""
-        shape = self.start.shape
+    def log_data_model(self, inputs: Sequence[Variable], counts: TensorVariable | None) -> TensorVariable:
+        """Return log densities by the data model alone, shape (d, width); of given counts without gradients."""
+        (dist, _), shape = self.base(inputs), self.start.shape
         same = identical_cells(dist, shape, self.fiber.lower) if counts is None else None
         if same is None:
             at = self.counts if counts is None else counts

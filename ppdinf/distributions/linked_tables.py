@@ -182,7 +182,7 @@ def factor_of_table(var: TensorVariable, table: TensorVariable) -> TableFactor |
     if own is table or not isinstance(own.owner and own.owner.op, ConfidentialRV):
         return None
     law = own.owner.op
-    form = form_of_counts(law.base_op.make_node(*law.of_dist(own.owner.inputs)).default_output(), table)
+    form = form_of_counts(law.dist(own.owner.inputs), table)
     if form is None:
         return None
     shape, (eta, slope, is_binomial) = law.start.shape, form

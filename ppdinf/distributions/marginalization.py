@@ -73,6 +73,20 @@ def why_not_marginalizable(observed: Observed) -> str:
     return crossing
 
 
+def why_sampled(table: TensorVariable, model: pm.Model) -> str:
+    """Return why a table is a variable of its model, or an empty string if it need not be one."""
+    law, tables = table.owner.op, [other.variable for other in tables_of(model)]
+    above = [other for other in tables if depends_on(table, other, model)]
+    unlinked = above and why_not_linked(law.dist(table.owner.inputs), above, law.observed)
+    if reason := why_not_marginalizable(law.observed) or (unlinked and f"it depends on {above[0].name!r}, {unlinked}"):
+        return f"because {reason}"
+    for var in (*dependents_of(table, model), *model.deterministics):
+        by_cell = not why_sampled(var, model) if var in tables else _factors_by_cell(var, table, model) is not None
+        if depends_on(var, table, model) and not by_cell:
+            return f"because of {var.name!r}"
+    return ""
+
+
 def is_marginalized(
     requested: bool | str, observed: Observed, base: TensorVariable, model: pm.Model, name: str
 ) -> bool:

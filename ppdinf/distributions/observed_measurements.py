@@ -213,7 +213,8 @@ class ObservedMeasurements(Observed):
         entries, unknown = at_wide_scales(measurements.entries, learns_scales)
         self.entries, self.unknown = entries, unknown
         self.published, self.frame, self.system = measurements, measurements.frame, measurements.public
-        alone = (np.diff(entries.matrix.indptr) == 1) & _rows_of_ones(entries.matrix)
+        others = abs(entries.matrix - (entries.matrix == 1).astype(np.int64)).sum(axis=1)  # entries other than 1
+        alone = (np.diff(entries.matrix.indptr) == 1) & (np.asarray(others).ravel() == 0)
         for form, rows in entries.forms:
             alone[rows] &= form.is_independent
         for form, _, rows in unknown:
@@ -443,8 +444,3 @@ class ObservedMeasurements(Observed):
         other.parts = [replace(one, y=y.astype(one.y.dtype)) for one, y in zip(published.parts, by_part, strict=True)]
         other.__dict__.pop("entries", None)
         return ObservedMeasurements(other, learns_scales=True)
-
-
-def _rows_of_ones(matrix: sp.csr_array) -> NDArray[np.bool_]:
-    """Return rows whose entries are all 1."""
-    return np.asarray(abs(matrix - (matrix == 1).astype(np.int64)).sum(axis=1) == 0).ravel()

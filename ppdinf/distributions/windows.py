@@ -80,9 +80,10 @@ def choose(
     observed: Observed, data_model: DataModel, *, read: Flags | None = None, present: Windows | None = None
 ) -> Windows:
     """Choose windows by everything observed; cells in `read` need one. Present windows are extended by data only."""
-    if observed.likelihood.query is not None:
-        return present or _of_queries(observed, data_model.nonnegative)
     nonnegative = data_model.nonnegative if present is None else present.nonnegative
+    if observed.likelihood.query is not None:
+        uninformed = np.zeros(nonnegative.size, dtype=bool)
+        return present or Windows(*cell_windows(observed, nonnegative), uninformed, nonnegative)
     cells = PublishedCells(observed, nonnegative)
     prior, frame = PriorDraws(data_model, cells), observed.frame
     if present is not None:
@@ -117,10 +118,6 @@ def choose(
     is_typical = present is None and not observed.likelihood.has_unknown_scale
     is_typical = is_typical and _is_typical(prior, lower, upper, ~uninformed)
     return Windows(lower.astype(np.int64), upper.astype(np.int64), uninformed, nonnegative, is_typical)
-
-
-def _of_queries(observed: Observed, nonnegative: Flags) -> Windows:
-    return Windows(*cell_windows(observed, nonnegative), np.zeros(nonnegative.size, dtype=bool), nonnegative)
 
 
 def _ended(prior: PriorDraws, lower: Reals, upper: Reals, frame: Frame) -> tuple[Reals, Reals]:

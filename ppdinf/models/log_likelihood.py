@@ -316,7 +316,7 @@ def _require_units(model: pm.Model, name: str | None) -> ConfidentialRV:
         raise ModelError("exact sums determine cells from the others: no observation can be left out alone")
     if law.nested is not None:
         raise ModelError("noisy sums join the cells of several observations: no observation can be left out alone")
-    if has_rows(law.base_op.make_node(*given).default_output()):
+    if has_rows(law.dist(given)):
         raise ModelError("the data model is over rows: write it as independent cells, pm.Poisson.dist(n * p)")
     return law
 
@@ -356,12 +356,10 @@ def _names(law: ConfidentialRV) -> list[str]:
         cells = system.A.indices[system.A.indptr[row] : system.A.indptr[row + 1]]
         rows.setdefault(tuple(sorted(cells.tolist())), name)
     members = [np.flatnonzero(block == k) for k in range(total.size)]
-    named = [rows.get(tuple(cells.tolist()), f"cells with {_first(law, cells)}") for cells in members]
+    named = [
+        rows.get(tuple(cells.tolist()), f"cells with {law.observed.frame.cell(int(cells[0]))}") for cells in members
+    ]
     return [*named, *(law.observed.frame.cell(int(cell)) for cell in np.flatnonzero(block < 0))]
-
-
-def _first(law: ConfidentialRV, cells: NDArray[np.int64]) -> str:
-    return law.observed.frame.cell(int(cells[0]))
 
 
 def leave_one_out(model: pm.Model | None = None, *, name: str | None = None, **sampling: Any) -> pd.DataFrame:

@@ -54,7 +54,7 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
     pem, form = _serialization().Encoding.PEM, _serialization()
     hidden = form.BestAvailableEncryption(passphrase.encode()) if passphrase else form.NoEncryption()
     public = private.public_key().public_bytes(pem, form.PublicFormat.SubjectPublicKeyInfo)
-    public_path = _public(path)
+    public_path = path.with_name(f"{path.name}.pub")
     if path.exists() or public_path.exists():
         raise FileExistsError(
             f"{path.name} or {public_path.name} exists: keys are not overwritten, choose another name"
@@ -164,10 +164,6 @@ def _load(key: str | PathLike[str]) -> Any:
     if not isinstance(public, _ed25519().Ed25519PublicKey):
         raise SignatureError(f"{Path(key).name} is not a public Ed25519 key in PEM, as ppdinf key new writes to .pub")
     return public
-
-
-def _public(path: Path) -> Path:
-    return path.with_name(f"{path.name}.pub")
 
 
 def _signature(path: Path) -> Path:

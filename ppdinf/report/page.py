@@ -58,7 +58,8 @@ class Page:
         wrapped: bool = False,
     ) -> None:
         """Append a table whose first columns are labels; `marks` are classes of rows, by position."""
-        digits = [_digits(column) for _, column in table.items()]
+        # one decimal place in columns that contain fractions
+        digits = [int(column.dtype.kind == "f" and bool((column % 1 > 0).any())) for _, column in table.items()]
         rows = [
             ((marks or {}).get(k, ""), [*map(str, row[:labels]), *map(number, row[labels:], digits[labels:])])
             for k, row in enumerate(table.head(LISTED).itertuples(index=False, name=None))
@@ -81,11 +82,6 @@ def environment() -> Environment:
     templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["number"] = number
     return templates
-
-
-def _digits(column: pd.Series) -> int:
-    """Return 1 if a column of numbers contains fractions, otherwise 0."""
-    return int(column.dtype.kind == "f" and bool((column % 1 > 0).any()))
 
 
 def number(value: Any, digits: int | None = None) -> str:

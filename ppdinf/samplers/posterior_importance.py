@@ -214,11 +214,8 @@ def _searches(target: PosteriorTarget, rng: np.random.Generator) -> list[tuple[D
     if not any(modes for modes, _ in searches):
         raise _no_mode(target, points)
     either = max((modes for modes, _ in searches), key=len)
-    return [(_of_modes(modes or either), wide) for modes, wide in searches]
-
-
-def _of_modes(modes: list[Mode]) -> Distribution:
-    return DefensiveMixture([TMixture.single(m.mean, m.covariance) for m in modes], [1 / len(modes)] * len(modes))
+    near = [[TMixture.single(m.mean, m.covariance) for m in modes or either] for modes, _ in searches]
+    return [(DefensiveMixture(x, [1 / len(x)] * len(x)), wide) for x, (_, wide) in zip(near, searches, strict=True)]
 
 
 def _dispersed(target: PosteriorTarget, modes: list[Mode], rng: np.random.Generator) -> tuple[Reals, Distribution]:

@@ -105,7 +105,11 @@ def test_one_chain_short_runs_and_foreign_draws_are_reported():
     model, idata = model_and_draws(chains=1, draws=50)
     problems = " ".join(ppd.diagnose(idata, model).problems)
     assert "one chain" in problems
-    assert "effective sample size" in problems
+    assert "before using intervals. " in problems
+    with model:
+        pm.Deterministic("share", model["x"] / model["x"].sum())
+    reason = "before using intervals. 'x' is sampled instead of marginalized, because of 'share'."
+    assert reason in " ".join(ppd.diagnose(idata, model).problems)
     idata.posterior["x"][:] = idata.posterior["x"] + 1
     assert "violate a public sum" in " ".join(ppd.diagnose(idata, model).problems)
 

@@ -24,6 +24,7 @@ from scipy.optimize import minimize
 import ppdinf as ppd
 from ppdinf.diagnostics.calibration import position, uniformity
 from ppdinf.diagnostics.problems import fiber_problems
+from ppdinf.distributions.marginalization import why_sampled
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import DiagnosisWarning, LabelError, ModelError
 from ppdinf.models import posterior_tables
@@ -450,21 +451,22 @@ RATIO = "it divides by a function of cells that no exact sum determines. Divide 
 
 
 @pytest.mark.parametrize(
-    ("dependent", "public", "remedy"),
+    ("dependent", "public"),
     [
-        (lambda x: pm.Normal("d", (x - x.mean()) / x.std(), 0.1, observed=[0.2, 0.4, 0.4]), inv.total(), RATIO),
-        (lambda x: pm.Potential("d", -((x / pm.math.sum(x)) ** 2)), inv.Public(), RATIO),
+        (lambda x: pm.Normal("d", (x - x.mean()) / x.std(), 0.1, observed=[0.2, 0.4, 0.4]), inv.total()),
+        (lambda x: pm.Potential("d", -((x / pm.math.sum(x)) ** 2)), inv.Public()),
     ],
 )
-def test_the_reason_why_a_table_is_sampled_is_named(dependent, public, remedy):
+def test_the_reason_why_a_table_is_sampled_is_named(dependent, public):
     release = ppd.Release(xr.DataArray([2, 4, 3], coords=LABELS), ppd.GeneralizedLaplace(public, epsilon=1))
-    with pm.Model(coords=LABELS):
+    with pm.Model(coords=LABELS) as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(3.0), release)
-        with pytest.warns(DiagnosisWarning, match=f"'x' is sampled instead of marginalized, because of 'd': {remedy}"):
+        with pytest.warns(DiagnosisWarning, match=f"'x' is sampled instead of marginalized, because of 'd': {RATIO}"):
             dependent(x)
+    assert why_sampled(x, model) == "because of 'd'"
     with pm.Model(coords=LABELS):
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(3.0), release, marginalize=True)
-        with pytest.raises(ModelError, match=f"cannot be marginalized: {remedy}, or use PartiallyPrivate"):
+        with pytest.raises(ModelError, match=f"cannot be marginalized: {RATIO}, or use PartiallyPrivate"):
             dependent(x)
 
 
