@@ -147,9 +147,9 @@ def as_table(
     Parameters
     ----------
     data : xarray.DataArray, pandas.Series, pandas.DataFrame or numpy.ndarray of integers
-        A Series with a MultiIndex becomes one dimension per level, with labels in order of first
-        appearance, and must hold every combination exactly once. A DataFrame is a two-way table (rows by
-        columns) or, with `count`, has one row per cell. Dimensions without labels are numbered from 0.
+        A Series with a MultiIndex becomes one dimension per level, with labels in order of first appearance, and must
+        hold every combination exactly once. A DataFrame is a two-way table (rows by columns) or, with `count`, has one
+        row per cell; frames of polars are converted. Dimensions without labels are numbered from 0.
     dims : sequence of str, optional
         Names of the dimensions if `data` has no names (NumPy arrays, unnamed pandas indexes); with `count`, the
         columns of labels.
@@ -198,7 +198,7 @@ def as_table(
     >>> table.shape, table.persons.dims
     ((2, 2), ('county',))
     """
-    _refuse_other_frames(data)
+    data = as_pandas(data)
     exempt = exempt_labels(data, not_totals)
     if count is not None:
         data, dims = from_long(data, dims, count, covariates), None
@@ -338,13 +338,9 @@ def _require_among(dim: str, labels: Iterable[object], declared: Sequence[object
         raise LabelError(f"{dim!r} has the label {native(foreign[0])!r}, which is not among the labels given for it")
 
 
-def _refuse_other_frames(data: object) -> None:
-    """Refuse data frames of other libraries, such as polars, whose labels would become counts."""
-    if hasattr(data, "to_pandas") and not isinstance(data, xr.DataArray | xr.Dataset):
-        raise CountError(
-            f"a table must be an xarray, pandas or NumPy array, found {type(data).__module__}.{type(data).__name__}: "
-            "convert it by .to_pandas(); as_table(data.to_pandas(), count=..., dims=[...]) reads one row per cell"
-        )
+def as_pandas(data: Any) -> Any:
+    """Convert data frames of other libraries, such as polars, whose labels would become counts."""
+    return data.to_pandas() if hasattr(data, "to_pandas") and not isinstance(data, xr.DataArray | xr.Dataset) else data
 
 
 def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
@@ -352,7 +348,7 @@ def _as_dataarray(data: object, dims: Sequence[str] | None) -> xr.DataArray:
         if dims is not None and tuple(dims) != data.dims:
             raise LabelError(f"the table has dimensions {data.dims}, not {tuple(dims)}: rename or transpose it")
         return data
-    _refuse_other_frames(data)
+    data = as_pandas(data)
     if isinstance(data, xr.Dataset):
         raise CountError(f"a Dataset contains several tables: choose one of {', '.join(map(repr, data))}")
     if isinstance(data, pd.Series):
