@@ -78,8 +78,10 @@ def capture_recapture():
     return size + pm.math.log(pm.math.stack([p[0] * q[1], q[0] * p[1], p[0] * p[1]]))
 
 
-def detection():
-    return {"eta": pm.Normal("level", 1, 0.5) + pm.Normal("slope", 0, 0.5) * TIME, "p": pm.Beta("p", 2, 2)}
+def trend(name, dist, *parameters):
+    """Return the unknowns of log rates with a trend, and a further one."""
+    eta = pm.Normal("level", 1, 0.5) + pm.Normal("slope", 0, 0.5) * TIME
+    return {"eta": eta, name: dist(name, *parameters)}
 
 
 def visits(x, given):
@@ -150,14 +152,6 @@ def partial_pooling():
     return {"logit": mu + spread * pm.Normal("z", shape=3)}
 
 
-def zero_inflated():
-    return {"eta": pm.Normal("level", 1, 0.5) + pm.Normal("slope", 0, 0.5) * TIME, "psi": pm.Beta("psi", 3, 1)}
-
-
-def dispersed():
-    return {"eta": pm.Normal("level", 1, 0.5) + pm.Normal("slope", 0, 0.5) * TIME, "alpha": pm.Gamma("alpha", 3, 1)}
-
-
 def two_classes():
     eta = pm.Normal("log_rates", np.array([0.0, 1.5]), 0.5, shape=2)
     return {"eta": eta, "w": pm.Dirichlet("w", np.ones(2))}
@@ -187,8 +181,10 @@ def ordered_logits():
     return {"p": pt.concatenate([below[:, :1], below[:, 1:] - below[:, :1], 1 - below[:, 1:]], axis=1), "eta": eta}
 
 
-def reported():
-    return {"eta": pm.Normal("level", 1, 0.5) + pm.Normal("slope", 0, 0.5) * TIME, "share": pm.Beta("share", 3, 2)}
+def binned():
+    """Return probabilities of three classes of a normal sample, of which only the numbers in classes are published."""
+    below = pm.math.exp(pm.logcdf(pm.Normal.dist(pm.Normal("mean", 0, 1), pm.HalfNormal("spread", 1)), CUTS))
+    return {"p": pt.concatenate([below[:1], below[1:] - below[:1], 1 - below[1:]])}
 
 
 def censored(x, given):
@@ -203,7 +199,7 @@ def log_censored(given, x):
 
 SITUATIONS = {
     "capture-recapture": rates(capture_recapture),
-    "N-mixture": rates(detection, "total", visits, log_visits),
+    "N-mixture": rates(lambda: trend("p", pm.Beta, 2, 2), "total", visits, log_visits),
     "AR(1)": rates(autoregression),
     "Gaussian random walk": rates(random_walk, "gaussian"),
     "random walk, non-centered": rates(random_walk_of_steps, "gaussian"),
@@ -215,7 +211,7 @@ SITUATIONS = {
     "change point": rates(change_point, "staircase"),
     "splines": rates(spline),
     "covariate with error": rates(noisy_covariate, "groups"),
-    "censored reports": rates(reported, "total", censored, log_censored),
+    "censored reports": rates(lambda: trend("share", pm.Beta, 3, 2), "total", censored, log_censored),
     "hierarchical binomial": Situation(
         "total",
         partial_pooling,
@@ -224,13 +220,13 @@ SITUATIONS = {
     ),
     "zero-inflated counts": Situation(
         "gaussian",
-        zero_inflated,
+        lambda: trend("psi", pm.Beta, 3, 1),
         lambda given: pm.ZeroInflatedPoisson.dist(given["psi"], pm.math.exp(given["eta"])),
         lambda given, x: own.zero_inflated(x, logit(given["psi"]), own.poisson(x, np.exp(given["eta"]))).sum(axis=1),
     ),
     "negative binomial regression": Situation(
         "total",
-        dispersed,
+        lambda: trend("alpha", pm.Gamma, 3, 1),
         lambda given: pm.NegativeBinomial.dist(mu=pm.math.exp(given["eta"]), alpha=given["alpha"]),
         lambda given, x: own.negative_binomial(x, np.exp(given["eta"]), given["alpha"]).sum(axis=1),
     ),
@@ -251,6 +247,12 @@ SITUATIONS = {
         "rows",
         ordered_logits,
         lambda given: pm.OrderedMultinomial.dist(eta=given["eta"][:, 0], cutpoints=CUTS, n=np.array([5, 4])),
+        lambda given, x: own.multinomial(x.reshape(-1, 2, 3), given["p"]).sum(axis=-1),
+    ),
+    "binned sample": Situation(
+        "rows",
+        binned,
+        lambda given: pm.Multinomial.dist(n=np.array([5, 4]), p=given["p"]),
         lambda given, x: own.multinomial(x.reshape(-1, 2, 3), given["p"]).sum(axis=-1),
     ),
     "log-linear table": rates(piecewise_hazard, "margins"),
