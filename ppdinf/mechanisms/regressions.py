@@ -30,6 +30,10 @@ class Regression(Objective):
     radius: float
     features: float
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            positive(value, name)
+
     def records(self, data: object, norm: str) -> Records:
         """Return features and response."""
         if not isinstance(data, tuple) or len(data) != 2:
@@ -80,10 +84,6 @@ class LinearRegression(Regression):
     radius: float
     features: float = 1.0
     response: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("radius", "features", "response"):
-            positive(getattr(self, name), name)
 
     def records(self, data: object, norm: str) -> Records:
         """Return features and response."""
@@ -166,10 +166,6 @@ class LogisticRegression(Regression):
 
     radius: float
     features: float = 1.0
-
-    def __post_init__(self) -> None:
-        positive(self.radius, "radius")
-        positive(self.features, "features")
 
     def records(self, data: object, norm: str) -> Records:
         """Return features and response."""

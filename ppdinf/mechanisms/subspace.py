@@ -24,7 +24,7 @@ from ppdinf.invariants.public import bind
 from ppdinf.laws.additive_law import AdditiveLaw
 from ppdinf.laws.likelihood import Likelihood, RemovedShift
 from ppdinf.laws.noise_norm import NoiseNorm
-from ppdinf.mechanism import Mechanism, PreparedRelease
+from ppdinf.mechanism import Mechanism
 from ppdinf.mechanisms.counting_queries import Query, answer, counting_query
 from ppdinf.mechanisms.input_checks import refuse_undeclared, require_public
 from ppdinf.mechanisms.real_noise import Grid, SubspaceNoise, as_grid, log_total_of_norm, real_sampler, unless_noisy
@@ -66,7 +66,7 @@ class SharedKey(TableMechanism):
             ``Release(parts, mechanism, plan=mechanism.sampler_plan(labels, shared=True))``; its guarantee states the
             consequences of the key.
         """
-        plan = super().sampler_plan(answer(self.query, table), allow_mcmc=allow_mcmc)
+        plan = super().sampler_plan(table, allow_mcmc=allow_mcmc)
         if not shared:
             return plan
         return replace(plan, sampler=f"{KEYED}{plan.sampler}", reason=f"{plan.reason}; known {SHARED}")
@@ -196,15 +196,9 @@ class SubspaceMechanism(SharedKey):
     ) -> None:
         require_public(public)
         require_choice("neighbours", neighbours, list(self.relations))
-        bound = Fraction(0) if delta is None else as_delta(delta)
-        steps = as_grid(grid, largest=Fraction(1))
-        read = {
-            "epsilon": as_fraction(epsilon, "epsilon"),
-            "delta": bound,
-            "query": counting_query(query),
-            "grid": steps,
-        }
-        assign(self, public=public, **read, neighbours=neighbours)
+        bound, steps = Fraction(0) if delta is None else as_delta(delta), as_grid(grid, largest=Fraction(1))
+        assign(self, public=public, delta=bound, grid=steps, neighbours=neighbours)
+        assign(self, epsilon=as_fraction(epsilon, "epsilon"), query=counting_query(query))
 
     def __getstate__(self) -> Json:
         return {name: value for name, value in vars(self).items() if name != "_found"}  # the law is computed again
@@ -255,32 +249,6 @@ class SubspaceMechanism(SharedKey):
     def to_dict(self) -> Json:
         """Return the kind and parameters, rationals as text; delta is left out for pure guarantees."""
         return {name: value for name, value in super().to_dict().items() if (name, value) != ("delta", "0")}
-
-    def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
-        """Validate a table and plan a release of its answers; see `TableMechanism.draft`."""
-        return super().draft(answer(self.query, table), allow_mcmc=allow_mcmc)
-
-    def simulate(
-        self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
-    ) -> xr.DataArray:
-        """Draw many noisy versions of the answers for research; never publish them.
-
-        Parameters
-        ----------
-        table : xarray.DataArray, pandas object or numpy.ndarray of counts
-        draws : int
-            At least 1.
-        rng : int or numpy.random.Generator, optional
-            As for mechanisms of counts: the algorithm of `release` with a repeatable bit stream.
-        allow_mcmc : bool
-            As in `release`.
-
-        Returns
-        -------
-        xarray.DataArray of float64
-            The dimension ``draw``, then those of the answers.
-        """
-        return super().simulate(answer(self.query, table), draws=draws, rng=rng, allow_mcmc=allow_mcmc)
 
     def plan_on(self, system: System, *, allow_mcmc: bool = False) -> Plan:
         """Describe how noise is drawn: exactly on its grid, in double precision, or by a chain."""

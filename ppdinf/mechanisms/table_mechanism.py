@@ -16,6 +16,7 @@ from ppdinf.invariants import System
 from ppdinf.invariants.public import bind
 from ppdinf.lattice.systems import exact_product
 from ppdinf.mechanism import Mechanism, PreparedRelease
+from ppdinf.mechanisms.counting_queries import answer
 from ppdinf.mechanisms.expected_error import expected_error
 from ppdinf.mechanisms.input_checks import refuse_seed, require_draws, validate_input, warn_fixed, warn_leaky_labels
 from ppdinf.noise.primitives.stream import BitStream, secure_stream, seeded_stream
@@ -131,7 +132,7 @@ class TableMechanism(Mechanism):
         allow_mcmc : bool
             As in `release`.
         """
-        system = self.public.on(table)
+        system = self.public.on(answer(self.queries, table))
         return self.on(system).plan_on(system, allow_mcmc=allow_mcmc)
 
     def expected_error(
@@ -218,7 +219,8 @@ class TableMechanism(Mechanism):
 
     def draft(self, table: TableLike, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Validate a table and plan its release without drawing; parameters and errors as in `release`."""
-        return self._drafted(*validate_input(self.public, table), allow_mcmc=allow_mcmc)
+        answers = answer(self.queries, table)
+        return self._drafted(*validate_input(self.public, answers), allow_mcmc=allow_mcmc)
 
     def _drafted(self, frame: Frame, cells: Integers, *, allow_mcmc: bool = False) -> PreparedRelease:
         """Plan the release of a validated table."""
@@ -238,7 +240,7 @@ class TableMechanism(Mechanism):
     def simulate(
         self, table: TableLike, *, draws: int, rng: int | np.random.Generator | None = None, allow_mcmc: bool = False
     ) -> xr.DataArray:
-        """Draw many noisy versions of a table for research; never publish them.
+        """Draw many noisy versions of a table, or of the answers to queries, for research; never publish them.
 
         Parameters
         ----------
@@ -253,7 +255,8 @@ class TableMechanism(Mechanism):
 
         Returns
         -------
-        xarray.DataArray of int64, dimensions ``("draw", *table.dims)``
+        xarray.DataArray of int64, or float64 for real noise
+            The dimension ``draw``, then those of the table or of the answers.
 
         Raises
         ------
@@ -264,7 +267,7 @@ class TableMechanism(Mechanism):
         InternalError
             The noise violates a public sum: a bug in ppdinf.
         """
-        frame, cells = labelled_cells(table)
+        frame, cells = labelled_cells(answer(self.queries, table))
         draws = require_draws(draws, frame.size)
         system = bind(self.public, frame, cells)
         system.require_cells(cells)

@@ -279,11 +279,6 @@ class TreesGivenSums:
         """Return a bound on the error of a log total weight."""
         return float(proposals.trees.error) + 2.0**-42 * (1.0 + abs(proposals.log_total))
 
-    def _log_excess(self, node: int, proposals: _Proposals) -> float:
-        """Return the log of the weight of a node over its share, below 0 by the slack."""
-        log_share = math.log(self._nodes[1][node]) + self._nodes[0]
-        return proposals.log_total - float(_node_at(node)) ** 2 / 2 - log_share - self._slack(proposals)
-
     def _log_bounds(self, v: Reals, tilt: tuple[Fraction, ...]) -> Reals:
         """Bound the log weights of later nodes by sums over cells without bounds of two cells."""
         x = self._x
