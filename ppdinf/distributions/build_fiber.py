@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pymc as pm
@@ -15,7 +16,7 @@ from ppdinf.distributions.data_models import kind_of_support
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.tables import DataOfDependents, data_of_dependents, dependents_of, note_data
-from ppdinf.distributions.windows import DataModel, Windows, choose
+from ppdinf.distributions.windows import DataModel, Windows, choose, common_width
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
@@ -90,11 +91,9 @@ def _has_holes(coupling: NoiseNorm | MeasuredSums | None) -> bool:
     """Return whether a value of a noisy sum is impossible while smaller and larger values are possible."""
     if not isinstance(coupling, MeasuredSums) or not coupling.log_weights.size:
         return False
-    for start, end in zip(coupling.ends[:-1], coupling.ends[1:], strict=True):
-        possible = np.flatnonzero(np.isfinite(coupling.log_weights[start:end]))
-        if possible.size and possible[-1] - possible[0] + 1 > possible.size:
-            return True
-    return False
+    parts = (coupling.log_weights[start:end] for start, end in pairwise(coupling.ends))
+    runs = (np.flatnonzero(np.isfinite(part)) for part in parts)
+    return any(run.size and run[-1] - run[0] + 1 > run.size for run in runs)
 
 
 def build_fiber(
@@ -103,7 +102,7 @@ def build_fiber(
     """Compute weights of counts in windows of equal width, moves, and an initial table."""
     frame, system, likelihood = observed.frame, observed.system, observed.likelihood
     lower = windows.lower
-    width = windows.common_width(frame)
+    width = common_width(windows.upper - lower, np.arange(lower.size), frame)
     uninformed, nonnegative = windows.uninformed, windows.nonnegative
     coupling = observed.coupling(lower, width)
     # counts that everything published permits, and those that the data model permits at the initial point

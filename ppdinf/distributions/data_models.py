@@ -50,6 +50,7 @@ from ppdinf.errors import ModelError
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
 BOUNDED_BY_FIRST = (BetaBinomialRV, BinomialRV)
+AT_ONCE = 2**21  # number of densities per evaluation of a support: 16 MB
 FAILURES = 3  # failed draws of a truncated distribution after which drawing stops
 
 
@@ -297,8 +298,9 @@ def initial_support(
     values = [point[variable.name] for variable in parameters]
 
     def support(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        log_p = density(counts.T.reshape(-1, *shape).astype(cells.dtype), *values)
-        return np.isfinite(log_p.reshape(counts.T.shape).T)
+        parts = np.array_split(counts.T.reshape(-1, *shape), -(-counts.size // AT_ONCE) or 1)
+        allowed = [np.isfinite(density(part.astype(cells.dtype), *values)) for part in parts]
+        return np.concatenate(allowed).reshape(counts.T.shape).T
 
     return support
 

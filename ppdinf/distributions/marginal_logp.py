@@ -70,30 +70,17 @@ def _logp(
         raise ModelError(f"lo has {lower.size:,} entries and block {blocks.size:,}: both need 1 or {cells:,}")
     lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
     sums = constant(goal)
-    packed = _fixed(of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near)
-    totals_as_data = [goal] if sums is None else []
-    return SumsGivenTotals(as_means=as_means)(varying, packed, *totals_as_data)[0]
-
-
-def _fixed(
-    of_rows: OfRows,
-    blocks: NDArray[np.int64],
-    lower: NDArray[np.int64],
-    size: int,
-    total: NDArray[np.int64] | None,
-    as_means: bool,
-    near: NDArray[np.int64] | None,
-) -> TensorVariable:
-    """Put all constant inputs in a graph, with piecewise polynomials if means are required; see `pack`."""
 
     def constants() -> NDArray[np.int64]:
         approximations, grids, nodes = totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
         if as_means:
-            approximations, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, total, near)
-        known = np.zeros(size, dtype=np.int64) if total is None else total
+            approximations, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, sums, near)
+        known = np.zeros(goal.type.shape[0], dtype=np.int64) if sums is None else sums
         return pack(*of_rows[:2], blocks, of_rows[2], lower, known, approximations, grids, nodes)
 
-    return shared_constants((of_rows, blocks, lower, size, total, as_means, near), constants)
+    packed = shared_constants((of_rows, blocks, lower, goal.type.shape[0], sums, as_means, near), constants)
+    totals_as_data = [goal] if sums is None else []
+    return SumsGivenTotals(as_means=as_means)(varying, packed, *totals_as_data)[0]
 
 
 def _cut(

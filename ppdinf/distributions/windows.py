@@ -39,12 +39,14 @@ BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
 DRAWS, FEWEST = 128, 16  # draws of the parameters: the largest and smallest number
-TABLES = 2**22  # maximum number of counts of drawn tables, except for `FEWEST` draws: 32 MB
+TABLES = 2**22  # maximum number of counts of tables that are evaluated together, except for `FEWEST` draws: 32 MB
 POINTS = 256, 64  # counts at which each cell is evaluated under every draw: without, and with data of dependents
 EVALUATIONS = 2**24  # maximum number of density evaluations
 ROUNDS = 6  # refinements of the evaluated counts
+FIRST = 64  # number of cells whose windows are refined before those of all cells
 EXTENSIONS = 10  # doublings of the range of counts in search of those at which data of dependents are possible
 
+type Cells = NDArray[np.intp]
 type Density = Callable[[Reals, list[Array]], Reals]
 
 
@@ -63,17 +65,18 @@ class Windows(NamedTuple):
         nonnegative = np.zeros(fiber.lower.size, dtype=bool) if fiber.nonnegative is None else fiber.nonnegative
         return cls(fiber.lower, fiber.lower + fiber.width - 1, fiber.uninformed, nonnegative, fiber.is_typical)
 
-    def common_width(self, frame: Frame) -> int:
-        """Return the number of counts of the widest window."""
-        cell, largest = int(np.argmax(self.upper - self.lower)), ENTRIES // self.lower.size
-        width = int(self.upper[cell] - self.lower[cell]) + 1
-        if width > largest:
-            raise ModelError(
-                f"noise and data model leave {width:,} counts to {frame.cell(cell)}, above the limit of {largest:,} "
-                f"for {self.lower.size:,} cells: use a prior that restricts the size of the counts, or make "
-                "nonnegative() or upper bounds public if they hold"
-            )
-        return width
+
+def common_width(widths: Reals | NDArray[np.int64], cells: Cells, frame: Frame) -> int:
+    """Return the number of counts of the widest window among some cells."""
+    cell, limit = int(cells[widths[cells].argmax()]), ENTRIES // widths.size
+    if (width := int(widths[cell]) + 1) > limit:
+        raise ModelError(
+            f"noise and data model leave {width:,} counts to {frame.cell(cell)}, above the limit of {limit:,} for "
+            f"{widths.size:,} cells: use a prior that restricts the size of the counts, make nonnegative() or upper "
+            "bounds public if they hold, or give cells with many counts a table of their own if no public sum links "
+            "them to others"
+        )
+    return width
 
 
 def choose(
@@ -97,10 +100,9 @@ def choose(
         lower, upper = observed.truncation(cells.low, cells.high)
         if uninformed.any():
             typical = prior.median() if len(prior.tables) else np.maximum(cells.low, 0)
-            lower = np.where(uninformed, typical, lower)
-            upper = np.where(uninformed, typical, upper)
+            lower, upper = (np.where(uninformed, typical, end) for end in (lower, upper))
         # 2. draws of the prior
-        lower, upper = _ended(prior, lower, upper, frame)
+        lower, upper = _ended(prior, lower, upper)
         lower, upper = _extended_by_prior(prior, lower, upper, ~uninformed)
     # 3. data of dependents
     moved = np.flatnonzero(prior.moved_by_data(lower, upper) & ~uninformed)
@@ -120,9 +122,9 @@ def choose(
     return Windows(lower.astype(np.int64), upper.astype(np.int64), uninformed, nonnegative, is_typical)
 
 
-def _ended(prior: PriorDraws, lower: Reals, upper: Reals, frame: Frame) -> tuple[Reals, Reals]:
+def _ended(prior: PriorDraws, lower: Reals, upper: Reals) -> tuple[Reals, Reals]:
     """Replace infinite ends of windows by the range of prior draws."""
-    tables, cells = prior.tables, prior.cells
+    tables, cells, frame = prior.tables, prior.cells, prior.cells.frame
     open_ended = ~np.isfinite(lower) | ~np.isfinite(upper)
     if not open_ended.any():
         return lower, upper
@@ -143,19 +145,28 @@ def _extended_by_prior(prior: PriorDraws, lower: Reals, upper: Reals, counted: F
     if not len(prior.tables):
         return lower, upper
     cells = prior.cells
+    large = upper - lower >= ENTRIES // lower.size
+    first = np.flatnonzero(large & counted)
+    if first.size > FIRST:  # refuse too many counts before all cells are evaluated
+        first = first[np.argsort(np.ptp(prior.tables[:, first], axis=0), kind="stable")[-FIRST:]]
+        few = _refined(prior, first, lower, upper, large)
+        common_width(few[1] - few[0], first, cells.frame)
     within = np.logaddexp.reduce(prior.log_noise_within(lower, upper), axis=0)
     beyond = cells.at_ends(lower, upper).max(axis=0)  # if noise decreases outside
     sufficient = np.isneginf(beyond) | (within - math.log(len(prior.tables)) + math.log(BEYOND) > beyond)
-    large = upper - lower >= ENTRIES // lower.size
     doubtful = np.flatnonzero((large | ~sufficient) & counted)
-    if not doubtful.size:
-        return lower, upper
-    first, last, _ = prior.significant(doubtful, lower, upper)
+    return _refined(prior, doubtful, lower, upper, large) if doubtful.size else (lower, upper)
+
+
+def _refined(prior: PriorDraws, cells: Cells, lower: Reals, upper: Reals, large: Flags) -> tuple[Reals, Reals]:
+    """Extend the windows of some cells to their significant counts; shorten large ones to them and a margin."""
+    first, last, _ = prior.significant(cells, lower, upper)
     lower, upper = lower.copy(), upper.copy()
     margin = last - first  # extension for the tails of the prior, which draws do not determine
-    shortest = np.maximum(first - margin, cells.low[doubtful] - 1), np.minimum(last + margin, cells.high[doubtful] + 1)
-    lower[doubtful] = np.where(large[doubtful], shortest[0], np.minimum(lower[doubtful], first))
-    upper[doubtful] = np.where(large[doubtful], shortest[1], np.maximum(upper[doubtful], last))
+    smallest, largest = prior.cells.low[cells] - 1, prior.cells.high[cells] + 1
+    shortest = np.maximum(first - margin, smallest), np.minimum(last + margin, largest)
+    lower[cells] = np.where(large[cells], shortest[0], np.minimum(lower[cells], first))
+    upper[cells] = np.where(large[cells], shortest[1], np.maximum(upper[cells], last))
     return lower, upper
 
 
@@ -173,7 +184,7 @@ class PublishedCells:
     """Possible counts of each cell, and log weights of counts, by everything published and the data model's sign."""
 
     def __init__(self, observed: Observed, nonnegative: Flags) -> None:
-        self._likelihood, self._y = observed.likelihood, observed.y
+        self._likelihood, self._y, self.frame = observed.likelihood, observed.y, observed.frame
         self.low, self.high = possible_counts(observed.system, nonnegative)
         rows = observed.tail_inequalities(self.low, self.high)
         low, high = propagated(observed.system, nonnegative, rows) if rows[1].size else (self.low, self.high)
@@ -287,7 +298,7 @@ class PriorDraws:
         return inside, outside
 
     def significant(
-        self, subset: NDArray[np.intp], lower: Reals, upper: Reals, *, with_data: bool = False
+        self, subset: Cells, lower: Reals, upper: Reals, *, with_data: bool = False
     ) -> tuple[Reals, Reals, Flags]:
         """Return ranges of counts of significant weight of a subset of cells, and for which the search failed, (k,)."""
 
@@ -318,7 +329,8 @@ class PriorDraws:
                     at[:, subset] = np.where(np.isneginf(log_p), table[subset], counts)
                     log_p += self._log_data(at, parameters)[:, subset]
                 weight = np.logaddexp(weight, log_p)
-            weight += self.cells.log_noise(of_all(counts))[:, subset]
+            parts = np.array_split(counts, -(-len(counts) * lower.size // TABLES))
+            weight += np.concatenate([self.cells.log_noise(of_all(part))[:, subset] for part in parts])
             size, before = last - first, (first, last)
             first, last, ends = range_of_weight(counts, weight, size)
             if with_data:  # double a range that ends where weights are significant, or whose counts are impossible
@@ -330,7 +342,7 @@ class PriorDraws:
                 break
         return first, last, open_ended
 
-    def _density(self, subset: NDArray[np.intp], of_all: Callable[[Reals], Reals]) -> tuple[Density, int]:
+    def _density(self, subset: Cells, of_all: Callable[[Reals], Reals]) -> tuple[Density, int]:
         """Compile the log density of counts of a subset of cells, shape (n, k), given a draw of the parameters."""
         cells = elementwise(self._base, self._shape)[0]
         alone = subset_distribution(cells, self._shape, subset)

@@ -22,14 +22,12 @@ WALKED = pytest.param(False, marks=pytest.mark.compiled)
 def fiber_of(release, dist, marginalize="auto"):
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", dist(), release=release, marginalize=marginalize)
-    (table,) = tables_of(model)
-    return table.law.fiber
+    return tables_of(model)[0].law.fiber
 
 
 def gamma_poisson(shape, rate):
-    return lambda: pm.Poisson.dist(pm.Gamma("rate", shape, rate)), lambda x: stats.nbinom.logpmf(
-        x, shape, rate / (1 + rate)
-    )
+    log_p = stats.nbinom(shape, rate / (1 + rate)).logpmf
+    return lambda: pm.Poisson.dist(pm.Gamma("rate", shape, rate)), log_p
 
 
 def covariate():
@@ -157,9 +155,8 @@ def test_windows_of_doubtful_cells_are_those_computed_for_all(family, monkeypatc
 def test_wide_priors_leave_windows_to_the_noise():
     y = np.array([3, 20, 100, 0, 7])
     release = ppd.Release(y, ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
-    reach = release.likelihood.support_radius
     fiber = fiber_of(release, lambda: pm.Poisson.dist(pm.math.exp(pm.Normal("log_rate", 0, 10, shape=5))))
-    assert fiber.width <= 2 * reach + 3
+    assert fiber.width <= 2 * release.likelihood.support_radius + 3
 
 
 @pytest.mark.parametrize("public", [total(), NOTHING], ids=["total", "nothing"])
@@ -174,10 +171,13 @@ def test_windows_above_the_memory_are_refused_by_cell(monkeypatch):
     release = ppd.Release(np.array([10**5, -(10**6), 4, 900_012]), ppd.GeneralizedLaplace(NOTHING, epsilon="1/1000000"))
     with pytest.raises(ModelError, match=r"counts to dim_0=\d, above the limit of 8,388,608 for 4 cells: use a prior"):
         fiber_of(release, lambda: pm.Poisson.dist(pm.Flat("rate")))
+    refine, refined = windows._refined, []
+    monkeypatch.setattr(windows, "_refined", lambda *of: refined.append(of[1].size) or refine(*of))
     monkeypatch.setattr(windows, "ENTRIES", 40)
-    small = ppd.Release(np.array([3, 4]), ppd.GeneralizedLaplace(NOTHING, epsilon="1/4"))
+    monkeypatch.setattr(windows, "FIRST", 1)
     with pytest.raises(ModelError, match="above the limit of 20 for 2 cells"):
-        fiber_of(small, lambda: pm.Poisson.dist(pm.Uniform("rate", 0, 100)))
+        fiber_of(ppd.Release(np.array([3, 4]), laplace("1/4")[0]), lambda: pm.Poisson.dist(pm.Uniform("rate", 0, 100)))
+    assert refined == [1]  # the first cell is sufficient
 
 
 @pytest.mark.quick_cases(0)
