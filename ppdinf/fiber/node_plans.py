@@ -31,7 +31,7 @@ MOST_NODES, SINGLES = 24, 16  # largest number of nodes of a panel, and of integ
 SAMPLE = 300  # counts of a cell at which reference weights are computed
 RATES = np.array([2.0, 3.0, 4.0, 5.5, 7.5])  # of Chernoff's inequality, times 1 / standard deviation of the sum
 DROP = 33.0  # omitted frequencies and aliasing are below exp(-DROP)
-MOST_FREQUENCIES = 130  # numbers of frequencies are multiples of five
+MOST_FREQUENCIES = 400  # numbers of frequencies are multiples of five
 MOST_CELLS = 2**12  # largest number of different cells: about 5 seconds
 
 
