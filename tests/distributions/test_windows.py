@@ -32,8 +32,7 @@ def gamma_poisson(shape, rate):
 
 def covariate():
     """Return a model whose rates depend on a measured covariate with a distribution, which is never drawn again."""
-    measured = pm.Normal("measured", 0, 5, observed=[8.0])
-    return pm.Poisson.dist(pm.math.exp(measured - 1))
+    return pm.Poisson.dist(pm.math.exp(pm.Normal("measured", 0, 5, observed=[8.0]) - 1))
 
 
 def truncated_covariate():
