@@ -137,6 +137,20 @@ def test_two_tables_in_one_term_become_variables(link):
     np.testing.assert_allclose(np.diff(found), np.diff([expected(x, y) for x, y in tables]), atol=1e-9)
 
 
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("law", "is_exact"), [(None, True), (ppd.laws.DoubleGeometric("9"), False)])
+def test_a_sampled_table_starts_where_the_table_below_it_is_possible(law, is_exact):
+    cells, model = ppd.invariants.margin("dim_0"), posed()
+    below = {cells: [5, 0, 0]} if is_exact else {ppd.invariants.total(): 5}
+    with model:
+        x = tables_of(model)[0]
+        assert x.law.start[0] < 5
+        noisy = [] if is_exact else [ppd.measured(cells, [5, 0, 0], law)]
+        y = ppd.Measurements({"dim_0": range(3)}, *noisy, public=below)
+        ppd.PartiallyPrivate("y", pm.Binomial.dist(n=x.variable, p=0.4), y)
+    assert np.isfinite(model.compile_logp()(model.initial_point()))
+
+
 @pytest.mark.quick_cases(0)
 def test_forward_draws_share_the_table():
     model = posed(lambda x: pm.Binomial("d", n=x, p=1.0, observed=DEATHS))

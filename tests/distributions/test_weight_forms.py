@@ -16,13 +16,10 @@ from ppdinf.distributions.ops import GammaSums
 from ppdinf.distributions.weight_forms import noise_segments
 
 X = np.array([9, 30, 0, 54, 17, 120, 3, 61, 28, 75, 12, 44, 8, 33, 90, 21, 5, 66])
-DEEP = [
-    pytest.param(kind, marks=pytest.mark.deep) for kind in ("by probability", "beta-binomial", "binomial", "Poisson")
-]
 inv = ppd.invariants
 
 
-def model_of(kind, public, noise="l1", deaths=False, visits=False):
+def model_of(kind, public, noise="l1", deaths=False, visits=None):
     mechanism = (
         ppd.GeneralizedLaplace(public, epsilon="1/4") if noise == "l1" else ppd.GeneralizedGaussian(public, sigma=12)
     )
@@ -41,13 +38,13 @@ def model_of(kind, public, noise="l1", deaths=False, visits=False):
         x = ppd.PartiallyPrivate("x", counts, release=release)
         if deaths:
             pm.Binomial("deaths", n=x, p=pm.Beta("fatality", 2, 8), observed=X // 5)
-        if visits:
-            pm.Poisson("visits", 2.0 + x, observed=X)
+        if visits is not None:
+            pm.Poisson("visits", visits + 0.5 * x if visits else 0.5 * x, observed=X // 3)
     return model
 
 
-def is_used(model):
-    return any(x.owner and isinstance(x.owner.op, GammaSums) for x in ancestors([model.logp()]))
+def is_used(model, form=lambda op: isinstance(op, GammaSums)):
+    return any(x.owner and form(x.owner.op) for x in ancestors([model.logp()]))
 
 
 def compared(model):
@@ -63,29 +60,19 @@ def compared(model):
 
 
 @pytest.mark.quick_cases(0)
-@pytest.mark.parametrize("kind", ["negative binomial", *DEEP[:2]])
-def test_densities_of_groups(kind):
-    model = model_of(kind, inv.total())
-    assert is_used(model)
-    value, gradient = compared(model)
-    assert value < 1e-10
-    assert gradient < 1e-8
-
-
-@pytest.mark.quick_cases(0)
-@pytest.mark.parametrize("kind", ["negative binomial", *DEEP[2:]])
-def test_densities_with_a_binomial_dependent(kind):
-    model = model_of(kind, inv.groups("side"), "Gaussian", deaths=True)
-    assert is_used(model) == (kind == "negative binomial")  # the others are exponential families
-    value, gradient = compared(model)
-    assert value < 1e-10
-    assert gradient < 1e-8
-
-
-@pytest.mark.quick_cases(0)
-def test_densities_of_cells_without_a_public_sum():
-    model = model_of("negative binomial", inv.Public())
-    assert is_used(model)
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [(kind, "total") for kind in ("negative binomial", "by probability", "beta-binomial")]
+    + [(kind, "deaths") for kind in ("negative binomial", "binomial", "Poisson")]
+    + [("negative binomial", "no sum"), ("Poisson", "visits")],
+)
+def test_densities(kind, how):
+    public = {"deaths": inv.groups("side"), "no sum": inv.Public()}.get(how, inv.total())
+    noise = "Gaussian" if how == "deaths" else "l1"
+    model = model_of(kind, public, noise, deaths=how == "deaths", visits=0.0 if how == "visits" else None)
+    is_family = kind in ("binomial", "Poisson")
+    assert is_used(model) != is_family
+    assert is_used(model, lambda op: getattr(op, "as_means", False)) == is_family
     value, gradient = compared(model)
     assert value < 1e-10
     assert gradient < 1e-8
@@ -114,7 +101,7 @@ def test_densities_have_all_digits_for_every_shape(shape, constant):
 
 
 def test_other_dependents_use_all_counts():
-    assert not is_used(model_of("negative binomial", inv.total(), visits=True))
+    assert not is_used(model_of("negative binomial", inv.total(), visits=2.0))
 
 
 def test_narrow_windows_use_all_counts():

@@ -131,6 +131,8 @@ def test_agrees_with_convolution(kind):
         else:
             assert found[0] == pytest.approx(value, rel=1e-12, abs=2e-10), (logw.shape, target)
         np.testing.assert_allclose(totals.marginals(logw, lo=0, total=target), table, rtol=0, atol=1e-9)
+        if value > -np.inf:
+            np.testing.assert_allclose(evaluated_means(logw, target)[1], table @ np.arange(logw.shape[1]), atol=1e-6)
 
 
 def evaluated_means(logw, target):
