@@ -186,8 +186,9 @@ def analyse_rates(
             "draws": draws, "tune": tune, "chains": chains, "target_accept": target_accept, "random_seed": random_seed
         }  # fmt: skip
         idata = _sampled(model, sampling, cores, words, progressbar)
-        if idata.posterior.sizes["draw"] < draws or not idata.sample_stats["diverging"].any():
-            break  # stopped by the user, or without divergences
+        stopped = idata.posterior["draw"].size * idata.posterior["chain"].size < draws * chains
+        if stopped or not idata.sample_stats["diverging"].any():
+            break
     diagnosis = diagnose(idata, model)
     # other random numbers than those of rates
     tables = sample_confidential(idata, model, random_seed=random_seed + 1, progressbar=progressbar)
