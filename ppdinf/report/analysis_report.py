@@ -186,7 +186,8 @@ def analyse_rates(
             "draws": draws, "tune": tune, "chains": chains, "target_accept": target_accept, "random_seed": random_seed
         }  # fmt: skip
         idata = _sampled(model, sampling, cores, words, progressbar)
-        stopped = idata.posterior["draw"].size * idata.posterior["chain"].size < draws * chains
+        sizes = idata.posterior.sizes
+        stopped = sizes["draw"] * sizes["chain"] < draws * chains
         if stopped or not idata.sample_stats["diverging"].any():
             break
     diagnosis = diagnose(idata, model)

@@ -11,24 +11,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import ppdinf as ppd
+from ppdinf import invariants as inv
 from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PrivacyError, ReleaseFileError
-from ppdinf.invariants import (
-    Public,
-    at_least,
-    between,
-    cells,
-    covariates,
-    groups,
-    hierarchy,
-    inequality,
-    labels,
-    linear,
-    margin,
-    nonnegative,
-    total,
-    unit,
-    zeros,
-)
 from ppdinf.releases.selection import Selection
 
 NOISY = xr.DataArray(
@@ -43,7 +27,7 @@ def laplace(public):
 
 
 def test_by_hand_from_published_numbers():
-    release = ppd.Release(NOISY, laplace(groups("state") & covariates("density")))
+    release = ppd.Release(NOISY, laplace(inv.groups("state") & inv.covariates("density")))
     assert release.dims == ("county",)
     assert release.shape == (3,)
     assert release.coords["county"].tolist() == ["x", "y", "z"]
@@ -57,8 +41,8 @@ def test_by_hand_from_published_numbers():
 
 
 def test_totals_known_independently_of_the_noisy_table():
-    public = (total() & nonnegative()).on(NOISY, values=[50])
-    release = ppd.Release(NOISY, laplace(Public()), public=public)
+    public = (inv.total() & inv.nonnegative()).on(NOISY, values=[50])
+    release = ppd.Release(NOISY, laplace(inv.Public()), public=public)
     assert release.public.values.tolist() == [50]
     assert release.kept.A.shape == (0, 3)
     assert release.guarantee.nearest == 2  # the noise protects each count by itself, but the total is public
@@ -70,16 +54,17 @@ def test_totals_known_independently_of_the_noisy_table():
     ("table", "mechanism", "public", "error", "message"),
     [
         (NOISY, "laplace", None, PrivacyError, "found str"),
-        (NOISY, laplace(total()), total(), InvariantError, "must be bound"),
-        (NOISY.astype(float), laplace(total()), None, CountError, "integer type"),
-        (NOISY, laplace(total()), total().on(NOISY[::-1]), LabelError, "'county' where 'x' is expected"),
-        (NOISY, laplace(total()), total().on(NOISY, values=[47]), InvariantError, "'total'"),
-        (NOISY, laplace(total()), (groups("state") & total()).on(NOISY, values=[31, 16, 47]), InvariantError, "total"),
-        (NOISY, laplace(total()), groups("state").on(NOISY, values=[31, 16]), InvariantError, "state=B"),
-        (NOISY, laplace(cells({"county": "x"})), cells({"county": ["x", "y"]}).on(NOISY, values=[1, 2]),
+        (NOISY, laplace(inv.total()), inv.total(), InvariantError, "must be bound"),
+        (NOISY.astype(float), laplace(inv.total()), None, CountError, "integer type"),
+        (NOISY, laplace(inv.total()), inv.total().on(NOISY[::-1]), LabelError, "'county' where 'x' is expected"),
+        (NOISY, laplace(inv.total()), inv.total().on(NOISY, values=[47]), InvariantError, "'total'"),
+        (NOISY, laplace(inv.total()), (inv.groups("state") & inv.total()).on(NOISY, values=[31, 16, 47]),
+         InvariantError, "total"),
+        (NOISY, laplace(inv.total()), inv.groups("state").on(NOISY, values=[31, 16]), InvariantError, "state=B"),
+        (NOISY, laplace(inv.cells({"county": "x"})), inv.cells({"county": ["x", "y"]}).on(NOISY, values=[1, 2]),
          InvariantError, "county=x"),
-        (NOISY, laplace(zeros({"county": "y"})), None, InvariantError, "structural zero"),
-        (NOISY, laplace(groups("region")), None, LabelError, "'region'"),
+        (NOISY, laplace(inv.zeros({"county": "y"})), None, InvariantError, "structural zero"),
+        (NOISY, laplace(inv.groups("region")), None, LabelError, "'region'"),
     ],
 )  # fmt: skip
 def test_refusals(table, mechanism, public, error, message):
@@ -88,14 +73,14 @@ def test_refusals(table, mechanism, public, error, message):
 
 
 def test_bounds_do_not_bind_the_noisy_table():
-    release = ppd.Release(NOISY, laplace(total() & nonnegative()))
+    release = ppd.Release(NOISY, laplace(inv.total() & inv.nonnegative()))
     assert release.table.min() < 0
     assert (release.public.nearest(release.table).values >= 0).all()
 
 
 def test_the_table_is_a_copy():
     source = NOISY.copy()
-    release = ppd.Release(source, laplace(total()))
+    release = ppd.Release(source, laplace(inv.total()))
     source[0] = 0
     assert release.table.values.tolist() == [33, -2, 15]
     assert release.table.dtype == np.int64
@@ -126,7 +111,7 @@ def test_conversions_of_a_release():
 def test_names_of_a_dataset_are_not_names_of_the_table(name, kind):
     table = NOISY.rename(county=name) if kind == "dimension" else NOISY.rename(density=name)
     with pytest.raises(LabelError, match=f"covariate {name!r}"):
-        ppd.Release(table, laplace(total())).to_dataset()
+        ppd.Release(table, laplace(inv.total())).to_dataset()
 
 
 def test_representations_of_post_processed_releases_and_ledgers():
@@ -152,7 +137,7 @@ MECHANISMS = {
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_release_keeps_sums_and_is_read_from_its_file(name, tmp_path):
-    release = MECHANISMS[name](groups("state")).release(TABLE)
+    release = MECHANISMS[name](inv.groups("state")).release(TABLE)
     assert release.table.dtype == np.float64
     assert np.allclose(release.public.A @ release.table.values, [34, 19])
     assert release.public.values.tolist() == [34, 19]
@@ -168,15 +153,15 @@ def test_a_release_keeps_sums_and_is_read_from_its_file(name, tmp_path):
 
 
 def test_sums_that_the_noisy_table_does_not_keep_are_reported():
-    known = (total() & groups("state") & nonnegative()).on(TABLE)
+    known = (inv.total() & inv.groups("state") & inv.nonnegative()).on(TABLE)
     noisy = TABLE + np.array([-31.5, 2.0, 10.5, 19.0])
-    report = ppd.Release(noisy, ppd.KNorm(total(), 1), public=known).check()
+    report = ppd.Release(noisy, ppd.KNorm(inv.total(), 1), public=known).check()
     assert report["agrees"].tolist()[:3] == [True, False, False]
     assert (~report["agrees"]).sum() == 3  # and one cell is below zero
 
 
 def test_a_table_that_lost_its_sums_is_refused():
-    mechanism = MECHANISMS["gaussian"](total())
+    mechanism = MECHANISMS["gaussian"](inv.total())
     with pytest.raises(InvariantError, match="'total'"):
         ppd.Release([3.25, 1.25], mechanism)
     assert ppd.Release([3.25, 1.75], mechanism).public.values.tolist() == [5]
@@ -185,16 +170,16 @@ def test_a_table_that_lost_its_sums_is_refused():
 @pytest.mark.parametrize("table", [[1.0, np.nan], [1.0, np.inf], ["a", "b"], [True, False]])
 def test_only_finite_numbers_are_released(table):
     with pytest.raises(CountError):
-        ppd.Release(table, MECHANISMS["gaussian"](total()))
+        ppd.Release(table, MECHANISMS["gaussian"](inv.total()))
 
 
 def test_integer_mechanisms_accept_integer_tables_only():
     with pytest.raises(CountError, match="integer type"):
-        ppd.Release([3.0, 2.0], ppd.GeneralizedLaplace(total(), epsilon=1))
+        ppd.Release([3.0, 2.0], ppd.GeneralizedLaplace(inv.total(), epsilon=1))
 
 
 def test_the_scale_is_settled_by_the_sums():
-    mechanism, public = ppd.SubspaceLaplace(margin("county"), 1, "extended"), margin("county")
+    mechanism, public = ppd.SubspaceLaplace(inv.margin("county"), 1, "extended"), inv.margin("county")
     tables = [xr.DataArray(np.zeros((2, n), dtype=int), dims=["county", "age"]) for n in (2, 5)]
     few, many = (abs(mechanism.likelihood(public.on(table)).norm.matrix).max() for table in tables)
     assert few != many
@@ -212,19 +197,22 @@ def parts_with(public, **options):
 
 
 STATEMENTS = [
-    total(),
-    margin("month"),
-    margin("area"),
-    groups("season"),
-    margin("area", "season"),
-    hierarchy("season", "month"),
-    groups("month", {1: "q", 2: "q", 3: "r"}),
-    margin("month", weights="size"),
-    cells({"month": [2, 3], "area": "u"}),
-    cells({"season": "s"}),
-    zeros({"month": 1, "area": ["v"]}),
-    linear([[1, 0, 0, -1, 0, 0], [0, 2, 0, 0, 1, 0]], ["first", "second"]),
-    nonnegative() & unit("visit", contributions=2) & covariates("size", "season") & labels("month", [1, 2, 3]),
+    inv.total(),
+    inv.margin("month"),
+    inv.margin("area"),
+    inv.groups("season"),
+    inv.margin("area", "season"),
+    inv.hierarchy("season", "month"),
+    inv.groups("month", {1: "q", 2: "q", 3: "r"}),
+    inv.margin("month", weights="size"),
+    inv.cells({"month": [2, 3], "area": "u"}),
+    inv.cells({"season": "s"}),
+    inv.zeros({"month": 1, "area": ["v"]}),
+    inv.linear([[1, 0, 0, -1, 0, 0], [0, 2, 0, 0, 1, 0]], ["first", "second"]),
+    inv.nonnegative()
+    & inv.unit("visit", contributions=2)
+    & inv.covariates("size", "season")
+    & inv.labels("month", [1, 2, 3]),
 ]
 PARTS = [
     {"month": 1}, {"month": [3]}, {"month": slice(1, 2)}, {"area": "v"}, {"area": ["v"], "month": [3, 2]},
@@ -241,7 +229,7 @@ def test_a_part_has_the_sums_and_the_noise_of_its_cells(seed):
     an accepted part is independent of the other cells.
     """
     rng = np.random.default_rng(seed)
-    public = Public()
+    public = inv.Public()
     for k in rng.choice(len(STATEMENTS), size=rng.integers(1, 4), replace=False):
         public &= STATEMENTS[k]
     table = NOISED * 0 if any(statement.kind == "zeros" for statement in public) else NOISED
@@ -273,7 +261,7 @@ def test_a_part_has_the_sums_and_the_noise_of_its_cells(seed):
 
 def test_the_noise_of_a_part_has_the_marginal_law():
     """The law of complete noise, summed over all other cells; without the sum of the month it differs."""
-    release, x = parts_with(total() & margin("month")), NOISED.copy(data=[[2, 1, 0], [1, 2, 3]])
+    release, x = parts_with(inv.total() & inv.margin("month")), NOISED.copy(data=[[2, 1, 0], [1, 2, 3]])
     part, mechanism, of_part = release.sel(month=2), release.mechanism, x.sel(month=2, drop=True)
     z = box(-2, 2, 6)
     z = z[~(release.kept.A @ z.T).any(axis=0)]
@@ -298,37 +286,37 @@ def density(release, rate):
 @pytest.mark.quick_cases(0)
 def test_posteriors_of_a_part_and_of_the_whole():
     """The density of independent months is the product of their parts; a part that cuts a sum has another density."""
-    release, rate = parts_with(margin("month") & nonnegative()), np.array([-0.5, 0.3, 1.2])
+    release, rate = parts_with(inv.margin("month") & inv.nonnegative()), np.array([-0.5, 0.3, 1.2])
     whole, parts = density(release, rate), [density(release.sel(month=month), rate) for month in (1, 2, 3)]
     np.testing.assert_allclose(np.diff(whole), np.diff(np.sum(parts, axis=0)), atol=1e-9)
     x = tables([0, 0], [4, 4], [[1, 1]], [2])
     log_joint = [stats.poisson.logpmf(x, np.exp(at)).sum(axis=1) - np.abs(x - [-1, 3]).sum(axis=1) / 2 for at in rate]
     np.testing.assert_allclose(np.diff(parts[1]), np.diff([logsumexp(each) for each in log_joint]), atol=1e-9)
-    silent = ppd.Release(NOISED.sel(month=2, drop=True), ppd.GeneralizedLaplace(Public(), epsilon="1/2"))
+    silent = ppd.Release(NOISED.sel(month=2, drop=True), ppd.GeneralizedLaplace(inv.Public(), epsilon="1/2"))
     assert np.abs(np.diff(density(silent, rate)) - np.diff(parts[1])).max() > 0.1
 
 
 def test_sums_that_are_known_independently_of_the_noise():
     """The noise of each cell is independent, but a total that was published otherwise links the cells."""
-    noise = ppd.GeneralizedLaplace(Public(), epsilon=1)
-    by_month = ppd.Release(NOISED, noise, public=margin("month").on(NOISED, values=[9, 3, 4]))
+    noise = ppd.GeneralizedLaplace(inv.Public(), epsilon=1)
+    by_month = ppd.Release(NOISED, noise, public=inv.margin("month").on(NOISED, values=[9, 3, 4]))
     assert by_month.sel(month=[3, 1]).public.values.tolist() == [4, 9]
     assert by_month.sel(month=2).kept.A.shape == (0, 2)
-    linked = ppd.Release(NOISED, noise, public=total().on(NOISED, values=[11]))
+    linked = ppd.Release(NOISED, noise, public=inv.total().on(NOISED, values=[11]))
     with pytest.raises(InvariantError, match="cuts the public sum 'total'"):
         linked.sel(month=2)
-    implied = ppd.Release(NOISED, noise, public=(total() & margin("month")).on(NOISED, values=[16, 9, 3, 4]))
+    implied = ppd.Release(NOISED, noise, public=(inv.total() & inv.margin("month")).on(NOISED, values=[16, 9, 3, 4]))
     assert implied.sel(month=2).public.values.tolist() == [3]
-    cases = ppd.Release(NOISED, noise, public=at_least("u", "v", dim="area").on(NOISED))
+    cases = ppd.Release(NOISED, noise, public=inv.at_least("u", "v", dim="area").on(NOISED))
     assert cases.sel(month=2).public.limits.tolist() == [0]
     with pytest.raises(InvariantError, match="cuts the public bound 'u >= v at area=u, month=1'"):
         cases.sel(area="u")
-    bound = ppd.Release(NOISED, noise, public=inequality([[1, 1, 0, 0, 0, 0]], [2], ["both"]).on(NOISED))
+    bound = ppd.Release(NOISED, noise, public=inv.inequality([[1, 1, 0, 0, 0, 0]], [2], ["both"]).on(NOISED))
     assert bound.sel(area=["u"]).public.bound_names == ["both"]
 
 
 def test_a_part_is_post_processing_and_its_file_states_this(tmp_path):
-    mechanism = ppd.GeneralizedLaplace(margin("month") & covariates("size", "season"), epsilon="1/2")
+    mechanism = ppd.GeneralizedLaplace(inv.margin("month") & inv.covariates("size", "season"), epsilon="1/2")
     release = mechanism.release(xr.DataArray([[4, 1, 2], [0, 3, 1]], dims=NOISED.dims, coords=NOISED.coords))
     part = release.sel(month=[3, 2]).sel(month=2)
     assert part.covariate("size").values.tolist() == [1, 2]
@@ -344,17 +332,17 @@ def test_a_part_is_post_processing_and_its_file_states_this(tmp_path):
     ledger = ppd.privacy.Ledger(epsilon=1)
     ledger.add(again)
     assert ledger.remaining == ppd.privacy.Ledger(epsilon="1/2").budget
-    stated = parts_with(margin("month")).sel(month=2)
+    stated = parts_with(inv.margin("month")).sel(month=2)
     assert stated.provenance == "stated"
     stated.save(tmp_path / "stated.ppd")
     assert ppd.read_release(tmp_path / "stated.ppd").guarantee == stated.guarantee
-    calibrated = ppd.Release(NOISED, ppd.GeneralizedGaussian(margin("month"), 1, "1e-6", calibration="exact"))
+    calibrated = ppd.Release(NOISED, ppd.GeneralizedGaussian(inv.margin("month"), 1, "1e-6", calibration="exact"))
     calibrated.sel(month=[1]).save(tmp_path / "calibrated.ppd")
     assert ppd.read_release(tmp_path / "calibrated.ppd").mechanism.sigma == calibrated.mechanism.sigma
     for forged, message in [
         (Selection(mechanism, {"month": ("2 \x00",)}), "a selected label"),
         (Selection(mechanism, {"area": ("v",)}), "other labels"),
-        (Selection(ppd.GeneralizedLaplace(margin("month"), epsilon=1), {"month": (2,)}), "another mechanism"),
+        (Selection(ppd.GeneralizedLaplace(inv.margin("month"), epsilon=1), {"month": (2,)}), "another mechanism"),
     ]:
         part.selection = forged
         part.save(tmp_path / "forged.ppd", overwrite=True)
@@ -363,33 +351,33 @@ def test_a_part_is_post_processing_and_its_file_states_this(tmp_path):
 
 
 def test_calibrated_noise_of_a_part_is_zcdp():
-    release = ppd.Release(NOISED, ppd.GeneralizedGaussian(margin("month"), 1, "1e-6", calibration="exact"))
+    release = ppd.Release(NOISED, ppd.GeneralizedGaussian(inv.margin("month"), 1, "1e-6", calibration="exact"))
     part = release.sel(month=1)
     assert part.mechanism.sigma == release.mechanism.sigma
     assert part.guarantee.variant == "zcdp"
-    staircase = ppd.Release(NOISED, ppd.Conditioned(margin("month"), noise=ppd.laws.Staircase(1, 2)))
+    staircase = ppd.Release(NOISED, ppd.Conditioned(inv.margin("month"), noise=ppd.laws.Staircase(1, 2)))
     assert staircase.sel(month=1).likelihood.normaliser is None
 
 
 @pytest.mark.parametrize(
     ("release", "chosen", "error", "message"),
     [
-        (lambda: parts_with(total()), {"month": 1}, InvariantError, "cuts the public sum 'total'"),
-        (lambda: parts_with(margin("month"), norm="l2"), {"month": 1}, ModelError, "one common scale"),
-        (lambda: ppd.KNorm(margin("month"), epsilon=1).release(abs(NOISED.drop_vars(["season", "size"]))), {"month": 1},
-         ModelError, "part of a release by KNorm"),
-        (lambda: ppd.Release(abs(NOISED), ppd.Conditioned(margin("month") & between(0, 9),
+        (lambda: parts_with(inv.total()), {"month": 1}, InvariantError, "cuts the public sum 'total'"),
+        (lambda: parts_with(inv.margin("month"), norm="l2"), {"month": 1}, ModelError, "one common scale"),
+        (lambda: ppd.KNorm(inv.margin("month"), epsilon=1).release(abs(NOISED.drop_vars(["season", "size"]))),
+         {"month": 1}, ModelError, "part of a release by KNorm"),
+        (lambda: ppd.Release(abs(NOISED), ppd.Conditioned(inv.margin("month") & inv.between(0, 9),
                                                           noise=ppd.laws.DoubleGeometric(1))),
          {"month": 1}, ModelError, "part of a release by Conditioned"),
         (lambda: ppd.mechanisms.random_rounding(3, 40).release([30, 4, 6]), {"dim_0": [1, 2]}, ModelError,
          "part of a release by"),
-        (lambda: ppd.PostProcessed(Public(), epsilon=1).release(abs(NOISED.drop_vars(["season", "size"]))).noisy,
+        (lambda: ppd.PostProcessed(inv.Public(), epsilon=1).release(abs(NOISED.drop_vars(["season", "size"]))).noisy,
          {"month": 1}, PrivacyError, "post-processed"),
-        (lambda: parts_with(margin("month")), {"month": 9}, LabelError, "not a label"),
-        (lambda: parts_with(margin("month")), {"season": "w"}, LabelError, "'season'"),
-        (lambda: parts_with(Public()), {"month": 1, "area": "u"}, LabelError, r"sel\(area="),
-        (lambda: parts_with(margin("month", weights="size")), {"area": "u"}, InvariantError, "cuts the public sum"),
-        (lambda: parts_with(margin("area", weights="size")), {"area": "u"}, InvariantError, "selection drops"),
+        (lambda: parts_with(inv.margin("month")), {"month": 9}, LabelError, "not a label"),
+        (lambda: parts_with(inv.margin("month")), {"season": "w"}, LabelError, "'season'"),
+        (lambda: parts_with(inv.Public()), {"month": 1, "area": "u"}, LabelError, r"sel\(area="),
+        (lambda: parts_with(inv.margin("month", weights="size")), {"area": "u"}, InvariantError, "cuts the public sum"),
+        (lambda: parts_with(inv.margin("area", weights="size")), {"area": "u"}, InvariantError, "selection drops"),
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.PrivacyWarning")
@@ -405,13 +393,13 @@ def test_refused_selections(release, chosen, error, message):
 )
 def test_labels_are_given_as_a_mapping_or_as_keywords(mapping, keywords):
     with pytest.raises(LabelError, match="as one mapping or as keywords"):
-        parts_with(Public()).sel(mapping, **keywords)
-    assert parts_with(Public()).sel({}, month=1).table.equals(parts_with(Public()).sel({"month": 1}).table)
+        parts_with(inv.Public()).sel(mapping, **keywords)
+    assert parts_with(inv.Public()).sel({}, month=1).table.equals(parts_with(inv.Public()).sel({"month": 1}).table)
 
 
 @pytest.mark.quick_cases(0)
 def test_a_part_is_used_as_every_release():
-    part = parts_with(margin("month") & nonnegative()).sel(month=2)
+    part = parts_with(inv.margin("month") & inv.nonnegative()).sel(month=2)
     draws = ppd.denoise(part, draws=50, rng=1, progressbar=False).draws
     assert set(draws.sum("area").values.ravel().tolist()) == {2}
     with pm.Model(coords=part.coords) as model:
@@ -432,7 +420,7 @@ def test_a_part_is_used_as_every_release():
 )  # fmt: skip
 def test_labels_are_selected_as_xarray_selects_them(labels, wrong):
     table = xr.DataArray([[0, 1, 2], [3, 4, 5]], coords={"a": ["x", "y"], "b": ["p", "q", "r"]}, dims=("a", "b"))
-    release = ppd.GeneralizedLaplace(margin("b"), epsilon=1).release(table)
+    release = ppd.GeneralizedLaplace(inv.margin("b"), epsilon=1).release(table)
     if wrong:
         with pytest.raises(wrong):
             release.sel(b=labels)
