@@ -49,7 +49,7 @@ class RateAnalysis:
     name: str
     exposure: str | None
     previous: str | None
-    sampling: dict[str, float]
+    sampling: dict[str, Any]
     idata: xr.DataTree
     diagnosis: Diagnosis
     truth: xr.DataArray | None = None  # the confidential table, known of simulated data only
@@ -183,7 +183,8 @@ def analyse_rates(
     tune = min(draws, TUNE)
     for target_accept, words in ACCEPTANCE.items():
         sampling = {
-            "draws": draws, "tune": tune, "chains": chains, "target_accept": target_accept, "random_seed": random_seed
+            "draws": draws, "tune": tune, "chains": chains, "target_accept": target_accept, "random_seed": random_seed,
+            "nuts_sampler": "pymc",  # which stops between two draws, and needs no compilation of its own
         }  # fmt: skip
         idata = _sampled(model, sampling, cores, words, progressbar)
         sizes = idata.posterior.sizes
