@@ -38,7 +38,7 @@ class Composition:
         return HEADER + "\n".join(stage.code for stage in self.stages[:upto])
 
 
-SECONDS = 60  # of the processor
+SECONDS = 240  # of the processor, to end what hangs
 ALARM = 1e-7  # for one chi-square test: 1,000 compositions with one each give a false alarm once in 10,000 runs
 
 
