@@ -1,10 +1,10 @@
 """The same Poisson regression under an exact total in JAGS and in ppdinf: agreement, time, and effective draws.
 
-Run with ``python benchmarks/jags.py``; needs the program `jags` (https://mcmc-jags.sourceforge.io). 67 counties with an
-exact total and l1 noise, without effects of counties and with centered ones. JAGS has no exact sums: the count of the
-largest county is the total minus all others, and its density and those of the noise are stated by observed zeros.
-JAGS draws 2 x 20,000 after 2,000 and keeps every 10th; ppdinf 2 x 1,000 after 1,000, with PyMC's NUTS and with nutpie.
-CPU seconds are those of a second run, with stored kernels, and include what is compiled again.
+Run with ``python benchmarks/jags.py`` (10 minutes); needs the program `jags` (https://mcmc-jags.sourceforge.io).
+67 counties with an exact total and l1 noise, without effects of counties and with centered ones. JAGS has no exact
+sums: the count of the largest county is the total minus all others, and its density and those of the noise are stated
+by observed zeros. JAGS draws 2 x 20,000 after 2,000 and keeps every 10th; ppdinf 2 x 1,000 after 1,000, with PyMC's
+NUTS and with nutpie. CPU seconds are those of a second run, with stored kernels, and include what is compiled again.
 """
 
 import os
@@ -12,6 +12,7 @@ import resource
 import subprocess
 import tempfile
 import time
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +21,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import arviz as az
 import numpy as np
 import pymc as pm
-from first_use_rows import SEED, counties
 
 import ppdinf as ppd
 
-CHAINS, EPSILON, THIN = 2, 0.1, 10
+SEED, CHAINS, EPSILON, THIN = 1, 2, "1/10", 10
 MODEL = """model {
   level ~ dnorm(-3, 0.25)
   slope ~ dnorm(0, 1)
@@ -42,6 +42,15 @@ EFFECTS = "spread ~ dnorm(0, 1) T(0, )\n  for (i in 1:n) { effect[i] ~ dnorm(0, 
 ORDERS = "model in model.txt", "data in data.txt", f"compile, nchains({CHAINS})"
 
 
+def counties(spread):
+    """Simulate counts in the thousands and release them; return release, populations and covariate."""
+    rng = np.random.default_rng(SEED)
+    persons, x = np.exp(rng.normal(10.2, 1.2, 67)).astype(int), rng.normal(0, 1, 67)
+    table = ppd.as_table(rng.poisson(persons * np.exp(-2.6 + 0.3 * x + rng.normal(0, spread, 67))), dims=["county"])
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON)
+    return ppd.Release(mechanism.simulate(table, draws=1, rng=SEED).squeeze("draw", drop=True), mechanism), persons, x
+
+
 def in_r(**values):
     return "".join(
         f"`{name}` <- c({', '.join(f'{number:.12g}' for number in np.atleast_1d(value))})\n"
@@ -56,7 +65,7 @@ def by_jags(release, persons, x, names):
     start = np.maximum(noisy[:-1], 0)
     files = {"model": MODEL % (EFFECTS if "spread" in names else ("", ""))}
     files["data"] = in_r(n=noisy.size, persons=persons[order], covariate=x[order], noisy=noisy, total=total)
-    files["data"] += in_r(epsilon=EPSILON, zero=np.zeros(noisy.size + 1))
+    files["data"] += in_r(epsilon=float(Fraction(EPSILON)), zero=np.zeros(noisy.size + 1))
     orders = [*ORDERS]
     for chain in range(CHAINS):
         files[f"start{chain}"] = in_r(counts=start, level=-2.9 - chain / 10, slope=0.2)
@@ -99,7 +108,7 @@ SAMPLERS = {
 def main():
     print("| effects | sampler | CPU s | least ESS | ESS per CPU s | means (standard errors) |\n" + "|---" * 6 + "|")
     for names in (["level", "slope"], ["level", "slope", "spread"]):
-        release, persons, x, _ = counties(67, 2000, epsilon=str(EPSILON))
+        release, persons, x = counties(0.3 if "spread" in names else 0)
         for title, sampler in SAMPLERS.items():
             sampler(release, persons, x, names)
             cpu, draws = sampler(release, persons, x, names)

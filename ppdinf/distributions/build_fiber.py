@@ -125,7 +125,8 @@ def build_fiber(
     possible = allowed if kind == "constant" else reached & (~nonnegative[:, None] | (counts >= 0))
     support = TableSupport(possible, allowed, cut=kind == "unknown")
     fiber = fiber_of(observed, lower, log_noise, support, coupling, nonnegative, uninformed)
-    fiber = replace(fiber, is_typical=windows.is_typical)
+    likely = lower + log_noise.argmax(axis=1) if windows.likely is None else windows.likely
+    fiber = replace(fiber, is_typical=windows.is_typical, likely=likely)
     return fiber, feasible_start(fiber, allowed, observed, gaps=gaps)
 
 

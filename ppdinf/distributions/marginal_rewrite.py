@@ -193,7 +193,7 @@ def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.floa
     if law.nested is not None:
         return logp_nested_natural(law.nested, eta, log_h)
     block, total = law.groups
-    near = law.fiber.lower + law.fiber.log_noise.argmax(axis=1) if law.lines is None else None
+    near = law.fiber.likely if law.lines is None else None
     return logp_natural(eta, log_h, lo=law.lower, total=total, block=block, near=near).sum()
 
 

@@ -91,7 +91,8 @@ class CellWeights:
     @property
     def windows(self) -> Windows:
         """The windows after extension."""
-        return Windows(self.lower.astype(np.int64), self.upper.astype(np.int64), *self.present[2:4])
+        lower, upper, likely = (at.astype(np.int64) for at in (self.lower, self.upper, np.mean(self.center, axis=0)))
+        return Windows(lower, upper, *self.present[2:4], likely=likely)
 
     def log_noise(self, counts: Reals) -> Reals:
         """Return log weights of counts, shape (d, n); the first count of an uninformed cell represents all counts."""

@@ -58,6 +58,7 @@ class Windows(NamedTuple):
     uninformed: Flags
     nonnegative: Flags
     is_typical: bool = False  # whether a draw of the prior is far from the ends of all windows
+    likely: NDArray[np.int64] | None = None  # counts at the parameters of a fit; None: those of largest noise weight
 
     @classmethod
     def of(cls, fiber: Fiber) -> Self:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ppdinf._internal.values import Json, as_html, require_choice
 from ppdinf.errors import PrivacyError
@@ -26,7 +26,6 @@ from ppdinf.privacy.unit_loss import (
 if TYPE_CHECKING:
     from ppdinf.privacy.release_guarantee import PossibleTables
 
-type Variant = Literal["pure", "approximate", "zcdp", "subspace", "integer-subspace", "congenial", "pufferfish"]
 
 # name in the literature, and measure of the loss (terms of the OpenDP deployments registry)
 _FLAVOURS = {

@@ -187,10 +187,9 @@ def analyse_rates(
             "nuts_sampler": "pymc",  # which stops between two draws, and needs no compilation of its own
         }  # fmt: skip
         idata = _sampled(model, sampling, cores, words, progressbar)
-        sizes = idata.posterior.sizes
-        stopped = sizes["draw"] * sizes["chain"] < draws * chains
-        if stopped or not idata.sample_stats["diverging"].any():
-            break
+        diverging = idata.sample_stats["diverging"]
+        if diverging.size < draws * chains or not diverging.any():
+            break  # stopped by the user, or without divergences
     diagnosis = diagnose(idata, model)
     # other random numbers than those of rates
     tables = sample_confidential(idata, model, random_seed=random_seed + 1, progressbar=progressbar)

@@ -155,6 +155,7 @@ def test_windows_of_the_noise_and_the_prior_do_not(case, monkeypatch):
 def test_the_posterior_of_a_rate_with_one_cell_far_away():
     model, cells, prior = pooled()
     log_p = model.compile_logp(mode="FAST_COMPILE")
+    assert tables_of(model)[0].law.fiber.likely[0] == pytest.approx(895, abs=40)  # mean; 500 has the largest weight
     density = np.array([log_p({"b": np.array(b)}) for b in GRID[130:161]])
     right = (logsumexp(np.array(cells), axis=2).sum(axis=1) + prior)[130:161]
     assert density - density.max() == pytest.approx(right - right.max(), abs=1e-6)

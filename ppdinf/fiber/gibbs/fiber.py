@@ -156,6 +156,7 @@ class Fiber:
     restricted: bool = False
     without_window: NDArray[np.bool_] | None = None
     is_typical: bool = False
+    likely: Ints | None = None
 
     @cached_property
     def diagram(self) -> TableDiagram | None:

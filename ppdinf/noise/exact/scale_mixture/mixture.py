@@ -114,9 +114,6 @@ def _root(wide: Flags, order: Integers) -> int:
 type ScaleLaw = "LeverageScales | RowScales"
 """A product law of scales that dominates the target law; `kept` returns the accepted sets of scales."""
 
-type MixtureSystem = "LatticeSystem | TwoWayTable"
-"""A lattice with cells in rows, and the sampler of its noise given scales."""
-
 
 @dataclass(frozen=True, eq=False)
 class MixtureScales:
@@ -156,7 +153,7 @@ class MixtureScales:
 class ScaleMixture:
     """Exact sampler of the l1 Laplace law on a lattice."""
 
-    def __init__(self, system: MixtureSystem, epsilon: Fraction) -> None:
+    def __init__(self, system: "LatticeSystem | TwoWayTable", epsilon: Fraction) -> None:
         self.epsilon = positive_fraction("epsilon", epsilon)
         if self.epsilon * WIDEST < 1:
             raise PrivacyError("the noise may exceed the limit of exact integers: choose a larger epsilon")
