@@ -34,7 +34,7 @@ with pm.Model(coords=coords) as model:
     p = pm.math.sigmoid(level + spread * deviation)
     expected = size[..., None] * pm.math.stack([p, 1 - p], axis=-1)
     ppd.models.ConstrainedCounts("voters", pm.Poisson.dist(expected), published, dims=tuple(coords))
-    idata = pm.sample(1000, chains=2, random_seed=1, progressbar=False, quiet=True)
+    idata = pm.sample(2000, chains=2, random_seed=1, progressbar=False, quiet=True)
 drawn_voters = ppd.sample_confidential(idata, model, random_seed=1, progressbar=False)
 print(ppd.diagnose(idata, model))
 shares = drawn_voters.sel(vote="yes").sum("precinct") / size.sum(axis=0)
