@@ -57,7 +57,7 @@ or PyTensor. Tested versions are the bounds in pyproject.toml and the newest ver
     Alternative: `Op.perform`, which leaves compiled code at every call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,13 @@ TruncatedRV = pm.Truncated.rv_type
 if getattr(pytensor.config, "generated_src_dir", None) == "":
     # otherwise each compiled function leaves its source in the folder of temporary files
     pytensor.config.generated_src_dir = str(Path(pytensor.config.base_compiledir) / "sources")
+
+
+def compile_interpreted(inputs: Sequence[Variable], outputs: Any, **options: Any) -> Callable[..., Any]:
+    """Compile a function for few calls, which PyTensor interprets."""
+    # otherwise inner functions, such as softmax, are built by a C compiler: half a minute in a new installation
+    with pytensor.config.change_flags(cxx=""):
+        return compile_pymc(inputs, outputs, mode="FAST_COMPILE", **options)
 
 
 def get_jaxified_graph(inputs: list[Variable], outputs: list[Variable]) -> Callable[..., tuple[Any, ...]]:

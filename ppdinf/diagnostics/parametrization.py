@@ -41,7 +41,7 @@ from ppdinf._internal.pymc_compat import (
     TrueDiv,
     ViewOp,
     ancestors,
-    compile_pymc,
+    compile_interpreted,
     toposort,
 )
 from ppdinf._internal.values import Array, Flags
@@ -162,7 +162,7 @@ class _Draws:
             return None
         inputs = list(above)
         values = [self.subset(self.free[x]) for x in inputs]
-        function = compile_pymc(inputs, list(expressions), mode="FAST_COMPILE", on_unused_input="ignore")
+        function = compile_interpreted(inputs, list(expressions), on_unused_input="ignore")
         drawn = [np.array(x) for x in zip(*(function(*point) for point in zip(*values, strict=True)), strict=True)]
         axes = [x.reshape(len(x), *[1] * (effects.ndim + 1 - x.ndim), *x.shape[1:]) for x in drawn]
         return [self.subset(self.free[effects]), *axes]

@@ -37,7 +37,7 @@ from ppdinf._internal.pymc_compat import (
     ancestors,
     change_dist_size,
     check_dist_not_registered,
-    compile_pymc,
+    compile_interpreted,
     graph_inputs,
     graph_replace,
     inputvars,
@@ -294,7 +294,7 @@ def initial_support(
     inputs = inputvars([log_data])
     point = model.initial_point() if inputs else {}
     parameters = [variable for variable in inputs if variable is not counts]
-    density = compile_pymc([counts, *parameters], log_data, mode="FAST_COMPILE")
+    density = compile_interpreted([counts, *parameters], log_data)
     values = [point[variable.name] for variable in parameters]
 
     def support(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -312,7 +312,7 @@ def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float =
     point, rng = model.initial_point() if inputs else {}, np.random.default_rng(1)
     values = [point[variable.name] for variable in inputs]
     values = [x + shift * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in values]
-    return compile_pymc(inputs, graph, mode="FAST_COMPILE")(*values)
+    return compile_interpreted(inputs, graph)(*values)
 
 
 def known(x: Variable) -> Array | None:
@@ -333,7 +333,7 @@ def drawn_from_prior(
     results = list[list[Array]]()
     failures = 0
     with np.errstate(all="ignore"):
-        draw = compile_pymc([], outputs, givens=given, mode="FAST_COMPILE", random_seed=1)
+        draw = compile_interpreted([], outputs, givens=given, random_seed=1)
         for _ in range(draws):
             try:
                 results.append(draw())

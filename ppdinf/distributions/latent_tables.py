@@ -26,7 +26,7 @@ from ppdinf._internal.pymc_compat import (
     TensorVariable,
     Variable,
     ancestors,
-    compile_pymc,
+    compile_interpreted,
     graph_replace,
 )
 from ppdinf._internal.values import Array
@@ -190,7 +190,7 @@ def _linear(expression: TensorVariable, var: TensorVariable) -> sp.csr_array | N
         return None
     stand_in = var.type()
     (alone,) = graph_replace([expression], {var: stand_in}, strict=False)
-    function = compile_pymc([stand_in], alone.ravel(), mode="FAST_COMPILE")
+    function = compile_interpreted([stand_in], alone.ravel())
     columns = [np.asarray(function(unit.reshape(shape)), dtype=np.float64) for unit in np.eye(d, dtype=var.dtype)]
     matrix = np.rint(np.column_stack(columns)).astype(np.int64)
     rng = np.random.default_rng(1)

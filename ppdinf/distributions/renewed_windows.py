@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from ppdinf._internal import pymc_patches
-from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_pymc, graph_replace
+from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_interpreted, graph_replace
 from ppdinf.distributions.build_fiber import data_model_of, renew_windows, set_windows
 from ppdinf.distributions.data_model_checks import refuse_counted_twice
 from ppdinf.distributions.data_models import drawn_from_prior, known, log_density
@@ -150,11 +150,8 @@ class ApproximatePosterior:
         gradient = pt.grad(log_p, self._real, disconnected_inputs="ignore")
         self._shapes = [initial[value.name].shape for value in self._real]
         self._ends = np.cumsum([math.prod(shape) for shape in self._shapes])
-        self._evaluate = compile_pymc(
-            [*self._real, *counts, *log_noise],
-            [log_p, *weights, *gradient],
-            mode="FAST_COMPILE",
-            on_unused_input="ignore",
+        self._evaluate = compile_interpreted(
+            [*self._real, *counts, *log_noise], [log_p, *weights, *gradient], on_unused_input="ignore"
         )
         candidates = [
             np.concatenate([np.ravel(initial[value.name]) for value in self._real]),

@@ -16,7 +16,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc
+from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_interpreted
 from ppdinf._internal.values import Array
 from ppdinf.distributions.data_models import (
     drawn_from_prior,
@@ -263,7 +263,7 @@ class PriorDraws:
     def _compiled(self, counts: TensorVariable, density: TensorVariable) -> Callable[..., Reals]:
         """Compile a function of counts and parameters."""
         inputs = [counts, *self._parameters]
-        return compile_pymc(inputs, density, givens=self._given, mode="FAST_COMPILE", on_unused_input="ignore")
+        return compile_interpreted(inputs, density, givens=self._given, on_unused_input="ignore")
 
     def moved_by_data(self, lower: Reals, upper: Reals) -> Flags:
         """Return cells of which data of dependents move a share above `DOUBT` out of one end of their windows."""

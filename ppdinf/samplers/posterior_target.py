@@ -17,6 +17,7 @@ from ppdinf._internal.pymc_compat import (
     FlatRV,
     HalfFlatRV,
     TensorVariable,
+    compile_interpreted,
     compile_pymc,
     graph_replace,
     join_nonshared_inputs,
@@ -119,7 +120,7 @@ def _prior(model: pm.Model, many: TensorVariable, seed: int) -> Prior | None:
         return None
     observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     drawn = graph_replace(list(drawn_for(model, free).values()), observed, strict=False)
-    draw_parts = compile_pymc([], [value.ravel() for value in drawn], mode="FAST_COMPILE", random_seed=seed)
+    draw_parts = compile_interpreted([], [value.ravel() for value in drawn], random_seed=seed)
     try:
         draw_parts()
     except NotImplementedError:  # the distribution has no draws
@@ -127,7 +128,7 @@ def _prior(model: pm.Model, many: TensorVariable, seed: int) -> Prior | None:
     if not all(type(rv.owner.op).__module__.startswith(NORMALIZED) for rv in free):
         return Prior(draw_parts, None)
     (log_prior,), joined = join_nonshared_inputs(model.initial_point(), [model.logp(vars=free)], model.value_vars)
-    density = compile_pymc([many], vectorize_graph(log_prior, {joined: many}), mode="FAST_COMPILE")
+    density = compile_interpreted([many], vectorize_graph(log_prior, {joined: many}))
     return Prior(draw_parts, density)
 
 
