@@ -124,7 +124,7 @@ class ApproximatePosterior:
             left.pop(table.variable, None), left.pop(table.released, None)
         counts = [pt.tensor(dtype="float64", shape=(part.lower.size, None)) for part in tables]
         log_noise = [pt.tensor(dtype="float64", shape=(part.lower.size, None)) for part in tables]
-        weights = []
+        weights = list[tuple[TensorVariable, TensorVariable]]()
         for part, at, noise in zip(tables, counts, log_noise, strict=True):
             by_cell = list[CellFactor]()
             for var in dependents_of(part.table.variable, model):
@@ -135,24 +135,24 @@ class ApproximatePosterior:
                     left.pop(var, None)
             weights.append(_weights(part.table, by_cell, at, noise))
         terms = [
-            pt.logsumexp(weight, axis=1).sum() + _of_sums(part.table, weight, at)
-            for part, weight, at in zip(tables, weights, counts, strict=True)
+            _of_table(part.table, smooth, at) for part, (smooth, _), at in zip(tables, weights, counts, strict=True)
         ]
         log_p = log_p_of(model, vars=list(left)) if left else pt.zeros(())
-        log_p, *weights = model.replace_rvs_by_values([sum(terms, start=log_p), *weights])
+        outputs = model.replace_rvs_by_values([sum(terms, start=log_p), *(weight for _, weight in weights)])
         # only real variables are fitted; tables and other integers keep their initial values
         initial, free = model.initial_point(), [model.rvs_to_values[rv] for rv in model.free_RVs]
         self._real = [value for value in free if value.dtype.startswith("float")]
         fixed = {
             value: pt.constant(initial[value.name], dtype=value.dtype) for value in free if value not in self._real
         }
-        log_p, *weights = graph_replace([log_p, *weights], fixed, strict=False)
+        log_p, *of_counts = graph_replace(outputs, fixed, strict=False)
         gradient = pt.grad(log_p, self._real, disconnected_inputs="ignore")
         self._shapes = [initial[value.name].shape for value in self._real]
         self._ends = np.cumsum([math.prod(shape) for shape in self._shapes])
-        self._evaluate = compile_interpreted(
-            [*self._real, *counts, *log_noise], [log_p, *weights, *gradient], on_unused_input="ignore"
-        )
+        inputs = [*self._real, *counts, *log_noise]
+        self._evaluate = compile_interpreted(inputs, [log_p, *gradient], on_unused_input="ignore")
+        self._weigh = compile_interpreted(inputs, of_counts, on_unused_input="ignore")
+        self._on_grids = self._grids()
         candidates = [
             np.concatenate([np.ravel(initial[value.name]) for value in self._real]),
             *_prior(model, self._real),
@@ -161,29 +161,39 @@ class ApproximatePosterior:
         self._scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
         self.start = candidates[int(np.argmax([self(point)[0] for point in candidates]))]
 
-    def __call__(self, point: Reals, counts: Sequence[Reals] | None = None) -> tuple[float, Reals, list[Reals]]:
-        """Return the log density, its gradient, and the log weights of given counts or of the grid."""
-        if counts is None:
-            counts, log_noise = zip(*(part.grid(self._points) for part in self.tables), strict=True)
-        else:
-            log_noise = tuple(part.log_noise(at) for part, at in zip(self.tables, counts, strict=True))
+    def __call__(self, point: Reals) -> tuple[float, Reals]:
+        """Return the log density and its gradient."""
         with np.errstate(all="ignore"):
-            parts = [
-                part.reshape(shape) for part, shape in zip(np.split(point, self._ends[:-1]), self._shapes, strict=True)
-            ]
             try:
-                log_p, *results = self._evaluate(*parts, *counts, *log_noise)
+                log_p, *parts = self._evaluate(*self._values(point), *self._on_grids)
             except (ArithmeticError, AssertionError, ModelError, ValueError):  # parameters that a density refuses
-                return -np.inf, np.zeros(point.size), []
-        weights, gradient = results[: len(counts)], np.concatenate([np.ravel(part) for part in results[len(counts) :]])
+                return -np.inf, np.zeros(point.size)
+        gradient = np.concatenate([np.ravel(part) for part in parts])
         is_valid = np.isfinite(log_p) and np.isfinite(gradient).all()
-        return (float(log_p) if is_valid else -np.inf), gradient, weights
+        return (float(log_p) if is_valid else -np.inf), gradient
+
+    def weights(self, point: Reals, counts: Sequence[Reals]) -> list[Reals]:
+        """Return the log weights of counts of each table, shape (d, n)."""
+        log_noise = [part.log_noise(at) for part, at in zip(self.tables, counts, strict=True)]
+        with np.errstate(all="ignore"):
+            weights: list[Reals] = self._weigh(*self._values(point), *counts, *log_noise)
+        return weights
+
+    def _values(self, point: Reals) -> list[Reals]:
+        """Return the values of the real variables."""
+        parts = np.split(point, self._ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def _grids(self) -> list[Reals]:
+        """Return counts and log weights of noise of all tables, at which the density is evaluated."""
+        counts, log_noise = zip(*(part.grid(self._points) for part in self.tables), strict=True)
+        return [*counts, *log_noise]
 
     def fit(self, point: Reals) -> tuple[Reals, list[Reals]]:
         """Return the maximum, and draws of a normal approximation whose first draw is the maximum."""
 
         def descent(z: Reals) -> tuple[float, Reals]:
-            log_p, gradient, _ = self(point + self._scale * z)
+            log_p, gradient = self(point + self._scale * z)
             return (-log_p, -self._scale * gradient) if np.isfinite(log_p) else (1e300, np.zeros(z.size))
 
         optimum = minimize(descent, np.zeros(point.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
@@ -214,6 +224,7 @@ class ApproximatePosterior:
             fits = upper - lower < ENTRIES // lower.size
             is_extended |= bool(((lower < part.lower) | (upper > part.upper))[fits].any())
             part.lower, part.upper = np.where(fits, lower, part.lower), np.where(fits, upper, part.upper)
+        self._on_grids = self._grids()
         return is_extended
 
     def _significant(self, point: Reals) -> list[tuple[Reals, Reals]]:
@@ -224,7 +235,7 @@ class ApproximatePosterior:
         share = np.linspace(0, 1, self._points)[:, None]
         for _ in range(ROUNDS):
             grids = [np.rint(first + share * (last - first)) for first, last in ranges]
-            weights = self(point, [counts.T for counts in grids])[2]
+            weights = self.weights(point, [counts.T for counts in grids])
             for k, (part, counts, weight) in enumerate(zip(self.tables, grids, weights, strict=True)):
                 first, last = ranges[k]
                 size, informed = last - first, remaining[k] & (weight.max(axis=1) > -np.inf)
@@ -248,8 +259,8 @@ class ApproximatePosterior:
 
 def _weights(
     table: ConfidentialTable, factors: Sequence[CellFactor], counts: TensorVariable, log_noise: TensorVariable
-) -> TensorVariable:
-    """Return log weights of counts by the data model, the noise and the dependents, shape (d, n)."""
+) -> tuple[TensorVariable, TensorVariable]:
+    """Return log weights of counts by the data model, noise and dependents, shape (d, n): with a gradient, and fast."""
     law = table.law
     dist, shape = law.base(table.variable.owner.inputs)[0], (counts.shape[1], *law.start.shape)
     at = pt.tensor(dtype=dist.dtype, shape=(None, *law.start.shape))
@@ -268,13 +279,16 @@ def _weights(
         counts, pt.argmax(pt.switch(impossible, -np.inf, tried), axis=1, keepdims=True), axis=1
     )
     possible = pt.switch(impossible, likeliest, counts).T.reshape(shape).astype(dist.dtype)
-    weights = of_counts(possible) + log_noise
-    weights += sum(factor.by_cell(possible) for factor in factors)
-    return pt.switch(law.fiber.uninformed[:, None], log_noise, pt.switch(impossible, -np.inf, weights))
+    of_dependents = sum(factor.by_cell(possible) for factor in factors)
+    smooth, weights = (
+        pt.switch(law.fiber.uninformed[:, None], log_noise, pt.switch(impossible, -np.inf, weights + of_dependents))
+        for weights in (of_counts(possible) + log_noise, tried)
+    )
+    return smooth, weights
 
 
-def _of_sums(table: ConfidentialTable, weights: TensorVariable, counts: TensorVariable) -> TensorVariable:
-    """Return the log density of exact and noisy sums as normal observations of the sums of the cells."""
+def _of_table(table: ConfidentialTable, weights: TensorVariable, counts: TensorVariable) -> TensorVariable:
+    """Return the log weight of all cells, with exact and noisy sums as normal observations of sums of cells."""
     observed = table.law.observed
     matrix, centers = sp.csr_array(observed.system.A), observed.system.values.astype(np.float64)
     variances = np.ones(centers.size)
@@ -287,7 +301,8 @@ def _of_sums(table: ConfidentialTable, weights: TensorVariable, counts: TensorVa
     means = (shares * counts).sum(axis=1)
     squares = (shares * (counts - means[:, None]) ** 2).sum(axis=1)
     variance = sums_of_cells(sp.csr_array(matrix.power(2)), squares) + variances
-    return -0.5 * ((centers - sums_of_cells(matrix, means)) ** 2 / variance + pt.log(variance)).sum()
+    log_sums = -0.5 * ((centers - sums_of_cells(matrix, means)) ** 2 / variance + pt.log(variance))
+    return pt.logsumexp(weights, axis=1).sum() + log_sums.sum()
 
 
 def _prior(model: pm.Model, values: Sequence[TensorVariable]) -> list[Reals]:
