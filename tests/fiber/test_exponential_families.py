@@ -25,12 +25,14 @@ from ppdinf.fiber.sums_given_totals.gauss_nodes import (
     DECAY,
     ERROR,
     GRID,
+    LEVEL,
+    LEVELS,
+    LOG_NORMALISER,
     LOG_Z,
     MARGIN,
     MIDDLE,
     NODE,
     NODES,
-    SPREAD,
     STEP,
     STEPS,
     WEIGHT,
@@ -315,6 +317,9 @@ def test_bounds_of_pieces_hold_between_grid_points(case):
                     if g < STEPS and u < np.pi:
                         found = tilted @ np.exp(1j * u * node) / tilted.sum()
                         assert abs(phi - found) <= piece[ERROR + int(g) + 1] + 5e-13
+                levels = np.arange(-LEVELS, LEVELS + 1) / piece[LEVEL]
                 for t in rng.uniform(-1, 1, 5) * MARGIN / (STEP * piece[GRID]):
-                    log_mgf = logsumexp(log_p + t * (k - p @ k)) - log_z
-                    assert log_mgf <= 0.5 * t**2 * piece[SPREAD] * (1 + 1e-9)
+                    log_normaliser = logsumexp(log_p + t * x) - piece[LOG_Z] - s * piece[MIDDLE]
+                    above = np.interp(s + t, levels, piece[LOG_NORMALISER:NODE])
+                    assert abs(s + t) <= levels[-1]
+                    assert -1e-12 <= above - log_normaliser < 0.1

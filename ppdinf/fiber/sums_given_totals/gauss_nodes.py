@@ -89,14 +89,16 @@ HALF = 0.75  # half of the width of a piece, in units of 1 / scale
 SLOPES = 7  # number of grid points of s
 STEP, STEPS = 0.25, 16  # step of the grid of frequencies, in units of 1 / scale, and number of its points except 0
 MARGIN = 1.0  # largest rate of Chernoff's inequality, in units of 1 / scale
+LEVELS = 14  # grid points of log normalizers on each side of a centre
 FAR = 0.2  # largest distance of means from their likely values, relative to the width of a row
 HALVINGS = 6  # accepted error of a piece
 ENOUGH = 1e-13  # accepted error of a piece at u = 0
 WIGGLE = 1e-9  # tolerance for increasing slopes of log weights
-# positions of the entries of a piece; GRID is the reciprocal of the step of frequencies
-CENTER, MIDDLE, LOG_Z, SPREAD, GRID, DECAY = 0, 1, 2, 3, 4, 5
+# positions of the entries of a piece; LEVEL and GRID are reciprocals of the steps of log normalizers and frequencies
+CENTER, MIDDLE, LOG_Z, LEVEL, GRID, DECAY = 0, 1, 2, 3, 4, 5
 ERROR = DECAY + STEPS + 1
-NODE = ERROR + STEPS + 1
+LOG_NORMALISER = ERROR + STEPS + 1
+NODE = LOG_NORMALISER + 2 * LEVELS + 1
 WEIGHT = NODE + NODES
 WIDTH = WEIGHT + NODES
 
@@ -133,13 +135,16 @@ def _modes(logw: NDArray) -> int:
 
 
 @vectorised
-def _largest_variance(w: Weights, row: int, center: float, half: float, unit: float) -> float:
-    """Bound the variance of a row about a centre, from grid points at most a quarter of a unit from every value."""
-    reach, most = half + MARGIN * unit, 0.0
-    steps = int(np.ceil(2.0 * reach / (0.5 * unit)))
-    for j in range(steps + 1):
-        most = max(most, law_of(w, row, center - reach + 2.0 * reach * j / steps)[3])
-    return 1.3 * most
+def _log_normalisers(w: Weights, row: int, half: float, unit: float, out: NDArray) -> float:
+    """Compute log normalizers of counts from the middle on a grid; return a bound on variances within ``half``."""
+    step, largest = (half + MARGIN * unit) / LEVELS, 0.0
+    out[LEVEL] = 1.0 / step
+    for j in range(-LEVELS, LEVELS + 1):
+        _, log_z, _, var = law_of(w, row, out[CENTER] + j * step)
+        out[LOG_NORMALISER + LEVELS + j] = log_z - out[LOG_Z] - j * step * out[MIDDLE]
+        if abs(j) * step < half + step:
+            largest = max(largest, var)
+    return 1.3 * largest
 
 
 @vectorised
@@ -153,7 +158,7 @@ def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: ND
         offset += k * p[k]
     first = 1.0 * (round(mean - offset) - middle)  # integer of p[0], counted from the middle
     out[CENTER], out[MIDDLE], out[LOG_Z], out[GRID] = center, middle, log_z, scale / STEP
-    out[SPREAD] = _largest_variance(w, row, center, half, 1.0 / scale)
+    variance = _log_normalisers(w, row, half, 1.0 / scale, out)
     node, weight = out[NODE : NODE + NODES], out[WEIGHT : WEIGHT + NODES]
     gauss_rule(p, first, node, weight)
     # laws at the grid points of s, by integers and by nodes
@@ -187,10 +192,10 @@ def _piece(w: Weights, row: int, center: float, half: float, modes: int, out: ND
             error = max(error, abs(phi))
         out[ERROR + g] = 2.0 * error + 1e-16
     # bounds on characteristic functions from each frequency on
-    bend = 0.125 * out[SPREAD] * (2.0 * delta**2 + unit**2)
+    bend = 0.125 * variance * (2.0 * delta**2 + unit**2)
     beyond = size[STEPS]
     if STEPS * unit < np.pi:
-        beyond = modes * largest * math.exp(0.125 * out[SPREAD] * delta**2) / math.sin(0.5 * STEPS * unit)
+        beyond = modes * largest * math.exp(0.125 * variance * delta**2) / math.sin(0.5 * STEPS * unit)
     for g in range(STEPS, -1, -1):
         if g < STEPS:
             beyond = max(beyond, max(size[g], size[g + 1]) + bend)

@@ -6,7 +6,7 @@ over N frequencies. The characteristic function of a cell is a sum over its node
 frequencies, for every noise scale. Steps:
 
 1. tilt all cells until the mean of their sum is near its total;
-2. choose N by Chernoff's inequality, with variances that bound the log moment generating functions;
+2. choose N by Chernoff's inequality; a convex function is below its interpolation, which bounds log normalizers;
 3. choose the frequencies by the bounds of all pieces on higher frequencies;
 4. sum products and their derivatives, which give the posterior means;
 5. sum the bounds on all errors; if these are too large, return nan.
@@ -23,12 +23,14 @@ from ppdinf.fiber.sums_given_totals.gauss_nodes import (
     DECAY,
     ERROR,
     GRID,
+    LEVEL,
+    LEVELS,
+    LOG_NORMALISER,
     LOG_Z,
     MARGIN,
     MIDDLE,
     NODE,
     NODES,
-    SPREAD,
     STEP,
     STEPS,
     WEIGHT,
@@ -38,6 +40,7 @@ from ppdinf.fiber.sums_given_totals.gauss_nodes import (
 DROP = 32.0  # omitted frequencies and aliasing are below exp(-DROP) relative to the density at the mean
 FREQUENCIES = 64  # largest number of frequencies
 ENOUGH = 1e-11  # accepted relative error of the coefficient
+RATES = 12  # largest number of rates of Chernoff's inequality
 NEAR = 1.0  # largest distance of mean and total, in standard deviations of the sum
 
 
@@ -128,7 +131,7 @@ def _placed(pieces: NodePieces, w: Weights, cells: NDArray, tilt: float, number:
 
 @vectorised
 def _weighed(piece: NDArray, s: float, p: NDArray) -> tuple[float, float, float]:
-    """Compute node probabilities at distance s from the centre; return log normaliser, mean and second moment."""
+    """Compute node probabilities at distance s from the centre; return log normalizer, mean and second moment."""
     top, mass, mean, square = abs(s) * max(-piece[NODE], piece[NODE + NODES - 1]), 0.0, 0.0, 0.0
     for j in range(NODES):
         x = piece[NODE + j]
@@ -139,7 +142,7 @@ def _weighed(piece: NDArray, s: float, p: NDArray) -> tuple[float, float, float]
         square += part * x * x
     for j in range(NODES):
         p[j] /= mass
-    return piece[LOG_Z] + s * piece[MIDDLE] + top + math.log(mass), mean / mass, square / mass
+    return top + math.log(mass), mean / mass, square / mass
 
 
 @vectorised
@@ -163,6 +166,30 @@ def _transformed(x: NDArray, p: NDArray, cosine: NDArray, sine: NDArray, phi: ND
 
 
 @vectorised
+def _modulus(table: NDArray, number: NDArray, s: NDArray, log_mass: NDArray, own: NDArray, small: float) -> float:
+    """Return N such that sums that are N or more from their mean have a probability below ``exp(-small)``."""
+    rate, least = np.inf, np.inf
+    for n in number:
+        rate = min(rate, MARGIN / (STEP * table[n, GRID]))
+    for _ in range(RATES):
+        log_mgf = np.zeros(2)
+        for i in range(number.size):
+            piece = table[number[i]]
+            for side in range(2):
+                signed = rate if side else -rate
+                at = LEVELS + (s[i] + signed) * piece[LEVEL]
+                g = min(max(int(at), 0), 2 * LEVELS - 1)
+                low, high = piece[LOG_NORMALISER + g], piece[LOG_NORMALISER + g + 1]
+                log_mgf[side] += low + (at - g) * (high - low) - log_mass[i] - signed * own[i]
+        need = (small + max(log_mgf[0], log_mgf[1])) / rate
+        if need > least:
+            break
+        least = need
+        rate *= 0.75
+    return least
+
+
+@vectorised
 def _highest(table: NDArray, number: NDArray, sd: float) -> float:
     """Return the frequency above which the product over all cells except one is below exp(-DROP); nan if unknown."""
     u = math.sqrt(2.0 * DROP) / sd
@@ -183,7 +210,7 @@ def _highest(table: NDArray, number: NDArray, sd: float) -> float:
 def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: NDArray) -> float:
     """Return the log coefficient of one block and write the posterior means of its cells, or return nan."""
     d, table, tilt, near = cells.size, pieces.table, 0.0, False
-    number, p, own = np.empty(d, np.int64), np.empty((d, NODES)), np.empty(d)
+    number, p, own, s, log_mass = np.empty(d, np.int64), np.empty((d, NODES)), np.empty(d), np.empty(d), np.empty(d)
     gap = spread = log_z = 0.0
     # 1. tilt the cells
     for _ in range(12):
@@ -192,8 +219,9 @@ def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: 
         gap, spread, log_z = 1.0 * target, 0.0, 0.0
         for i in range(d):
             piece = table[number[i]]
-            log_part, own[i], square = _weighed(piece, w.slope[cells[i]] + tilt - piece[CENTER], p[i])
-            log_z += log_part
+            s[i] = w.slope[cells[i]] + tilt - piece[CENTER]
+            log_mass[i], own[i], square = _weighed(piece, s[i], p[i])
+            log_z += piece[LOG_Z] + s[i] * piece[MIDDLE] + log_mass[i]
             gap -= piece[MIDDLE] + own[i]
             spread += square - own[i] * own[i]
         near = abs(gap) <= NEAR * math.sqrt(spread)
@@ -203,15 +231,11 @@ def by_nodes(w: Weights, pieces: NodePieces, cells: NDArray, target: int, mean: 
     if not near:
         return np.nan
     # 2. the number N of frequencies
-    sd, variance, room, rate = math.sqrt(spread), 0.0, target, np.inf
-    for i in range(d):
-        piece = table[number[i]]
-        variance += piece[SPREAD]
-        room -= int(piece[MIDDLE])
-        rate = min(rate, MARGIN / (STEP * piece[GRID]))
+    sd, room = math.sqrt(spread), target
+    for n in number:
+        room -= int(table[n, MIDDLE])
     small = DROP + math.log1p(sd)
-    rate = min(rate, math.sqrt(2.0 * small / variance))
-    modulus = int(0.5 * rate * variance + small / rate + abs(gap)) + 1
+    modulus = int(_modulus(table, number, s, log_mass, own, small) + abs(gap)) + 1
     # 3. the highest frequency
     highest = _highest(table, number, sd)
     count = min(int(highest * modulus / (2.0 * np.pi)), modulus // 2)
