@@ -196,8 +196,11 @@ def _highest(table: NDArray, number: NDArray, sd: float) -> float:
     while u < np.pi:
         fall = most = 0.0
         for i in range(number.size):
-            g = int(u * table[number[i], GRID])
+            grid = table[number[i], GRID]
+            g = int(u * grid)
             part = table[number[i], DECAY + min(g, STEPS)]
+            if g > STEPS:  # the bound on higher frequencies is a multiple of 1 / sin(u / 2)
+                part += math.log(math.sin(0.5 * u) / math.sin(0.5 * STEPS / grid))
             fall += part
             most = max(most, part)
         if fall - most >= DROP:

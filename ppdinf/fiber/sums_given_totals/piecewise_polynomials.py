@@ -247,13 +247,20 @@ def _is_usable(w: Weights, row: int, eta: float) -> bool:
 @vectorised
 def middle_of(w: Weights, row: int) -> float:
     """Return a natural parameter under which the row contains the cell; nan if none exists or the cell is constant."""
-    low, high = -FAR, FAR
+    low, high, first, last = -FAR, FAR, 0, w.logw.shape[1] - 1
+    while first < last and w.logw[row, first] == -np.inf:
+        first += 1
+    while first < last and w.logw[row, last] == -np.inf:
+        last -= 1
     for _ in range(50):
         middle = 0.5 * (low + high)
         below, above = _is_contained(w, row, middle)
         if below and above:
-            return middle if law_of(w, row, middle)[3] > DEGENERATE else np.nan
-        if below == above:
+            _, _, mean, var = law_of(w, row, middle)
+            if var > DEGENERATE:
+                return middle
+            below = mean > 0.5 * (first + last)  # nearly all weight at an end of the possible counts
+        elif below == above:
             return np.nan
         low, high = (low, middle) if below else (middle, high)
     return np.nan
