@@ -175,7 +175,7 @@ def as_column(codes: Any, texts: Iterable[str]) -> Any:
 def _same_code(text: str, known: Sequence[str]) -> str:
     """Return an advice if a label differs by leading zeros only."""
     other = next((label for label in known if label.lstrip("0") == text.lstrip("0")), None)
-    return "" if other is None else f", but {other!r}: one file lost leading zeros; save its codes as text"
+    return "" if other is None else f", but {other!r}: one file lost leading zeros. Save its codes as text"
 
 
 def show_cell(dims: Sequence[str], cell: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ conditioning          Gamma, the additional privacy loss of noise conditioned on
 gaussian_calibration  The scale of normal and of discrete Gaussian noise for (epsilon, delta) differential privacy.
 guarantee             The statement of a guarantee: loss, distance, protected and unprotected information.
 lattice_gaussian      Gaussian noise on a lattice {z : A z = 0}: its delta, the scale for a required delta, and tails.
+posterior_bounds      Bounds on posterior probabilities by the privacy loss.
 pufferfish            Pufferfish privacy given public information: disclosure limits, conditioned laws and outputs, and
                       the sensitivity Delta_z.
 release_guarantee     The guarantee of one release, at the nearest other table that the public sums allow.
@@ -34,12 +35,12 @@ from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
 from ppdinf.privacy.conditioning import Erosion as Erosion
 from ppdinf.privacy.conditioning import conditioning_cost as conditioning_cost
 from ppdinf.privacy.conditioning import erosion as erosion
-from ppdinf.privacy.conditioning import posterior_distance as posterior_distance
-from ppdinf.privacy.conditioning import posterior_range as posterior_range
 from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
 from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
 from ppdinf.privacy.guarantee import Guarantee as Guarantee
 from ppdinf.privacy.lattice_gaussian import tail_bound as tail_bound
+from ppdinf.privacy.posterior_bounds import posterior_distance as posterior_distance
+from ppdinf.privacy.posterior_bounds import posterior_range as posterior_range
 from ppdinf.privacy.pufferfish import KAnonymity as KAnonymity
 from ppdinf.privacy.pufferfish import TCloseness as TCloseness
 from ppdinf.privacy.pufferfish import condition_output as condition_output
