@@ -10,10 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ppdinf._internal.progress import COMPILING, progress
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.contradictory_numbers import require_possible_numbers
 from ppdinf.denoising.count_windows import CountWindows, Ends, published_windows
@@ -26,7 +25,6 @@ from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, OutOfRea
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 
-type Reals = NDArray[np.float64]
 type Tables = TableForest | TableGibbs
 
 
@@ -56,7 +54,7 @@ class Draws:
     def __init__(self, forest: TableForest, rng: np.random.Generator) -> None:
         self._forest, self._rng, self.table = forest, rng, forest.start
         self._evaluated: Evaluated | None = None
-        self._waiting: list[NDArray[np.int64]] = []
+        self._waiting: list[Integers] = []
 
     def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
         """Set the next table given its prior, then update a learned prior; steps adapt only while tuning."""

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.denoising.count_windows import CountWindows
 from ppdinf.denoising.learned_prior import (
     ACCEPTANCE,
@@ -37,9 +37,6 @@ LENGTHS = (0.3, 1.0, 3.0)
 SELDOM = 1 / 4
 """Probability of a joint update of level and shape."""
 
-type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
-
 
 @jit
 def _tune(lengths: Reals, which: int, accepted: bool, tune: bool) -> None:
@@ -51,10 +48,10 @@ def _tune(lengths: Reals, which: int, accepted: bool, tune: bool) -> None:
 @jit
 def update_with_table(
     prior: Prior,
-    x: Ints,
-    sums: Ints,
-    slack: Ints,
-    partner: Ints,
+    x: Integers,
+    sums: Integers,
+    slack: Integers,
+    partner: Integers,
     log_totals: Reals,
     at_knots: Reals,
     noise: Noise,
@@ -146,15 +143,15 @@ BLOCK_ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their 
 @jit
 def sweeps(
     number: int,
-    x: Ints,
-    along: tuple[Ints, Ints, Ints],
+    x: Integers,
+    along: tuple[Integers, Integers, Integers],
     prior: Prior,
     noise: Noise,
     measured: Measured,
     mixtures: Mixtures,
     bounds: Bounds,
     block: Block,
-    partner: Ints,
+    partner: Integers,
     step: float,
     jointly: bool,
     tune: bool,
@@ -213,7 +210,7 @@ LISTED = 64, 16  # listed log weights of the prior where windows are wide: at le
 
 
 @jit
-def _weigh(log_noise: Reals, lower: NDArray[np.int64], log_h: Reals, slope: Reals, out: Reals) -> None:
+def _weigh(log_noise: Reals, lower: Integers, log_h: Reals, slope: Reals, out: Reals) -> None:
     """Write log weights of the counts of all cells, the sum of noise and prior."""
     for i in range(log_noise.shape[0]):
         for k in range(log_noise.shape[1]):
@@ -279,7 +276,7 @@ class TableGibbs:
                 "noise is Gaussian and sums are known more precisely than cells."
             )
 
-    def block(self, means: Reals) -> tuple[GaussianBlock, NDArray[np.int64]]:
+    def block(self, means: Reals) -> tuple[GaussianBlock, Integers]:
         """Choose the cells of a joint block from mean counts, and for every other cell a partner with equal sums."""
         distance = np.minimum(means - self.limits[0], self.limits[1] - means)
         distance[self.fiber.fixed] = -np.inf

@@ -9,8 +9,8 @@ from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags
 from ppdinf.datasets.printed_file import VALUE, PrintedFile, as_column
 from ppdinf.errors import CountError, LabelError
 from ppdinf.rules.rule import Rule
@@ -101,7 +101,7 @@ def recognized(
 def filled_down(file: PrintedFile, names: Sequence[str], rule: Rule) -> PrintedFile:
     """Return a table whose merged labels, which only the first row of each block has, are in each row."""
     names = [name for name in names if not _is_flag(file, name, rule) and not _OTHER.search(name)]
-    filled, merged = file, dict[str, NDArray[np.bool_]]()
+    filled, merged = file, dict[str, Flags]()
     for name in names:
         is_first = (file.table[name] != "").to_numpy()
         block = np.cumsum(is_first) - 1

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.public import bind
@@ -222,7 +221,7 @@ class Measurements(Framed):
             for part, start in zip(self.parts, starts[:-1].tolist(), strict=True)
             for form, rows in part.forms
         ]
-        together: dict[int, tuple[ObservationModel, list[NDArray[np.int64]]]] = {}
+        together: dict[int, tuple[ObservationModel, list[Integers]]] = {}
         for form, rows in forms:
             together.setdefault(id(form), (form, []))[1].append(rows)
         return Entries(

@@ -9,8 +9,8 @@ from os import PathLike
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Reals
 from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
 from ppdinf.laws.additive_law import AdditiveLaw
@@ -113,7 +113,7 @@ def _published(posterior: Denoised) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["sums", "numbers", "law"])
 
 
-def _published_cells(posterior: Denoised) -> NDArray[np.float64]:
+def _published_cells(posterior: Denoised) -> Reals:
     """Return the published number of each cell, the mean of several numbers, or nan."""
     entries, d = posterior.data.entries, posterior.data.frame.size
     values = pd.to_numeric(pd.Series(entries.published), errors="coerce").to_numpy(np.float64)
