@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from fractions import Fraction
 from html import escape
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,8 @@ type Integers = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
 """Arrays of any shape, by the type of their entries."""
+
+type FilePath = str | PathLike[str]
 
 type Json = dict[str, Any]
 """Object of a JSON file, as `json` returns it."""

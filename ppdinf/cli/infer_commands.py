@@ -83,9 +83,7 @@ def infer(
         _regression(console, release, file, formula, family, covariates, output, sampling)
         return
     settings = {"name": name, "exposure": exposure, "previous": previous, **sampling}
-    analysis = run(console, release, settings, output, f"{name.capitalize()} from {file.name}", file.name)
-    if not analysis.diagnosis.ok:
-        raise typer.Exit(1)
+    run(console, release, settings, output, f"{name.capitalize()} from {file.name}", file.name)
 
 
 def _regression(
@@ -137,7 +135,7 @@ def run(
     file: str,
     about: str = "",
     truth: xr.DataArray | None = None,
-) -> RateAnalysis:
+) -> None:
     """Fit the ready model to a release, print the results and write the report."""
     from ppdinf.report import analyse_rates, write_report
     from ppdinf.report.analysis_report import FIGURES, require_report
@@ -175,7 +173,8 @@ def run(
     paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
     paragraphs(console, "Guarantee (complete in the report)", release.guarantee.describe_unit())
     paragraphs(console, "Written", "\n".join(sorted(quoted(path) for path in output.iterdir())))
-    return analysis
+    if not analysis.diagnosis.ok:
+        raise typer.Exit(1)
 
 
 def _enough(analysis: RateAnalysis, draws: int) -> int:
@@ -239,9 +238,7 @@ def demo(
     settings = {"name": "cases", "exposure": exposure, "previous": "previous_cases", **sampling}
     about = "" if data else "The epidemic is simulated: no real place, person or count."
     title = f"Cases by county, {month}"
-    analysis = run(console, release, settings, output, title, file.name, about, None if data else table)
-    if not analysis.diagnosis.ok:
-        raise typer.Exit(1)
+    run(console, release, settings, output, title, file.name, about, None if data else table)
 
 
 def _cases(data: Path | None, population: Path | None) -> xr.DataArray:

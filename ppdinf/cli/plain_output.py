@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from fractions import Fraction
 from pathlib import Path
 
 import typer
@@ -82,13 +81,6 @@ def print_table(console: Console, columns: Iterable[object], rows: Iterable[Iter
     for row in rows:
         table.add_row(*(escape(visible(str(value))) for value in row))
     console.print(table)
-
-
-def loss_shown(loss: Fraction | float) -> str:
-    """Format a loss as guarantees do."""
-    from ppdinf.privacy.unit_loss import format_loss
-
-    return format_loss(loss)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rich.table import Table
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.rationals import as_fraction
-from ppdinf.cli.plain_output import loss_shown, notes, quoted, stdout
+from ppdinf.cli.plain_output import notes, quoted, stdout
 from ppdinf.cli.published_commands import NOT_TOTAL, REPORT, names_in
 from ppdinf.cli.release_commands import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
@@ -101,13 +101,13 @@ def plan(
 
 def _one_person(guarantee: Guarantee) -> tuple[str, str]:
     """Format the largest loss of one person, and the factor of the odds that it permits."""
-    from ppdinf.privacy.unit_loss import factor_of, round_up
+    from ppdinf.privacy.unit_loss import factor_of, format_loss, round_up
 
     loss, delta = guarantee.loss_of_unit, guarantee.delta_of_unit
     if loss == math.inf:
         return "no limit", "no limit"
     delta_shown = f", delta = {round_up(delta)}" if delta else ""
-    return f"{loss_shown(loss)}{delta_shown}", f"x {factor_of(loss)}" if guarantee.rho is None else ""
+    return f"{format_loss(loss)}{delta_shown}", f"x {factor_of(loss)}" if guarantee.rho is None else ""
 
 
 def _draw(plans: dict[str, ErrorPlan], figure: Path, cv: str | None, at: int | None) -> None:

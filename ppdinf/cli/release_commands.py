@@ -9,7 +9,7 @@ import typer
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_place
-from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, print_table, quoted, stage, stdout
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, print_table, quoted, stage, stdout
 from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 
@@ -103,7 +103,11 @@ def release(
             labels=declared,
             not_totals=not_total or (),
         )
-    _refuse_all_open(statements, data, public or [])
+    if statements.on(data).fixed.all():
+        raise PrivacyError(
+            f"--public {' --public '.join(public or [])} fixes every cell, so that the confidential table would be "
+            "published without noise: make less public, such as --public total; nothing was written"
+        )
     _refuse_leaks(statements, data)
     with plain_warnings(console), stage(console, "Drawing noise"):
         gaussian = None if rho is None else ppd.GeneralizedGaussian(statements, rho=rho)
@@ -141,13 +145,15 @@ def require_new(output: Path) -> None:
 
 def write_release(console: Console, made: Release, output: Path, held: str, budget: Session | None) -> None:
     """Write a release, and print its guarantee, its contents and the remaining budget."""
+    from ppdinf.privacy.unit_loss import format_loss
+
     made.save(output)
     paragraphs(console, "Guarantee", made.guarantee.describe())
     paragraphs(console, "Written", f"{quoted(output)} ({held})")
     if budget is None:
         notes(console, "This release has no budget: ppdinf session keeps a budget for all releases of the same people.")
     else:
-        left = ", ".join(f"{name} = {loss_shown(value)}" for name, value in budget.left.items())
+        left = ", ".join(f"{name} = {format_loss(value)}" for name, value in budget.left.items())
         loss = f"All releases: {budget.guarantee.describe_unit()}"
         paragraphs(console, "Budget", f"{loss}\n{left} is left in {budget.path.name}")
     notes(console, f"Verify the file with: ppdinf check {quoted(output)}")
@@ -178,15 +184,6 @@ def _refuse_leaks(statements: Public, data: DataArray) -> None:
         )
     if copied := copied_counts(frame, cells):
         raise PrivacyError(f"{copied.split(':')[0]}: leave out that --covariate; nothing was written")
-
-
-def _refuse_all_open(statements: Public, data: DataArray, public: list[str]) -> None:
-    """Refuse statements that fix every cell, as the margin of the only dimension does."""
-    if statements.on(data).fixed.all():
-        raise PrivacyError(
-            f"--public {' --public '.join(public)} fixes every cell, so that the confidential table would be published "
-            "without noise: make less public, such as --public total; nothing was written"
-        )
 
 
 def read_statements(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
@@ -297,6 +294,8 @@ def show(file: FILE) -> None:
 
 def show_session(console: Console, opened: ppd.Session) -> None:
     """Print what a session has spent, what is left, and its releases."""
+    from ppdinf.privacy.unit_loss import format_loss
+
     left, spent, releases = opened.left, opened.spent, opened.table()
     together = opened.guarantee if len(releases) and (releases["outcome"] != "void").any() else None
     if together is not None:
@@ -308,7 +307,7 @@ def show_session(console: Console, opened: ppd.Session) -> None:
     for name, total in opened.budget.total.items():
         notes(
             console,
-            f"{name}: {loss_shown(spent[name])} of {loss_shown(total)} spent, {loss_shown(left[name])} remaining.",
+            f"{name}: {format_loss(spent[name])} of {format_loss(total)} spent, {format_loss(left[name])} remaining.",
         )
     if len(releases):
         releases = releases.drop(columns=["public", "per"])  # the guarantee below says both

@@ -73,12 +73,7 @@ class Denoised:
     intervals: ClassVar[str] = OF_POSTERIOR
 
     def __init__(
-        self,
-        data: Measurements,
-        cells: NDArray[np.integer],
-        parameters: dict[str, Reals],
-        plan: str,
-        ends: Ends,
+        self, data: Measurements, cells: NDArray[np.integer], parameters: dict[str, Reals], plan: str, ends: Ends
     ) -> None:
         self.data, self.parameters, self.plan, self._ends = data, parameters, plan, ends
         self.draws = _labelled(data.frame, cells)

@@ -321,12 +321,7 @@ class PartTotals:
             raise InvariantError(f"top: the bounds of the total of {cell} exclude all values that the part can have")
         return least, most
 
-    def _nested(
-        self,
-        low: Integers,
-        width: Integers,
-        possible: tuple[Integers, Integers] | None = None,
-    ) -> NestedSums:
+    def _nested(self, low: Integers, width: Integers, possible: tuple[Integers, Integers] | None = None) -> NestedSums:
         return nested_sums(self._forest, self._system, self._entries, low, width, TOLERANCE, possible)
 
     def _tilted(self, sums: NestedSums) -> NestedSums:

@@ -39,13 +39,6 @@ SELDOM = 1 / 4
 
 
 @jit
-def _tune(lengths: Reals, which: int, accepted: bool, tune: bool) -> None:
-    """Lengthen steps that are accepted too often, and shorten the others."""
-    if tune:
-        lengths[which] *= math.exp(0.1 * (accepted - ACCEPTANCE))
-
-
-@jit
 def update_with_table(
     prior: Prior,
     x: Integers,
@@ -134,7 +127,8 @@ def update_with_table(
             prior.state[0], prior.state[1] = level, log_shape
             log_h[:], h[:], at_knots[:] = new_log_h, new_h, new_at_knots
             log_mean[:], slope[:] = new_mean, new_slope
-        _tune(prior.lengths_with, which_state, moved[0], tune)
+        if tune:
+            prior.lengths_with[which_state] *= math.exp(0.1 * (moved[0] - ACCEPTANCE))
 
 
 BLOCK_ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their length is tuned
@@ -298,10 +292,6 @@ class TableGibbs:
         partner[self.fiber.fixed] = HELD
         return block, partner
 
-    def weights(self) -> Reals:
-        """Allocate the log weights of all counts; an empty array where lines are updated by slice sampling."""
-        return np.empty((0, 0) if self.wide else self.fiber.log_noise.shape)
-
     def chain(self, rng: np.random.Generator) -> Chain:
         """Start a chain of tables."""
         return Chain(self, rng)
@@ -318,7 +308,7 @@ class Chain:
         self._directions, self._position = directions(fiber, 1, rng), BATCH * TIMES_OF_FIXED
         self._total, self._draws, self._count = np.zeros(self.table.size), 0, 0
         self._step, self._block = 1.0, tables.block(np.zeros(self.table.size))
-        self._weights = tables.weights()
+        self._weights = np.empty((0, 0) if tables.wide else fiber.log_noise.shape)
         self._constant: CellWeights | None = None
         self._jointly = isinstance(fiber.coupling, MeasuredSums)
         sums = fiber.coupling if isinstance(fiber.coupling, MeasuredSums) else no_sums(self.table.size)

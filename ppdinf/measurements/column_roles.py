@@ -198,11 +198,9 @@ def dimensions(file: PrintedFile, names: Sequence[str], numbers: Collection[str]
 
 def dependent(file: PrintedFile, dims: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of columns of which the second determines the first, which has fewer labels."""
-    found = []
-    for name, dim in permutations(dims, 2):
-        if 1 < len(file.texts(name)) < len(file.texts(dim)) and file.determined(name, dim) is not None:
-            found.append((name, dim))
-    return found
+    sizes = {name: len(file.texts(name)) for name in dims}
+    pairs = [(name, dim) for name, dim in permutations(dims, 2) if 1 < sizes[name] < sizes[dim]]
+    return [(name, dim) for name, dim in pairs if file.determined(name, dim) is not None]
 
 
 def _is_flag(file: PrintedFile, name: str, rule: Rule) -> bool:

@@ -82,7 +82,7 @@ class Measured:
         forms: list[tuple[ObservationModel, Integers]] = []
         for law, entries in _with_ranges(self._forms(names, frame, there), values, there, names, description):
             valued = entries[there[entries]]
-            form, numbers = read_values(law, values[valued], Chosen(names, valued), description)
+            form, numbers = applied(law.read, values[valued], Chosen(names, valued), description)
             y = y.astype(np.result_type(y, numbers))
             y[valued] = numbers
             if form.absent is not None:
@@ -166,14 +166,7 @@ def measured(statement: Public, values: object, law: object) -> Measured:
     return Measured(statement, values, law)
 
 
-def read_values(
-    law: ObservationModel, values: Array, names: Sequence[str], description: str
-) -> tuple[ObservationModel, Array]:
-    """Return the law of published values and their numbers; an error names the first wrong value."""
-    return _applied(law.read, values, names, description)
-
-
-def _applied[T](function: Callable[[Array], T], values: Array, names: Sequence[str], description: str) -> T:
+def applied[T](function: Callable[[Array], T], values: Array, names: Sequence[str], description: str) -> T:
     """Return a function of all values; an error names the first value that the function refuses."""
     try:
         return function(values)
@@ -192,7 +185,7 @@ def _with_ranges(
     """Replace marks in `values` by ranges, and yield each law with its numbers, then all ranges with their law."""
     is_range = np.zeros(values.size, dtype=bool)
     for law, entries in forms:
-        values[entries] = _applied(law.shown, values[entries], Chosen(names, entries), description)
+        values[entries] = applied(law.shown, values[entries], Chosen(names, entries), description)
         there[entries] = ~missing_values(values[entries])
         if law.is_independent and not isinstance(law, Interval):
             is_range[entries] = there[entries] & are_ranges(values[entries])

@@ -40,32 +40,22 @@ wasserstein_exponential  The Wasserstein exponential mechanism on integer tables
 weighted                 Base class of mechanisms whose releases are weighted cell by cell within bounds.
 """
 
-from ppdinf.laws import DiscreteGaussian as DiscreteGaussian
-from ppdinf.laws import DoubleGeometric as DoubleGeometric
-from ppdinf.laws import Staircase as Staircase
-from ppdinf.mechanism import Mechanism as Mechanism
-from ppdinf.mechanisms.base_measure import DirichletMultinomial as DirichletMultinomial
-from ppdinf.mechanisms.conditioned import Conditioned as Conditioned
-from ppdinf.mechanisms.error_plan import ErrorPlan as ErrorPlan
-from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
-from ppdinf.mechanisms.lattice_noise import GeneralizedGaussian as GeneralizedGaussian
-from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace as GeneralizedLaplace
-from ppdinf.mechanisms.objectives import Gradient as Gradient
-from ppdinf.mechanisms.objectives import Mean as Mean
-from ppdinf.mechanisms.objectives import Quantile as Quantile
-from ppdinf.mechanisms.permutation_swapping import PermutationSwapping as PermutationSwapping
-from ppdinf.mechanisms.postprocessing import PostProcessed as PostProcessed
-from ppdinf.mechanisms.postprocessing import TopDown as TopDown
-from ppdinf.mechanisms.regressions import LinearRegression as LinearRegression
-from ppdinf.mechanisms.regressions import LogisticRegression as LogisticRegression
-from ppdinf.mechanisms.shaped_noise import CorrelatedGaussian as CorrelatedGaussian
-from ppdinf.mechanisms.shaped_noise import KNorm as KNorm
-from ppdinf.mechanisms.subspace_noise import SubspaceGaussian as SubspaceGaussian
-from ppdinf.mechanisms.subspace_noise import SubspaceLaplace as SubspaceLaplace
-from ppdinf.mechanisms.suppression import Suppression as Suppression
-from ppdinf.mechanisms.transition import Transition as Transition
-from ppdinf.mechanisms.transition import random_rounding as random_rounding
-from ppdinf.mechanisms.wasserstein_exponential import WassersteinExponential as WassersteinExponential
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, Staircase
+from ppdinf.mechanism import Mechanism
+from ppdinf.mechanisms.base_measure import DirichletMultinomial
+from ppdinf.mechanisms.conditioned import Conditioned
+from ppdinf.mechanisms.error_plan import ErrorPlan
+from ppdinf.mechanisms.k_norm_gradient import KNormGradient
+from ppdinf.mechanisms.lattice_noise import GeneralizedGaussian, GeneralizedLaplace
+from ppdinf.mechanisms.objectives import Gradient, Mean, Quantile
+from ppdinf.mechanisms.permutation_swapping import PermutationSwapping
+from ppdinf.mechanisms.postprocessing import PostProcessed, TopDown
+from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
+from ppdinf.mechanisms.shaped_noise import CorrelatedGaussian, KNorm
+from ppdinf.mechanisms.subspace_noise import SubspaceGaussian, SubspaceLaplace
+from ppdinf.mechanisms.suppression import Suppression
+from ppdinf.mechanisms.transition import Transition, random_rounding
+from ppdinf.mechanisms.wasserstein_exponential import WassersteinExponential
 
 __all__ = [
     "Conditioned", "CorrelatedGaussian", "DirichletMultinomial", "DiscreteGaussian", "DoubleGeometric", "ErrorPlan",

@@ -38,6 +38,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import inside, moved_structure, sensitivity_directions
 from ppdinf.mechanisms.real_noise import (
     RARE,
+    Draw,
     SubspaceNoise,
     gaussian_on_grid,
     gaussian_reach,
@@ -190,9 +191,7 @@ class KNorm(SubspaceMechanism):
         """Return a grid that divides the scale of one record into at least 65,000 steps."""
         return self.grid if isinstance(self.grid, Fraction) else min(Fraction(1), grid_below(1 / float(self.epsilon)))
 
-    def _records_moved(
-        self, system: System, columns: Reals
-    ) -> tuple[Callable[[int, BitStream], Reals], Fraction] | None:
+    def _records_moved(self, system: System, columns: Reals) -> tuple[Draw, Fraction] | None:
         """Return a sampler of the numbers of changed records by kind; None if a change violates a public sum."""
         distinct = np.unique(columns.round(9), axis=1, return_index=True)[1]
         if self.neighbours == "added":
@@ -364,9 +363,7 @@ class CorrelatedGaussian(SubspaceMechanism):
         return replace(law, grid=grid, exact=True)
 
 
-def _stated(
-    factor: Reals, white: Reals, draw: Callable[[int, BitStream], Reals], sampler: str, reason: str
-) -> SubspaceNoise:
+def _stated(factor: Reals, white: Reals, draw: Draw, sampler: str, reason: str) -> SubspaceNoise:
     """Return Gaussian noise F e, given F, its whitening matrix and its sampler."""
     norm = NoiseNorm(sparse.csc_array(white), 2)
     axes = factor / np.linalg.norm(factor, axis=0)

@@ -17,7 +17,6 @@ J. Gao, R. Gong, F.-Y. Yu, "Subspace differential privacy", AAAI 2022. Noise on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -37,6 +36,7 @@ from ppdinf.laws.noise_norm import NoiseNorm
 from ppdinf.mechanisms.counting_queries import Query
 from ppdinf.mechanisms.real_noise import (
     NARROWEST,
+    Draw,
     SubspaceNoise,
     gaussian_on_grid,
     gaussian_reach,
@@ -185,9 +185,7 @@ class SubspaceGaussian(SubspaceMechanism):
         return self._in_multiples(law, on_lattice, sigma)
 
 
-def _spherical(
-    draw: Callable[[int, BitStream], Reals], sampler: str, reason: str, width: float, space: NullSpace
-) -> SubspaceNoise:
+def _spherical(draw: Draw, sampler: str, reason: str, width: float, space: NullSpace) -> SubspaceNoise:
     d = space.fixed.shape[0]
     norm = NoiseNorm(sparse.eye_array(d, format="csc") / width, 2)
     return SubspaceNoise(draw, norm.log_density, sampler, reason, gaussian_reach(width, d), space.dimension, norm)

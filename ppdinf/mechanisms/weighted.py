@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ppdinf._internal.values import Integers
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
@@ -159,9 +159,7 @@ class Weighted(TableMechanism):
             "elimination", reason, lambda x, size, stream: self._eliminated(system, x).draw(size, stream)[:, :d]
         )
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw releases of one table, or of one table each; int64 of shape (draws, d)."""
         if self._is_free(system):
             plan = plan or self.plan_on(system)

@@ -196,7 +196,12 @@ class Ledger:
             raise PrivacyError("this post-processed release was entered already, with its noisy table: it counts once")
         for other in self.releases[:1]:
             other.frame.check_same(entry.frame, "the table of the earlier releases")
-        _require_one_norm([*self.releases, entry])
+        pufferfish = [one for one in (*self.releases, entry) if one.guarantee.variant == "pufferfish"]
+        if len({one.mechanism.distance for one in pufferfish}) > 1:
+            raise PrivacyError(
+                "the sensitivities of the releases are distances in several norms, so their losses do not add up: "
+                "state all of them in one norm"
+            )
         self._budget.require(self._guarantees, entry.joint_guarantee)
         self.releases.append(entry)
         self._fixed = fixed = self._fixed_together()
@@ -273,12 +278,3 @@ class Ledger:
         joined = fixed_cells(structure(A), A, values, B, limits)
         alone = np.any([system.fixed for system in systems], axis=0)
         return np.flatnonzero(joined & ~alone)
-
-
-def _require_one_norm(releases: list[Entry]) -> None:
-    """Refuse Pufferfish releases with sensitivities in several norms."""
-    if len({release.mechanism.distance for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
-        raise PrivacyError(
-            "the sensitivities of the releases are distances in several norms, so their losses do not add up: state "
-            "all of them in one norm"
-        )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, is_dataclass
-from os import PathLike
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ppdinf._internal.values import Reals
+from ppdinf._internal.values import FilePath, Reals
 from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
 from ppdinf.laws.additive_law import AdditiveLaw
@@ -22,9 +21,7 @@ SECONDS = 20.0  # time limit of the bounds
 UNCERTAIN = 0.3  # margin of error divided by the estimate
 
 
-def write_denoised(
-    posterior: Denoised, path: str | PathLike[str], statement: Public | None = None, title: str = ""
-) -> None:
+def write_denoised(posterior: Denoised, path: FilePath, statement: Public | None = None, title: str = "") -> None:
     """Write the page; see `Denoised.report`."""
     problems = posterior.problems
     table = intervals_of(posterior, statement)
