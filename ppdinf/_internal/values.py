@@ -196,5 +196,12 @@ def as_html(title: str, text: str = "", table: str = "") -> str:
     return f"<p><strong>{escape(title)}</strong></p>{folded if text else ''}{table}"
 
 
+def some_of(names: Iterable[object], shown: int = 3) -> str:
+    """Join the first names in a sentence, and the number of the others."""
+    every = [*map(str, names)]
+    more = f" and {len(every) - shown} more" if len(every) > shown else ""
+    return ", ".join(every[:shown]) + more
+
+
 def _is_visible(c: str) -> bool:
     return c not in DIRECTIONS and unicodedata.category(c) not in ("Cc", "Cs", "Zl", "Zp")

@@ -196,16 +196,10 @@ def denoise(
 
 
 def _sample(
-    data: Measurements,
-    draws: int,
-    tune: int,
-    prior: str,
-    collected: int,
-    generators: list[Generator],
-    bar: bool = False,
+    data: Measurements, draws: int, tune: int, prior: str, collected: int, rngs: list[Generator], bar: bool = False
 ) -> tuple[Stored, str, Ends]:
     """Draw one chain per generator in threads; return the draws that all chains have, the plan, and ends of windows."""
-    observed, chains = ObservedMeasurements(data), len(generators)
+    observed, chains = ObservedMeasurements(data), len(rngs)
     windows = published_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
     tables: Tables = TableGibbs(observed, windows) if sums is None else TableForest(sums, windows)
@@ -218,9 +212,9 @@ def _sample(
     ):
         futures: list[Future[int]] = []
         try:
-            for k, (chain_prior, generator) in enumerate(zip(priors, generators, strict=True)):
+            for k, (chain_prior, chain_rng) in enumerate(zip(priors, rngs, strict=True)):
                 place = {name: values[k] for name, values in stored.items()}
-                futures.append(pool.submit(_chain, tables, chain_prior, tune, place, stop, generator, advance))
+                futures.append(pool.submit(_chain, tables, chain_prior, tune, place, stop, chain_rng, advance))
             lengths = [future.result() for future in futures]
         except OutOfReachError as error:
             raise observed.contradiction(error) from error

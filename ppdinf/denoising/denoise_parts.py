@@ -20,7 +20,7 @@ import xarray as xr
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
 from ppdinf._internal.values import Integers
 from ppdinf._internal.workers import Workers, run_parts
-from ppdinf.denoising.part_sums import BinomialPrior, PartSums, PartTotals, TotalMessage
+from ppdinf.denoising.part_sums import IMPOSSIBLE, BinomialPrior, PartSums, PartTotals, TotalMessage
 from ppdinf.errors import DiagnosisWarning, LabelError, ModelError, PpdinfError
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated
 from ppdinf.measurements import Measurements, read_measurements
@@ -388,9 +388,7 @@ def _upward(
         if posterior is not None:
             return messages, *posterior
         tilts = totals.tilts(messages)
-    raise ModelError(
-        "the sums of parts are impossible or too improbable given the parts: check the values of top, and the prior"
-    )
+    raise ModelError(IMPOSSIBLE)
 
 
 def _message(task: tuple[Part, int, float, float]) -> TotalMessage:

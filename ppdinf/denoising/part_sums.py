@@ -246,6 +246,9 @@ TOLERANCE = 1e-20  # error bound of the sums of totals without the omissions of 
 REACHES = 32, 512, 1e12  # standard deviations of a total to which its message is continued
 SMALLEST = 1e-3  # smallest variance of a parabola
 LARGEST_CONTINUATION = 2**25  # entries of all continued messages
+IMPOSSIBLE = (
+    "the sums of parts are impossible or too improbable given the parts: check the values of top, and the prior"
+)
 
 
 class PartTotals:
@@ -295,10 +298,7 @@ class PartTotals:
             high = np.minimum(np.ceil(mean + far), most)
             low, high = np.minimum(low, most).astype(np.int64), np.maximum(high, least).astype(np.int64)
             if (high - low + 1.0).sum() > LARGEST_CONTINUATION:
-                raise ModelError(
-                    "the sums of parts are impossible or too improbable given the parts: check the values of "
-                    "top, and the prior"
-                )
+                raise ModelError(IMPOSSIBLE)
             try:
                 sums = self._nested(low, high - low + 1)
                 break

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ppdinf._internal.values import Array, Integers
+from ppdinf._internal.values import Array, Integers, some_of
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.blocks import structure as find_structure
@@ -108,7 +108,7 @@ def nearest_feasible(
         rows, others = conflicting_rows(matrix, totals, bounds, limits)
         named = [row_label(i, row_names) for i in rows.tolist()]
         named += [f"bound {row_label(i, bound_names)}" for i in others.tolist()]
-        together = f" Rows that contradict each other: {_listed(named)}." if len(named) > 1 else ""
+        together = f" Rows that contradict each other: {some_of(named, 8)}." if len(named) > 1 else ""
         raise InvariantError(f"{error}{together}") from None
 
 
@@ -263,9 +263,4 @@ def _shortest_step(
 
 def _blame(violated: Integers, k: int, row_names: Names, bound_names: Names) -> str:
     named = [row_label(i, row_names) if i < k else f"bound {row_label(i - k, bound_names)}" for i in violated.tolist()]
-    return f"No integer table meets all totals and bounds together; the nearest miss violates {_listed(named)}."
-
-
-def _listed(names: list[str], shown: int = 8) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+    return f"No integer table meets all totals and bounds together; the nearest miss violates {some_of(named, 8)}."

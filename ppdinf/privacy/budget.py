@@ -26,6 +26,9 @@ from ppdinf.privacy.unit_loss import REPLACED, describe_loss
 from ppdinf.privacy.zcdp import as_delta
 from ppdinf.tables.frame import Frame
 
+type Part = str | None
+"""Name of a part of a partition of everybody; None for everybody."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -71,13 +74,13 @@ class Budget:
             )
         )
 
-    def composed(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> Guarantee:
+    def composed(self, guarantees: Sequence[Guarantee], parts: Sequence[Part] | None = None) -> Guarantee:
         """Return the joint guarantee of releases in the terms of the budget; `parts` names each release's part."""
         counted = guarantees if self.rho is None else [to_zcdp(guarantee) for guarantee in guarantees]
         # the noise of different releases is independent
         return compose_partition(counted, [None] * len(counted) if parts is None else parts)
 
-    def spent(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+    def spent(self, guarantees: Sequence[Guarantee], parts: Sequence[Part] | None = None) -> dict[str, Fraction]:
         """Return the spent amount of each part of the budget; `parts` as for `composed`."""
         if not guarantees:
             return dict.fromkeys(self.total, Fraction(0))
@@ -89,17 +92,13 @@ class Budget:
         loss = Fraction(together.loss(1))
         return {name: together.delta if name == "delta" else loss for name in self.total}
 
-    def left(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+    def left(self, guarantees: Sequence[Guarantee], parts: Sequence[Part] | None = None) -> dict[str, Fraction]:
         """Return the remaining amount of each part of the budget; `parts` as for `composed`."""
         spent = self.spent(guarantees, parts)
         return {name: total - spent[name] for name, total in self.total.items()}
 
     def require(
-        self,
-        earlier: Sequence[Guarantee],
-        guarantee: Guarantee,
-        parts: Sequence[str | None] = (),
-        part: str | None = None,
+        self, earlier: Sequence[Guarantee], guarantee: Guarantee, parts: Sequence[Part] = (), part: Part = None
     ) -> None:
         """Refuse a release above the budget; `parts` are the parts of earlier releases, `part` is its part."""
         parts = parts or [None] * len(earlier)

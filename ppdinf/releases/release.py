@@ -186,9 +186,8 @@ class Release(Framed):
     @property
     def provenance(self) -> str:
         """Origin of the table: "drawn" or "stated"; a table changed since was not "drawn"."""
-        if self._drawn is not None and np.array_equal(self._drawn, self.table.values):
-            return "drawn"
-        return "stated"
+        is_drawn = self._drawn is not None and np.array_equal(self._drawn, self.table.values)
+        return "drawn" if is_drawn else "stated"
 
     @cached_property
     def likelihood(self) -> Likelihood:

@@ -51,7 +51,7 @@ def write_denoised(posterior: Denoised, path: FilePath, statement: Public | None
         columns += "; least and most are possible given the published ranges, rounded numbers and exact sums"
     page.add("Every row")
     shown = table.drop(columns="disclosed", errors="ignore").reset_index(allow_duplicates=True)
-    marks = dict.fromkeys(np.flatnonzero(table["disclosed"]).tolist(), "marked") if hidden else {}
+    marks = np.flatnonzero(table["disclosed"]).tolist() if hidden else ()
     marked = "; marked rows are not published but determined" if hidden else ""
     page.table(shown, f"{columns}{marked}.", labels=table.index.nlevels, marks=marks)
     page.add("Published measurements", _exact(posterior))

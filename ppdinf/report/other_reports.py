@@ -44,7 +44,7 @@ def write_bounds(
     table = ranges.reset_index(allow_duplicates=True)
     table["disclosed"] = np.where(disclosed, "disclosed", "")
     table["proof"] = np.where(table.pop("exact"), "", "not proved")
-    marks = dict.fromkeys(np.flatnonzero(disclosed).tolist(), "marked")
+    marks = np.flatnonzero(disclosed).tolist()
     empty = [name for name in ("disclosed", "proof") if not table[name].any()]
     page.table(table.drop(columns=empty), "", labels=bounds.index.nlevels, marks=marks)
     page.write(path)
