@@ -175,10 +175,10 @@ def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None)
 
 
 def annealed(
-    system: Annealing, draws: int, *, burn: int = 0, chains: int = 1, rng: int | Generator
+    system: Annealing, draws: int, *, burn: int = 0, chains: int = 1, rng: int | Generator, threads: int | None = None
 ) -> tuple[Integers, Reals]:
     """Run chains that start from the law of the proposals."""
-    return chains_in_threads(lambda g: _run(own_rates(system), draws, 1, burn, g), chains, rng=rng)
+    return chains_in_threads(lambda g: _run(own_rates(system), draws, 1, burn, g), chains, rng=rng, threads=threads)
 
 
 def own_rates(system: Annealing) -> Annealing:

@@ -175,9 +175,11 @@ def gibbs_moves(A: MatrixLike | Structure, law: Law) -> GibbsMoves:
     return GibbsMoves(kind, np.full(d, scale), d, *compressed(listed), rows, columns, sweep)
 
 
-def noise_gibbs(moves: GibbsMoves, draws: int, *, burn: int = 0, chains: int = 1, rng: int | Generator) -> Integers:
+def noise_gibbs(
+    moves: GibbsMoves, draws: int, *, burn: int = 0, chains: int = 1, rng: int | Generator, threads: int | None = None
+) -> Integers:
     """Run chains of noise from zero, one draw per sweep."""
-    return np.stack(in_threads(lambda g: _run(moves, draws, burn, g), chains, rng=rng))
+    return np.stack(in_threads(lambda g: _run(moves, draws, burn, g), chains, rng=rng, threads=threads))
 
 
 @jit
